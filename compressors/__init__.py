@@ -1,0 +1,1 @@
+"""The algebra of gradient compression: codecs, reducers, composition and one file per method."""

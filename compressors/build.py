@@ -1,0 +1,25 @@
+"""From a method, as a config names it, to the reducer that a trainer runs."""
+
+from collections.abc import Callable
+from typing import Any
+
+from compressors.api import Reducer
+from compressors.feedback import no_feedback
+from compressors.reducers import AllReduceMean, GatherMean
+
+
+def build_reducer(
+    method: Any, num_parameters: int, feedback: Callable[[Reducer], Reducer] = no_feedback
+) -> Reducer:
+    """Wrap ``method``, a codec or a reducer, for a model of D = ``num_parameters``.
+
+    A linear codec is averaged by an all-reduce, any other is gathered. A lossless method leaves
+    nothing behind, so it is spared the memory that ``feedback`` would keep.
+    """
+    if hasattr(method, "for_model"):
+        method = method.for_model(num_parameters)
+    if hasattr(method, "reduce"):
+        reducer = method
+    else:
+        reducer = AllReduceMean(method) if method.linear else GatherMean(method)
+    return reducer if getattr(method, "lossless", False) else feedback(reducer)

@@ -1,0 +1,34 @@
+"""No compression: dense data-parallel SGD, the baseline of every comparison."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from compressors.api import Context, Reduced, Segment
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoCompression:
+    """Every worker hands its whole gradient to one all-reduce.
+
+    Lossless; bytes per element: those of the dtype. It is a reducer and no codec, because a codec
+    would copy every gradient once more.
+    """
+
+    lossless = True
+
+    def init(self, segments: list[Segment]) -> tuple[()]:
+        return ()
+
+    def reduce(
+        self, segments: list[Segment], state: Any, context: Context, communicator: Any
+    ) -> tuple[Reduced, Any]:
+        sums = [segment.rows.sum(0) for segment in segments]
+        means = communicator.mean(sums)
+        for segment in segments:
+            segment.rows.zero_()
+        names = [segment.name for segment in segments]
+        sent = [segment.edges.diff().expand(len(segment.rows), -1) for segment in segments]
+        remainder = {segment.name: segment.rows for segment in segments}
+        return Reduced(
+            dict(zip(names, means, strict=True)), remainder, dict(zip(names, sent, strict=True))
+        ), state

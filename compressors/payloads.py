@@ -1,0 +1,27 @@
+"""Payloads that sparsifiers share."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Sparse(NamedTuple):
+    """Kept entries with their exact values and positions."""
+
+    values: Tensor  # [k]
+    indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending
+
+    def add_to(self, out: Tensor) -> None:
+        out.index_add_(0, self.indices, self.values.to(out.dtype))
+
+    def positions(self, size: int) -> Tensor:
+        return self.indices.long()
+
+
+def take(x: Tensor, indices: Tensor) -> Sparse:
+    """Move the entries of ``x`` [d] at ``indices`` [k] int64 into a payload, leaving zeros."""
+    values = x.index_select(0, indices)
+    x.index_fill_(0, indices, 0)
+    fits = x.numel() <= torch.iinfo(torch.int32).max
+    return Sparse(values, indices.to(torch.int32) if fits else indices)

@@ -1,0 +1,38 @@
+"""Top-k: keep the k largest magnitudes.
+
+Aji and Heafield, 2017, https://arxiv.org/abs/1704.05021; with error feedback Stich et al., 2018,
+https://arxiv.org/abs/1809.07599. Biased; a (1 - k/d)-contraction. 8 bytes per kept fp32 element:
+the value and a 4-byte index. Exactly k entries are sent, also among ties.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from compressors.api import Context, elements_of, squared_norm
+from compressors.checks import require_density
+from compressors.payloads import Sparse, take
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopK:
+    """Keeps k = max(1, floor(density * d)) entries of every segment of d elements.
+
+    A higher density sends more and forgets less. Raises ``ValueError`` for a density outside (0, 1].
+    """
+
+    density: float
+
+    linear = False
+    ragged = False
+    randomized = False
+
+    def __post_init__(self) -> None:
+        require_density("TopK", self.density)
+
+    def encode(self, x: Tensor, context: Context) -> Sparse:
+        k = elements_of(self.density, x.numel())
+        return take(x, x.abs().topk(k, sorted=False).indices.sort().values)
+
+    def error_bound(self, x: Tensor) -> float:
+        return (1 - elements_of(self.density, x.numel()) / x.numel()) * squared_norm(x).item()

@@ -1,0 +1,99 @@
+"""Labelled tensors that fit in memory: the dataset that a trainer reads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from data.augment import Augmentation
+from data.partition import check_partition, split
+from data.sampler import ShardSampler
+from data.tasks import Batch, Classification
+
+
+@dataclass(frozen=True)
+class Split:
+    """Samples in file order."""
+
+    inputs: Tensor  # [N, ...], uint8 images or floats
+    targets: Tensor  # [N] int64
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def to(self, device: torch.device) -> Self:
+        return Split(self.inputs.to(device), self.targets.to(device))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationDataset:
+    """Training and test samples on one device, normalised and augmented batch by batch.
+
+    ``mean`` and ``std`` are per channel, of pixels in [0, 1]. Raises ``ValueError`` for a partition
+    that ``data.partition`` does not know.
+    """
+
+    train: Split
+    test: Split
+    num_classes: int
+    partition: str = "iid"
+    alpha: float | None = None
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    augmentation: Augmentation | None = None
+
+    task = Classification()
+
+    def __post_init__(self) -> None:
+        check_partition(self.partition, self.alpha)
+
+    def model_arguments(self) -> dict[str, Any]:
+        """What a model has to know of the data."""
+        return {"input_shape": tuple(self.train.inputs.shape[1:]), "num_classes": self.num_classes}
+
+    def to(self, device: torch.device) -> Self:
+        """The same dataset with its samples on ``device``."""
+        return replace(self, train=self.train.to(device), test=self.test.to(device))
+
+    def samplers(
+        self, workers: int, ranks: range, batch_size: int, stream: Callable[..., torch.Generator]
+    ) -> list[ShardSampler]:
+        """One sampler for each worker in ``ranks``; ``stream(*salt)`` gives generators.
+
+        Raises ``ValueError`` for more workers than samples and a batch larger than any worker's
+        shard, also one that lives elsewhere.
+        """
+        targets = self.train.targets.cpu()
+        shards = split(targets, workers, self.partition, stream("partition"), self.alpha)
+        samplers = [
+            ShardSampler(shard, batch_size, partial(stream, "order", worker), f"worker {worker}")
+            for worker, shard in enumerate(shards)
+        ]
+        return [samplers[worker] for worker in ranks]
+
+    def train_batch(self, indices: Tensor, stream: torch.Generator) -> Batch:
+        """Training samples [B], augmented with draws from ``stream``."""
+        batch = self._read(self.train, indices)
+        if self.augmentation is None:
+            return Batch(self._normalise(batch.inputs), batch.targets)
+        return Batch(self._normalise(self.augmentation(batch.inputs, stream)), batch.targets)
+
+    def test_batch(self, indices: Tensor) -> Batch:
+        """Test samples [B]."""
+        batch = self._read(self.test, indices)
+        return Batch(self._normalise(batch.inputs), batch.targets)
+
+    def _read(self, part: Split, indices: Tensor) -> Batch:
+        indices = indices.to(part.targets.device)
+        inputs = part.inputs.index_select(0, indices)
+        if inputs.dtype == torch.uint8:
+            inputs = inputs.float().div_(255)
+        return Batch(inputs, part.targets.index_select(0, indices))
+
+    def _normalise(self, inputs: Tensor) -> Tensor:
+        shape = (-1, *[1] * (inputs.dim() - 2))
+        mean = torch.tensor(self.mean, device=inputs.device).view(shape)
+        return inputs.sub(mean).div_(torch.tensor(self.std, device=inputs.device).view(shape))

@@ -1,0 +1,66 @@
+"""How the training samples are split over n workers."""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+PARTITIONS = ("iid", "contiguous", "by_label", "dirichlet")
+
+
+def check_partition(partition: str, alpha: float | None) -> None:
+    """Raise ``ValueError`` for an unknown partition, and for an alpha that is missing or unused."""
+    if partition not in PARTITIONS:
+        raise ValueError(f"data.partition must be one of {', '.join(PARTITIONS)}, got {partition!r}")
+    if partition != "dirichlet" and alpha is not None:
+        raise ValueError(f"data.alpha has no effect with data.partition={partition}, got {alpha!r}")
+    if partition == "dirichlet":
+        is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
+        if not (is_number and math.isfinite(alpha) and alpha > 0):
+            raise ValueError(f"data.alpha must be > 0 for data.partition=dirichlet, got {alpha!r}")
+
+
+def split(
+    targets: Tensor, workers: int, partition: str, stream: torch.Generator, alpha: float | None = None
+) -> list[Tensor]:
+    """Indices of every worker's samples: each sample once, no worker without any.
+
+    ``targets`` [N] int64, N >= workers. ``iid`` shuffles and cuts into n parts whose sizes differ by
+    at most one; ``contiguous`` cuts the file order; ``by_label`` cuts after sorting by label, so
+    that a worker sees few labels; ``dirichlet`` shares every label out in proportions drawn from
+    Dirichlet(alpha), Hsu et al., 2019, https://arxiv.org/abs/1909.06335: the smaller alpha, the
+    more the workers differ. A worker that this leaves empty is given a sample of the largest shard.
+    Raises ``ValueError`` for more workers than samples.
+    """
+    count = len(targets)
+    if workers > count:
+        raise ValueError(f"workers must be at most the number of training samples ({count}), got {workers}")
+    check_partition(partition, alpha)
+    if partition == "dirichlet":
+        return _dirichlet(targets, workers, stream, alpha)
+    if partition == "iid":
+        order = torch.randperm(count, generator=stream)
+    elif partition == "contiguous":
+        order = torch.arange(count)
+    else:
+        order = targets.argsort(stable=True)
+    return list(order.tensor_split(workers))
+
+
+def _dirichlet(targets: Tensor, workers: int, stream: torch.Generator, alpha: float) -> list[Tensor]:
+    rng = np.random.default_rng(stream.initial_seed())  # torch's Dirichlet takes no generator
+    shards: list[list[Tensor]] = [[] for _ in range(workers)]
+    for label in targets.unique():
+        members = (targets == label).nonzero().squeeze(1)
+        members = members[torch.randperm(len(members), generator=stream)]
+        shares = rng.dirichlet([alpha] * workers)
+        cuts = (shares.cumsum()[:-1] * len(members)).round().astype(int).tolist()
+        for shard, part in zip(shards, members.tensor_split(cuts), strict=True):
+            shard.append(part)
+    merged = [torch.cat(shard) for shard in shards]
+    for worker in range(workers):
+        if len(merged[worker]) == 0:
+            richest = max(range(workers), key=lambda w: len(merged[w]))
+            merged[worker], merged[richest] = merged[richest][-1:], merged[richest][:-1]
+    return merged

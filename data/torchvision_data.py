@@ -1,0 +1,172 @@
+"""MNIST, Fashion-MNIST, CIFAR-10 and CIFAR-100, from their files or, if asked, from their homes.
+
+Images stay uint8 in memory and are read from the formats that hold nothing but bytes. For CIFAR
+that is the binary version: the Python version that torchvision's classes open is a pickle.
+"""
+
+import gzip
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+from data.augment import Augmentation
+from data.classification import ClassificationDataset, Split
+
+_CIFAR_HOME = "https://www.cs.toronto.edu/~kriz"
+
+
+def mnist(**settings: object) -> ClassificationDataset:
+    """70,000 handwritten digits of 28 x 28 pixels, 10 classes (LeCun et al., 1998)."""
+    return _idx_dataset("mnist", "MNIST", mean=0.1307, std=0.3081, **settings)
+
+
+def fashion_mnist(**settings: object) -> ClassificationDataset:
+    """70,000 articles of clothing of 28 x 28 pixels, 10 classes (Xiao et al., 2017)."""
+    return _idx_dataset("fashion_mnist", "FashionMNIST", mean=0.2860, std=0.3530, **settings)
+
+
+def cifar10(
+    *,
+    root: str,
+    download: bool = False,
+    augment: bool = True,
+    partition: str = "iid",
+    alpha: float | None = None,
+) -> ClassificationDataset:
+    """60,000 colour images of 32 x 32 pixels, 10 classes (Krizhevsky, 2009)."""
+    folder = Path(root) / "cifar-10-batches-bin"
+    train = [folder / f"data_batch_{i}.bin" for i in range(1, 6)]
+    parts = _cifar(
+        "cifar10", root, train, folder / "test_batch.bin", 1, "c32a1d4ab5d03f1284b67883e8d87530", download
+    )
+    return ClassificationDataset(
+        train=parts[0],
+        test=parts[1],
+        num_classes=10,
+        partition=partition,
+        alpha=alpha,
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2023, 0.1994, 0.2010),
+        augmentation=Augmentation(padding=4, flip=True) if augment else None,
+    )
+
+
+def cifar100(
+    *,
+    root: str,
+    download: bool = False,
+    augment: bool = True,
+    partition: str = "iid",
+    alpha: float | None = None,
+) -> ClassificationDataset:
+    """60,000 colour images of 32 x 32 pixels, 100 classes (Krizhevsky, 2009)."""
+    folder = Path(root) / "cifar-100-binary"
+    parts = _cifar(
+        "cifar100",
+        root,
+        [folder / "train.bin"],
+        folder / "test.bin",
+        2,
+        "03b5dce01913d631647c71ecec9e9cb8",
+        download,
+    )
+    return ClassificationDataset(
+        train=parts[0],
+        test=parts[1],
+        num_classes=100,
+        partition=partition,
+        alpha=alpha,
+        mean=(0.5071, 0.4865, 0.4409),
+        std=(0.2673, 0.2564, 0.2762),
+        augmentation=Augmentation(padding=4, flip=True, rotation=15) if augment else None,
+    )
+
+
+def _idx_dataset(
+    name: str,
+    folder: str,
+    *,
+    mean: float,
+    std: float,
+    root: str,
+    download: bool = False,
+    partition: str = "iid",
+    alpha: float | None = None,
+) -> ClassificationDataset:
+    raw = Path(root) / folder / "raw"
+    stems = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    if download and any(_find(raw, stem) is None for stem in stems):
+        import torchvision.datasets
+
+        getattr(torchvision.datasets, folder)(root, download=True)
+    tensors = [read_idx(_require(name, raw, stem)) for stem in stems]
+    train, test = (Split(images[:, None], labels.long()) for images, labels in (tensors[:2], tensors[2:]))
+    return ClassificationDataset(
+        train=train, test=test, num_classes=10, partition=partition, alpha=alpha, mean=(mean,), std=(std,)
+    )
+
+
+def _find(folder: Path, stem: str) -> Path | None:
+    candidates = (folder / stem, folder / f"{stem}.gz")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _require(name: str, folder: Path, stem: str) -> Path:
+    path = _find(folder, stem)
+    if path is None:
+        raise FileNotFoundError(_missing(name, folder / stem))
+    return path
+
+
+def _missing(name: str, path: Path) -> str:
+    return f"data={name}: no file {path}; type data.download=true to fetch it, or data.root=DIR if it is elsewhere"
+
+
+def read_idx(path: Path) -> Tensor:
+    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for anything else."""
+    try:
+        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read: {error}") from error
+    dimensions = content[3] if len(content) >= 4 else 0
+    header = 4 + 4 * dimensions
+    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, header, 4)]
+    size = 1
+    for length in shape:
+        size *= length
+    if content[:3] != b"\x00\x00\x08" or len(content) != header + size:
+        raise ValueError(f"{path} is not an idx file of bytes")
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).view(shape)
+
+
+def _cifar(
+    name: str, root: str, train: list[Path], test: Path, label_bytes: int, md5: str, download: bool
+) -> tuple[Split, Split]:
+    missing = [path for path in (*train, test) if not path.is_file()]
+    if missing and download:
+        from torchvision.datasets.utils import download_and_extract_archive
+
+        archive = f"{name.replace('cifar', 'cifar-')}-binary.tar.gz"
+        download_and_extract_archive(f"{_CIFAR_HOME}/{archive}", root, md5=md5)
+    elif missing:
+        raise FileNotFoundError(_missing(name, missing[0]))
+    records = [read_cifar(path, label_bytes) for path in (*train, test)]
+    *train_records, test_record = records
+    inputs = torch.cat([part.inputs for part in train_records])
+    return Split(inputs, torch.cat([part.targets for part in train_records])), test_record
+
+
+def read_cifar(path: Path, label_bytes: int) -> Split:
+    """Images [N, 3, 32, 32] uint8 and labels from a file of CIFAR's binary version.
+
+    A record is ``label_bytes`` labels, the last of which is the finest, and 3,072 pixels. Raises
+    ``ValueError`` for a file that does not consist of such records.
+    """
+    record = label_bytes + 3 * 32 * 32
+    content = path.read_bytes()
+    if not content or len(content) % record:
+        raise ValueError(f"{path} is not a CIFAR file: {len(content)} bytes are no whole number of {record}")
+    table = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, record)
+    return Split(table[:, label_bytes:].reshape(-1, 3, 32, 32), table[:, label_bytes - 1].long())

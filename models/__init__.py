@@ -1,0 +1,1 @@
+"""Networks, one family per file. A factory is called with what the data says of its samples."""

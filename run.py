@@ -1,0 +1,232 @@
+"""Compose the config, build what it names, train. `python run.py --help` lists what can be said."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+Config = dict[str, Any]
+failures: list[str] = []  # of this process's jobs; one failed job of a sweep does not stop the others
+
+
+class Refusal(Exception):
+    """A run that cannot start or go on, in one line for the user."""
+
+
+@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+def main(config: DictConfig) -> None:
+    overrides = [override.split("=")[0].lstrip("+~") for override in HydraConfig.get().overrides.task]
+    try:
+        with refusing():
+            resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        refuse_idle_settings(resolved, set(overrides))
+        run(resolved)
+    except Refusal as refusal:
+        print(f"error: {refusal}", file=sys.stderr, flush=True)
+        failures.append(str(refusal))
+
+
+def run(config: Config) -> None:
+    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones."""
+    from trainers.launch import launch
+    from trainers.report import print_summary
+    from trainers.run_folder import RunFolder
+
+    check(config)
+    with refusing():
+        folder = RunFolder(config)
+        finished = folder.summary()
+    if finished is not None:
+        if is_first_process():
+            print(f"{folder.path} is finished already; its numbers:")
+            print_summary(finished)
+    elif "WORLD_SIZE" in os.environ or config["processes"] == 1:
+        train(config)
+    elif not launch(train_in_child, config, config["processes"]):
+        raise Refusal(f"the run in {folder.path} did not finish")
+
+
+def train_in_child(config: Config) -> None:
+    """``train`` in a process that ``launch`` started."""
+    try:
+        train(config)
+    except Refusal as refusal:
+        if is_first_process():
+            print(f"error: {refusal}", file=sys.stderr, flush=True)
+        sys.exit(1)
+
+
+def train(config: Config) -> None:
+    """Build and train with the processes there are; the first one leaves the run folder behind."""
+    import torch
+
+    from trainers.communicator import Communicator, process_group, world
+    from trainers.gradients import NonFiniteGradientError
+    from trainers.report import print_summary
+    from trainers.run_folder import RunFolder
+    from trainers.trackers import JsonLines, Terminal, Trackers
+
+    process, processes, local_process = world()
+    torch.set_num_threads(config["threads"])
+    with refusing():
+        device = choose_device(config["device"], processes, local_process)
+    with process_group(device, always=config["trainer"]["overlap"]):
+        folder = RunFolder(config)
+        with refusing():
+            communicator = Communicator(
+                config["workers"], process=process, processes=processes, device=device
+            )
+            trainer = build(config, communicator, device)
+            trackers = Trackers([])
+            if process == 0:
+                interrupted = folder.open()
+                external = instantiate(config["tracker"], _convert_="all")(
+                    folder=folder.path, name=f"{config['name']}-{folder.id}", config=config
+                )
+                announce(trainer, folder.path, interrupted)
+                trackers = Trackers([JsonLines(folder.metrics), Terminal(trainer.num_steps), *external])
+        summary = None
+        try:
+            summary = trainer.run(trackers)
+            if process == 0:
+                summary = folder.close(summary)
+        except NonFiniteGradientError as error:
+            if process == 0:
+                folder.close({"error": str(error)}, "failed")
+            raise Refusal(str(error)) from error
+        finally:
+            trackers.finish(summary)
+        if process == 0:
+            print_summary(summary)
+            print(f"run folder: {folder.path}")
+            for tracker in external:
+                if tracker.sync_command:
+                    print(f"to Weights & Biases: {tracker.sync_command}")
+
+
+def build(config: Config, communicator: Any, device: Any) -> Any:
+    """The trainer that the config describes, checked, with nothing run yet."""
+    import torch
+
+    from compressors.build import build_reducer
+    from compressors.randomness import derive_seed, generator
+    from trainers.layout import Layout
+    from trainers.loop import Trainer
+
+    settings = instantiate(config["trainer"], _convert_="all")
+    schedule = instantiate(config["schedule"], _convert_="all")
+    method = instantiate(config["compressor"], _convert_="all")
+    with communicator.first_process_first():  # alone while it downloads
+        dataset = instantiate(config["data"], _convert_="all").to(device)
+    torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
+    model = instantiate(config["model"], _convert_="all", **dataset.model_arguments()).to(device)
+    layout = Layout(dict(model.named_parameters()), config["scope"])
+    feedback = instantiate(config["feedback"], _convert_="all")
+    seed, ranks = config["seed"], communicator.ranks
+    samplers = dataset.samplers(communicator.size, ranks, settings.batch_size, partial(generator, seed))
+    return Trainer(
+        model=model,
+        dataset=dataset,
+        reducer=build_reducer(method, layout.num_parameters, feedback),
+        optimizer=instantiate(config["optimizer"], _convert_="all")(model),
+        schedule=schedule,
+        layout=layout,
+        communicator=communicator,
+        samplers=samplers,
+        settings=settings,
+        seed=seed,
+    )
+
+
+def announce(trainer: Any, path: Any, interrupted: bool) -> None:
+    """Say what is about to run."""
+    communicator, layout = trainer.communicator, trainer.layout
+    print(
+        f"{communicator.size} workers in {communicator.processes} process(es) on {layout.device}, "
+        f"{layout.num_parameters:,} parameters, {trainer.num_steps:,} steps, scope {layout.scope}"
+    )
+    print(f"{trainer.reducer!r} -> {path}")
+    if interrupted:
+        print("an earlier try did not finish; starting again, its records are in metrics.previous.jsonl")
+    sys.stdout.flush()
+
+
+def check(config: Config) -> None:
+    """Refuse top-level settings that are no good, before anything heavy is imported."""
+    from compressors.checks import is_count
+
+    for key, minimum in (("seed", 0), ("workers", 1), ("processes", 1), ("threads", 1)):
+        if not is_count(config[key], minimum):
+            raise Refusal(f"{key} must be an integer >= {minimum}, got {config[key]!r}")
+    started = int(os.environ.get("WORLD_SIZE", config["processes"]))
+    if config["processes"] not in (1, started):
+        raise Refusal(f"processes={config['processes']}, but the launcher started {started}")
+    if config["workers"] % started:
+        raise Refusal(f"workers must be a multiple of processes ({started}), got {config['workers']}")
+
+
+def refuse_idle_settings(config: Config, overrides: set[str]) -> None:
+    """Refuse what the user typed on the command line although it cannot have an effect."""
+    compressor = config["compressor"]
+    density = {"budget.density", "compressor.density"} & overrides
+    if density and "density" not in compressor:
+        raise Refusal(f"{min(density)} has no effect with this compressor, which has no density")
+    if density and compressor.get("threshold") is not None:
+        raise Refusal(f"{min(density)} has no effect beside compressor.threshold={compressor['threshold']}")
+    if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:
+        raise Refusal("trainer.epochs has no effect beside trainer.steps: give one of the two")
+
+
+def choose_device(wanted: str, processes: int, local_process: int) -> Any:
+    """The torch device of this process. Raises ``ValueError`` for one that is not there."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if wanted not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"device must be auto, cpu or cuda, got {wanted!r}")
+    if wanted == "cuda" and count == 0:
+        raise ValueError("device=cuda: torch sees no CUDA device")
+    if wanted == "cpu" or count == 0:
+        return torch.device("cpu")
+    if local_process >= count:
+        if wanted == "auto" and processes > 1:
+            raise ValueError(f"{processes} processes but {count} CUDA device(s): use fewer or device=cpu")
+        raise ValueError(f"device=cuda: NCCL needs a GPU per process, {count} for {processes} processes")
+    torch.cuda.set_device(local_process)
+    return torch.device("cuda", local_process)
+
+
+def is_first_process() -> bool:
+    return os.environ.get("RANK", "0") == "0"
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn what a bad setting raises while a run is being built into a one-line refusal."""
+    try:
+        yield
+    except InstantiationException as error:
+        cause = error.__cause__
+        if not isinstance(cause, (ValueError, OSError, TypeError)):
+            raise
+        raise Refusal(one_line(cause)) from error
+    except (ValueError, OSError, OmegaConfBaseException) as error:
+        raise Refusal(one_line(error)) from error
+
+
+def one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    main()
+    sys.exit(1 if failures else 0)

@@ -1,0 +1,120 @@
+"""Forward and backward passes of the local workers, one worker after the other."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from compressors.randomness import derive_seed
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+
+
+class NonFiniteGradientError(ArithmeticError):
+    """A worker's gradient holds a NaN or an infinity."""
+
+
+class WorkerGradients:
+    """Gradients of W workers on their own batches, from one module.
+
+    Each worker sees the module as if it were alone: its dropout comes from (seed, step, worker),
+    and its forward pass starts from the buffers that the step started with. The buffers kept are
+    the first local worker's; those of worker 0 are the model's, as under DDP's buffer broadcast.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Callable[[nn.Module, Any], Tensor],
+        layout: Layout,
+        communicator: Communicator,
+        *,
+        seed: int,
+        clip_norm: float | None = None,
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.layout = layout
+        self.communicator = communicator
+        self.seed = seed
+        self.clip_norm = clip_norm
+        self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+        self.views = [layout.views(row) for row in self.flat]
+        self.buffers = list(model.buffers())
+        self.shared_buffers = buffers_seen_by_forward(model)
+
+    def compute(self, batches: Sequence[Any], step: int) -> Tensor:
+        """Fill ``flat`` [W, D] with the gradients of ``batches``; return the losses [W].
+
+        With ``clip_norm``, each worker's gradient is scaled down to at most that L2 norm. Raises
+        ``NonFiniteGradientError`` on all processes if one worker's gradient is not finite.
+        """
+        self.communicator.broadcast(self.shared_buffers)
+        parameters = list(self.layout.parameters.values())
+        several = len(batches) > 1
+        before = [b.clone() for b in self.buffers] if several else []
+        after_first: list[Tensor] = []
+        losses, norms = [], []
+        for row, (worker, batch) in enumerate(zip(self.communicator.ranks, batches, strict=True)):
+            if row == 1:
+                after_first = [b.clone() for b in self.buffers]
+            if row > 0:
+                _restore(self.buffers, before)
+            seed_worker(self.seed, step, worker)
+            loss = self.loss(self.model, batch)
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
+            for view, gradient in zip(self.views[row], gradients, strict=True):
+                view.copy_(gradient)
+            norm = torch.nn.utils.get_total_norm(gradients)
+            if self.clip_norm is not None:
+                self.flat[row].mul_((self.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+            losses.append(loss.detach())
+            norms.append(norm)
+        if several:
+            _restore(self.buffers, after_first)
+        finite = torch.stack(norms).isfinite().tolist()
+        bad = [self._first_bad(row) for row, fine in enumerate(finite) if not fine]
+        raise_together(self.communicator, self.layout, step, max(bad, default=0))
+        return torch.stack(losses)
+
+    def _first_bad(self, row: int) -> int:
+        for layer, view in enumerate(self.views[row]):
+            if not view.isfinite().all():
+                return encode_fault(self.communicator.ranks[row], layer, self.layout)
+        return 0  # the norm overflowed, the gradient did not
+
+
+def buffers_seen_by_forward(model: nn.Module) -> list[Tensor]:
+    """Buffers that a training forward pass may read, so that every worker must start from worker 0's.
+
+    A BatchNorm's running statistics are read in evaluation only; the processes catch up then.
+    """
+    modules = [m for m in model.modules() if not isinstance(m, _NormBase)]
+    return [b for m in modules for b in m.buffers(recurse=False)]
+
+
+def seed_worker(seed: int, step: int, worker: int) -> None:
+    """Seed torch's own generators, which dropout draws from."""
+    torch.manual_seed(derive_seed("forward", seed, step, worker))
+
+
+def encode_fault(worker: int, layer: int, layout: Layout) -> int:
+    """One positive number for a worker's layer, so that the processes can agree on one fault."""
+    return 1 + worker * len(layout.names) + layer
+
+
+def raise_together(communicator: Communicator, layout: Layout, step: int, fault: int) -> None:
+    """Raise ``NonFiniteGradientError`` on every process if any process found a fault (> 0)."""
+    fault = communicator.largest(fault)
+    if fault:
+        worker, layer = divmod(fault - 1, len(layout.names))
+        raise NonFiniteGradientError(
+            f"step {step + 1}: the gradient of worker {worker} is not finite in layer {layout.names[layer]}"
+        )
+
+
+def _restore(buffers: list[Tensor], values: list[Tensor]) -> None:
+    for buffer, value in zip(buffers, values, strict=True):
+        buffer.copy_(value)

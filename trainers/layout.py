@@ -1,0 +1,74 @@
+"""Where each parameter lies in the flat buffers, and what is compressed together."""
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from compressors.api import Segment
+
+WHOLE = "model"  # the one segment's name when the whole model is compressed together
+SCOPES = ("layer", "global")
+
+
+class Layout:
+    """Parameters one after the other, in the model's order, as D = ``num_parameters`` elements.
+
+    ``scope="layer"`` makes a segment of every parameter tensor, ``"global"`` one of the whole
+    model. Raises ``ValueError`` for another scope, for a model without trainable parameters and
+    for parameters of several dtypes.
+    """
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter], scope: str) -> None:
+        if scope not in SCOPES:
+            raise ValueError(f"scope must be layer or global, got {scope!r}")
+        self.parameters = {name: p for name, p in parameters.items() if p.requires_grad}
+        dtypes = {p.dtype for p in self.parameters.values()}
+        if len(dtypes) != 1:
+            raise ValueError(
+                f"the model must have trainable parameters of one dtype, got {sorted(map(str, dtypes))}"
+            )
+        self.scope = scope
+        self.names = list(self.parameters)
+        self.sizes = [p.numel() for p in self.parameters.values()]
+        self.num_parameters = sum(self.sizes)
+        self.edges = torch.tensor([0, *self.sizes]).cumsum(0)  # [L + 1]
+        first = next(iter(self.parameters.values()))
+        self.dtype, self.device = first.dtype, first.device
+
+    def new_buffer(self, num_workers: int) -> Tensor:
+        """A buffer for gradients, [W, D], zeroed."""
+        return torch.zeros(num_workers, self.num_parameters, dtype=self.dtype, device=self.device)
+
+    def segments(self, flat: Tensor) -> list[Segment]:
+        """Views of ``flat`` [W, D], one segment per parameter or one in all."""
+        if self.scope == "global":
+            return [Segment(WHOLE, flat, self.edges)]
+        rows = flat.split(self.sizes, dim=1)
+        return [self.segment_of(name, r) for name, r in zip(self.names, rows, strict=True)]
+
+    @staticmethod
+    def segment_of(name: str, rows: Tensor) -> Segment:
+        """The segment of the one parameter ``name``, [W, d]."""
+        return Segment(name, rows, torch.tensor([0, rows.shape[1]]))
+
+    def views(self, row: Tensor) -> list[Tensor]:
+        """Views of ``row`` [D] in the parameters' shapes."""
+        pieces = row.split(self.sizes)
+        return [v.view_as(p) for v, p in zip(pieces, self.parameters.values(), strict=True)]
+
+    def write_gradients(self, mean: Mapping[str, Tensor]) -> None:
+        """Let every parameter's ``.grad`` be its part of the mean, a view where possible."""
+        if self.scope == "global":
+            gradients = self.views(mean[WHOLE])
+        else:
+            gradients = [mean[name].view_as(p) for name, p in self.parameters.items()]
+        for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
+            parameter.grad = gradient
+
+    def layers(self, segment: str, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """The layers of one segment's ``rows`` [W, d]: (position in ``names``, [W, d_layer])."""
+        if segment == WHOLE and self.scope == "global":
+            yield from enumerate(rows.split(self.sizes, dim=1))
+        else:
+            yield self.names.index(segment), rows

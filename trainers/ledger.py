@@ -1,0 +1,81 @@
+"""What compression cost: error, elements and bytes, exactly, every step, per worker and layer."""
+
+import torch
+from torch import Tensor
+
+from compressors.api import Reduced, squared_norm
+from trainers.communicator import KINDS, Communicator
+from trainers.layout import Layout
+
+
+class Ledger:
+    """Running totals of the local workers; means over all n workers when asked.
+
+    The error is measured on the buffer that holds p - C(p), never reported by a compressor; bytes
+    are those the communicator charged.
+    """
+
+    def __init__(self, layout: Layout, communicator: Communicator) -> None:
+        self.layout = layout
+        self.communicator = communicator
+        self.steps = 0
+        shape = (len(communicator.ranks), len(layout.names))
+        self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
+        self.total_error = torch.zeros_like(self.error)
+        self.sent = torch.zeros(shape, dtype=torch.int64)  # [W, L], this step
+        self.total_sent = torch.zeros_like(self.sent)
+        self.bytes = torch.zeros(shape[0], len(KINDS), dtype=torch.int64)  # [W, kinds], this step
+        self.total_bytes = torch.zeros_like(self.bytes)
+
+    def record(self, reduced: Reduced) -> None:
+        """Enter some or all segments of this step."""
+        for segment, remainder in reduced.remainder.items():
+            for column, (layer, rows) in enumerate(self.layout.layers(segment, remainder)):
+                self.error[:, layer] = squared_norm(rows)
+                self.sent[:, layer] = reduced.sent[segment][:, column]
+
+    def close_step(self) -> None:
+        """Add the step to the totals, once all of its segments are entered."""
+        self.steps += 1
+        self.bytes = self.communicator.take_charges()
+        self.total_error += self.error
+        self.total_sent += self.sent
+        self.total_bytes += self.bytes
+
+    def metrics(self) -> dict[str, float]:
+        """Means over workers of the last step and of all steps; the same on every process."""
+        columns = [
+            self.error.sum(1).cpu(),
+            self.total_error.sum(1).cpu(),
+            self.sent.sum(1),
+            self.total_sent.sum(1),
+            self.bytes.sum(1),
+            *self.total_bytes.T,
+        ]
+        table = torch.stack([c.double() for c in columns], 1)  # [W, columns]
+        error, total_error, sent, total_sent, step_bytes, *totals = self._mean(table)
+        size = self.layout.num_parameters
+        return {
+            "compression/error": error,
+            "compression/total_error": total_error,
+            "compression/density": sent / size,
+            "compression/density_mean": total_sent / (size * max(1, self.steps)),
+            "comm/bytes_sent": step_bytes,
+            "comm/bytes_sent_total": sum(totals),
+            **{f"comm/{kind}_bytes_total": v for kind, v in zip(KINDS, totals, strict=True)},
+        }
+
+    def layers(self) -> dict[str, dict[str, float]]:
+        """Per parameter name, means over workers: elements, total error and average density."""
+        errors = self._mean(self.total_error.cpu())
+        sent = self._mean(self.total_sent.double())
+        steps = max(1, self.steps)
+        return {
+            name: {"elements": size, "total_error": error, "density_mean": count / (size * steps)}
+            for name, size, error, count in zip(
+                self.layout.names, self.layout.sizes, errors, sent, strict=True
+            )
+        }
+
+    def _mean(self, table: Tensor) -> list[float]:
+        return self.communicator.collect(table).mean(0).tolist()

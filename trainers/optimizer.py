@@ -1,0 +1,71 @@
+"""torch's optimizers, with parameter groups that weight decay can leave out."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
+
+from compressors.checks import is_real, require
+
+UNDECAYED = ("batch_norm", "bias")
+
+
+def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[str]) -> list[dict]:
+    """Two groups of trainable parameters: decayed, and those that ``undecayed`` names.
+
+    ``batch_norm`` names every parameter of a BatchNorm, ``bias`` every parameter called bias.
+    Raises ``ValueError`` for another word.
+    """
+    known = isinstance(undecayed, Sequence) and all(word in UNDECAYED for word in undecayed)
+    require(known, "optimizer.undecayed", f"a list of {' and '.join(UNDECAYED)}", undecayed)
+    decayed, spared = [], []
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            is_spared = ("batch_norm" in undecayed and isinstance(module, _NormBase)) or (
+                "bias" in undecayed and name == "bias"
+            )
+            if parameter.requires_grad:
+                (spared if is_spared else decayed).append(parameter)
+    groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+def sgd(
+    model: nn.Module,
+    *,
+    lr: float,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    undecayed: Sequence[str] = (),
+) -> torch.optim.SGD:
+    """``torch.optim.SGD`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
+    _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
+    if nesterov and momentum == 0:
+        raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")
+    groups = parameter_groups(model, weight_decay, undecayed)
+    return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov)
+
+
+def adam(
+    model: nn.Module,
+    *,
+    lr: float,
+    betas: Sequence[float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.0,
+    undecayed: Sequence[str] = (),
+) -> torch.optim.Adam:
+    """``torch.optim.Adam`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
+    _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
+    valid = isinstance(betas, Sequence) and len(betas) == 2 and all(is_real(b) and 0 <= b < 1 for b in betas)
+    require(valid, "optimizer.betas", "two numbers in [0, 1)", betas)
+    groups = parameter_groups(model, weight_decay, undecayed)
+    return torch.optim.Adam(groups, lr=lr, betas=tuple(betas), eps=eps)
+
+
+def _require_rates(**rates: float) -> None:
+    for name, value in rates.items():
+        require(is_real(value) and value >= 0, f"optimizer.{name}", "a finite number >= 0", value)
+    require(rates["lr"] > 0, "optimizer.lr", "> 0", rates["lr"])

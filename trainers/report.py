@@ -1,0 +1,31 @@
+"""The short table at the end of a run."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+_ROWS = (
+    ("test/accuracy", "test accuracy", "{:.2%}"),
+    ("test/loss", "test loss", "{:.4f}"),
+    ("compression/total_error", "total error (squared L2, summed over steps)", "{:.6g}"),
+    ("compression/density_mean", "average density", "{:.3%}"),
+    ("comm/bytes_sent_total", "bytes sent per worker", "{:,.0f}"),
+    ("comm/values_bytes_total", "  of these values", "{:,.0f}"),
+    ("comm/indices_bytes_total", "  indices", "{:,.0f}"),
+    ("comm/padding_bytes_total", "  padding", "{:,.0f}"),
+    ("comm/metadata_bytes_total", "  metadata", "{:,.0f}"),
+    ("step", "steps", "{:,}"),
+    ("wall_seconds", "wall time in seconds", "{:.1f}"),
+)
+
+
+def print_summary(summary: dict[str, Any], console: Console | None = None) -> None:
+    """Print the quality, the total error and the bytes of a finished run."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    for name, label, form in _ROWS:
+        if name in summary:
+            table.add_row(label, form.format(summary[name]))
+    (console or Console(width=100)).print(table)

@@ -1,0 +1,135 @@
+"""What a run leaves behind, and how the same command finds it again."""
+
+import copy
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+# What decides where and how fast a run computes, not what it finds. A budget works through the
+# compressor's density.
+NOT_IN_ID = {
+    "": ("processes", "threads", "device", "output", "name", "tracker", "budget", "experiment"),
+    "data": ("root", "download"),
+    "trainer": ("overlap",),
+}
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "scikit-learn",
+    "transformers",
+    "wandb",
+    "hydra-core",
+    "omegaconf",
+)
+
+
+def run_id(config: dict[str, Any]) -> str:
+    """A hash of every setting that can change the result, 10 hexadecimal digits."""
+    config = copy.deepcopy(config)
+    for group, keys in NOT_IN_ID.items():
+        settings = config.get(group, {}) if group else config
+        for key in keys:
+            settings.pop(key, None)
+    if config["trainer"]["steps"] is not None:
+        del config["trainer"]["epochs"]  # not looked at then
+    return hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=5).hexdigest()
+
+
+class RunFolder:
+    """OUTPUT/NAME/ID/ with config.yaml, metrics.jsonl, summary.json and environment.json."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self.config = config
+        self.id = run_id(config)
+        self.path = Path(config["output"]) / config["name"] / self.id
+        self.metrics = self.path / "metrics.jsonl"
+
+    def summary(self) -> dict[str, Any] | None:
+        """The summary of a run that finished here, or None."""
+        try:
+            summary = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
+        except (FileNotFoundError, json.JSONDecodeError):
+            return None
+        return summary if summary.get("status") == "finished" else None
+
+    def open(self) -> bool:
+        """Make the folder ready for a new run; True if records of an unfinished one were set aside.
+
+        Raises ``OSError`` when the folder cannot be written.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        unfinished = self.metrics.exists()
+        if unfinished:
+            self.metrics.replace(self.path / "metrics.previous.jsonl")
+        (self.path / "summary.json").unlink(missing_ok=True)
+        self._write("config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+        self._write("environment.json", json.dumps(environment(self.config), indent=2) + "\n")
+        self.started = time.perf_counter()
+        return unfinished
+
+    def close(self, summary: dict[str, Any], status: str = "finished") -> dict[str, Any]:
+        """Write summary.json with the status and the wall time; return what was written."""
+        seconds = time.perf_counter() - self.started
+        written = {
+            "status": status,
+            "id": self.id,
+            "seed": self.config["seed"],
+            "wall_seconds": seconds,
+            **summary,
+        }
+        self._write("summary.json", json.dumps(written, indent=2) + "\n")
+        return written
+
+    def _write(self, name: str, text: str) -> None:
+        partial = self.path / f"{name}.partial"  # a crash while writing leaves the old file whole
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(self.path / name)
+
+
+def environment(config: dict[str, Any]) -> dict[str, Any]:
+    """Versions, code, hardware and command line of this process."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _git("rev-parse", "HEAD"),
+        "commit_is_modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
+        "workers": config["workers"],
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "threads": config["threads"],
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of this code, or None where there is no git or no repository."""
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")

@@ -1,0 +1,79 @@
+"""Learning-rate schedules: the factor on the base rate at a fractional epoch."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from compressors.checks import is_real, require
+
+
+class Schedule(Protocol):
+    def factor(self, epoch: float, total_epochs: float) -> float:
+        """What the base learning rate is multiplied by, ``epoch`` epochs into ``total_epochs``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constant:
+    """The base rate throughout."""
+
+    def factor(self, epoch: float, total_epochs: float) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarmupStep:
+    """Linear warm-up from 1x to ``peak``x over ``warmup_epochs``, then ``decay`` at each milestone.
+
+    Goyal et al., 2017, https://arxiv.org/abs/1706.02677; per iteration, with fractional epochs:
+    (1 + (peak - 1) min(epoch / warmup_epochs, 1)) * decay ^ (milestones reached). Raises
+    ``ValueError`` for a negative warm-up, a peak or decay that is not positive, and milestones that
+    do not increase.
+    """
+
+    peak: float = 1.0
+    warmup_epochs: float = 0.0
+    milestones: tuple[float, ...] = ()
+    decay: float = 0.1
+
+    def __post_init__(self) -> None:
+        _require_warmup("WarmupStep", self.peak, self.warmup_epochs)
+        require(is_real(self.decay) and self.decay > 0, "WarmupStep.decay", "> 0", self.decay)
+        valid = all(is_real(m) and m >= 0 for m in self.milestones)
+        rising = valid and list(self.milestones) == sorted(set(self.milestones))
+        require(rising, "WarmupStep.milestones", "epochs >= 0 in rising order", self.milestones)
+
+    def factor(self, epoch: float, total_epochs: float) -> float:
+        reached = sum(epoch >= milestone for milestone in self.milestones)
+        return _warmup(epoch, self.peak, self.warmup_epochs) * self.decay**reached
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """Linear warm-up from 1x to ``peak``x, then half a cosine down to 0 at the last epoch.
+
+    Loshchilov and Hutter, 2017, https://arxiv.org/abs/1608.03983. Raises ``ValueError`` for a
+    negative warm-up and a peak that is not positive.
+    """
+
+    peak: float = 1.0
+    warmup_epochs: float = 0.0
+
+    def __post_init__(self) -> None:
+        _require_warmup("Cosine", self.peak, self.warmup_epochs)
+
+    def factor(self, epoch: float, total_epochs: float) -> float:
+        if epoch < self.warmup_epochs:
+            return _warmup(epoch, self.peak, self.warmup_epochs)
+        progress = (epoch - self.warmup_epochs) / max(total_epochs - self.warmup_epochs, 1e-12)
+        return self.peak * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
+
+
+def _require_warmup(owner: str, peak: float, warmup_epochs: float) -> None:
+    require(is_real(peak) and peak > 0, f"{owner}.peak", "> 0", peak)
+    valid = is_real(warmup_epochs) and warmup_epochs >= 0
+    require(valid, f"{owner}.warmup_epochs", ">= 0", warmup_epochs)
+
+
+def _warmup(epoch: float, peak: float, warmup_epochs: float) -> float:
+    share = min(epoch / warmup_epochs, 1.0) if warmup_epochs > 0 else 1.0
+    return 1 + (peak - 1) * share

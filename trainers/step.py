@@ -1,0 +1,124 @@
+"""One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.api import Context, Reduced, Reducer
+from trainers.communicator import Communicator
+from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.gradients import WorkerGradients, encode_fault, raise_together, seed_worker
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+
+Loss = Callable[[nn.Module, Any], Tensor]
+
+
+class GradientStep(Protocol):
+    """Leaves the mean of what the workers sent in every ``.grad``, and the step in the ledger."""
+
+    gradient_seconds: float
+    reduce_seconds: float
+
+    def run(self, batches: Sequence[Any], step: int, learning_rate: float) -> Tensor:
+        """Return the local workers' losses [W]."""
+
+
+class ExplicitStep:
+    """All gradients first, then one reduction: any number of workers per process, any scope."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        reducer: Reducer,
+        layout: Layout,
+        communicator: Communicator,
+        ledger: Ledger,
+        *,
+        seed: int,
+        clip_norm: float | None,
+    ) -> None:
+        self.workers = WorkerGradients(model, loss, layout, communicator, seed=seed, clip_norm=clip_norm)
+        self.segments = layout.segments(self.workers.flat)
+        self.reducer = reducer
+        self.state = reducer.init(self.segments)
+        self.layout = layout
+        self.communicator = communicator
+        self.ledger = ledger
+        self.seed = seed
+
+    def run(self, batches: Sequence[Any], step: int, learning_rate: float) -> Tensor:
+        started = self._now()
+        losses = self.workers.compute(batches, step)
+        computed = self._now()
+        context = Context(self.seed, step, learning_rate)
+        reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
+        self.layout.write_gradients(reduced.mean)
+        self.gradient_seconds, self.reduce_seconds = computed - started, self._now() - computed
+        self.ledger.record(reduced)
+        self.ledger.close_step()
+        return losses
+
+    def _now(self) -> float:
+        if self.layout.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+class OverlappedStep:
+    """DistributedDataParallel runs the reducer bucket by bucket, beside its backward pass.
+
+    One worker per process, layer scope. ``gradient_seconds`` then contains what of the reduction
+    the backward pass could not hide; ``reduce_seconds`` is the reducer's own time, hidden or not.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        reducer: Reducer,
+        communicator: Communicator,
+        ledger: Ledger,
+        *,
+        seed: int,
+    ) -> None:
+        self.loss = loss
+        self.ledger = ledger
+        self.seed = seed
+        self.communicator = communicator
+        self.fault = 0
+        self.compression = CompressionState(
+            reducer, model, seed=seed, communicator=communicator, inspect=self._inspect
+        )
+        # Worker 0's BatchNorm statistics are the model's, as in the explicit step; the trainer
+        # hands them out before an evaluation, so that none travel during training.
+        self.parallel = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        self.parallel.register_comm_hook(self.compression, compression_hook)
+
+    def run(self, batches: Sequence[Any], step: int, learning_rate: float) -> Tensor:
+        started = time.perf_counter()
+        compression = self.compression
+        compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
+        self.fault = 0
+        (batch,) = batches
+        seed_worker(self.seed, step, self.communicator.process)
+        loss = self.loss(self.parallel, batch)
+        loss.backward()
+        self.gradient_seconds = time.perf_counter() - started
+        self.reduce_seconds = compression.reduce_seconds
+        raise_together(self.communicator, compression.layout, step, self.fault)
+        self.ledger.close_step()
+        return loss.detach().reshape(1)
+
+    def _inspect(self, reduced: Reduced) -> None:
+        self.ledger.record(reduced)
+        layout = self.compression.layout
+        for name, remainder in reduced.remainder.items():
+            # A NaN stays in the remainder or is sent; so it shows in one of the two.
+            if not (remainder.isfinite().all() and reduced.mean[name].isfinite().all()):
+                self.fault = encode_fault(self.communicator.process, layout.names.index(name), layout)
