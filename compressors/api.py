@@ -44,8 +44,10 @@ class Payload(Protocol):
     """A NamedTuple of tensors that a worker sends for one segment.
 
     Fields called ``values`` and ``indices`` hold one entry per element sent; every other field
-    has a length that is the same on all workers. ``None`` marks a field that is not there.
+    has a length that is the same on all workers.
     """
+
+    values: Tensor
 
     def add_to(self, out: Tensor) -> None:
         """Add what was sent to ``out`` [d] of the same or a wider float dtype, in place."""

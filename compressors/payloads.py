@@ -23,5 +23,9 @@ def take(x: Tensor, indices: Tensor) -> Sparse:
     """Move the entries of ``x`` [d] at ``indices`` [k] int64 into a payload, leaving zeros."""
     values = x.index_select(0, indices)
     x.index_fill_(0, indices, 0)
-    fits = x.numel() <= torch.iinfo(torch.int32).max
-    return Sparse(values, indices.to(torch.int32) if fits else indices)
+    return Sparse(values, indices.to(index_dtype(x)))
+
+
+def index_dtype(x: Tensor) -> torch.dtype:
+    """The smallest dtype that all positions in ``x`` fit in: 4 bytes up to 2^31 elements."""
+    return torch.int32 if x.numel() <= torch.iinfo(torch.int32).max else torch.int64

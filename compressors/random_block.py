@@ -14,13 +14,14 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm
 from compressors.checks import require_density, require_flag
+from compressors.payloads import index_dtype
 
 
 class Block(NamedTuple):
     """A contiguous run of entries that wraps around the segment's end."""
 
     values: Tensor  # [k]
-    start: Tensor  # [1] int64
+    start: Tensor  # [1] int32 (int64 beyond 2^31 elements)
 
     def add_to(self, out: Tensor) -> None:
         start, head = self._split(out.numel())
@@ -29,7 +30,7 @@ class Block(NamedTuple):
 
     def positions(self, size: int) -> Tensor:
         offsets = torch.arange(len(self.values), device=self.start.device)
-        return (self.start + offsets).remainder_(size)
+        return (self.start.long() + offsets).remainder_(size)
 
     def _split(self, size: int) -> tuple[int, int]:
         start = int(self.start)
@@ -65,7 +66,7 @@ class RandomBlock:
         values = torch.cat([head, rest])
         head.zero_()
         rest.zero_()
-        return Block(values, torch.tensor([start], device=x.device))
+        return Block(values, torch.tensor([start], dtype=index_dtype(x), device=x.device))
 
     def error_bound(self, x: Tensor) -> float:
         return (1 - elements_of(self.density, x.numel()) / x.numel()) * squared_norm(x).item()

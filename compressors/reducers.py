@@ -93,34 +93,10 @@ def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any)
 def _count(payload: Any, edges: Tensor) -> Tensor:
     """Elements sent per layer [L] int64, for layers between ``edges`` [L + 1]."""
     if len(edges) == 2:
-        return torch.tensor([_leaf(payload, "values").numel()])
+        return torch.tensor([payload.values.numel()])
     positions = payload.positions(int(edges[-1])).cpu()
     layer = torch.bucketize(positions, edges[1:-1], right=True)
     return torch.bincount(layer, minlength=len(edges) - 1)
-
-
-def _leaves(payload: Any) -> Iterator[tuple[str, Tensor]]:
-    """The tensors of a payload, depth first, with their field names."""
-    for name, field in zip(payload._fields, payload, strict=True):
-        if isinstance(field, Tensor):
-            yield name, field
-        elif field is not None:
-            yield from _leaves(field)
-
-
-def _leaf(payload: Any, wanted: str) -> Tensor:
-    return next(tensor for name, tensor in _leaves(payload) if name == wanted)
-
-
-def _rebuild(template: Any, leaves: Iterator[Tensor]) -> Any:
-    """A payload shaped like ``template`` out of leaves in the order of ``_leaves``."""
-    fields = []
-    for field in template:
-        if isinstance(field, Tensor):
-            fields.append(next(leaves))
-        else:
-            fields.append(None if field is None else _rebuild(field, leaves))
-    return type(template)(*fields)
 
 
 def _gather(local: list[list[Any]], ragged: bool, communicator: Any) -> list[list[Any]]:
@@ -129,27 +105,24 @@ def _gather(local: list[list[Any]], ragged: bool, communicator: Any) -> list[lis
     One collective per field carries all segments. A ragged codec's counts travel ahead of them;
     any other codec sends as much from every worker, so the lengths are known.
     """
-    templates = [payloads[0] for payloads in local]
-    names = [name for name, _ in _leaves(templates[0])]
-    fields = [[[t for _, t in _leaves(p)] for p in payloads] for payloads in local]
+    kind_of_payload = type(local[0][0])
     counts = None
     if ragged:
-        own = [[_leaf(p, "values").numel() for p in payloads] for payloads in local]
-        own = torch.tensor(own, dtype=torch.int32).T.contiguous()  # [W, segments]
-        counts = communicator.gather(own, "metadata").T.tolist()  # [segment][worker]
-    received = []  # [field][segment][worker]
-    for position, name in enumerate(names):
-        per_segment = [[leaves[position] for leaves in payloads] for payloads in fields]
+        own = torch.tensor([[p.values.numel() for p in payloads] for payloads in local], dtype=torch.int32)
+        counts = communicator.gather(own.T.contiguous(), "metadata").tolist()  # [worker][segment]
+    fields = []  # [field][worker][segment]
+    for name in kind_of_payload._fields:
+        pieces = [[getattr(payload, name) for payload in payloads] for payloads in local]
         if counts is not None and name in PER_ELEMENT:
             lengths = counts
         else:
-            lengths = [[payloads[0].numel()] * communicator.size for payloads in per_segment]
-        rows = [torch.cat(pieces) for pieces in zip(*per_segment, strict=True)]
-        totals = [sum(of_worker) for of_worker in zip(*lengths, strict=True)]
-        messages = communicator.gather_ragged(rows, totals, KINDS.get(name, "metadata"))
-        split = [m.split(list(ls)) for m, ls in zip(messages, zip(*lengths, strict=True), strict=True)]
-        received.append(list(zip(*split, strict=True)))
-    return [
-        [_rebuild(template, iter(leaves)) for leaves in zip(*of_segment, strict=True)]
-        for template, of_segment in zip(templates, zip(*received, strict=True), strict=True)
-    ]
+            lengths = [[of_segment[0].numel() for of_segment in pieces]] * communicator.size
+        rows = [torch.cat(of_worker) for of_worker in zip(*pieces, strict=True)]
+        kind = KINDS.get(name, "metadata")
+        messages = communicator.gather_ragged(rows, [sum(of_worker) for of_worker in lengths], kind)
+        fields.append([m.split(of_worker) for m, of_worker in zip(messages, lengths, strict=True)])
+    everyones = [
+        [kind_of_payload(*parts) for parts in zip(*of_worker, strict=True)]
+        for of_worker in zip(*fields, strict=True)
+    ]  # [worker][segment]
+    return list(zip(*everyones, strict=True))

@@ -5,7 +5,9 @@ from torch import nn
 import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
 
 
-def resnet18(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+def resnet18(
+    *, input_shape: tuple[int, ...], num_classes: int, zero_init_residual: bool = False
+) -> nn.Module:
     """torchvision's ResNet-18 with CIFAR's stem: a 3x3 convolution of stride 1 and no max-pool.
 
     11,173,962 parameters for 3 channels and 10 classes, 11,220,132 for 100. ``input_shape`` is
@@ -17,7 +19,7 @@ def resnet18(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
         raise ValueError(
             f"model=resnet18 needs images (channels, height, width), got samples of shape {input_shape}"
         )
-    model = torchvision_resnet18(num_classes=num_classes)
+    model = torchvision_resnet18(num_classes=num_classes, zero_init_residual=zero_init_residual)
     model.conv1 = nn.Conv2d(input_shape[0], 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(model.conv1.weight, mode="fan_out", nonlinearity="relu")
     model.maxpool = nn.Identity()

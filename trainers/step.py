@@ -11,7 +11,13 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.api import Context, Reduced, Reducer
 from trainers.communicator import Communicator
 from trainers.ddp_hook import CompressionState, compression_hook
-from trainers.gradients import WorkerGradients, encode_fault, raise_together, seed_worker
+from trainers.gradients import (
+    WorkerGradients,
+    buffers_seen_by_forward,
+    encode_fault,
+    raise_together,
+    seed_worker,
+)
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
@@ -92,11 +98,11 @@ class OverlappedStep:
         self.seed = seed
         self.communicator = communicator
         self.fault = 0
+        self.shared_buffers = buffers_seen_by_forward(model)
         self.compression = CompressionState(
             reducer, model, seed=seed, communicator=communicator, inspect=self._inspect
         )
-        # Worker 0's BatchNorm statistics are the model's, as in the explicit step; the trainer
-        # hands them out before an evaluation, so that none travel during training.
+        # DDP would send BatchNorm's statistics in every step; the evaluation needs them only.
         self.parallel = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
         self.parallel.register_comm_hook(self.compression, compression_hook)
 
@@ -105,8 +111,10 @@ class OverlappedStep:
         compression = self.compression
         compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
         self.fault = 0
+        self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches
         seed_worker(self.seed, step, self.communicator.process)
+        self.parallel.zero_grad()
         loss = self.loss(self.parallel, batch)
         loss.backward()
         self.gradient_seconds = time.perf_counter() - started

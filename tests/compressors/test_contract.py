@@ -1,0 +1,210 @@
+"""What every compressor in conf/compressor has to keep, found by looking into that folder."""
+
+import math
+
+import pytest
+import torch
+from methods import FEEDBACKS, Case, cases, is_codec, reduce_once, segment
+
+from compressors.api import Context, squared_norm
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from trainers.communicator import Communicator
+
+CASES = [pytest.param(case, id=str(case)) for case in cases()]
+CODECS = [pytest.param(case, id=str(case)) for case in cases() if is_codec(case.method())]
+every_method = pytest.mark.parametrize("case", CASES)
+every_codec = pytest.mark.parametrize("case", CODECS)
+W, D = 3, 500
+
+
+def gradients(step: int = 0, workers: int = W, size: int = D) -> torch.Tensor:
+    return torch.randn(workers, size, generator=torch.Generator().manual_seed(step))
+
+
+@every_method
+@pytest.mark.parametrize("scale", ["gradient", "step"])
+def test_conservation(case: Case, scale: str) -> None:
+    """sent + residual = gradient + old residual, exactly, over several steps."""
+    reducer = ErrorFeedback(build_reducer(case.method(), D), scale)
+    learning_rate = 0.25  # a power of two: dividing by it is exact
+    residual, state = torch.zeros(1, D), None
+    for step in range(4):
+        g = gradients(step, workers=1)
+        p = residual + g * (learning_rate if scale == "step" else 1.0)
+        reduced, state, _ = reduce_once(reducer, g, state, step, learning_rate)
+        sent = reduced.mean["a"] * (learning_rate if scale == "step" else 1.0)  # one worker: its own
+        residual = state.residual["a"].clone()
+        assert torch.equal(sent + residual, p)
+        assert torch.equal(residual, reduced.remainder["a"])
+
+
+@every_method
+def test_conservation_over_workers(case: Case) -> None:
+    """Entries are sent as they are or kept as they are, and the mean is that of what was sent."""
+    g = gradients()
+    reducer = ErrorFeedback(build_reducer(case.method(), D))
+    reduced, _, _ = reduce_once(reducer, g)
+    kept = reduced.remainder["a"]
+    assert ((kept == g) | (kept == 0)).all()
+    torch.testing.assert_close(reduced.mean["a"], (g - kept).mean(0))
+    counts = reduced.sent["a"].squeeze(1)
+    assert counts.tolist() == (kept == 0).sum(1).tolist()
+
+
+@every_method
+def test_lossless_limit_is_dense(case: Case) -> None:
+    g = gradients()
+    for feedback in FEEDBACKS.values():
+        reduced, _, _ = reduce_once(build_reducer(case.lossless(), D, feedback), g)
+        torch.testing.assert_close(reduced.mean["a"], g.mean(0))
+        assert squared_norm(reduced.remainder["a"]).sum() == 0
+        assert reduced.sent["a"].tolist() == [[D]] * W
+
+
+@every_codec
+def test_declared_property(case: Case) -> None:
+    """||x - C(x)||^2 stays below the declared bound; on average over the draws where it is random."""
+    codec = case.method()
+    for x in (gradients(1)[0], gradients(2)[0] ** 3, torch.linspace(-1, 1, D)):
+        errors = []
+        for step in range(400 if codec.randomized else 1):
+            rest = x.clone()
+            codec.encode(rest, Context(0, step))
+            errors.append(squared_norm(rest).item())
+        mean = sum(errors) / len(errors)
+        spread = math.sqrt(sum((e - mean) ** 2 for e in errors) / max(1, len(errors) - 1) / len(errors))
+        assert mean <= codec.error_bound(x) + 4 * spread + 1e-6
+        assert mean > 0
+
+
+@every_codec
+def test_property_flags(case: Case) -> None:
+    """``linear`` and ``ragged`` describe what the codec really does."""
+    codec = case.method()
+    a, b = gradients(1)[0], 10 * gradients(2)[0]
+    payloads = [codec.encode(x.clone(), Context(0, 0, worker=w)) for w, x in enumerate((a, b))]
+    positions = [payload.positions(D) for payload in payloads]
+    assert (len(positions[0]) != len(positions[1])) == codec.ragged
+    if not codec.ragged:
+        assert torch.equal(positions[0], positions[1]) == codec.linear
+
+
+@every_method
+def test_deterministic_and_new_each_step(case: Case) -> None:
+    g = gradients()
+    means = [reduce_once(build_reducer(case.method(), D), g, step=step)[0].mean["a"] for step in (0, 0, 1)]
+    assert torch.equal(means[0], means[1])
+    randomized = getattr(case.method(), "randomized", False)
+    assert torch.equal(means[0], means[2]) != randomized
+
+
+@every_method
+def test_state_round_trip(case: Case) -> None:
+    """A copy of the state goes on as the original does: the state is all there is."""
+    reducer = ErrorFeedback(build_reducer(case.method(), D))
+    state = None
+    for step in range(2):
+        _, state, _ = reduce_once(reducer, gradients(step), state, step)
+    copied = state._replace(residual={name: e.clone() for name, e in state.residual.items()})
+    again = ErrorFeedback(build_reducer(case.method(), D))
+    one, state, _ = reduce_once(reducer, gradients(2), state, 2)
+    other, copied, _ = reduce_once(again, gradients(2), copied, 2)
+    assert torch.equal(one.mean["a"], other.mean["a"])
+    assert torch.equal(state.residual["a"], copied.residual["a"])
+
+
+@every_method
+def test_zeros(case: Case) -> None:
+    """A zero gradient is fine, and a sparse one whose workers send nothing at all."""
+    reduced, _, communicator = reduce_once(build_reducer(case.method(), D), torch.zeros(W, D))
+    assert torch.equal(reduced.mean["a"], torch.zeros(D))
+    charged = communicator.take_charges().sum(1)
+    if case.name == "hard_threshold":
+        assert charged.tolist() == [4] * W  # the count of nothing
+
+
+@every_method
+def test_one_worker_sends_nothing(case: Case) -> None:
+    g = gradients()
+    g[1] = 0
+    reduced, _, _ = reduce_once(build_reducer(case.method(), D), g)
+    sent = torch.where(reduced.remainder["a"] == 0, g, 0)
+    torch.testing.assert_close(reduced.mean["a"], sent.mean(0))
+
+
+@every_method
+def test_one_element(case: Case) -> None:
+    """A segment of one element is always sent by those that send a share of it."""
+    g = torch.tensor([[2.0], [3.0], [4.0]])
+    reduced, _, _ = reduce_once(build_reducer(case.method(), 1), g)
+    torch.testing.assert_close(reduced.mean["a"], torch.tensor([3.0]))
+    assert reduced.sent["a"].tolist() == [[1]] * 3
+
+
+@every_method
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_any_float_dtype(case: Case, dtype: torch.dtype) -> None:
+    g = gradients().to(dtype)
+    reducer = ErrorFeedback(build_reducer(case.method(), D))
+    reduced, state, communicator = reduce_once(reducer, g)
+    assert reduced.mean["a"].dtype == state.residual["a"].dtype == dtype
+    sent = torch.where(state.residual["a"] == 0, g, 0).double().mean(0).to(dtype)
+    torch.testing.assert_close(reduced.mean["a"], sent, rtol=1e-2, atol=1e-3)
+    elements = reduced.sent["a"].sum().item()
+    assert communicator.take_charges()[:, 0].sum() == elements * g.itemsize
+
+
+@every_method
+def test_non_contiguous_rows(case: Case) -> None:
+    """Segments are views of a flat buffer; every other view does as well."""
+    dense = gradients()
+    wide = torch.zeros(W, 2 * D)
+    wide[:, ::2] = dense
+    reducer = build_reducer(case.method(), D)
+    communicator = Communicator(W)
+    expected, _, _ = reduce_once(reducer, dense)
+    rows = wide[:, ::2]
+    reduced, _ = reducer.reduce([segment(rows)], reducer.init([segment(rows)]), Context(0, 0), communicator)
+    assert torch.equal(reduced.mean["a"], expected.mean["a"])
+    assert torch.equal(reduced.remainder["a"], expected.remainder["a"])
+    assert torch.equal(wide[:, 1::2], torch.zeros(W, D))
+
+
+@every_method
+def test_bytes_are_those_of_the_tensors(case: Case) -> None:
+    """Charged per worker: values, and indices or counts where the method needs them."""
+    method = case.method()
+    reduced, _, communicator = reduce_once(build_reducer(method, D), gradients())
+    sent = reduced.sent["a"].squeeze(1)
+    values, indices, padding, metadata = communicator.take_charges().T
+    assert values.tolist() == (4 * sent).tolist()
+    assert padding.tolist() == [0] * W
+    shared = case.settings.get("shared_coordinates", case.name == "none")
+    per_worker = torch.full((W,), 4) if case.name == "random_block" else 4 * sent
+    assert indices.tolist() == (torch.zeros_like(sent) if shared else per_worker).tolist()
+    assert metadata.tolist() == [4 if case.name == "hard_threshold" else 0] * W
+
+
+@every_method
+def test_some_segments_now_and_some_later(case: Case) -> None:
+    """A hook reduces bucket by bucket; the state of the other segments stays as it is."""
+    reducer = ErrorFeedback(build_reducer(case.method(), D))
+    rows = {name: gradients(i) for i, name in enumerate("abc")}
+    segments = [segment(r.clone(), name) for name, r in rows.items()]
+    together, whole = reducer.reduce(segments, reducer.init(segments), Context(0, 0), Communicator(W))
+    segments = [segment(r.clone(), name) for name, r in rows.items()]
+    state = reducer.init(segments)
+    for bucket in (segments[2:], segments[:2]):
+        part, state = reducer.reduce(bucket, state, Context(0, 0), Communicator(W))
+        for name, mean in part.mean.items():
+            assert torch.equal(mean, together.mean[name])
+    for name in rows:
+        assert torch.equal(state.residual[name], whole.residual[name])
+
+
+@every_method
+def test_repr_says_the_settings(case: Case) -> None:
+    text = repr(build_reducer(case.method(), D))
+    assert type(case.method()).__name__ in text
+    assert "object at 0x" not in text

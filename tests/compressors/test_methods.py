@@ -1,0 +1,177 @@
+"""What single methods promise: the threshold rule, scopes, draws, composition, refusals."""
+
+import math
+
+import pytest
+import torch
+from methods import Case, cases, reduce_once, segment
+
+from compressors.api import Context, Segment
+from compressors.build import build_reducer
+from compressors.chain import Chain
+from compressors.feedback import ErrorFeedback
+from compressors.hard_threshold import HardThreshold
+from compressors.random_block import RandomBlock
+from compressors.random_k import RandomK
+from compressors.randomness import derive_seed, distinct_coordinates
+from compressors.reducers import AllReduceMean, GatherMean
+from compressors.top_k import TopK
+from trainers.communicator import Communicator
+
+SIZES = [3, 40, 1, 200]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "printed"),
+    [  # the released code's values for k = 0.1 % of D, four digits
+        (11_173_962, 4.730e-3),
+        (6_166_250, 6.367e-3),
+        (11_220_132, 4.720e-3),
+        (6_258_500, 6.320e-3),
+        (28_949_319, 2.938e-3),
+    ],
+)
+def test_threshold_rule_of_the_paper(parameters: int, printed: float) -> None:
+    found = HardThreshold(density=0.001).for_model(parameters).threshold
+    assert found == 1 / (2 * math.sqrt(0.001 * parameters))
+    assert found == pytest.approx(printed, rel=5e-4)
+
+
+def test_a_threshold_that_is_set_stays() -> None:
+    assert HardThreshold(threshold=0.5, density=0.1).for_model(100).threshold == 0.5
+    with pytest.raises(ValueError, match="for_model"):
+        HardThreshold(density=0.1).encode(torch.ones(3), Context(0, 0))
+
+
+def kept_by(method: object, scope: str) -> torch.Tensor:
+    """Which of the elements of one worker's four layers are sent."""
+    rows = torch.randn(1, sum(SIZES), generator=torch.Generator().manual_seed(0))
+    rows[:, :43] *= 10  # layers of different scale, where a scope matters
+    flat = rows.clone()
+    if scope == "global":
+        segments = [Segment("model", flat, torch.tensor([0, *SIZES]).cumsum(0))]
+    else:
+        segments = [segment(part, str(i)) for i, part in enumerate(flat.split(SIZES, 1))]
+    reducer = build_reducer(method, sum(SIZES))
+    reduced, _ = reducer.reduce(segments, reducer.init(segments), Context(0, 0), Communicator(1))
+    counts = torch.cat([reduced.sent[s.name][0] for s in segments])
+    kept = flat[0] == 0
+    assert counts.tolist() == [part.sum().item() for part in kept.split(SIZES)]
+    return kept
+
+
+def test_hard_threshold_is_the_same_in_both_scopes() -> None:
+    method = HardThreshold(threshold=1.5)
+    assert torch.equal(kept_by(method, "layer"), kept_by(method, "global"))
+
+
+def test_top_k_is_not_the_same_in_both_scopes() -> None:
+    method = TopK(density=0.1)
+    assert not torch.equal(kept_by(method, "layer"), kept_by(method, "global"))
+
+
+def test_distinct_coordinates_are_uniform() -> None:
+    """Every coordinate is drawn equally often, in the branch with repetition and in the other."""
+    for size, count in ((20, 3), (20, 11)):
+        hits = torch.zeros(size)
+        for seed in range(4000):
+            hits[distinct_coordinates(derive_seed(seed), size, count)] += 1
+        expected = 4000 * count / size
+        sigma = math.sqrt(4000 * count / size * (1 - count / size))
+        assert (hits - expected).abs().max() < 4.5 * sigma
+
+
+def test_random_block_starts_everywhere() -> None:
+    codec = RandomBlock(density=0.2)
+    starts = {int(codec.encode(torch.ones(10), Context(0, step)).start) for step in range(300)}
+    assert starts == set(range(10))
+
+
+def test_draws_differ_between_segments_and_seeds() -> None:
+    codec = RandomK(density=0.1)
+    contexts = (Context(0, 0, segment="a"), Context(0, 0, segment="b"), Context(1, 0, segment="a"))
+    drawn = {tuple(codec.encode(torch.ones(200), c).indices.tolist()) for c in contexts}
+    assert len(drawn) == 3
+
+
+def test_chain_takes_the_second_from_what_the_first_keeps() -> None:
+    """A random block, and of it the largest half."""
+    x = torch.randn(100, generator=torch.Generator().manual_seed(0))
+    chain = Chain(first=RandomBlock(density=0.2), second=TopK(density=0.5))
+    block = RandomBlock(density=0.2).encode(x.clone(), Context(0, 3)).positions(100)
+    rest = x.clone()
+    payload = chain.encode(rest, Context(0, 3))
+    sent = torch.zeros(100)
+    payload.add_to(sent)
+    assert torch.equal(rest + sent, x)
+    best = block[x[block].abs().topk(10).indices]
+    assert set(payload.positions(100).tolist()) == set(best.tolist())
+    assert set(sent.nonzero().squeeze(1).tolist()) == set(best.tolist())
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        Chain(first=RandomBlock(density=0.5), second=TopK(density=0.5)),
+        Chain(first=RandomK(density=0.5, shared_coordinates=False), second=HardThreshold(threshold=0.5)),
+        Chain(first=HardThreshold(threshold=0.5), second=TopK(density=0.5)),
+        Chain(first=RandomBlock(density=0.5), second=RandomK(density=0.5)),
+    ],
+    ids=["block-top_k", "own_random_k-threshold", "threshold-top_k", "linear"],
+)
+def test_chain_conserves_and_travels(chain: Chain) -> None:
+    g = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
+    reduced, _, communicator = reduce_once(ErrorFeedback(build_reducer(chain, 60)), g)
+    kept = reduced.remainder["a"]
+    torch.testing.assert_close(reduced.mean["a"], (g - kept).mean(0))
+    assert reduced.sent["a"].squeeze(1).tolist() == (kept == 0).sum(1).tolist()
+    sent = reduced.sent["a"].squeeze(1)
+    assert communicator.take_charges()[:, 0].tolist() == (4 * sent).tolist()
+
+
+def test_linear_codecs_are_averaged_and_others_gathered() -> None:
+    for case in cases():
+        method = case.method()
+        if hasattr(method, "encode"):
+            expected = AllReduceMean if method.linear else GatherMean
+            assert isinstance(build_reducer(method, 10), expected)
+    with pytest.raises(ValueError, match="linear"):
+        AllReduceMean(TopK(density=0.1))
+
+
+def test_feedback_in_step_units_moves_by_what_was_sent() -> None:
+    """lr * mean is what the workers sent, also when the learning rate changes in between."""
+    reducer = ErrorFeedback(GatherMean(TopK(density=0.1)), "step")
+    g = torch.randn(1, 50, generator=torch.Generator().manual_seed(0))
+    reduced, state, _ = reduce_once(reducer, g, learning_rate=0.5)
+    residual = state.residual["a"].clone()
+    reduced, state, _ = reduce_once(reducer, g, state, 1, learning_rate=0.125)
+    p = residual + 0.125 * g
+    assert torch.equal(0.125 * reduced.mean["a"] + state.residual["a"][0], p[0])
+
+
+def test_feedback_refusals() -> None:
+    with pytest.raises(ValueError, match=r"ErrorFeedback\.scale must be 'gradient' or 'step', got 'lr'"):
+        ErrorFeedback(GatherMean(TopK(density=0.1)), "lr")
+    with pytest.raises(ValueError, match="learning rate must be > 0"):
+        reduce_once(ErrorFeedback(GatherMean(TopK(density=0.1)), "step"), torch.ones(1, 4), learning_rate=0.0)
+
+
+@pytest.mark.parametrize("density", [0, -0.1, 1.5, float("nan"), float("inf"), "0.1", None, True])
+@pytest.mark.parametrize("case", [c for c in cases() if c.name != "none"], ids=str)
+def test_density_outside_its_range(case: Case, density: object) -> None:
+    with pytest.raises(Exception, match=r"density must be in \(0, 1\], got") as caught:
+        case.method(density=density, threshold=None)
+    assert isinstance(caught.value.__cause__ or caught.value, ValueError)
+
+
+@pytest.mark.parametrize("threshold", [-1.0, float("nan"), float("inf"), "0.1", True])
+def test_threshold_outside_its_range(threshold: object) -> None:
+    with pytest.raises(ValueError, match=r"HardThreshold\.threshold must be a finite number >= 0, got"):
+        HardThreshold(threshold=threshold)
+
+
+def test_shared_coordinates_is_a_flag() -> None:
+    for method in (RandomK, RandomBlock):
+        with pytest.raises(ValueError, match="shared_coordinates must be true or false, got 1"):
+            method(density=0.1, shared_coordinates=1)

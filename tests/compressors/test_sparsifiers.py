@@ -1,0 +1,119 @@
+"""Properties of the sparsifiers on generated vectors."""
+
+import hypothesis.extra.numpy as arrays
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from methods import cases, is_codec
+
+from compressors.api import Context, elements_of, squared_norm
+from compressors.hard_threshold import HardThreshold
+from compressors.random_block import RandomBlock
+from compressors.random_k import RandomK
+from compressors.top_k import TopK
+
+numbers = st.floats(-1e3, 1e3, width=32)
+vectors = arrays.arrays("float32", st.integers(1, 200), elements=numbers).map(torch.from_numpy)
+few_magnitudes = arrays.arrays(
+    "float32", st.integers(1, 200), elements=st.sampled_from([-2.0, -1.0, 0.0, 1.0, 2.0])
+).map(torch.from_numpy)
+densities = st.floats(1e-3, 1.0)
+context = st.builds(Context, st.integers(0, 9), st.integers(0, 9), worker=st.integers(0, 9))
+
+
+def encode(codec, x, where=Context(0, 0)):
+    """The payload, what remains, and what the payload stands for."""
+    rest = x.clone()
+    payload = codec.encode(rest, where)
+    sent = torch.zeros_like(x)
+    payload.add_to(sent)
+    return payload, rest, sent
+
+
+@given(vectors, densities, context)
+def test_every_sparsifier_sends_or_keeps_each_entry(x, density, where):
+    for case in cases():
+        codec = case.method(density=density, threshold=density)
+        if not is_codec(codec):
+            continue
+        payload, rest, sent = encode(codec, x, where)
+        positions = payload.positions(len(x))
+        assert torch.equal(rest + sent, x)
+        assert len(positions.unique()) == len(positions) == len(payload.values)
+        assert torch.equal(sent[positions], payload.values)
+        assert (rest[positions] == 0).all()
+
+
+@given(vectors | few_magnitudes, densities)
+def test_top_k_keeps_exactly_k_of_the_largest(x, density):
+    payload, rest, _ = encode(TopK(density=density), x)
+    assert len(payload.values) == elements_of(density, len(x))
+    assert payload.values.abs().min() >= rest.abs().max()
+    assert payload.indices.tolist() == sorted(payload.indices.tolist())
+
+
+@given(vectors | few_magnitudes, st.floats(0, 1e3, width=32))
+def test_hard_threshold_keeps_magnitudes_from_lambda_on(x, threshold):
+    payload, rest, _ = encode(HardThreshold(threshold=threshold), x)
+    expected = (x.abs() >= threshold).nonzero().squeeze(1)
+    assert payload.indices.tolist() == expected.tolist()
+    assert squared_norm(rest) <= HardThreshold(threshold=threshold).error_bound(x)
+
+
+@given(st.integers(1, 300), densities, st.integers(0, 5), st.integers(0, 5))
+def test_random_coordinates_are_shared_or_own(size, density, seed, step):
+    x = torch.arange(1.0, size + 1)
+    for method in (RandomK, RandomBlock):
+        for shared in (True, False):
+            codec = method(density=density, shared_coordinates=shared)
+            payloads = [codec.encode(x.clone(), Context(seed, step, worker=w)) for w in range(8)]
+            chosen = {tuple(p.positions(size).tolist()) for p in payloads}
+            assert {len(p) for p in chosen} == {elements_of(density, size)}
+            if shared:
+                assert len(chosen) == 1
+            elif size > 100 and density < 0.5:
+                assert len(chosen) > 1
+
+
+@given(st.integers(1, 300), densities, st.integers(0, 50))
+def test_random_block_is_contiguous_and_wraps(size, density, step):
+    codec = RandomBlock(density=density)
+    positions = codec.encode(torch.ones(size), Context(0, step)).positions(size)
+    assert ((positions.diff() == 1) | (positions.diff() == 1 - size)).all()
+
+
+@settings(max_examples=200)
+@given(densities, st.integers(1, 10**9))
+def test_number_of_elements(density, size):
+    k = elements_of(density, size)
+    assert 1 <= k <= size
+    assert k == 1 or density * size * (1 - 1e-8) - 1 < k <= density * size * (1 + 1e-8)
+
+
+def test_number_of_elements_by_hand():
+    assert [elements_of(d, n) for d, n in ((0.001, 11_173_962), (0.07, 100), (0.29, 100), (1e-9, 5))] == [
+        11173,
+        7,
+        29,
+        1,
+    ]
+
+
+@given(arrays.arrays("float32", st.tuples(st.integers(1, 3), st.integers(1, 2000)), elements=numbers))
+@settings(max_examples=30)
+def test_squared_norm(rows):
+    rows = torch.from_numpy(rows)
+    expected = rows.double().square().sum(-1)
+    torch.testing.assert_close(squared_norm(rows), expected, rtol=1e-6, atol=1e-30)
+    assert torch.equal(squared_norm(rows)[0], squared_norm(rows[:1])[0])
+
+
+def test_squared_norm_does_not_depend_on_threads():
+    x = torch.randn(2_000_003, generator=torch.Generator().manual_seed(0))
+    threads, found = torch.get_num_threads(), set()
+    for number in (1, 2, 3):
+        torch.set_num_threads(number)
+        found.add(squared_norm(x).item())
+    torch.set_num_threads(threads)
+    assert len(found) == 1
+    assert abs(found.pop() / x.double().square().sum().item() - 1) < 1e-8

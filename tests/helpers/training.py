@@ -1,0 +1,100 @@
+"""A few training steps of a small network with everything that tempts a process to differ."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from methods import FEEDBACKS, cases
+from torch import Tensor, nn
+
+from compressors.build import build_reducer
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.step import ExplicitStep, GradientStep, OverlappedStep
+
+WORKERS, BATCH, STEPS = 4, 8, 4
+
+
+class SmallNet(nn.Module):
+    """BatchNorm, dropout, a layer of one element, a buffer that the forward pass reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(1, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+        self.dropout = nn.Dropout(0.3)
+        self.linear = nn.Linear(64, 10)
+        self.scale = nn.Parameter(torch.ones(1))
+        self.register_buffer("running_scale", torch.ones(1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.norm(self.convolution(images)).relu()[..., :4, :4]
+        if self.training:
+            self.running_scale.mul_(0.9).add_(0.1 * hidden.detach().mean())
+        return self.linear(self.dropout(hidden.flatten(1))) * self.scale * (1 + self.running_scale)
+
+
+def settings() -> list[tuple[str, str, str]]:
+    """(compressor, scope, feedback) of everything that must not depend on the layout."""
+    return [
+        (str(case), scope, feedback)
+        for case in cases()
+        for scope in ("layer", "global")
+        for feedback in FEEDBACKS
+    ]
+
+
+def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    images, labels = batch
+    return F.cross_entropy(model(images), labels)
+
+
+def batch_of(step: int, worker: int) -> tuple[Tensor, Tensor]:
+    stream = torch.Generator().manual_seed(1000 * step + worker)
+    images = torch.randn(BATCH, 1, 8, 8, generator=stream)
+    return images, torch.randint(10, (BATCH,), generator=stream)
+
+
+def train(
+    name: str, scope: str, feedback: str, process: int = 0, processes: int = 1, overlap: bool = False
+) -> dict[str, Any]:
+    """Weights, losses and ledger after some steps of SGD with momentum."""
+    torch.manual_seed(0)
+    model = SmallNet()
+    layout = Layout(dict(model.named_parameters()), scope)
+    communicator = Communicator(WORKERS, process=process, processes=processes)
+    case = next(case for case in cases() if str(case) == name)
+    threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
+    reducer = build_reducer(case.method(threshold=threshold), layout.num_parameters, FEEDBACKS[feedback])
+    ledger = Ledger(layout, communicator)
+    step: GradientStep
+    if overlap:
+        step = OverlappedStep(model, loss_of, reducer, communicator, ledger, seed=7)
+    else:
+        step = ExplicitStep(model, loss_of, reducer, layout, communicator, ledger, seed=7, clip_norm=None)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
+    losses, metrics = [], []
+    for number in range(STEPS):
+        batches = [batch_of(number, worker) for worker in communicator.ranks]
+        loss = step.run(batches, number, learning_rate=0.1)
+        optimizer.step()
+        losses += communicator.collect(loss.double()).tolist()
+        metrics.append(ledger.metrics())
+    communicator.broadcast(list(model.buffers()))
+    return {
+        "parameters": torch.cat([p.detach().flatten() for p in model.parameters()]),
+        "buffers": torch.cat([b.flatten().double() for b in model.buffers()]),
+        "losses": losses,
+        "metrics": metrics,
+        "layers": ledger.layers(),
+    }
+
+
+def train_all(process: int, processes: int, overlap: bool = False) -> dict[str, dict[str, Any]]:
+    """``train`` for every setting that this way of training has."""
+    return {
+        "/".join(setting): train(*setting, process, processes, overlap)
+        for setting in settings()
+        if not (overlap and setting[1] == "global")
+    }

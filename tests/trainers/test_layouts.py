@@ -1,0 +1,83 @@
+"""Workers are not processes: 1 x 4, 2 x 2 and 4 x 1 give the same result, and so does the DDP hook."""
+
+from typing import Any
+
+import pytest
+import torch
+from methods import cases
+from processes import run_in_processes
+from training import settings, train_all
+
+from compressors.build import build_reducer
+from compressors.none import NoCompression
+from compressors.reducers import AllReduceMean
+
+ALL = ["/".join(setting) for setting in settings()]
+Results = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def one_process() -> Results:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield train_all(0, 1)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def two_processes() -> Results:
+    return run_in_processes(train_all, 2)[0]
+
+
+@pytest.fixture(scope="module")
+def four_processes() -> Results:
+    return run_in_processes(train_all, 4)[0]
+
+
+@pytest.fixture(scope="module")
+def overlapped() -> Results:
+    return run_in_processes(train_all, 4, True)[0]
+
+
+def is_reduced(setting: str) -> bool:
+    """Whether an all-reduce sums, so that rounding depends on the number of processes."""
+    case = next(case for case in cases() if str(case) == setting.split("/")[0])
+    return isinstance(build_reducer(case.method(), 1000), (NoCompression, AllReduceMean))
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool) -> None:
+    tolerance = {"rtol": 0, "atol": 0} if exactly else {"rtol": 1e-5, "atol": 1e-5}
+    for key in ("parameters", "buffers"):
+        torch.testing.assert_close(other[key], one[key], **tolerance)
+    assert other["losses"] == pytest.approx(one["losses"], rel=0 if exactly else 1e-5)
+    for a, b in zip(one["metrics"], other["metrics"], strict=True):
+        for name, value in a.items():
+            error = "error" in name and not exactly
+            assert b[name] == (pytest.approx(value, rel=1e-4, abs=1e-12) if error else value), name
+    for name, layer in one["layers"].items():
+        for key, value in layer.items():
+            error = "error" in key and not exactly
+            assert other["layers"][name][key] == (pytest.approx(value, rel=1e-4) if error else value)
+
+
+@pytest.mark.parametrize("setting", ALL)
+def test_two_processes_equal_one(one_process: Results, two_processes: Results, setting: str) -> None:
+    assert_same(one_process[setting], two_processes[setting], exactly=not is_reduced(setting))
+
+
+@pytest.mark.parametrize("setting", ALL)
+def test_four_processes_equal_one(one_process: Results, four_processes: Results, setting: str) -> None:
+    assert_same(one_process[setting], four_processes[setting], exactly=not is_reduced(setting))
+
+
+@pytest.mark.parametrize("setting", [s for s in ALL if "/layer/" in s])
+def test_hook_equals_explicit(four_processes: Results, overlapped: Results, setting: str) -> None:
+    assert_same(four_processes[setting], overlapped[setting], exactly=not is_reduced(setting))
+
+
+def test_the_settings_differ(one_process: Results) -> None:
+    """Equal layouts mean something only where settings do change the weights."""
+    seen = [tuple(result["parameters"].tolist()) for result in one_process.values()]
+    # "none" is one and the same in all its 6 settings but for lr rounding; a hard threshold is the
+    # same in both scopes, with each of 3 feedbacks.
+    assert len(set(seen)) == len(seen) - 5 - 3
