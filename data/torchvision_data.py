@@ -121,7 +121,7 @@ def _require(name: str, folder: Path, stem: str) -> Path:
 
 
 def _missing(name: str, path: Path) -> str:
-    return f"data={name}: no file {path}; type data.download=true to fetch it, or data.root=DIR if it is elsewhere"
+    return f"data={name}: no file {path}; data.download=true fetches it, data.root=DIR looks elsewhere"
 
 
 def read_idx(path: Path) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Reducer
 from compressors.checks import is_count, is_real, require, require_flag
@@ -86,7 +87,7 @@ class Trainer:
         if self.settings.overlap:
             if len(self.communicator.ranks) > 1:
                 raise ValueError(
-                    f"trainer.overlap needs one worker per process: workers={workers} "
+                    f"trainer.overlap needs one worker per process: workers={self.communicator.size} "
                     f"but processes={self.communicator.processes}"
                 )
             if self.layout.scope == "global":
@@ -94,6 +95,8 @@ class Trainer:
                     "trainer.overlap needs scope=layer: with scope=global nothing can be "
                     "compressed before the whole gradient is there"
                 )
+        if self.settings.batch_size == 1 and any(isinstance(m, _NormBase) for m in self.model.modules()):
+            raise ValueError("trainer.batch_size must be at least 2 for a model with BatchNorm, got 1")
         if isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step":
             lowest = min(map(self._learning_rate_factor, range(self.num_steps)))
             require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)

@@ -21,10 +21,10 @@ densities = st.floats(1e-3, 1.0)
 context = st.builds(Context, st.integers(0, 9), st.integers(0, 9), worker=st.integers(0, 9))
 
 
-def encode(codec, x, where=Context(0, 0)):
+def encode(codec, x, where=None):
     """The payload, what remains, and what the payload stands for."""
     rest = x.clone()
-    payload = codec.encode(rest, where)
+    payload = codec.encode(rest, where or Context(0, 0))
     sent = torch.zeros_like(x)
     payload.add_to(sent)
     return payload, rest, sent

@@ -1,0 +1,304 @@
+"""What one reduction costs: time, next to what no method can do without, and memory.
+
+    python benchmarks/compress.py [--scope layer|global] [--workers 1] [--repeats 7] [--threads 1]
+    python benchmarks/compress.py --memory [--workers 8]
+
+Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in
+one process, beside three yardsticks on the same segments: an in-place add, ``torch.topk(x.abs(), k)``
+and the ``squared_norm`` that the ledger takes. Medians over rounds; each round draws new normal
+gradients, sets the residuals to zero and runs everything once in a new order, so that a drift of the
+machine hits all alike. Ratios are medians of the rounds' ratios. Then the default job: ``run.py`` with
+all defaults, its gradient seconds against its reduce seconds.
+
+With ``--memory``, prints per method the largest resident memory during ``reduce()``, from a fresh
+process each, in units of one tensor of n x D.
+"""
+
+import argparse
+import itertools
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from compressors.api import Context, Reducer, Segment, elements_of, squared_norm
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback, Memory
+from trainers.communicator import Communicator
+from trainers.layout import SCOPES, WHOLE, Layout
+
+ROOT = Path(__file__).parent.parent
+ADD, TOPK, NORM = "in-place add", "torch.topk", "squared_norm"
+JOB_STEPS, JOB_WARMUP = 12, 3
+MEMORY_STEPS = 3
+
+
+class Case(NamedTuple):
+    """One compressor yaml with one choice of its true-or-false settings."""
+
+    name: str
+    settings: dict[str, bool]
+
+    def reducer(self, density: float, num_parameters: int) -> Reducer:
+        """With error feedback; a threshold left open is the one that normal draws pass at ``density``."""
+        config = OmegaConf.load(ROOT / "conf" / "compressor" / f"{self.name}.yaml")
+        changes: dict[str, Any] = dict(self.settings)
+        if "threshold" in config and config.threshold is None:
+            changes["threshold"] = threshold_of(density)
+        merged = OmegaConf.merge({"budget": {"density": density}}, {"it": config}, {"it": changes})
+        return build_reducer(instantiate(merged.it, _convert_="all"), num_parameters, ErrorFeedback)
+
+    def __str__(self) -> str:
+        return ", ".join([self.name, *(f"{key}={value}".lower() for key, value in self.settings.items())])
+
+
+def cases() -> list[Case]:
+    """Every yaml in conf/compressor, with every choice of its flags."""
+    found = []
+    for path in sorted((ROOT / "conf" / "compressor").glob("*.yaml")):
+        settings = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+        flags = [key for key, value in settings.items() if isinstance(value, bool)]
+        for choice in itertools.product((True, False), repeat=len(flags)):
+            found.append(Case(path.stem, dict(zip(flags, choice, strict=True))))
+    return found
+
+
+def threshold_of(density: float) -> float:
+    """The magnitude that a share ``density`` of standard normal draws exceeds."""
+    return -statistics.NormalDist().inv_cdf(density / 2)
+
+
+def resnet18_layout(scope: str) -> Layout:
+    """ResNet-18 for CIFAR-10: 62 parameter tensors, 11,173,962 elements."""
+    config = OmegaConf.load(ROOT / "conf" / "model" / "resnet18.yaml")
+    model = instantiate(config, input_shape=(3, 32, 32), num_classes=10)
+    return Layout(dict(model.named_parameters()), scope)
+
+
+def gradients(scope: str, workers: int, num_elements: int) -> tuple[Tensor, list[Segment]]:
+    """A zeroed buffer [W, D] and its segments; only the global scope can have another D."""
+    layout = resnet18_layout(scope)
+    if scope == "layer":
+        flat = layout.new_buffer(workers)
+        return flat, layout.segments(flat)
+    flat = torch.zeros(workers, num_elements)
+    return flat, [Segment(WHOLE, flat, layout.edges * num_elements // layout.num_parameters)]
+
+
+def yardsticks(segments: list[Segment], density: float) -> dict[str, Callable[[], object]]:
+    """What every measurement is held against, on the same segments."""
+    sums = [torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments]
+    layers = [piece for s in segments for piece in s.rows.split(s.edges.diff().tolist(), dim=1)]
+
+    def add() -> None:
+        for total, segment in zip(sums, segments, strict=True):
+            total.add_(segment.rows)
+
+    def topk() -> None:
+        for segment in segments:
+            for row in segment.rows:
+                torch.topk(row.abs(), elements_of(density, row.numel()))
+
+    def norm() -> None:
+        for rows in layers:
+            squared_norm(rows)
+
+    return {ADD: add, TOPK: topk, NORM: norm}
+
+
+class Reduction:
+    """One method's ``reduce()`` on segments that all methods share."""
+
+    def __init__(self, reducer: Reducer, segments: list[Segment]) -> None:
+        self.reducer = reducer
+        self.segments = segments
+        self.communicator = Communicator(len(segments[0].rows))
+        self.state = reducer.init(segments)
+        self.step = 0
+        self.elements_sent = 0.0  # mean over workers
+
+    def forget(self) -> None:
+        """Set the residual to zero, in place: a new one would cost page faults in the next call."""
+        if isinstance(self.state, Memory):
+            for residual in self.state.residual.values():
+                residual.zero_()
+
+    def __call__(self) -> None:
+        context = Context(0, self.step)
+        reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
+        self.elements_sent = (
+            sum(s.double().sum().item() for s in reduced.sent.values()) / self.communicator.size
+        )
+        self.step += 1
+
+
+def measure(scope: str, arguments: argparse.Namespace) -> None:
+    """Print one table."""
+    density = arguments.density
+    flat, segments = gradients(scope, arguments.workers, arguments.elements)
+    drawn = torch.empty_like(flat)
+    reductions = {str(c): Reduction(c.reducer(density, flat.shape[1]), segments) for c in cases()}
+    work: dict[str, Callable[[], object]] = {**yardsticks(segments, density), **reductions}
+    stream = torch.Generator().manual_seed(0)
+    shuffle = random.Random(0).shuffle
+    milliseconds: dict[str, list[float]] = {name: [] for name in work}
+    elements: dict[str, list[float]] = {name: [] for name in reductions}
+    for number in range(arguments.repeats + 1):
+        drawn.normal_(generator=stream)
+        order = list(work)
+        shuffle(order)
+        for name in order:
+            flat.copy_(drawn)  # a lossless method leaves zeros behind
+            if name in reductions:
+                reductions[name].forget()
+            started = time.perf_counter()
+            work[name]()
+            seconds = time.perf_counter() - started
+            if number > 0:  # the first round warms up
+                milliseconds[name].append(1000 * seconds)
+                if name in reductions:
+                    elements[name].append(reductions[name].elements_sent)
+
+    print(
+        f"\nscope {scope}: {len(segments)} segment(s), {flat.shape[1]:,} fp32 elements per worker, "
+        f"{arguments.workers} worker(s), density {density:g}\n"
+    )
+    print("| what | ms | range | x add | x topk | elements sent |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for name, times in milliseconds.items():
+        ratios = [statistics.median(map(float.__truediv__, times, milliseconds[y])) for y in (ADD, TOPK)]
+        sent = f"{statistics.median(elements[name]):,.0f}" if name in reductions else ""
+        print(
+            f"| {name} | {statistics.median(times):.1f} | {min(times):.1f} to {max(times):.1f} "
+            f"| {ratios[0]:.2f} | {ratios[1]:.2f} | {sent} |"
+        )
+
+
+def default_job(threads: int) -> None:
+    """Print where the seconds of the default command's steps go."""
+    with tempfile.TemporaryDirectory() as output:
+        command = [f"threads={threads}", f"trainer.steps={JOB_STEPS}", "tracker=none", f"output={output}"]
+        subprocess.run([sys.executable, "run.py", *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        (path,) = Path(output).glob("*/*/metrics.jsonl")
+        records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        config = OmegaConf.load(path.parent / "config.yaml")
+    steps = [r for r in records if "time/step_seconds" in r][JOB_WARMUP:]
+    parts = {
+        "forward and backward": [r["time/gradient_seconds"] for r in steps],
+        "reduce()": [r["time/reduce_seconds"] for r in steps],
+        "optimizer": [r["time/update_seconds"] for r in steps],
+        "whole step": [r["time/step_seconds"] for r in steps],
+    }
+    parts["ledger and batches"] = [
+        whole - sum(known)
+        for whole, *known in zip(parts["whole step"], *list(parts.values())[:3], strict=True)
+    ]
+    reduce, gradient = parts["reduce()"], parts["forward and backward"]
+    density = statistics.median(r["compression/density"] for r in steps)
+    print(
+        f"\ndefault job: {config.name}, {config.workers} workers in one process, "
+        f"{config.trainer.batch_size} samples each, scope {config.scope}, "
+        f"threshold rule at density {config.budget.density:g}; {len(steps)} steps after {JOB_WARMUP}\n"
+    )
+    print("| what | ms | range | x forward and backward |")
+    print("|---|---:|---:|---:|")
+    for name, seconds in parts.items():
+        ratio = statistics.median(map(float.__truediv__, seconds, gradient))
+        low, middle, high = (1000 * f(seconds) for f in (min, statistics.median, max))
+        print(f"| {name} | {middle:.1f} | {low:.1f} to {high:.1f} | {ratio:.3f} |")
+    ratio = statistics.median(map(float.__truediv__, gradient, reduce))
+    print(f"\nforward and backward take {ratio:.1f} times as long as reduce(); density {density:.3%}")
+
+
+def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """Resident bytes of this process above those before the gradients existed."""
+    torch.set_num_threads(arguments.threads)
+    small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), torch.tensor([0, 1000]))]
+    Reduction(case.reducer(arguments.density, 1000), small)()  # what is loaded late is loaded now
+    resnet18_layout(scope)
+    before = resident("VmRSS")
+    flat, segments = gradients(scope, arguments.workers, arguments.elements)
+    flat.normal_()
+    with_gradients = resident("VmRSS") - before
+    reducer = case.reducer(arguments.density, flat.shape[1])
+    communicator = Communicator(arguments.workers)
+    state = reducer.init(segments)
+    reduced, peak = None, 0
+    for step in range(MEMORY_STEPS):  # the last step's mean lives on, as ``.grad`` does in training
+        flat.normal_()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
+        reduced, state = reducer.reduce(segments, state, Context(0, step), communicator)
+        peak = max(peak, resident("VmHWM") - before)
+    assert reduced is not None
+    tensors = [flat] + (list(state.residual.values()) if isinstance(state, Memory) else [])
+    return {
+        "gradients": with_gradients,
+        "peak": peak,
+        "known": sum(t.nbytes for t in tensors),
+        "vector": flat[0].nbytes,
+    }
+
+
+def resident(field: str) -> int:
+    """Bytes: VmRSS, resident now, or VmHWM, the most that was resident since the last reset."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
+
+
+def measure_memory(scope: str, arguments: argparse.Namespace) -> None:
+    """Print one table."""
+    workers = arguments.workers
+    print(f"\nscope {scope}: n = {workers} workers in one process, resident memory above the start\n")
+    print(
+        "| method | gradients [n x D] | peak [n x D] | gradients and residuals [n x D] | beyond these [D] |"
+    )
+    print("|---|---:|---:|---:|---:|")
+    for case in cases():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh_process:
+            found = fresh_process.submit(memory_of, case, scope, arguments).result()
+        vector = found["vector"]
+        whole = workers * vector
+        print(
+            f"| {case} | {found['gradients'] / whole:.2f} | {found['peak'] / whole:.2f} "
+            f"| {found['known'] / whole:.2f} | {(found['peak'] - found['known']) / vector:.2f} |",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scope", choices=SCOPES, help="default: both")
+    parser.add_argument("--elements", type=int, default=11_173_962, help="D of the global scope")
+    parser.add_argument("--density", type=float, default=0.001)
+    parser.add_argument("--workers", type=int, help="W, in one process; default 1, with --memory 8")
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--memory", action="store_true")
+    arguments = parser.parse_args()
+    arguments.workers = arguments.workers or (8 if arguments.memory else 1)
+    torch.set_num_threads(arguments.threads)
+    print(
+        f"torch {torch.__version__}, {arguments.threads} thread(s); a threshold of "
+        f"{threshold_of(arguments.density):.4f} keeps a share {arguments.density:g} of normal draws"
+    )
+    for scope in [arguments.scope] if arguments.scope else reversed(SCOPES):
+        (measure_memory if arguments.memory else measure)(scope, arguments)
+    if not arguments.memory:
+        default_job(arguments.threads)
+
+
+if __name__ == "__main__":
+    main()

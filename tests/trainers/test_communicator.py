@@ -1,0 +1,49 @@
+"""Collectives and what they charge, in one process and over real gloo processes."""
+
+import pytest
+import torch
+from processes import run_in_processes
+from talking import talk
+
+from trainers.communicator import Communicator
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_hear_what_one_process_hears(processes: int) -> None:
+    alone = talk(0, 1)
+    for heard in run_in_processes(talk, processes):
+        assert heard.keys() == alone.keys()
+        for name, value in heard.items():
+            if name == "charges":  # [W, kinds] of the local workers, the same for each
+                assert value[0] == alone[name][0]
+            elif "mean" in name:
+                torch.testing.assert_close(value, alone[name], rtol=1e-2, atol=1e-2)
+            else:
+                assert torch.equal(value, alone[name]), name
+
+
+def test_charges_are_per_worker_and_kind() -> None:
+    communicator = Communicator(3)
+    communicator.mean([torch.zeros(10), torch.zeros(5, dtype=torch.float16)])
+    communicator.gather(torch.zeros(3, 2, dtype=torch.int32), "metadata")
+    rows = [torch.zeros(length) for length in (4, 0, 1)]
+    communicator.gather_ragged(rows, [4, 0, 1], "values")
+    communicator.gather_ragged([row.int() for row in rows], [4, 0, 1], "indices")
+    assert communicator.take_charges().tolist() == [[66, 16, 0, 8], [50, 0, 0, 8], [54, 4, 0, 8]]
+    assert communicator.take_charges().sum() == 0
+
+
+def test_measurement_is_not_charged() -> None:
+    communicator = Communicator(2)
+    communicator.collect(torch.zeros(2, 3))
+    communicator.sum(torch.zeros(3))
+    communicator.broadcast([torch.zeros(3)])
+    assert communicator.largest(5) == 5
+    assert communicator.take_charges().sum() == 0
+
+
+def test_workers_must_divide() -> None:
+    with pytest.raises(ValueError, match=r"workers must be a multiple of processes \(3\), got 4"):
+        Communicator(4, processes=3)

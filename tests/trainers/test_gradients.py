@@ -1,0 +1,108 @@
+"""Every worker computes as if it were alone; bad gradients are named."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from training import SmallNet, batch_of, loss_of
+
+from trainers.communicator import Communicator
+from trainers.gradients import NonFiniteGradientError, WorkerGradients, seed_worker
+from trainers.layout import Layout
+
+
+def workers_of(model: nn.Module, count: int, clip_norm: float | None = None, loss=loss_of) -> WorkerGradients:
+    layout = Layout(dict(model.named_parameters()), "layer")
+    return WorkerGradients(model, loss, layout, Communicator(count), seed=3, clip_norm=clip_norm)
+
+
+def small_net() -> SmallNet:
+    torch.manual_seed(0)
+    return SmallNet()
+
+
+def test_each_worker_computes_as_if_alone() -> None:
+    model = small_net()
+    workers = workers_of(model, 3)
+    workers.compute([batch_of(0, w) for w in range(3)], step=5)
+    for worker in range(3):
+        alone = small_net()
+        seed_worker(3, 5, worker)
+        loss_of(alone, batch_of(0, worker)).backward()
+        expected = torch.cat([p.grad.flatten() for p in alone.parameters()])
+        assert torch.equal(workers.flat[worker], expected)
+    assert not torch.equal(workers.flat[0], workers.flat[1])
+
+
+def test_buffers_kept_are_worker_0s() -> None:
+    """n workers moving one running mean n times a step would be a different training."""
+    model, alone = small_net(), small_net()
+    workers_of(model, 4).compute([batch_of(0, w) for w in range(4)], step=0)
+    workers_of(alone, 1).compute([batch_of(0, 0)], step=0)
+    assert alone.norm.num_batches_tracked == 1
+    for buffer, expected in zip(model.buffers(), alone.buffers(), strict=True):
+        assert torch.equal(buffer, expected)
+
+
+def test_clipping_is_per_worker_and_before_compression() -> None:
+    model = small_net()
+    free = workers_of(small_net(), 2)
+    clipped = workers_of(model, 2, clip_norm=0.5)
+    batches = [batch_of(0, 0), batch_of(0, 1)]
+    free.compute(batches, 0)
+    clipped.compute(batches, 0)
+    for row, original in zip(clipped.flat, free.flat, strict=True):
+        assert original.norm() > 0.5
+        assert row.norm().item() == pytest.approx(0.5, rel=1e-4)
+        torch.testing.assert_close(row, original * (0.5 / original.norm()), rtol=1e-4, atol=1e-7)
+    large = workers_of(small_net(), 2, clip_norm=1e6)
+    large.compute(batches, 0)
+    assert torch.equal(large.flat, free.flat)
+
+
+def test_dropout_changes_with_step_and_seed_only() -> None:
+    """The global state of torch's generator has no part in it."""
+    batches = [batch_of(0, 0)]
+    found = []
+    for global_seed, step in ((1, 0), (2, 0), (1, 1)):
+        model = small_net()
+        torch.manual_seed(global_seed)
+        workers = workers_of(model, 1)
+        workers.compute(batches, step)
+        found.append(workers.flat.clone())
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
+    model = small_net()
+    batches = [batch_of(0, w) for w in range(3)]
+
+    def loss(model: nn.Module, batch) -> torch.Tensor:
+        fine = loss_of(model, batch)
+        return fine + model.linear.bias.sum() * poison if batch is batches[1] else fine
+
+    with pytest.raises(
+        NonFiniteGradientError, match=r"step 5: the gradient of worker 1 is not finite in layer linear\.bias"
+    ):
+        workers_of(model, 3, loss=loss).compute(batches, step=4)
+
+
+def test_a_norm_that_overflows_is_no_fault() -> None:
+    """Squares of 1e30 are infinite in fp32, the gradient itself is not."""
+    model = nn.Linear(2, 1, bias=False)
+    workers = workers_of(model, 1, loss=lambda m, batch: (m.weight * 1e30).sum())
+    workers.compute([None], 0)
+    assert torch.equal(workers.flat, torch.full((1, 2), 1e30))
+
+
+def test_unused_parameters_have_zero_gradients() -> None:
+    model = nn.ModuleDict({"used": nn.Linear(2, 2), "idle": nn.Linear(2, 2)})
+    workers = workers_of(
+        model, 1, loss=lambda m, batch: F.mse_loss(m["used"](torch.ones(1, 2)), torch.zeros(1, 2))
+    )
+    workers.flat.fill_(9.0)
+    workers.compute([None], 0)
+    assert workers.flat[0, :6].abs().sum() > 0
+    assert torch.equal(workers.flat[0, 6:], torch.zeros(6))

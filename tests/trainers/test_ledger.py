@@ -1,0 +1,86 @@
+"""Totals against sums worked out by hand."""
+
+import pytest
+import torch
+from torch import nn
+
+from compressors.api import Context
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.hard_threshold import HardThreshold
+from compressors.top_k import TopK
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+
+
+def ledger_after(gradients: list[torch.Tensor], method: object, scope: str, feedback=ErrorFeedback) -> Ledger:
+    """The ledger of two layers of 3 and 1 elements after some steps; ``gradients`` are [W, 4]."""
+    model = nn.Linear(3, 1)
+    layout = Layout(dict(model.named_parameters()), scope)
+    communicator = Communicator(len(gradients[0]))
+    reducer = build_reducer(method, 4, feedback)
+    flat = layout.new_buffer(len(gradients[0]))
+    segments = layout.segments(flat)
+    state = reducer.init(segments)
+    ledger = Ledger(layout, communicator)
+    for step, gradient in enumerate(gradients):
+        flat.copy_(gradient)
+        reduced, state = reducer.reduce(segments, state, Context(0, step), communicator)
+        ledger.record(reduced)
+        ledger.close_step()
+    return ledger
+
+
+STEPS = [
+    torch.tensor([[3.0, 1.0, 0.5, 0.25], [0.5, 0.25, 5.0, 2.0]]),
+    torch.tensor([[0.0, 2.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]),
+]
+
+
+@pytest.mark.parametrize("scope", ["layer", "global"])
+def test_hard_threshold_by_hand(scope: str) -> None:
+    """Threshold 2. Worker 0 sends 3, keeps 1, .5, .25; then 1 + 2 = 3 is sent. Worker 1 sends 5, 2."""
+    ledger = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
+    first = ((1 + 0.25 + 0.0625) + (0.25 + 0.0625)) / 2
+    second = ((0.25 + 0.0625) + (0.25 + 0.0625)) / 2
+    segments = 2 if scope == "layer" else 1
+    metrics = ledger.metrics()
+    assert metrics == {
+        "compression/error": second,
+        "compression/total_error": first + second,
+        "compression/density": 0.5 / 4,
+        "compression/density_mean": (3 / 2 + 1 / 2) / 8,
+        "comm/bytes_sent": (8 + 0) / 2 + 4 * segments,
+        "comm/bytes_sent_total": 8 * 4 / 2 + 8 * segments,
+        "comm/values_bytes_total": 4 * 4 / 2,
+        "comm/indices_bytes_total": 4 * 4 / 2,
+        "comm/padding_bytes_total": 0.0,
+        "comm/metadata_bytes_total": 8.0 * segments,
+    }
+    layers = ledger.layers()
+    assert layers["weight"]["elements"] == 3
+    assert layers["weight"]["total_error"] == ((1 + 0.25) + (0.25 + 0.0625) + 0.25 + (0.25 + 0.0625)) / 2
+    assert layers["bias"]["total_error"] == (0.0625 + 0 + 0.0625 + 0) / 2
+    assert layers["weight"]["density_mean"] == (3 / 2) / (3 * 2)
+    assert layers["bias"]["density_mean"] == (1 / 2) / (1 * 2)
+
+
+def test_total_error_without_feedback_is_what_was_lost() -> None:
+    ledger = ledger_after(STEPS, TopK(density=0.25), "global", feedback=lambda inner: inner)
+    lost = [(1 + 0.25 + 0.0625) + (0.25 + 0.0625 + 4), 0.0]
+    assert ledger.metrics()["compression/total_error"] == sum(lost) / 2
+
+
+def test_layers_add_up() -> None:
+    gradients = [torch.randn(3, 4, generator=torch.Generator().manual_seed(s)) for s in range(5)]
+    for scope in ("layer", "global"):
+        ledger = ledger_after(gradients, TopK(density=0.5), scope)
+        metrics, layers = ledger.metrics(), ledger.layers().values()
+        assert sum(x["total_error"] for x in layers) == pytest.approx(
+            metrics["compression/total_error"], rel=1e-12
+        )
+        sent = sum(x["density_mean"] * x["elements"] for x in layers)
+        assert sent / 4 == pytest.approx(metrics["compression/density_mean"], rel=1e-12)
+        kinds = ("values", "indices", "padding", "metadata")
+        assert sum(metrics[f"comm/{k}_bytes_total"] for k in kinds) == metrics["comm/bytes_sent_total"]
