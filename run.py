@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import hydra
@@ -22,7 +23,7 @@ class Refusal(Exception):
     """A run that cannot start or go on, in one line for the user."""
 
 
-@hydra.main(version_base="1.3", config_path="conf", config_name="config")
+@hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")
 def main(config: DictConfig) -> None:
     overrides = [override.split("=")[0].lstrip("+~") for override in HydraConfig.get().overrides.task]
     try:
@@ -180,6 +181,8 @@ def refuse_idle_settings(config: Config, overrides: set[str]) -> None:
     density = {"budget.density", "compressor.density"} & overrides
     if density and "density" not in compressor:
         raise Refusal(f"{min(density)} has no effect with this compressor, which has no density")
+    if "feedback.scale" in overrides and compressor["_target_"].endswith(".NoCompression"):
+        raise Refusal("feedback.scale has no effect with compressor=none, which leaves nothing to feed back")
     if density and compressor.get("threshold") is not None:
         raise Refusal(f"{min(density)} has no effect beside compressor.threshold={compressor['threshold']}")
     if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:

@@ -43,7 +43,7 @@ from trainers.layout import SCOPES, WHOLE, Layout
 ROOT = Path(__file__).parent.parent
 ADD, TOPK, NORM = "in-place add", "torch.topk", "squared_norm"
 JOB_STEPS, JOB_WARMUP = 12, 3
-MEMORY_STEPS = 3
+MEMORY_STEPS = 2
 
 
 class Case(NamedTuple):
@@ -88,10 +88,9 @@ def resnet18_layout(scope: str) -> Layout:
     return Layout(dict(model.named_parameters()), scope)
 
 
-def gradients(scope: str, workers: int, num_elements: int) -> tuple[Tensor, list[Segment]]:
+def gradients(layout: Layout, workers: int, num_elements: int) -> tuple[Tensor, list[Segment]]:
     """A zeroed buffer [W, D] and its segments; only the global scope can have another D."""
-    layout = resnet18_layout(scope)
-    if scope == "layer":
+    if layout.scope == "layer":
         flat = layout.new_buffer(workers)
         return flat, layout.segments(flat)
     flat = torch.zeros(workers, num_elements)
@@ -128,7 +127,7 @@ class Reduction:
         self.communicator = Communicator(len(segments[0].rows))
         self.state = reducer.init(segments)
         self.step = 0
-        self.elements_sent = 0.0  # mean over workers
+        self.sent: dict[str, Tensor] = {}
 
     def forget(self) -> None:
         """Set the residual to zero, in place: a new one would cost page faults in the next call."""
@@ -139,16 +138,19 @@ class Reduction:
     def __call__(self) -> None:
         context = Context(0, self.step)
         reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
-        self.elements_sent = (
-            sum(s.double().sum().item() for s in reduced.sent.values()) / self.communicator.size
-        )
+        self.sent = reduced.sent
         self.step += 1
+
+    @property
+    def elements_sent(self) -> float:
+        """Of the last step, mean over workers."""
+        return sum(int(sent.sum()) for sent in self.sent.values()) / self.communicator.size
 
 
 def measure(scope: str, arguments: argparse.Namespace) -> None:
     """Print one table."""
     density = arguments.density
-    flat, segments = gradients(scope, arguments.workers, arguments.elements)
+    flat, segments = gradients(resnet18_layout(scope), arguments.workers, arguments.elements)
     drawn = torch.empty_like(flat)
     reductions = {str(c): Reduction(c.reducer(density, flat.shape[1]), segments) for c in cases()}
     work: dict[str, Callable[[], object]] = {**yardsticks(segments, density), **reductions}
@@ -202,10 +204,8 @@ def default_job(threads: int) -> None:
         "optimizer": [r["time/update_seconds"] for r in steps],
         "whole step": [r["time/step_seconds"] for r in steps],
     }
-    parts["ledger and batches"] = [
-        whole - sum(known)
-        for whole, *known in zip(parts["whole step"], *list(parts.values())[:3], strict=True)
-    ]
+    columns = zip(*parts.values(), strict=True)
+    parts["ledger and batches"] = [whole - sum(others) for *others, whole in columns]
     reduce, gradient = parts["reduce()"], parts["forward and backward"]
     density = statistics.median(r["compression/density"] for r in steps)
     print(
@@ -228,9 +228,9 @@ def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str
     torch.set_num_threads(arguments.threads)
     small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), torch.tensor([0, 1000]))]
     Reduction(case.reducer(arguments.density, 1000), small)()  # what is loaded late is loaded now
-    resnet18_layout(scope)
+    layout = resnet18_layout(scope)  # the model stays alive, so that its memory is not used again
     before = resident("VmRSS")
-    flat, segments = gradients(scope, arguments.workers, arguments.elements)
+    flat, segments = gradients(layout, arguments.workers, arguments.elements)
     flat.normal_()
     with_gradients = resident("VmRSS") - before
     reducer = case.reducer(arguments.density, flat.shape[1])
@@ -262,9 +262,7 @@ def measure_memory(scope: str, arguments: argparse.Namespace) -> None:
     """Print one table."""
     workers = arguments.workers
     print(f"\nscope {scope}: n = {workers} workers in one process, resident memory above the start\n")
-    print(
-        "| method | gradients [n x D] | peak [n x D] | gradients and residuals [n x D] | beyond these [D] |"
-    )
+    print("| method | gradients [n x D] | peak [n x D] | gradients + residuals [n x D] | the rest [D] |")
     print("|---|---:|---:|---:|---:|")
     for case in cases():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh_process:

@@ -11,7 +11,9 @@ def resnet18(
     """torchvision's ResNet-18 with CIFAR's stem: a 3x3 convolution of stride 1 and no max-pool.
 
     11,173,962 parameters for 3 channels and 10 classes, 11,220,132 for 100. ``input_shape`` is
-    (channels, height, width). Raises ``ValueError`` for any other shape.
+    (channels, height, width). With ``zero_init_residual`` the last BatchNorm of every block starts
+    at 0, so that each block starts as the identity (Goyal et al., 2017,
+    https://arxiv.org/abs/1706.02677). Raises ``ValueError`` for any other shape.
     """
     from torchvision.models import resnet18 as torchvision_resnet18
 

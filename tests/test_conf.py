@@ -1,0 +1,80 @@
+"""Every yaml in conf/ composes and builds what it names; the commands in the docs stay true."""
+
+from pathlib import Path
+
+import hydra.utils
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+import run
+from trainers.communicator import Communicator
+from trainers.loop import Trainer
+
+CONF = Path(__file__).parents[1] / "conf"
+CHOICES = [(p.parent.name, p.stem) for p in sorted(CONF.glob("*/*.yaml"))]
+NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100"}
+
+
+def resolved(*overrides: str) -> dict:
+    """The composed config as run.py sees it."""
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", list(overrides), return_hydra_config=True)
+        HydraConfig.instance().set_config(config)
+        del config.hydra
+        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+
+
+@pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
+def test_every_yaml_builds(group: str, option: str) -> None:
+    overrides = ["model=mlp", f"{group}={option}"] if group != "model" else [f"model={option}"]
+    config = resolved(*overrides)
+    run.check(config)
+    if option in NEEDS_FILES:
+        factory = hydra.utils.get_method(config["data"]["_target_"])
+        with pytest.raises(FileNotFoundError, match=f"data={option}: no file .*data.download=true"):
+            factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
+        return
+    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert isinstance(trainer, Trainer)
+    if group == "tracker":
+        open_tracker = hydra.utils.instantiate(config["tracker"], _convert_="all")
+        assert len(open_tracker(folder=Path(), name="x", config={})) == (option == "wandb")
+
+
+def test_every_yaml_starts_with_a_word_about_itself() -> None:
+    for path in CONF.glob("*/*.yaml"):
+        assert path.read_text().startswith("# "), path
+
+
+def test_every_experiment_says_its_command() -> None:
+    for path in CONF.glob("experiment/**/*.yaml"):
+        name = path.relative_to(CONF / "experiment").with_suffix("")
+        assert f"python run.py experiment={name}" in path.read_text(), path
+
+
+def test_density_reaches_every_compressor_that_has_one() -> None:
+    for path in (CONF / "compressor").glob("*.yaml"):
+        config = resolved(f"compressor={path.stem}", "budget.density=0.25")
+        assert config["compressor"].get("density", 0.25) == 0.25
+
+
+def test_threshold_rule_reaches_the_reducer() -> None:
+    config = resolved("model=resnet18", "data=digits")
+    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert trainer.layout.num_parameters == 11_172_810
+    expected = 1 / (2 * (0.001 * 11_172_810) ** 0.5)
+    assert trainer.reducer.inner.codec.threshold == pytest.approx(expected, rel=1e-12)
+
+
+def test_same_start_for_every_compressor() -> None:
+    starts = []
+    for name in ("top_k", "none"):
+        config = resolved("model=mlp", f"compressor={name}")
+        trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+        starts.append(torch.cat([p.flatten() for p in trainer.model.parameters()]))
+    assert torch.equal(*starts)

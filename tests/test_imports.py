@@ -1,0 +1,72 @@
+"""Arrows point one way: run.py -> trainers -> compressors; models and data are leaves."""
+
+import ast
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks"}
+MAY_IMPORT = {
+    "compressors": {"compressors", "torch"},
+    "trainers": {"trainers", "compressors", "torch", "rich", "yaml"},
+    "models": {"models", "torch", "torchvision", "data.torchvision_shim"},
+    "data": {"data", "torch", "torchvision", "numpy"},
+    "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
+}
+ONLY_IN = {
+    "torch.distributed": {"trainers/communicator.py", "trainers/launch.py", "trainers/ddp_hook.py"},
+    "wandb": {"trainers/trackers.py"},
+    "hydra": {"run.py"},
+    "omegaconf": {"run.py"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Modules that a file imports, at its top or inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(node.module)
+    return found
+
+
+def sources() -> list[Path]:
+    return [ROOT / "run.py", *(p for part in MAY_IMPORT for p in sorted((ROOT / part).glob("**/*.py")))]
+
+
+def test_directions() -> None:
+    for path in sources():
+        part = path.relative_to(ROOT).parts[0]
+        for module in imports(path):
+            top = module.split(".")[0]
+            allowed = top in sys.stdlib_module_names or top in MAY_IMPORT[part] or module in MAY_IMPORT[part]
+            assert allowed or module in ONLY_IN, f"{path.name} imports {module}"
+
+
+def test_packages_kept_in_one_place() -> None:
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        for module in imports(path):
+            for guarded, places in ONLY_IN.items():
+                if module == guarded or module.startswith(guarded + "."):
+                    assert name in places, f"{name} imports {module}"
+
+
+def test_torchvision_comes_after_its_shim() -> None:
+    for path in sources():
+        modules = imports(path)
+        if any(m.split(".")[0] == "torchvision" for m in modules):
+            assert "data.torchvision_shim" in modules, path
+
+
+def test_heavy_packages_are_imported_by_what_uses_them() -> None:
+    """At the top of a file they would slow down every start."""
+    for path in sources():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, (ast.Import, ast.ImportFrom)):
+                names = [a.name for a in node.names] if isinstance(node, ast.Import) else [node.module]
+                for name in names:
+                    assert name.split(".")[0] not in {"wandb", "transformers", "sklearn", "torchvision"}, path
+                    assert not (path.name == "run.py" and name.split(".")[0] in OURS | {"torch"}), name
