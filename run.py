@@ -52,18 +52,19 @@ def run(config: Config) -> None:
             print_summary(finished)
     elif "WORLD_SIZE" in os.environ or config["processes"] == 1:
         train(config)
-    elif not launch(train_in_child, config, config["processes"]):
-        raise Refusal(f"the run in {folder.path} did not finish")
+    else:
+        refusal = launch(train_in_child, config, config["processes"])
+        if refusal is not None:
+            raise Refusal(refusal)
 
 
-def train_in_child(config: Config) -> None:
-    """``train`` in a process that ``launch`` started."""
+def train_in_child(config: Config) -> str | None:
+    """``train`` in a process that ``launch`` started; the refusal, which all processes share."""
     try:
         train(config)
     except Refusal as refusal:
-        if is_first_process():
-            print(f"error: {refusal}", file=sys.stderr, flush=True)
-        sys.exit(1)
+        return str(refusal)
+    return None
 
 
 def train(config: Config) -> None:
@@ -87,14 +88,21 @@ def train(config: Config) -> None:
                 config["workers"], process=process, processes=processes, device=device
             )
             trainer = build(config, communicator, device)
-            trackers = Trackers([])
-            if process == 0:
-                interrupted = folder.open()
-                external = instantiate(config["tracker"], _convert_="all")(
-                    folder=folder.path, name=f"{config['name']}-{folder.id}", config=config
-                )
-                announce(trainer, folder.path, interrupted)
-                trackers = Trackers([JsonLines(folder.metrics), Terminal(trainer.num_steps), *external])
+        trackers, external = Trackers([]), []
+        problem = None
+        if process == 0:
+            try:
+                with refusing():
+                    interrupted = folder.open()
+                    external = instantiate(config["tracker"], _convert_="all")(
+                        folder=folder.path, name=f"{config['name']}-{folder.id}", config=config
+                    )
+                    announce(trainer, folder.path, interrupted)
+                    trackers = Trackers([JsonLines(folder.metrics), Terminal(trainer.num_steps), *external])
+            except Refusal as refusal:
+                problem = refusal
+        if communicator.largest(problem is not None):
+            raise problem or Refusal("the first process could not start")
         summary = None
         try:
             summary = trainer.run(trackers)

@@ -121,10 +121,10 @@ def yardsticks(segments: list[Segment], density: float) -> dict[str, Callable[[]
 class Reduction:
     """One method's ``reduce()`` on segments that all methods share."""
 
-    def __init__(self, reducer: Reducer, segments: list[Segment]) -> None:
+    def __init__(self, reducer: Reducer, segments: list[Segment], communicator: Communicator) -> None:
         self.reducer = reducer
         self.segments = segments
-        self.communicator = Communicator(len(segments[0].rows))
+        self.communicator = communicator
         self.state = reducer.init(segments)
         self.step = 0
         self.sent: dict[str, Tensor] = {}
@@ -144,7 +144,7 @@ class Reduction:
     @property
     def elements_sent(self) -> float:
         """Of the last step, mean over workers."""
-        return sum(int(sent.sum()) for sent in self.sent.values()) / self.communicator.size
+        return sum(int(sent.sum()) for sent in self.sent.values()) / len(self.communicator.ranks)
 
 
 def measure(scope: str, arguments: argparse.Namespace) -> None:
@@ -152,7 +152,10 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
     density = arguments.density
     flat, segments = gradients(resnet18_layout(scope), arguments.workers, arguments.elements)
     drawn = torch.empty_like(flat)
-    reductions = {str(c): Reduction(c.reducer(density, flat.shape[1]), segments) for c in cases()}
+    communicator = Communicator(arguments.workers)
+    reductions = {
+        str(case): Reduction(case.reducer(density, flat.shape[1]), segments, communicator) for case in cases()
+    }
     work: dict[str, Callable[[], object]] = {**yardsticks(segments, density), **reductions}
     stream = torch.Generator().manual_seed(0)
     shuffle = random.Random(0).shuffle
@@ -226,15 +229,15 @@ def default_job(threads: int) -> None:
 def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str, float]:
     """Resident bytes of this process above those before the gradients existed."""
     torch.set_num_threads(arguments.threads)
+    communicator = Communicator(arguments.workers)
     small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), torch.tensor([0, 1000]))]
-    Reduction(case.reducer(arguments.density, 1000), small)()  # what is loaded late is loaded now
+    Reduction(case.reducer(arguments.density, 1000), small, communicator)()  # loads what is loaded late
     layout = resnet18_layout(scope)  # the model stays alive, so that its memory is not used again
     before = resident("VmRSS")
     flat, segments = gradients(layout, arguments.workers, arguments.elements)
     flat.normal_()
     with_gradients = resident("VmRSS") - before
     reducer = case.reducer(arguments.density, flat.shape[1])
-    communicator = Communicator(arguments.workers)
     state = reducer.init(segments)
     reduced, peak = None, 0
     for step in range(MEMORY_STEPS):  # the last step's mean lives on, as ``.grad`` does in training

@@ -140,7 +140,7 @@ def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
 def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     result = command(*SMALL, "optimizer.lr=1e30", "trainer.steps=50", f"output={tmp_path}", "processes=2")
     assert result.returncode == 1
-    (line,) = [text for text in result.stderr.splitlines() if text.startswith("error: step")]
+    (line,) = result.stderr.splitlines()
     assert "the gradient of worker" in line and "is not finite in layer" in line
     folder = only_folder(tmp_path)
     kept = records(folder)
@@ -197,8 +197,8 @@ REFUSED = {
     "trainer.overlap=true": "trainer.overlap needs one worker per process: workers=4 but processes=1",
     "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",
     "trainer.overlap=true trainer.clip_norm=1": "trainer.clip_norm cannot go with trainer.overlap",
-    "schedule=warmup_step schedule.milestones=[5,3]": "WarmupStep.milestones must be epochs >= 0 in rising order",
-    "model.hidden=[0]": "model.hidden must be a list of integers >= 1, got [0]",
+    "schedule=warmup_step schedule.milestones=[5,3]": "WarmupStep.milestones must be epochs >= 0",
+    "model=mlp model.hidden=[0]": "model.hidden must be a list of integers >= 1, got [0]",
     "model=resnet18 data=breast_cancer": "model=resnet18 needs images",
     "model=resnet18 trainer.batch_size=1": "trainer.batch_size must be at least 2 for a model with BatchNorm",
     "tracker=wandb tracker.mode=sometimes": "tracker.mode must be online, offline or null, got 'sometimes'",
@@ -225,6 +225,15 @@ def test_refusals(
     assert REFUSED[overrides] in printed
     assert len(run.failures) == 1
     assert not list(tmp_path.glob("*/*/metrics.jsonl"))
+
+
+@pytest.mark.parametrize("bad", ["output=/proc/nothing", "data=mnist data.root=/nowhere", "device=cuda"])
+def test_several_processes_refuse_in_one_line(bad: str, tmp_path: Path) -> None:
+    """Also what only the first process notices: an output folder that cannot be written."""
+    result = command(*SMALL, "tracker=none", "processes=2", f"output={tmp_path}", *bad.split())
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: ")
 
 
 @pytest.mark.parametrize(

@@ -108,9 +108,11 @@ class Communicator:
         """Let the first process through alone, the others when it has finished: for downloads."""
         if self.process > 0:
             self.largest(0)
-        yield
-        if self.process == 0:
-            self.largest(0)
+        try:
+            yield
+        finally:  # also when it fails: the others then meet the same failure by themselves
+            if self.process == 0:
+                self.largest(0)
 
     def _charge(self, kind: str, per_worker: list[int]) -> None:
         self._charged[:, KINDS.index(kind)] += torch.tensor(per_worker)

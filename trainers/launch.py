@@ -2,17 +2,19 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
 
-def launch(entry: Callable[[Any], None], argument: Any, processes: int) -> bool:
+
+def launch(entry: Callable[[Argument], Result], argument: Argument, processes: int) -> Result:
     """Run ``entry(argument)`` in ``processes`` fresh processes that can find each other.
 
-    ``entry`` has to be importable by name. Returns False when one of them fails, after the others
-    were stopped.
+    ``entry`` has to be importable by name. Returns what the first process returned. Raises torch's
+    ``ChildFailedError`` when one of them dies, after the others were stopped.
     """
     config = LaunchConfig(
         min_nodes=1,
@@ -25,8 +27,4 @@ def launch(entry: Callable[[Any], None], argument: Any, processes: int) -> bool:
         monitor_interval=0.1,
         start_method="spawn",
     )
-    try:
-        elastic_launch(config, entry)(argument)
-    except ChildFailedError:
-        return False
-    return True
+    return elastic_launch(config, entry)(argument)[0]

@@ -1,0 +1,97 @@
+"""Batches follow from the step alone; every pass reads every sample of the shard once."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compressors.randomness import generator
+from data.classification import ClassificationDataset, Split
+from data.sampler import ShardSampler
+
+
+def sampler(size: int, batch_size: int, seed: int = 0) -> ShardSampler:
+    """A sampler over the samples 100, 101, ..."""
+    return ShardSampler(100 + torch.arange(size), batch_size, partial(generator, seed, "order", 3))
+
+
+def dataset(sizes: int, **settings: object) -> ClassificationDataset:
+    part = Split(torch.zeros(sizes, 2), torch.arange(sizes) % 2)
+    return ClassificationDataset(train=part, test=part, num_classes=2, **settings)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 5))
+def test_each_pass_reads_every_sample_once(size, batch_size, passes):
+    batch_size = min(batch_size, size)
+    reader = sampler(size, batch_size)
+    steps = -(-passes * size // batch_size)
+    batches = [reader.batch(step) for step in range(steps)]
+    assert {len(batch) for batch in batches} == {batch_size}
+    read = torch.cat(batches)[: passes * size].view(passes, size)
+    assert (read.sort(1).values == 100 + torch.arange(size)).all()
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 30), st.integers(1, 30), st.lists(st.integers(0, 60), max_size=20))
+def test_batches_follow_from_the_step_alone(size, batch_size, visits):
+    batch_size = min(batch_size, size)
+    in_order = sampler(size, batch_size)
+    expected = [in_order.batch(step) for step in range(61)]
+    jumping = sampler(size, batch_size)
+    for step in visits:
+        assert torch.equal(jumping.batch(step), expected[step])
+        assert torch.equal(sampler(size, batch_size).batch(step), expected[step])
+
+
+def test_passes_have_different_orders_and_none_is_the_file_order() -> None:
+    reader = sampler(50, 50)
+    orders = [tuple(reader.batch(step).tolist()) for step in range(5)]
+    assert len({*orders, tuple(range(100, 150))}) == 6
+
+
+def test_order_depends_on_the_seed() -> None:
+    assert sampler(50, 10, seed=0).batch(0).tolist() != sampler(50, 10, seed=1).batch(0).tolist()
+
+
+def test_reading_leaves_the_process_wide_random_state_alone() -> None:
+    before = torch.get_rng_state()
+    sampler(50, 10).batch(3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_batch_larger_than_the_shard_is_refused() -> None:
+    stream = partial(generator, 0)
+    ShardSampler(torch.arange(8), 8, stream)
+    with pytest.raises(
+        ValueError, match=r"trainer\.batch_size must be at most the 8 samples of worker 3, got 9"
+    ):
+        ShardSampler(torch.arange(8), 9, stream, "worker 3")
+
+
+def test_batch_larger_than_a_shard_of_another_process_is_refused() -> None:
+    """10 samples over 4 workers: 3, 3, 2, 2. The processes must agree, so that all of them stop."""
+    with pytest.raises(ValueError, match="at most the 2 samples of worker 2, got 3"):
+        dataset(10).samplers(4, range(0, 1), 3, partial(generator, 0))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"partition": "dirichlet", "alpha": 0.5}, {"partition": "by_label"}]
+)
+def test_samplers_of_a_process_are_those_of_its_workers(settings: dict) -> None:
+    data = dataset(64, **settings)
+    everyone = data.samplers(4, range(4), 1, partial(generator, 7))
+    second_half = data.samplers(4, range(2, 4), 1, partial(generator, 7))
+    assert len(second_half) == 2
+    for mine, reference in zip(second_half, everyone[2:], strict=True):
+        assert torch.equal(mine.shard, reference.shard)
+        assert torch.equal(mine.batch(9), reference.batch(9))
+    assert torch.cat([reader.shard for reader in everyone]).sort().values.tolist() == list(range(64))
+
+
+def test_workers_with_the_same_number_of_samples_read_in_different_orders() -> None:
+    readers = dataset(64, partition="contiguous").samplers(2, range(2), 32, partial(generator, 0))
+    first, second = (reader.batch(0) - reader.shard[0] for reader in readers)
+    assert first.tolist() != second.tolist()

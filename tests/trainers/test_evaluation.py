@@ -1,0 +1,137 @@
+"""Evaluation against a plain computation over the whole test split."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from data.classification import ClassificationDataset, Split
+from data.tasks import Batch, Classification
+from trainers.communicator import Communicator
+from trainers.evaluation import evaluate
+
+SAMPLES = 53
+
+
+def problem() -> tuple[nn.Module, ClassificationDataset]:
+    """A network that answers differently in training, on images that have to be normalised."""
+    torch.manual_seed(0)
+    images = torch.randint(256, (SAMPLES, 1, 4, 4), dtype=torch.uint8)
+    labels = torch.randint(5, (SAMPLES,))
+    model = nn.Sequential(
+        nn.Flatten(), nn.Linear(16, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 5)
+    )
+    nn.init.normal_(model[2].running_mean)
+    train = Split(images[:10].roll(1), labels[:10])
+    dataset = ClassificationDataset(
+        train=train, test=Split(images, labels), num_classes=5, mean=(0.4,), std=(0.3,)
+    )
+    return model.train(), dataset
+
+
+@dataclass
+class Counting:
+    """A dataset and its own task that note every sample asked for."""
+
+    size: int
+    seen: list[int] = field(default_factory=list)
+
+    num_sums = 2
+
+    @property
+    def task(self) -> "Counting":
+        return self
+
+    @property
+    def test(self) -> range:
+        return range(self.size)
+
+    def test_batch(self, indices: Tensor) -> Tensor:
+        self.seen += indices.tolist()
+        return indices
+
+    def measure(self, model: nn.Module, batch: Tensor) -> Tensor:
+        return torch.tensor([batch.sum(), len(batch)], dtype=torch.float64)
+
+    def summarise(self, sums: Tensor) -> dict[str, float]:
+        return {"test/sum": sums[0].item(), "test/count": sums[1].item()}
+
+
+class Alone:
+    """One of several processes as evaluation sees it, with nobody to talk to."""
+
+    def __init__(self, process: int, processes: int) -> None:
+        self.process = process
+        self.processes = processes
+
+    def broadcast(self, tensors: list[Tensor]) -> None: ...
+
+    def sum(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 52, 53, 54, 1000])
+def test_equals_a_plain_computation(batch_size: int) -> None:
+    model, dataset = problem()
+    metrics = evaluate(model, dataset, Communicator(1), batch_size)
+    model.eval()
+    with torch.no_grad():
+        outputs = model((dataset.test.inputs / 255 - 0.4) / 0.3)
+    loss = F.cross_entropy(outputs, dataset.test.targets).item()
+    right = sum(int(row.argmax() == label) for row, label in zip(outputs, dataset.test.targets, strict=True))
+    assert 0 < right < SAMPLES
+    assert metrics == {
+        "test/loss": pytest.approx(loss, rel=1e-5),
+        "test/accuracy": pytest.approx(right / SAMPLES, rel=1e-12),
+    }
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 53, 1000])
+@pytest.mark.parametrize("processes", [1, 2, 3])
+def test_every_sample_is_counted_once(batch_size: int, processes: int) -> None:
+    dataset = Counting(SAMPLES)
+    total = count = 0.0
+    for process in range(processes):
+        metrics = evaluate(nn.Identity(), dataset, Alone(process, processes), batch_size)
+        total += metrics["test/sum"]
+        count += metrics["test/count"]
+    assert sorted(dataset.seen) == list(range(SAMPLES))
+    assert (total, count) == (SAMPLES * (SAMPLES - 1) / 2, SAMPLES)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_mode_is_restored_and_nothing_else_changes(training: bool) -> None:
+    model, dataset = problem()
+    model.train(training)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    evaluate(model, dataset, Communicator(1), 7)
+    assert all(module.training == training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_model_is_in_evaluation_mode_and_builds_no_graph() -> None:
+    """A task that looks at the model while it is measured."""
+    seen = []
+
+    class Watching(Classification):
+        def measure(self, model: nn.Module, batch: Batch) -> Tensor:
+            outputs = model(batch.inputs)
+            seen.append((model.training, outputs.requires_grad))
+            return super().measure(model, batch)
+
+    class Watched(ClassificationDataset):
+        task = Watching()
+
+    model, plain = problem()
+    evaluate(model, Watched(train=plain.train, test=plain.test, num_classes=5), Communicator(1), 20)
+    assert seen == [(False, False)] * 3
+
+
+def test_evaluation_is_not_charged() -> None:
+    model, dataset = problem()
+    communicator = Communicator(2)
+    evaluate(model, dataset, communicator, 7)
+    assert communicator.take_charges().sum() == 0

@@ -1,0 +1,99 @@
+"""One command, one folder: what the id depends on, what is written, what a crash leaves."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from trainers.run_folder import RunFolder, run_id
+
+CONFIG = {
+    "seed": 0,
+    "workers": 8,
+    "processes": 1,
+    "threads": 1,
+    "device": "auto",
+    "output": "outputs",
+    "name": "a-b-c",
+    "tracker": {"mode": None},
+    "budget": {"density": 0.1},
+    "compressor": {"density": 0.1},
+    "data": {"root": ".data", "download": False, "partition": "iid"},
+    "trainer": {"epochs": 2, "steps": None, "overlap": False, "log_every": 1},
+}
+
+
+def changed(*path: str, to: object) -> dict:
+    config = copy.deepcopy(CONFIG)
+    inner = config
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = to
+    return config
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        (("processes",), 4),
+        (("threads",), 2),
+        (("device",), "cuda"),
+        (("output",), "elsewhere"),
+        (("name",), "x"),
+        (("tracker",), {}),
+        (("data", "root"), "/data"),
+        (("data", "download"), True),
+        (("trainer", "overlap"), True),
+    ],
+)
+def test_what_cannot_change_the_result_is_not_in_the_id(path: tuple[str, ...], to: object) -> None:
+    assert run_id(changed(*path, to=to)) == run_id(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("path", "to"),
+    [
+        (("seed",), 1),
+        (("workers",), 4),
+        (("compressor", "density"), 0.2),
+        (("data", "partition"), "by_label"),
+        (("trainer", "epochs"), 3),
+        (("trainer", "steps"), 3),
+    ],
+)
+def test_what_can_change_the_result_is_in_the_id(path: tuple[str, ...], to: object) -> None:
+    assert run_id(changed(*path, to=to)) != run_id(CONFIG)
+
+
+def test_epochs_do_not_matter_beside_steps() -> None:
+    one, other = changed("trainer", "steps", to=5), changed("trainer", "steps", to=5)
+    other["trainer"]["epochs"] = 99
+    assert run_id(one) == run_id(other)
+
+
+def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
+    folder = RunFolder(changed("output", to=str(tmp_path)))
+    assert folder.path == tmp_path / "a-b-c" / folder.id
+    assert folder.summary() is None
+    assert folder.open() is False
+    assert folder.summary() is None
+    folder.close({"test/accuracy": 0.5})
+    assert folder.summary()["test/accuracy"] == 0.5
+    assert folder.summary()["wall_seconds"] > 0
+    assert {path.name for path in folder.path.iterdir()} == {
+        "config.yaml",
+        "environment.json",
+        "summary.json",
+    }
+
+
+def test_a_failed_run_is_not_finished(tmp_path: Path) -> None:
+    folder = RunFolder(changed("output", to=str(tmp_path)))
+    folder.open()
+    folder.metrics.write_text('{"step": 1}\n')
+    folder.close({"error": "why"}, "failed")
+    assert folder.summary() is None
+    assert json.loads((folder.path / "summary.json").read_text())["error"] == "why"
+    assert folder.open() is True
+    assert (folder.path / "metrics.previous.jsonl").read_text() == '{"step": 1}\n'

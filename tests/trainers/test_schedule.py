@@ -1,0 +1,123 @@
+"""Learning-rate factors against numbers worked out by hand."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainers.schedule import Constant, Cosine, WarmupStep
+
+# 300 epochs, a base rate of 0.1 scaled by 16 to 1.6 (Sahu et al., 2021)
+PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (0, 1.0),
+        (1 / 98, 1 + 15 / 5 / 98),
+        (1, 4.0),
+        (2.5, 8.5),
+        (3, 10.0),
+        (4.99, 15.97),
+        (5, 16.0),
+        (5.01, 16.0),
+        (149.999, 16.0),
+        (150, 1.6),
+        (200.5, 1.6),
+        (249.999, 1.6),
+        (250, 0.16),
+        (299.999, 0.16),
+    ],
+)
+def test_the_papers_schedule(epoch: float, expected: float) -> None:
+    assert PAPER.factor(epoch, 300) == pytest.approx(expected, rel=1e-12)
+
+
+def test_warmup_step_without_settings_is_constant() -> None:
+    assert {WarmupStep().factor(epoch, 10) for epoch in (0, 0.5, 3, 10)} == {1.0}
+
+
+def test_without_warmup_the_peak_holds_from_the_start() -> None:
+    schedule = WarmupStep(peak=3.0, milestones=[2], decay=0.5)
+    assert [schedule.factor(epoch, 4) for epoch in (0, 1.9, 2, 3)] == [3.0, 3.0, 1.5, 1.5]
+
+
+def test_milestone_at_zero_and_within_the_warmup() -> None:
+    schedule = WarmupStep(peak=5.0, warmup_epochs=4, milestones=(0, 2), decay=0.5)
+    assert [schedule.factor(epoch, 9) for epoch in (0, 1, 2, 4)] == [0.5, 1.0, 0.75, 1.25]
+
+
+def test_peak_below_one_warms_down() -> None:
+    schedule = WarmupStep(peak=0.5, warmup_epochs=2)
+    assert [schedule.factor(epoch, 9) for epoch in (0, 1, 2)] == [1.0, 0.75, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [
+        (0, 1.0),
+        (2.5, 1.25),
+        (5, 1.5),
+        (10, 2.0),
+        (35, 1 + math.sqrt(0.5)),
+        (60, 1.0),
+        (85, 1 - math.sqrt(0.5)),
+        (110, 0.0),
+        (120, 0.0),
+    ],
+)
+def test_cosine_after_a_warmup(epoch: float, expected: float) -> None:
+    """Warm-up to 2 at epoch 10, then half a cosine over 100 epochs."""
+    assert Cosine(peak=2.0, warmup_epochs=10).factor(epoch, 110) == pytest.approx(expected, abs=1e-12)
+
+
+def test_cosine_without_settings() -> None:
+    factors = [Cosine().factor(epoch, 6) for epoch in (0, 2, 3, 4, 6)]
+    assert factors == pytest.approx([1.0, 0.75, 0.5, 0.25, 0.0], abs=1e-12)
+
+
+def test_a_run_shorter_than_the_warmup_never_leaves_it() -> None:
+    for schedule in (Cosine(peak=6.0, warmup_epochs=5), WarmupStep(peak=6.0, warmup_epochs=5)):
+        assert [schedule.factor(epoch, 3) for epoch in (0, 1, 2.5)] == [1.0, 2.0, 3.5]
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.floats(0, 100), st.floats(0.01, 100), st.floats(0.1, 20), st.floats(0, 50))
+def test_factors_stay_between_zero_and_the_larger_of_one_and_peak(epoch, total, peak, warmup):
+    epoch = min(epoch, total)
+    assert Constant().factor(epoch, total) == 1.0
+    for schedule in (Cosine(peak=peak, warmup_epochs=warmup), WarmupStep(peak=peak, warmup_epochs=warmup)):
+        assert 0 <= schedule.factor(epoch, total) <= max(1.0, peak) + 1e-9
+
+
+NOT_POSITIVE = [0, 0.0, -1, float("nan"), float("inf"), "16", None, True]
+
+
+@pytest.mark.parametrize("kind", [WarmupStep, Cosine])
+@pytest.mark.parametrize("peak", NOT_POSITIVE)
+def test_bad_peak_is_refused(kind: type, peak) -> None:
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\.peak must be > 0, got"):
+        kind(peak=peak)
+
+
+@pytest.mark.parametrize("kind", [WarmupStep, Cosine])
+@pytest.mark.parametrize("warmup_epochs", [-1, -0.1, float("nan"), float("inf"), "5", None, True])
+def test_bad_warmup_is_refused(kind: type, warmup_epochs) -> None:
+    with pytest.raises(ValueError, match=rf"{kind.__name__}\.warmup_epochs must be >= 0, got"):
+        kind(warmup_epochs=warmup_epochs)
+
+
+@pytest.mark.parametrize("decay", NOT_POSITIVE)
+def test_bad_decay_is_refused(decay) -> None:
+    with pytest.raises(ValueError, match=r"WarmupStep\.decay must be > 0, got"):
+        WarmupStep(decay=decay)
+
+
+@pytest.mark.parametrize(
+    "milestones", [[250, 150], [150, 150], [-1, 5], [float("nan")], ["150"], [None], "15"]
+)
+def test_bad_milestones_are_refused(milestones) -> None:
+    with pytest.raises(ValueError, match=r"WarmupStep\.milestones must be epochs >= 0 in rising order, got"):
+        WarmupStep(milestones=milestones)

@@ -1,0 +1,99 @@
+"""Records on their way to the terminal, the file and Weights & Biases."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from trainers.report import print_summary
+from trainers.trackers import JsonLines, Terminal, Trackers, WeightsAndBiases, no_tracker, open_wandb
+
+RECORD = {
+    "step": 3,
+    "epoch": 0.5,
+    "train/loss": 1.25,
+    "compression/density": 0.01,
+    "compression/total_error": 12.5,
+}
+
+
+class ATerminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_json_lines_are_on_disk_at_once(tmp_path: Path) -> None:
+    tracker = JsonLines(tmp_path / "metrics.jsonl")
+    tracker.log(RECORD)
+    assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [RECORD]
+    tracker.finish(None)
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    terminal = Terminal(10, stream)
+    for step in range(3):
+        terminal.log(RECORD | {"step": step})
+    terminal.log({"step": 3, "epoch": 0.5, "test/loss": 1.0, "test/accuracy": 0.75})
+    terminal.finish({})
+    first, evaluated = stream.getvalue().splitlines()
+    assert first == "step 0  epoch 0.50  loss 1.2500  density 1.000%  total error 12.5"
+    assert evaluated.endswith("test accuracy 75.00%")
+
+
+def test_one_live_line_on_a_terminal() -> None:
+    stream = ATerminal()
+    terminal = Terminal(10, stream)
+    terminal.log(RECORD)
+    terminal.finish({})
+    assert "loss 1.2500" in stream.getvalue()
+    assert "\x1b[" in stream.getvalue()
+
+
+def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    (tracker,) = open_wandb(
+        folder=tmp_path, name="n", config={"a": 1}, project="p", mode=None, group=None, tags=[]
+    )
+    assert not list(tmp_path.iterdir())
+    tracker.log(RECORD)
+    assert tracker.run.config["a"] == 1
+    tracker.finish({"test/accuracy": 0.5})
+    (folder,) = (tmp_path / "wandb").glob("offline-run-*")
+    assert tracker.sync_command == f"wandb sync {folder}"
+
+
+@pytest.mark.parametrize("mode", ["online", None])
+def test_wandb_that_cannot_go_online_is_refused_before_training(
+    mode: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked for by the setting or by the environment; here W&B is made to fail as without a key."""
+    monkeypatch.setenv("WANDB_MODE", "online")
+
+    def refuse(self: WeightsAndBiases) -> None:
+        raise RuntimeError("api_key not configured")
+
+    monkeypatch.setattr(WeightsAndBiases, "_start", refuse)
+    with pytest.raises(ValueError, match="does not start: api_key not configured"):
+        open_wandb(folder=tmp_path, name="n", config={}, project="p", mode=mode, group=None, tags=[])
+
+
+def test_trackers_pass_everything_on(tmp_path: Path) -> None:
+    files = [JsonLines(tmp_path / name) for name in "ab"]
+    together = Trackers([*files, *no_tracker()])
+    together.log(RECORD)
+    together.finish(None)
+    assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() != ""
+
+
+def test_the_summary_names_what_was_asked_for(capsys: pytest.CaptureFixture) -> None:
+    summary = {
+        "test/accuracy": 0.9833,
+        "compression/total_error": 325.374,
+        "comm/bytes_sent_total": 43845401.0,
+    }
+    print_summary(summary)
+    printed = capsys.readouterr().out
+    for told in ("98.33%", "325.374", "43,845,401"):
+        assert told in printed
