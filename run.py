@@ -10,7 +10,7 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import InstantiationException
+from hydra.errors import HydraException, InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -238,6 +238,22 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
+def command_line() -> int:
+    """Run ``main``; the exit status. What Hydra refuses is said in its own words, without a traceback."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints the errors below its own way and exits
+    try:
+        main()
+    except HydraException as error:
+        print(error, *([error.__cause__] if error.__cause__ else []), sep="\n", file=sys.stderr)
+        return 1
+    except (OSError, OmegaConfBaseException) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    return 1 if failures else 0
+
+
 if __name__ == "__main__":
-    main()
-    sys.exit(1 if failures else 0)
+    sys.exit(command_line())

@@ -227,6 +227,14 @@ def test_refusals(
     assert not list(tmp_path.glob("*/*/metrics.jsonl"))
 
 
+@pytest.mark.parametrize("bad", [["-m", "output=/proc/nothing", "seed=0,1"], ["output=${oc.env:NOT_THERE}"]])
+def test_refusals_outside_a_job(bad: list[str]) -> None:
+    result = command("model=mlp", *bad)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("error: ")
+
+
 @pytest.mark.parametrize("bad", ["output=/proc/nothing", "data=mnist data.root=/nowhere", "device=cuda"])
 def test_several_processes_refuse_in_one_line(bad: str, tmp_path: Path) -> None:
     """Also what only the first process notices: an output folder that cannot be written."""

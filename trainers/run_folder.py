@@ -17,7 +17,7 @@ import yaml
 # What decides where and how fast a run computes, not what it finds. A budget works through the
 # compressor's density.
 NOT_IN_ID = {
-    "": ("processes", "threads", "device", "output", "name", "tracker", "budget", "experiment"),
+    "": ("processes", "threads", "device", "output", "name", "tracker", "budget"),
     "data": ("root", "download"),
     "trainer": ("overlap",),
 }
