@@ -33,7 +33,8 @@ class ClassificationDataset:
     """Training and test samples on one device, normalised and augmented batch by batch.
 
     ``mean`` and ``std`` are per channel, of pixels in [0, 1]. Raises ``ValueError`` for a partition
-    that ``data.partition`` does not know.
+    that ``data.partition`` does not know, for a split without samples, and for labels that do not
+    match the samples or the classes.
     """
 
     train: Split
@@ -49,6 +50,17 @@ class ClassificationDataset:
 
     def __post_init__(self) -> None:
         check_partition(self.partition, self.alpha)
+        for name, part in (("training", self.train), ("test", self.test)):
+            if not len(part.inputs) == len(part.targets) > 0:
+                raise ValueError(
+                    f"the {name} split must have a label for every sample and at least one, "
+                    f"got {len(part.inputs)} samples and {len(part.targets)} labels"
+                )
+            low, high = part.targets.min().item(), part.targets.max().item()
+            if low < 0 or high >= self.num_classes:
+                raise ValueError(
+                    f"labels must be 0 to {self.num_classes - 1}, got {low} to {high} in the {name} split"
+                )
 
     def model_arguments(self) -> dict[str, Any]:
         """What a model has to know of the data."""

@@ -1,12 +1,11 @@
 """How the training samples are split over n workers."""
 
-import math
-
 import numpy as np
 import torch
 from torch import Tensor
 
 PARTITIONS = ("iid", "contiguous", "by_label", "dirichlet")
+ALPHAS = (1e-6, 1e6)  # far beyond them the draws are no numbers any more
 
 
 def check_partition(partition: str, alpha: float | None) -> None:
@@ -17,8 +16,8 @@ def check_partition(partition: str, alpha: float | None) -> None:
         raise ValueError(f"data.alpha has no effect with data.partition={partition}, got {alpha!r}")
     if partition == "dirichlet":
         is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
-        if not (is_number and math.isfinite(alpha) and alpha > 0):
-            raise ValueError(f"data.alpha must be > 0 for data.partition=dirichlet, got {alpha!r}")
+        if not (is_number and ALPHAS[0] <= alpha <= ALPHAS[1]):
+            raise ValueError(f"data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet, got {alpha!r}")
 
 
 def split(

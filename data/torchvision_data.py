@@ -5,6 +5,7 @@ that is the binary version: the Python version that torchvision's classes open i
 """
 
 import gzip
+import zlib
 from pathlib import Path
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
 from data.augment import Augmentation
+from data.checks import require_flag
 from data.classification import ClassificationDataset, Split
 
 _CIFAR_HOME = "https://www.cs.toronto.edu/~kriz"
@@ -36,6 +38,7 @@ def cifar10(
     alpha: float | None = None,
 ) -> ClassificationDataset:
     """60,000 colour images of 32 x 32 pixels, 10 classes (Krizhevsky, 2009)."""
+    require_flag("data.augment", augment)
     folder = Path(root) / "cifar-10-batches-bin"
     train = [folder / f"data_batch_{i}.bin" for i in range(1, 6)]
     parts = _cifar(
@@ -62,6 +65,7 @@ def cifar100(
     alpha: float | None = None,
 ) -> ClassificationDataset:
     """60,000 colour images of 32 x 32 pixels, 100 classes (Krizhevsky, 2009)."""
+    require_flag("data.augment", augment)
     folder = Path(root) / "cifar-100-binary"
     parts = _cifar(
         "cifar100",
@@ -95,6 +99,7 @@ def _idx_dataset(
     partition: str = "iid",
     alpha: float | None = None,
 ) -> ClassificationDataset:
+    require_flag("data.download", download)
     raw = Path(root) / folder / "raw"
     stems = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
     if download and any(_find(raw, stem) is None for stem in stems):
@@ -102,6 +107,8 @@ def _idx_dataset(
 
         getattr(torchvision.datasets, folder)(root, download=True)
     tensors = [read_idx(_require(name, raw, stem)) for stem in stems]
+    if [tensor.dim() for tensor in tensors] != [3, 1, 3, 1]:
+        raise ValueError(f"{raw} holds files of the wrong dimensions: {[list(t.shape) for t in tensors]}")
     train, test = (Split(images[:, None], labels.long()) for images, labels in (tensors[:2], tensors[2:]))
     return ClassificationDataset(
         train=train, test=test, num_classes=10, partition=partition, alpha=alpha, mean=(mean,), std=(std,)
@@ -128,7 +135,7 @@ def read_idx(path: Path) -> Tensor:
     """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for anything else."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
     dimensions = content[3] if len(content) >= 4 else 0
     header = 4 + 4 * dimensions
@@ -136,7 +143,7 @@ def read_idx(path: Path) -> Tensor:
     size = 1
     for length in shape:
         size *= length
-    if content[:3] != b"\x00\x00\x08" or len(content) != header + size:
+    if content[:3] != b"\x00\x00\x08" or size == 0 or len(content) != header + size:
         raise ValueError(f"{path} is not an idx file of bytes")
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).view(shape)
 
@@ -144,6 +151,7 @@ def read_idx(path: Path) -> Tensor:
 def _cifar(
     name: str, root: str, train: list[Path], test: Path, label_bytes: int, md5: str, download: bool
 ) -> tuple[Split, Split]:
+    require_flag("data.download", download)
     missing = [path for path in (*train, test) if not path.is_file()]
     if missing and download:
         from torchvision.datasets.utils import download_and_extract_archive

@@ -17,7 +17,8 @@ def mlp(
 
     Raises ``ValueError`` for a width below 1 and a dropout outside [0, 1).
     """
-    if not all(isinstance(width, int) and width >= 1 for width in hidden):
+    is_list = isinstance(hidden, Sequence) and not isinstance(hidden, str)
+    if not is_list or not all(type(width) is int and width >= 1 for width in hidden):
         raise ValueError(f"model.hidden must be a list of integers >= 1, got {hidden!r}")
     if not (isinstance(dropout, (int, float)) and 0 <= dropout < 1):
         raise ValueError(f"model.dropout must be in [0, 1), got {dropout!r}")

@@ -3,6 +3,7 @@
 from torch import nn
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+from data.checks import require_flag
 
 
 def resnet18(
@@ -17,6 +18,7 @@ def resnet18(
     """
     from torchvision.models import resnet18 as torchvision_resnet18
 
+    require_flag("model.zero_init_residual", zero_init_residual)
     if len(input_shape) != 3:
         raise ValueError(
             f"model=resnet18 needs images (channels, height, width), got samples of shape {input_shape}"

@@ -9,7 +9,7 @@ OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmar
 MAY_IMPORT = {
     "compressors": {"compressors", "torch"},
     "trainers": {"trainers", "compressors", "torch", "rich", "yaml"},
-    "models": {"models", "torch", "torchvision", "data.torchvision_shim"},
+    "models": {"models", "torch", "torchvision", "data.torchvision_shim", "data.checks"},
     "data": {"data", "torch", "torchvision", "numpy"},
     "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
 }

@@ -188,7 +188,7 @@ REFUSED = {
     "scope=both": "scope must be layer or global, got 'both'",
     "feedback.scale=both": "ErrorFeedback.scale must be 'gradient' or 'step', got 'both'",
     "data.alpha=0.5": "data.alpha has no effect with data.partition=iid",
-    "data.partition=dirichlet": "data.alpha must be > 0 for data.partition=dirichlet",
+    "data.partition=dirichlet": "data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet",
     "data.partition=x": "data.partition must be one of iid, contiguous, by_label, dirichlet, got 'x'",
     "trainer.batch_size=1000": "trainer.batch_size must be at most the",
     "trainer.batch_size=0": "trainer.batch_size must be an integer >= 1, got 0",
@@ -229,7 +229,7 @@ def test_refusals(
 
 @pytest.mark.parametrize("bad", [["-m", "output=/proc/nothing", "seed=0,1"], ["output=${oc.env:NOT_THERE}"]])
 def test_refusals_outside_a_job(bad: list[str]) -> None:
-    result = command("model=mlp", *bad)
+    result = command(*bad, "model=mlp")
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert result.stderr.splitlines()[-1].startswith("error: ")

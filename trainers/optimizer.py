@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from compressors.checks import is_real, require
+from compressors.checks import is_real, require, require_flag
 
 UNDECAYED = ("batch_norm", "bias")
 
@@ -17,15 +17,17 @@ def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[
     ``batch_norm`` names every parameter of a BatchNorm, ``bias`` every parameter called bias.
     Raises ``ValueError`` for another word.
     """
-    known = isinstance(undecayed, Sequence) and all(word in UNDECAYED for word in undecayed)
+    is_list = isinstance(undecayed, Sequence) and not isinstance(undecayed, str)
+    known = is_list and all(word in UNDECAYED for word in undecayed)
     require(known, "optimizer.undecayed", f"a list of {' and '.join(UNDECAYED)}", undecayed)
-    decayed, spared = [], []
+    decayed, spared, seen = [], [], set()
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             is_spared = ("batch_norm" in undecayed and isinstance(module, _NormBase)) or (
                 "bias" in undecayed and name == "bias"
             )
-            if parameter.requires_grad:
+            if parameter.requires_grad and parameter not in seen:  # tied weights are met twice
+                seen.add(parameter)
                 (spared if is_spared else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
@@ -42,6 +44,7 @@ def sgd(
 ) -> torch.optim.SGD:
     """``torch.optim.SGD`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
     _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
+    require_flag("optimizer.nesterov", nesterov)
     if nesterov and momentum == 0:
         raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")
     groups = parameter_groups(model, weight_decay, undecayed)

@@ -1,6 +1,7 @@
 """Learning-rate schedules: the factor on the base rate at a fractional epoch."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,13 +33,14 @@ class WarmupStep:
 
     peak: float = 1.0
     warmup_epochs: float = 0.0
-    milestones: tuple[float, ...] = ()
+    milestones: Sequence[float] = ()
     decay: float = 0.1
 
     def __post_init__(self) -> None:
         _require_warmup("WarmupStep", self.peak, self.warmup_epochs)
         require(is_real(self.decay) and self.decay > 0, "WarmupStep.decay", "> 0", self.decay)
-        valid = all(is_real(m) and m >= 0 for m in self.milestones)
+        is_list = isinstance(self.milestones, Sequence) and not isinstance(self.milestones, str)
+        valid = is_list and all(is_real(m) and m >= 0 for m in self.milestones)
         rising = valid and list(self.milestones) == sorted(set(self.milestones))
         require(rising, "WarmupStep.milestones", "epochs >= 0 in rising order", self.milestones)
 

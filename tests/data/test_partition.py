@@ -133,6 +133,11 @@ def test_the_seed_alone_decides(partition: str) -> None:
     assert is_random == any(a.tolist() != b.tolist() for a, b in zip(first, other, strict=True))
 
 
+def test_dirichlet_draws_other_shares_for_another_seed() -> None:
+    tables = [counts(BALANCED, shards_of(BALANCED, 4, "dirichlet", seed=seed)) for seed in (1, 2)]
+    assert not torch.equal(*tables)
+
+
 @pytest.mark.parametrize("partition", PARTITIONS)
 def test_more_workers_than_samples_are_refused(partition: str) -> None:
     message = r"^workers must be at most the number of training samples \(5\), got 6$"
@@ -142,7 +147,9 @@ def test_more_workers_than_samples_are_refused(partition: str) -> None:
 
 @pytest.mark.parametrize("alpha", [None, 0, 0.0, -1.0, float("nan"), float("inf"), "1", True, [1.0]])
 def test_dirichlet_needs_a_positive_alpha(alpha) -> None:
-    with pytest.raises(ValueError, match=r"data\.alpha must be > 0 .*dirichlet, got ") as refusal:
+    with pytest.raises(
+        ValueError, match=r"data\.alpha must be in \[1e-6, 1e6\] .*dirichlet, got "
+    ) as refusal:
         check_partition("dirichlet", alpha)
     assert repr(alpha) in str(refusal.value)
 
