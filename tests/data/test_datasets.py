@@ -231,7 +231,7 @@ def test_as_many_labels_as_images(tmp_path: Path) -> None:
     write_idx(tmp_path, "MNIST")
     labels = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte"
     labels.write_bytes(idx_bytes(torch.zeros(6, dtype=torch.uint8)))  # to 7 images
-    with pytest.raises(ValueError, match="training split .* 7 samples and 6 labels"):
+    with pytest.raises(ValueError, match=r"training split .* 7 samples and 6 labels"):
         mnist(root=str(tmp_path))
 
 
