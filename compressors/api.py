@@ -110,6 +110,11 @@ def elements_of(density: float, size: int) -> int:
     return max(1, min(size, int(density * size + 1e-9 * max(1.0, density * size))))
 
 
+def unsent_share(density: float, size: int) -> float:
+    """1 - k / d, what a contraction that keeps k = ``elements_of(density, size)`` leaves behind."""
+    return 1 - elements_of(density, size) / size
+
+
 def squared_norm(x: Tensor) -> Tensor:
     """||row||^2 over the last dimension: ``[..., d]`` to float64 ``[...]``.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Context, elements_of, squared_norm
+from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.payloads import index_dtype
 
@@ -69,4 +69,4 @@ class RandomBlock:
         return Block(values, torch.tensor([start], dtype=index_dtype(x), device=x.device))
 
     def error_bound(self, x: Tensor) -> float:
-        return (1 - elements_of(self.density, x.numel()) / x.numel()) * squared_norm(x).item()
+        return unsent_share(self.density, x.numel()) * squared_norm(x).item()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from compressors.api import Context, elements_of, squared_norm
+from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.payloads import Sparse, take
 from compressors.randomness import distinct_coordinates
@@ -44,4 +44,4 @@ class RandomK:
         return take(x, distinct_coordinates(seed, x.numel(), k).to(x.device))
 
     def error_bound(self, x: Tensor) -> float:
-        return (1 - elements_of(self.density, x.numel()) / x.numel()) * squared_norm(x).item()
+        return unsent_share(self.density, x.numel()) * squared_norm(x).item()

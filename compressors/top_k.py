@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from compressors.api import Context, elements_of, squared_norm
+from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density
 from compressors.payloads import Sparse, take
 
@@ -35,4 +35,4 @@ class TopK:
         return take(x, x.abs().topk(k, sorted=False).indices.sort().values)
 
     def error_bound(self, x: Tensor) -> float:
-        return (1 - elements_of(self.density, x.numel()) / x.numel()) * squared_norm(x).item()
+        return unsent_share(self.density, x.numel()) * squared_norm(x).item()

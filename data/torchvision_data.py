@@ -29,62 +29,36 @@ def fashion_mnist(**settings: object) -> ClassificationDataset:
     return _idx_dataset("fashion_mnist", "FashionMNIST", mean=0.2860, std=0.3530, **settings)
 
 
-def cifar10(
-    *,
-    root: str,
-    download: bool = False,
-    augment: bool = True,
-    partition: str = "iid",
-    alpha: float | None = None,
-) -> ClassificationDataset:
+def cifar10(**settings: object) -> ClassificationDataset:
     """60,000 colour images of 32 x 32 pixels, 10 classes (Krizhevsky, 2009)."""
-    require_flag("data.augment", augment)
-    folder = Path(root) / "cifar-10-batches-bin"
-    train = [folder / f"data_batch_{i}.bin" for i in range(1, 6)]
-    parts = _cifar(
-        "cifar10", root, train, folder / "test_batch.bin", 1, "c32a1d4ab5d03f1284b67883e8d87530", download
-    )
-    return ClassificationDataset(
-        train=parts[0],
-        test=parts[1],
+    return _cifar_dataset(
+        "cifar10",
+        "cifar-10-binary.tar.gz",
+        "c32a1d4ab5d03f1284b67883e8d87530",
+        [
+            f"cifar-10-batches-bin/{part}.bin"
+            for part in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+        ],
         num_classes=10,
-        partition=partition,
-        alpha=alpha,
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2023, 0.1994, 0.2010),
-        augmentation=Augmentation(padding=4, flip=True) if augment else None,
+        augmentation=Augmentation(padding=4, flip=True),
+        **settings,
     )
 
 
-def cifar100(
-    *,
-    root: str,
-    download: bool = False,
-    augment: bool = True,
-    partition: str = "iid",
-    alpha: float | None = None,
-) -> ClassificationDataset:
+def cifar100(**settings: object) -> ClassificationDataset:
     """60,000 colour images of 32 x 32 pixels, 100 classes (Krizhevsky, 2009)."""
-    require_flag("data.augment", augment)
-    folder = Path(root) / "cifar-100-binary"
-    parts = _cifar(
+    return _cifar_dataset(
         "cifar100",
-        root,
-        [folder / "train.bin"],
-        folder / "test.bin",
-        2,
+        "cifar-100-binary.tar.gz",
         "03b5dce01913d631647c71ecec9e9cb8",
-        download,
-    )
-    return ClassificationDataset(
-        train=parts[0],
-        test=parts[1],
+        [f"cifar-100-binary/{part}.bin" for part in ("train", "test")],
         num_classes=100,
-        partition=partition,
-        alpha=alpha,
         mean=(0.5071, 0.4865, 0.4409),
         std=(0.2673, 0.2564, 0.2762),
-        augmentation=Augmentation(padding=4, flip=True, rotation=15) if augment else None,
+        augmentation=Augmentation(padding=4, flip=True, rotation=15),
+        **settings,
     )
 
 
@@ -148,22 +122,44 @@ def read_idx(path: Path) -> Tensor:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).view(shape)
 
 
-def _cifar(
-    name: str, root: str, train: list[Path], test: Path, label_bytes: int, md5: str, download: bool
-) -> tuple[Split, Split]:
+def _cifar_dataset(
+    name: str,
+    archive: str,
+    md5: str,
+    files: list[str],  # the last one holds the test split
+    *,
+    num_classes: int,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    augmentation: Augmentation,
+    root: str,
+    download: bool = False,
+    augment: bool = True,
+    partition: str = "iid",
+    alpha: float | None = None,
+) -> ClassificationDataset:
     require_flag("data.download", download)
-    missing = [path for path in (*train, test) if not path.is_file()]
+    require_flag("data.augment", augment)
+    paths = [Path(root) / file for file in files]
+    missing = [path for path in paths if not path.is_file()]
     if missing and download:
         from torchvision.datasets.utils import download_and_extract_archive
 
-        archive = f"{name.replace('cifar', 'cifar-')}-binary.tar.gz"
         download_and_extract_archive(f"{_CIFAR_HOME}/{archive}", root, md5=md5)
     elif missing:
         raise FileNotFoundError(_missing(name, missing[0]))
-    records = [read_cifar(path, label_bytes) for path in (*train, test)]
-    *train_records, test_record = records
-    inputs = torch.cat([part.inputs for part in train_records])
-    return Split(inputs, torch.cat([part.targets for part in train_records])), test_record
+    label_bytes = 2 if num_classes == 100 else 1  # CIFAR-100 has a coarse label before the fine one
+    *train, test = [read_cifar(path, label_bytes) for path in paths]
+    return ClassificationDataset(
+        train=Split(torch.cat([part.inputs for part in train]), torch.cat([part.targets for part in train])),
+        test=test,
+        num_classes=num_classes,
+        partition=partition,
+        alpha=alpha,
+        mean=mean,
+        std=std,
+        augmentation=augmentation if augment else None,
+    )
 
 
 def read_cifar(path: Path, label_bytes: int) -> Split:
