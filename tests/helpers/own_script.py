@@ -1,0 +1,97 @@
+"""Somebody's own training script, with and without DistributedDataParallel."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import GradBucket
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.api import Reducer
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.hard_threshold import HardThreshold
+from trainers.communicator import Communicator
+from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.step import ExplicitStep
+
+STEPS = 5
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+
+
+def reducer_for(model: nn.Module) -> Reducer:
+    size = sum(p.numel() for p in model.parameters())
+    return build_reducer(HardThreshold(density=0.01), size, ErrorFeedback)
+
+
+def batch(step: int, worker: int) -> Tensor:
+    return torch.randn(8, 64, generator=torch.Generator().manual_seed(10 * step + worker))
+
+
+def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
+    return model(inputs).square().sum()
+
+
+def weights(model: nn.Module) -> Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def with_hook(process: int, processes: int) -> dict[str, Any]:
+    """As the README shows it, with buckets of 20 kB, of which the model fills several."""
+    model = network()
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=0.02)
+    buckets: list[int] = []
+
+    def counting_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
+        buckets.append(bucket.index())
+        return compression_hook(state, bucket)
+
+    ddp_model.register_comm_hook(CompressionState(reducer_for(model), model), counting_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        loss_of(ddp_model, batch(step, process)).backward()
+        optimizer.step()
+    return {"weights": weights(model), "buckets": buckets}
+
+
+def by_hand(workers: int) -> Tensor:
+    """The same training in one process, compressing after the backward pass."""
+    model = network()
+    layout = Layout(dict(model.named_parameters()), "layer")
+    communicator = Communicator(workers)
+    step_taker = ExplicitStep(
+        model,
+        loss_of,
+        reducer_for(model),
+        layout,
+        communicator,
+        Ledger(layout, communicator),
+        seed=0,
+        clip_norm=None,
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    for step in range(STEPS):
+        step_taker.run([batch(step, worker) for worker in range(workers)], step, 1e-3)
+        optimizer.step()
+    return weights(model)
+
+
+def failing_hook(process: int, processes: int) -> str:
+    """What the backward pass says when the reducer fails in its thread."""
+    model = network()
+    ddp_model = DistributedDataParallel(model)
+    state = CompressionState(build_reducer(HardThreshold(threshold=1.0), 10), model)
+    state.reducer = None
+    ddp_model.register_comm_hook(state, compression_hook)
+    try:
+        loss_of(ddp_model, batch(0, process)).backward()
+    except Exception as error:
+        return str(error)
+    return ""
