@@ -11,7 +11,7 @@ _ROWS = (
     ("compression/total_error", "total error (squared L2, summed over steps)", "{:.6g}"),
     ("compression/density_mean", "average density", "{:.3%}"),
     ("comm/bytes_sent_total", "bytes sent per worker", "{:,.0f}"),
-    ("comm/values_bytes_total", "  of these values", "{:,.0f}"),
+    ("comm/values_bytes_total", "  values", "{:,.0f}"),
     ("comm/indices_bytes_total", "  indices", "{:,.0f}"),
     ("comm/padding_bytes_total", "  padding", "{:,.0f}"),
     ("comm/metadata_bytes_total", "  metadata", "{:,.0f}"),

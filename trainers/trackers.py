@@ -78,7 +78,8 @@ class Terminal:
             self.progress.update(self.task, completed=record["step"], description=self._line(self.record))
         elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
             self.last_line = time.monotonic()
-            print(f"step {record['step']}  {self._line(self.record)}", file=self.stream, flush=True)
+            shown = self.record if evaluated else record
+            print(f"step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
 
     def finish(self, summary: dict[str, Any] | None) -> None:
         if self.progress is not None:
