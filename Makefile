@@ -1,4 +1,4 @@
-# make run     set up .venv and run the main job; ARGS="compressor=top_k seed=1" passes overrides on
+# make run     set up .venv and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
 # make test    set up .venv and run every check: format, lint, tests
 # make test-slow   the long checks on top
 
@@ -8,7 +8,7 @@ STAMP := .venv/installed
 .PHONY: run test test-slow format
 
 run: $(STAMP)
-	.venv/bin/python run.py compressor=hard_threshold model=resnet18 $(ARGS)
+	.venv/bin/python run.py $(ARGS)
 
 test: $(STAMP)
 	.venv/bin/ruff format --check .
