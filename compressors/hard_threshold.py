@@ -55,9 +55,10 @@ class HardThreshold:
 
     def encode(self, x: Tensor, context: Context) -> Sparse:
         require(self.threshold is not None, "HardThreshold.threshold", "set, by for_model()", None)
+        size = _CHUNK if x.device.type == "cpu" else x.numel()
         kept = [
             torch.nonzero(chunk.abs() >= self.threshold).squeeze(1).add_(start)
-            for start, chunk in zip(range(0, x.numel(), _CHUNK), x.split(_CHUNK), strict=True)
+            for start, chunk in zip(range(0, x.numel(), size), x.split(size), strict=True)
         ]
         return take(x, torch.cat(kept))
 
