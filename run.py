@@ -176,6 +176,13 @@ def check(config: Config) -> None:
     for key, minimum in (("seed", 0), ("workers", 1), ("processes", 1), ("threads", 1)):
         if not is_count(config[key], minimum):
             raise Refusal(f"{key} must be an integer >= {minimum}, got {config[key]!r}")
+    for key in ("output", "name"):
+        if not isinstance(config[key], str) or not config[key]:
+            raise Refusal(f"{key} must be a path, got {config[key]!r}")
+    if config["name"] in (".", "..") or "/" in config["name"]:
+        raise Refusal(f"name must be the name of one folder, got {config['name']!r}")
+    if config["threads"] > 1024:  # torch crashes on more than the system can start
+        raise Refusal(f"threads must be at most 1024, got {config['threads']}")
     started = int(os.environ.get("WORLD_SIZE", config["processes"]))
     if config["processes"] not in (1, started):
         raise Refusal(f"processes={config['processes']}, but the launcher started {started}")
@@ -247,6 +254,11 @@ def command_line() -> int:
         print(error, *([error.__cause__] if error.__cause__ else []), sep="\n", file=sys.stderr)
         return 1
     except (OSError, OmegaConfBaseException) as error:
+        print(f"error: {one_line(error)}", file=sys.stderr)
+        return 1
+    except ValueError as error:
+        if "Config group override" not in str(error):  # Hydra's, for model=null and its like
+            raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

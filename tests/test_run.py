@@ -184,6 +184,12 @@ REFUSED = {
     "optimizer.lr=nan": "optimizer.lr must be a finite number >= 0, got nan",
     "data=mnist data.root=/nowhere": "data=mnist: no file /nowhere/MNIST/raw/train-images-idx3-ubyte",
     "device=cuda": "device=cuda: torch sees no CUDA device",
+    "threads=100000": "threads must be at most 1024, got 100000",
+    "name=../x": "name must be the name of one folder, got '../x'",
+    "output=null": "output must be a path, got None",
+    "optimizer.momentum=2": "optimizer.momentum must be in [0, 1), got 2",
+    "optimizer.nesterov=no": "optimizer.nesterov must be true or false, got 'no'",
+    "tracker=wandb tracker.tags=5": "tracker.tags must be a list of words, got 5",
     "device=tpu": "device must be auto, cpu or cuda, got 'tpu'",
     "scope=both": "scope must be layer or global, got 'both'",
     "feedback.scale=both": "ErrorFeedback.scale must be 'gradient' or 'step', got 'both'",
@@ -227,7 +233,9 @@ def test_refusals(
     assert not list(tmp_path.glob("*/*/metrics.jsonl"))
 
 
-@pytest.mark.parametrize("bad", [["-m", "output=/proc/nothing", "seed=0,1"], ["output=${oc.env:NOT_THERE}"]])
+@pytest.mark.parametrize(
+    "bad", [["-m", "output=/proc/nothing", "seed=0,1"], ["compressor=null"], ["output=${oc.env:NOT_THERE}"]]
+)
 def test_refusals_outside_a_job(bad: list[str]) -> None:
     result = command(*bad, "model=mlp")
     assert result.returncode == 1

@@ -42,8 +42,8 @@ class TrainerSettings:
 
     def __post_init__(self) -> None:
         if self.steps is None:
-            valid = is_real(self.epochs) and self.epochs > 0
-            require(valid, "trainer.epochs", "> 0, unless trainer.steps is set", self.epochs)
+            valid = is_real(self.epochs) and 0 < self.epochs <= 1e6
+            require(valid, "trainer.epochs", "in (0, 1e6], unless trainer.steps is set", self.epochs)
         else:
             require(is_count(self.steps), "trainer.steps", "an integer >= 1", self.steps)
         for name in ("batch_size", "log_every", "evaluation_batch_size"):

@@ -44,6 +44,7 @@ def sgd(
 ) -> torch.optim.SGD:
     """``torch.optim.SGD`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
     _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
+    require(momentum < 1, "optimizer.momentum", "in [0, 1)", momentum)
     require_flag("optimizer.nesterov", nesterov)
     if nesterov and momentum == 0:
         raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")

@@ -148,6 +148,8 @@ def open_wandb(
     """
     if mode not in (None, "online", "offline"):
         raise ValueError(f"tracker.mode must be online, offline or null, got {mode!r}")
+    if not isinstance(tags, Sequence) or not all(isinstance(tag, str) for tag in tags):
+        raise ValueError(f"tracker.tags must be a list of words, got {tags!r}")
     mode = mode or os.environ.get("WANDB_MODE") or "offline"
     settings = {
         "project": project,
