@@ -74,6 +74,13 @@ def test_dropout_changes_with_step_and_seed_only() -> None:
     assert not torch.equal(found[0], found[2])
 
 
+def test_workers_do_not_share_one_dropout_stream() -> None:
+    """On the same batch, from the same weights, they drop different units."""
+    workers = workers_of(small_net(), 2)
+    workers.compute([batch_of(0, 0), batch_of(0, 0)], step=0)
+    assert not torch.equal(workers.flat[0], workers.flat[1])
+
+
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
 def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
     model = small_net()
