@@ -141,7 +141,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     layout = Layout(dict(model.named_parameters()), config["scope"])
     feedback = instantiate(config["feedback"], _convert_="all")
     seed, ranks = config["seed"], communicator.ranks
-    samplers = dataset.samplers(communicator.size, ranks, settings.batch_size, partial(generator, seed))
+    loader = dataset.loader(communicator.size, ranks, settings.batch_size, partial(generator, seed))
     return Trainer(
         model=model,
         dataset=dataset,
@@ -150,7 +150,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
         schedule=schedule,
         layout=layout,
         communicator=communicator,
-        samplers=samplers,
+        loader=loader,
         settings=settings,
         seed=seed,
     )

@@ -33,6 +33,7 @@ class Context(NamedTuple):
     learning_rate: float = 1.0
     segment: str = ""
     worker: int = 0
+    measure_input: bool = False  # whether this step's ||p||^2 is asked for; it costs one pass over p
 
     def derive_seed(self, *, shared: bool) -> int:
         """The seed of this step and segment, the same on all workers or this worker's own."""
@@ -44,7 +45,8 @@ class Payload(Protocol):
     """A NamedTuple of tensors that a worker sends for one segment.
 
     Fields called ``values`` and ``indices`` hold one entry per element sent; every other field
-    has a length that is the same on all workers.
+    has a length that is the same on all workers. The payload of a ``RowCodec`` may hold what
+    several workers send, one worker after the other in each field; ``add_to`` then adds it all.
     """
 
     values: Tensor
@@ -75,12 +77,28 @@ class Codec(Protocol):
         """What the method promises of ||x - C(x)||^2: an upper bound, for any ``x`` [d]."""
 
 
+class RowCodec(Codec, Protocol):
+    """A codec that also encodes several workers at once.
+
+    Short vectors spend more time between tensor operations than in them; there one call for all
+    local workers is many times as fast.
+    """
+
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Any, Tensor]:
+        """Encode contiguous ``rows`` [R, d] of the R ``workers``; leave x - C(x) in every row.
+
+        Returns what ``encode`` gives for each row, bit for bit, one after the other in one payload,
+        and how many elements each worker sends, [R] int64 on the CPU.
+        """
+
+
 class Reduced(NamedTuple):
     """One step's outcome; all dicts are keyed by segment name."""
 
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
     remainder: dict[str, Tensor]  # [W, d] p - C(p), the buffer that held p
     sent: dict[str, Tensor]  # [W, L] int64 on the CPU, elements sent per layer of the segment
+    input_norm: dict[str, Tensor] | None = None  # [W] float64 ||p||^2, in steps that ask for it
 
 
 class Reducer(Protocol):

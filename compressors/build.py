@@ -5,7 +5,7 @@ from typing import Any
 
 from compressors.api import Reducer
 from compressors.feedback import no_feedback
-from compressors.reducers import AllReduceMean, GatherMean
+from compressors.reducers import AllReduceMean, GatherMean, MeasureInput
 
 
 def build_reducer(
@@ -14,7 +14,8 @@ def build_reducer(
     """Wrap ``method``, a codec or a reducer, for a model of D = ``num_parameters``.
 
     A linear codec is averaged by an all-reduce, any other is gathered. A lossless method leaves
-    nothing behind, so it is spared the memory that ``feedback`` would keep.
+    nothing behind, so it is spared the memory that ``feedback`` would keep. What is compressed can
+    be measured (``MeasureInput``) after the feedback and before the method.
     """
     if hasattr(method, "for_model"):
         method = method.for_model(num_parameters)
@@ -22,4 +23,5 @@ def build_reducer(
         reducer = method
     else:
         reducer = AllReduceMean(method) if method.linear else GatherMean(method)
+    reducer = MeasureInput(reducer)
     return reducer if getattr(method, "lossless", False) else feedback(reducer)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compressors.api import Context
 from compressors.checks import is_count, is_real, require, require_density
-from compressors.payloads import Sparse, take
+from compressors.payloads import Sparse, take_rows
 
 _CHUNK = 2**16  # entries whose magnitudes and mask stay in cache: twice as fast as one long pass
 
@@ -54,13 +54,19 @@ class HardThreshold:
         return replace(self, threshold=threshold, density=None)
 
     def encode(self, x: Tensor, context: Context) -> Sparse:
+        return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
+
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, Tensor]:
         require(self.threshold is not None, "HardThreshold.threshold", "set, by for_model()", None)
-        size = _CHUNK if x.device.type == "cpu" else x.numel()
+        flat = rows.view(-1)
+        size = _CHUNK if flat.device.type == "cpu" else flat.numel()
         kept = [
             torch.nonzero(chunk.abs() >= self.threshold).squeeze(1).add_(start)
-            for start, chunk in zip(range(0, x.numel(), size), x.split(size), strict=True)
+            for start, chunk in zip(range(0, flat.numel(), size), flat.split(size), strict=True)
         ]
-        return take(x, torch.cat(kept))
+        positions = torch.cat(kept) if len(kept) > 1 else kept[0]
+        owners = positions.div(rows.shape[1], rounding_mode="floor")
+        return take_rows(rows, positions), owners.cpu().bincount(minlength=len(rows))
 
     def error_bound(self, x: Tensor) -> float:
         return x.numel() * self.threshold**2

@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 class Sparse(NamedTuple):
-    """Kept entries with their exact values and positions."""
+    """Kept entries with their exact values and positions, of one worker or of several in a row."""
 
     values: Tensor  # [k]
-    indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending
+    indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending within a worker
 
     def add_to(self, out: Tensor) -> None:
         out.index_add_(0, self.indices, self.values.to(out.dtype))
@@ -24,6 +24,14 @@ def take(x: Tensor, indices: Tensor) -> Sparse:
     values = x.index_select(0, indices)
     x.index_fill_(0, indices, 0)
     return Sparse(values, indices.to(index_dtype(x)))
+
+
+def take_rows(rows: Tensor, flat: Tensor) -> Sparse:
+    """``take`` for contiguous ``rows`` [R, d]: ``flat`` [sum k] int64 are positions in R x d, ascending."""
+    if len(rows) == 1:
+        return take(rows[0], flat)
+    values, _ = take(rows.view(-1), flat)
+    return Sparse(values, flat.remainder(rows.shape[1]).to(index_dtype(rows[0])))
 
 
 def index_dtype(x: Tensor) -> torch.dtype:

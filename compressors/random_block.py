@@ -18,23 +18,20 @@ from compressors.payloads import index_dtype
 
 
 class Block(NamedTuple):
-    """A contiguous run of entries that wraps around the segment's end."""
+    """A contiguous run of entries that wraps around the segment's end; one for each of R workers."""
 
-    values: Tensor  # [k]
-    start: Tensor  # [1] int32 (int64 beyond 2^31 elements)
+    values: Tensor  # [R k]
+    start: Tensor  # [R] int32 (int64 beyond 2^31 elements)
 
     def add_to(self, out: Tensor) -> None:
-        start, head = self._split(out.numel())
-        out[start : start + head].add_(self.values[:head])
-        out[: len(self.values) - head].add_(self.values[head:])
+        for start, values in zip(self.start.tolist(), self.values.chunk(len(self.start)), strict=True):
+            head = min(len(values), out.numel() - start)
+            out[start : start + head].add_(values[:head])
+            out[: len(values) - head].add_(values[head:])
 
     def positions(self, size: int) -> Tensor:
-        offsets = torch.arange(len(self.values), device=self.start.device)
-        return (self.start.long() + offsets).remainder_(size)
-
-    def _split(self, size: int) -> tuple[int, int]:
-        start = int(self.start)
-        return start, min(len(self.values), size - start)
+        offsets = torch.arange(len(self.values) // len(self.start), device=self.start.device)
+        return (self.start.long().unsqueeze(1) + offsets).remainder_(size).flatten()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,13 +57,30 @@ class RandomBlock:
         return self.shared_coordinates
 
     def encode(self, x: Tensor, context: Context) -> Block:
-        start = context.derive_seed(shared=self.shared_coordinates) % x.numel()
-        k = elements_of(self.density, x.numel())
-        head, rest = x[start : start + k], x[: max(0, start + k - x.numel())]
-        values = torch.cat([head, rest])
-        head.zero_()
-        rest.zero_()
-        return Block(values, torch.tensor([start], dtype=index_dtype(x), device=x.device))
+        workers = range(context.worker, context.worker + 1)
+        return self.encode_rows(x.unsqueeze(0), context, workers)[0]
+
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Block, Tensor]:
+        num_rows, size = rows.shape
+        k = elements_of(self.density, size)
+        if self.shared_coordinates:
+            starts = [context.derive_seed(shared=True) % size] * num_rows
+            values = _cut(rows, starts[0], k)
+        else:
+            contexts = [context._replace(worker=worker) for worker in workers]
+            starts = [c.derive_seed(shared=False) % size for c in contexts]
+            values = torch.cat([_cut(row.unsqueeze(0), s, k) for row, s in zip(rows, starts, strict=True)])
+        start = torch.tensor(starts, dtype=index_dtype(rows[0]), device=rows.device)
+        return Block(values.flatten(), start), torch.full((num_rows,), k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()
+
+
+def _cut(rows: Tensor, start: int, k: int) -> Tensor:
+    """The block [R, k] at ``start`` of each row [d], which is zero from then on."""
+    head, rest = rows[:, start : start + k], rows[:, : max(0, start + k - rows.shape[1])]
+    values = torch.cat([head, rest], 1)
+    head.zero_()
+    rest.zero_()
+    return values

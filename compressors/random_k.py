@@ -8,11 +8,12 @@ fp32 element 4 bytes with shared coordinates, 8 with own ones, whose indices tra
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
-from compressors.payloads import Sparse, take
+from compressors.payloads import Sparse, take_rows
 from compressors.randomness import distinct_coordinates
 
 
@@ -39,9 +40,19 @@ class RandomK:
         return self.shared_coordinates
 
     def encode(self, x: Tensor, context: Context) -> Sparse:
-        seed = context.derive_seed(shared=self.shared_coordinates)
-        k = elements_of(self.density, x.numel())
-        return take(x, distinct_coordinates(seed, x.numel(), k).to(x.device))
+        workers = range(context.worker, context.worker + 1)
+        return self.encode_rows(x.unsqueeze(0), context, workers)[0]
+
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, Tensor]:
+        num_rows, size = rows.shape
+        k = elements_of(self.density, size)
+        if self.shared_coordinates:
+            drawn = distinct_coordinates(context.derive_seed(shared=True), size, k).expand(num_rows, k)
+        else:
+            seeds = (context._replace(worker=worker).derive_seed(shared=False) for worker in workers)
+            drawn = torch.stack([distinct_coordinates(seed, size, k) for seed in seeds])
+        flat = drawn + torch.arange(0, num_rows * size, size).unsqueeze(1)
+        return take_rows(rows, flat.flatten().to(rows.device)), torch.full((num_rows,), k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

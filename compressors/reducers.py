@@ -1,16 +1,16 @@
 """The two ways to turn codecs into reducers: gather what was sent, or average it on the way."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Context, Reduced, Segment
+from compressors.api import Codec, Context, Reduced, Reducer, Segment, squared_norm
 
 KINDS = {"values": "values", "indices": "indices", "start": "indices"}  # else metadata
 PER_ELEMENT = ("values", "indices")  # fields with one entry per element sent
+_GROUP = 2**16  # elements that a RowCodec is given at once: few enough for its temporaries to stay in cache
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,17 @@ class AllReduceMean:
     ) -> tuple[Reduced, Any]:
         templates, sums = [], []
         for segment in segments:
-            for row, payload in _encode(self.codec, segment, context, communicator):
-                if row == 0:
-                    templates.append(payload)
-                    sums.append(payload.values)
-                else:
-                    sums[-1].add_(payload.values)
+            encoded = _encode(self.codec, segment, context, communicator)
+            first = encoded.parts[0]
+            templates.append(first._replace(**_first_worker(first, encoded.workers_per_part[0])))
+            sums.append(_sum_of_values(encoded))
         mean, sent = {}, {}
         averages = communicator.mean(sums)
         for segment, template, average in zip(segments, templates, averages, strict=True):
             out = torch.zeros_like(segment.rows[0])
             template._replace(values=average).add_to(out)
             mean[segment.name] = out
-            counts = _count(template, segment.edges)
+            counts = _count([template], torch.tensor([template.values.numel()]), segment.edges)
             sent[segment.name] = counts.expand(len(segment.rows), -1)
         return Reduced(mean, {s.name: s.rows for s in segments}, sent), state
 
@@ -66,11 +64,10 @@ class GatherMean:
     def reduce(
         self, segments: list[Segment], state: Any, context: Context, communicator: Any
     ) -> tuple[Reduced, Any]:
-        local = [
-            [payload for _, payload in _encode(self.codec, segment, context, communicator)]
-            for segment in segments
-        ]  # payloads [segment][local worker]
-        everyones = _gather(local, self.codec.ragged, communicator)  # [segment][worker]
+        local = [_encode(self.codec, segment, context, communicator) for segment in segments]
+        # Several workers' payload is added in one go where a sum runs in order; on a GPU it does not.
+        in_one_go = hasattr(self.codec, "encode_rows") and segments[0].rows.device.type == "cpu"
+        everyones = _gather(local, self.codec.ragged, in_one_go, communicator)
         mean, sent = {}, {}
         for segment, own, payloads in zip(segments, local, everyones, strict=True):
             row = segment.rows[0]
@@ -79,50 +76,118 @@ class GatherMean:
             for payload in payloads:
                 payload.add_to(total)
             mean[segment.name] = total.div_(communicator.size).to(row.dtype)
-            sent[segment.name] = torch.stack([_count(p, segment.edges) for p in own])
+            sent[segment.name] = _count(own.parts, own.counts, segment.edges)
         return Reduced(mean, {s.name: s.rows for s in segments}, sent), state
 
 
-def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any) -> Iterator[tuple[int, Any]]:
-    """Payloads of the local workers, one after the other; their rows keep what was not sent."""
+@dataclass(frozen=True)
+class MeasureInput:
+    """Tells ||p||^2 of what ``inner`` is given to reduce, in the steps that ask for it."""
+
+    inner: Reducer
+
+    def __repr__(self) -> str:
+        return repr(self.inner)  # measuring is no part of the method
+
+    def init(self, segments: list[Segment]) -> Any:
+        return self.inner.init(segments)
+
+    def reduce(
+        self, segments: list[Segment], state: Any, context: Context, communicator: Any
+    ) -> tuple[Reduced, Any]:
+        if not context.measure_input:
+            return self.inner.reduce(segments, state, context, communicator)
+        norms = {s.name: squared_norm(s.rows) for s in segments}  # before inner empties the rows
+        reduced, state = self.inner.reduce(segments, state, context, communicator)
+        return reduced._replace(input_norm=norms), state
+
+
+class _Encoded(NamedTuple):
+    """What the W local workers send for one segment."""
+
+    parts: list[Any]  # payloads, each of one worker or of several in a row
+    workers_per_part: list[int]
+    counts: Tensor  # [W] int64 on the CPU, elements that each worker sends
+
+
+def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any) -> _Encoded:
+    """Payloads of the local workers in their order; their rows keep what was not sent."""
     context = context._replace(segment=segment.name)
-    for row, worker in enumerate(communicator.ranks):
-        yield row, codec.encode(segment.rows[row], context._replace(worker=worker))
+    rows, workers = segment.rows, communicator.ranks
+    if not (hasattr(codec, "encode_rows") and rows.is_contiguous()):
+        parts = [
+            codec.encode(row, context._replace(worker=worker))
+            for row, worker in zip(rows, workers, strict=True)
+        ]
+        return _Encoded(parts, [1] * len(parts), torch.tensor([p.values.numel() for p in parts]))
+    group = max(1, _GROUP // rows.shape[1])
+    parts, counts = [], []
+    for start in range(0, len(rows), group):
+        part, count = codec.encode_rows(rows[start : start + group], context, workers[start : start + group])
+        parts.append(part)
+        counts.append(count)
+    return _Encoded(parts, [len(c) for c in counts], _join(counts))
 
 
-def _count(payload: Any, edges: Tensor) -> Tensor:
-    """Elements sent per layer [L] int64, for layers between ``edges`` [L + 1]."""
+def _first_worker(part: Any, num_workers: int) -> dict[str, Tensor]:
+    """The fields of the first of a linear codec's workers, who all send as much."""
+    return {name: field[: len(field) // num_workers] for name, field in part._asdict().items()}
+
+
+def _sum_of_values(encoded: _Encoded) -> Tensor:
+    """Values [k] of a linear codec, added up over the local workers."""
+    blocks = [p.values.view(n, -1) for p, n in zip(encoded.parts, encoded.workers_per_part, strict=True)]
+    total = blocks[0].sum(0) if len(blocks[0]) > 1 else blocks[0][0]
+    for block in blocks[1:]:
+        total += block.sum(0) if len(block) > 1 else block[0]
+    return total
+
+
+def _count(parts: list[Any], counts: Tensor, edges: Tensor) -> Tensor:
+    """Elements sent per worker and layer [W, L] int64, for layers between ``edges`` [L + 1]."""
     if len(edges) == 2:
-        return torch.tensor([payload.values.numel()])
-    positions = payload.positions(int(edges[-1])).cpu()
-    layer = torch.bucketize(positions, edges[1:-1], right=True)
-    return torch.bincount(layer, minlength=len(edges) - 1)
+        return counts.unsqueeze(1)
+    num_layers, size = len(edges) - 1, int(edges[-1])
+    layers = torch.bucketize(_join([p.positions(size).cpu() for p in parts]), edges[1:-1], right=True)
+    owners = torch.arange(len(counts)).repeat_interleave(counts)
+    return torch.bincount(owners * num_layers + layers, minlength=len(counts) * num_layers).view(
+        -1, num_layers
+    )
 
 
-def _gather(local: list[list[Any]], ragged: bool, communicator: Any) -> list[list[Any]]:
-    """Payloads [segment][local worker] to payloads [segment][worker].
+def _gather(local: list[_Encoded], ragged: bool, in_one_go: bool, communicator: Any) -> list[list[Any]]:
+    """What the local workers send, per segment, to what all workers send: payloads, workers in order.
+
+    There is one payload per worker or, ``in_one_go``, one in all.
 
     One collective per field carries all segments. A ragged codec's counts travel ahead of them;
     any other codec sends as much from every worker, so the lengths are known.
     """
-    kind_of_payload = type(local[0][0])
+    kind_of_payload = type(local[0].parts[0])
+    num_workers, num_local = communicator.size, len(local[0].counts)
     counts = None
     if ragged:
-        own = torch.tensor([[p.values.numel() for p in payloads] for payloads in local], dtype=torch.int32)
-        counts = communicator.gather(own.T.contiguous(), "metadata").tolist()  # [worker][segment]
-    fields = []  # [field][worker][segment]
+        own = torch.stack([encoded.counts for encoded in local], 1).int()
+        counts = communicator.gather(own, "metadata").T.long()  # [segment, worker]
+    fields, lengths_of = [], []
     for name in kind_of_payload._fields:
-        pieces = [[getattr(payload, name) for payload in payloads] for payloads in local]
+        tensors = [_join([getattr(part, name) for part in encoded.parts]) for encoded in local]
         if counts is not None and name in PER_ELEMENT:
             lengths = counts
         else:
-            lengths = [[of_segment[0].numel() for of_segment in pieces]] * communicator.size
-        rows = [torch.cat(of_worker) for of_worker in zip(*pieces, strict=True)]
-        kind = KINDS.get(name, "metadata")
-        messages = communicator.gather_ragged(rows, [sum(of_worker) for of_worker in lengths], kind)
-        fields.append([m.split(of_worker) for m, of_worker in zip(messages, lengths, strict=True)])
-    everyones = [
-        [kind_of_payload(*parts) for parts in zip(*of_worker, strict=True)]
-        for of_worker in zip(*fields, strict=True)
-    ]  # [worker][segment]
-    return list(zip(*everyones, strict=True))
+            each = torch.tensor([tensor.numel() // num_local for tensor in tensors])
+            lengths = each.unsqueeze(1).expand(-1, num_workers)
+        fields.append(communicator.gather_ragged(tensors, lengths, KINDS.get(name, "metadata")))
+        lengths_of.append(lengths)
+    stacked = [kind_of_payload(*of_segment) for of_segment in zip(*fields, strict=True)]
+    if in_one_go:
+        return [[payload] for payload in stacked]
+    everyones = []
+    for position, payload in enumerate(stacked):
+        pieces = [f.split(lengths[position].tolist()) for f, lengths in zip(payload, lengths_of, strict=True)]
+        everyones.append([kind_of_payload(*fields) for fields in zip(*pieces, strict=True)])
+    return everyones
+
+
+def _join(tensors: list[Tensor]) -> Tensor:
+    return torch.cat(tensors) if len(tensors) > 1 else tensors[0]

@@ -7,11 +7,12 @@ the value and a 4-byte index. Exactly k entries are sent, also among ties.
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density
-from compressors.payloads import Sparse, take
+from compressors.payloads import Sparse, take_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +32,17 @@ class TopK:
         require_density("TopK", self.density)
 
     def encode(self, x: Tensor, context: Context) -> Sparse:
-        k = elements_of(self.density, x.numel())
-        return take(x, x.abs().topk(k, sorted=False).indices.sort().values)
+        return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
+
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, Tensor]:
+        num_rows, size = rows.shape
+        k = elements_of(self.density, size)
+        kept = rows.abs().topk(k, dim=1, sorted=False).indices
+        if k > 1:
+            kept = kept.sort(dim=1).values
+        if num_rows > 1:
+            kept += torch.arange(0, num_rows * size, size, device=rows.device).unsqueeze(1)
+        return take_rows(rows, kept.flatten()), torch.full((num_rows,), k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

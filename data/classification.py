@@ -70,10 +70,18 @@ class ClassificationDataset:
         """The same dataset with its samples on ``device``."""
         return replace(self, train=self.train.to(device), test=self.test.to(device))
 
+    def loader(
+        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+    ) -> "ShardLoader":
+        """What the workers in ``ranks`` read; raises as ``samplers``."""
+        return ShardLoader(self, ranks, self.samplers(workers, ranks, batch_size, stream), stream)
+
     def samplers(
-        self, workers: int, ranks: range, batch_size: int, stream: Callable[..., torch.Generator]
+        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
     ) -> list[ShardSampler]:
         """One sampler for each worker in ``ranks``; ``stream(*salt)`` gives generators.
+
+        Without a ``batch_size`` a batch is the worker's whole shard.
 
         Raises ``ValueError`` for more workers than samples and a batch larger than any worker's
         shard, also one that lives elsewhere.
@@ -81,7 +89,9 @@ class ClassificationDataset:
         targets = self.train.targets.cpu()
         shards = split(targets, workers, self.partition, stream("partition"), self.alpha)
         samplers = [
-            ShardSampler(shard, batch_size, partial(stream, "order", worker), f"worker {worker}")
+            ShardSampler(
+                shard, batch_size or len(shard), partial(stream, "order", worker), f"worker {worker}"
+            )
             for worker, shard in enumerate(shards)
         ]
         return [samplers[worker] for worker in ranks]
@@ -109,3 +119,20 @@ class ClassificationDataset:
         shape = (-1, *[1] * (inputs.dim() - 2))
         mean = torch.tensor(self.mean, device=inputs.device).view(shape)
         return inputs.sub(mean).div_(torch.tensor(self.std, device=inputs.device).view(shape))
+
+
+@dataclass(frozen=True)
+class ShardLoader:
+    """The batches of the local workers, drawn from their shards and augmented."""
+
+    dataset: ClassificationDataset
+    ranks: range
+    samplers: list[ShardSampler]
+    stream: Callable[..., torch.Generator]
+
+    def batches(self, step: int) -> list[Batch]:
+        """W batches; they follow from the step alone."""
+        return [
+            self.dataset.train_batch(sampler.batch(step), self.stream("augment", step, worker))
+            for worker, sampler in zip(self.ranks, self.samplers, strict=True)
+        ]

@@ -31,15 +31,14 @@ class Communicator:
         self.processes = processes
         self.device = torch.device(device)
         self.ranks = range(process * local, (process + 1) * local)
-        self._charged = torch.zeros(local, len(KINDS), dtype=torch.int64)
+        self._charged = {kind: torch.zeros(local, dtype=torch.int64) for kind in KINDS}
 
     def mean(self, sums: list[Tensor]) -> list[Tensor]:
         """Sums over the local workers to means over all workers, by one all-reduce.
 
         Each worker is charged for one tensor of every shape given. The inputs are reused.
         """
-        for tensor in sums:
-            self._charge("values", [tensor.nbytes] * len(self.ranks))
+        self._charged["values"] += sum(tensor.nbytes for tensor in sums)
         if self.processes > 1:
             flat = torch.cat([tensor.flatten() for tensor in sums])
             dist.all_reduce(flat)
@@ -49,26 +48,40 @@ class Communicator:
 
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
-        self._charge(kind, [rows[0].nbytes] * len(rows))
+        self._charged[kind] += rows[0].nbytes
         return self.collect(rows)
 
-    def gather_ragged(self, rows: list[Tensor], lengths: list[int], kind: str) -> list[Tensor]:
-        """W vectors to n vectors, whose ``lengths`` (of all n) are known; no padding travels."""
-        self._charge(kind, [row.nbytes for row in rows])
-        if self.processes == 1 or not any(lengths):
-            return rows if self.processes == 1 else [rows[0]] * self.size
-        local = torch.cat(rows).view(torch.uint8)
-        per_process = torch.tensor(lengths).mul(rows[0].itemsize).view(self.processes, -1).sum(1).tolist()
-        received = local.new_empty(sum(per_process))
-        dist.all_to_all_single(
-            received, local.repeat(self.processes), per_process, [len(local)] * self.processes
-        )
-        return list(received.view(rows[0].dtype).split(lengths))
+    def gather_ragged(self, tensors: list[Tensor], lengths: Tensor, kind: str) -> list[Tensor]:
+        """Per segment, what the W local workers send to what all n send; no padding travels.
+
+        Each of the S tensors holds one worker's entries after the other's, as does what comes back.
+        ``lengths`` [S, n] int64 says how many entries each worker has.
+        """
+        own = lengths[:, self.ranks.start : self.ranks.stop].sum(0)
+        if int(own.sum()) != sum(tensor.numel() for tensor in tensors):
+            raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
+        self._charged[kind] += own * tensors[0].itemsize
+        if self.processes == 1:
+            return tensors
+        local = torch.cat(tensors)
+        per_process = lengths.view(len(tensors), self.processes, -1).sum(2).T  # [P, S]
+        num_bytes = per_process.sum(1).mul(local.itemsize).tolist()
+        received = local.new_empty(int(per_process.sum()))
+        if len(received):
+            dist.all_to_all_single(
+                received.view(torch.uint8),
+                local.view(torch.uint8).repeat(self.processes),
+                num_bytes,
+                [local.nbytes] * self.processes,
+            )
+        pieces = received.split(per_process.flatten().tolist())
+        return [torch.cat(pieces[segment :: len(tensors)]) for segment in range(len(tensors))]
 
     def take_charges(self) -> Tensor:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""
-        charged = self._charged.clone()
-        self._charged.zero_()
+        charged = torch.stack([self._charged[kind] for kind in KINDS], 1)
+        for of_kind in self._charged.values():
+            of_kind.zero_()
         return charged
 
     # What follows serves measurement and control. It is not part of the algorithm and not charged.
@@ -113,9 +126,6 @@ class Communicator:
         finally:  # also when it fails: the others then meet the same failure by themselves
             if self.process == 0:
                 self.largest(0)
-
-    def _charge(self, kind: str, per_worker: list[int]) -> None:
-        self._charged[:, KINDS.index(kind)] += torch.tensor(per_worker)
 
 
 def world() -> tuple[int, int, int]:

@@ -41,6 +41,7 @@ class CompressionState:
         self.seed = seed
         self.step = 0
         self.learning_rate = 1.0
+        self.measure_input = False
         self.inspect = inspect
         self.layout = Layout(dict(module.named_parameters()), "layer")
         self.communicator = communicator or Communicator(
@@ -61,7 +62,7 @@ class CompressionState:
         """Replace gradients, views of one bucket by parameter name, by the means of what is sent."""
         started = time.perf_counter()
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
-        context = Context(self.seed, self.step, self.learning_rate)
+        context = Context(self.seed, self.step, self.learning_rate, measure_input=self.measure_input)
         reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
         self.inspect(reduced)
         for name, gradient in gradients.items():

@@ -1,7 +1,8 @@
-"""Forward and backward passes of the local workers, one worker after the other."""
+"""Gradients of the local workers: by one backward pass each, or all at once from a model that can."""
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,18 @@ from trainers.layout import Layout
 
 class NonFiniteGradientError(ArithmeticError):
     """A worker's gradient holds a NaN or an infinity."""
+
+
+class GradientSource(Protocol):
+    """Where the gradients of the W local workers come from."""
+
+    flat: Tensor  # [W, D]
+
+    def compute(self, batches: Any, step: int) -> Tensor:
+        """Fill ``flat`` with the gradients of ``batches``; return the losses [W].
+
+        Raises ``NonFiniteGradientError`` on all processes if one worker's gradient is not finite.
+        """
 
 
 class WorkerGradients:
@@ -46,11 +59,7 @@ class WorkerGradients:
         self.shared_buffers = buffers_seen_by_forward(model)
 
     def compute(self, batches: Sequence[Any], step: int) -> Tensor:
-        """Fill ``flat`` [W, D] with the gradients of ``batches``; return the losses [W].
-
-        With ``clip_norm``, each worker's gradient is scaled down to at most that L2 norm. Raises
-        ``NonFiniteGradientError`` on all processes if one worker's gradient is not finite.
-        """
+        """The gradients of W batches; with ``clip_norm``, scaled down to at most that L2 norm each."""
         self.communicator.broadcast(self.shared_buffers)
         parameters = list(self.layout.parameters.values())
         several = len(batches) > 1
@@ -69,21 +78,66 @@ class WorkerGradients:
                 view.copy_(gradient)
             norm = torch.nn.utils.get_total_norm(gradients)
             if self.clip_norm is not None:
-                self.flat[row].mul_((self.clip_norm / (norm + 1e-6)).clamp(max=1.0))
+                self.flat[row].mul_(_shrink(norm, self.clip_norm))
             losses.append(loss.detach())
             norms.append(norm)
         if several:
             _restore(self.buffers, after_first)
         finite = torch.stack(norms).isfinite().tolist()
-        bad = [self._first_bad(row) for row, fine in enumerate(finite) if not fine]
+        bad = [
+            _first_bad(self.views[row], self.communicator.ranks[row], self.layout)
+            for row, fine in enumerate(finite)
+            if not fine
+        ]
         raise_together(self.communicator, self.layout, step, max(bad, default=0))
         return torch.stack(losses)
 
-    def _first_bad(self, row: int) -> int:
-        for layer, view in enumerate(self.views[row]):
-            if not view.isfinite().all():
-                return encode_fault(self.communicator.ranks[row], layer, self.layout)
-        return 0  # the norm overflowed, the gradient did not
+
+class AnalyticModel(Protocol):
+    """A model that writes down its gradient instead of having autograd find it."""
+
+    def begin(self, shards: Any) -> None:
+        """Take a look at what the local workers hold, before the first step."""
+
+    def worker_gradients(self, batches: Any, out: Tensor) -> Tensor:
+        """Write the gradients of the W local workers to ``out`` [W, D]; return the losses [W]."""
+
+
+class AnalyticGradients:
+    """Gradients of W workers from a model that has them all in a few matrix products."""
+
+    def __init__(
+        self,
+        model: AnalyticModel,
+        shards: Any,
+        layout: Layout,
+        communicator: Communicator,
+        *,
+        clip_norm: float | None = None,
+    ) -> None:
+        self.model = model
+        self.layout = layout
+        self.communicator = communicator
+        self.clip_norm = clip_norm
+        self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+        model.begin(shards)
+
+    @torch.no_grad()
+    def compute(self, batches: Any, step: int) -> Tensor:
+        """The gradients of all local workers; with ``clip_norm``, scaled down to at most that L2 norm."""
+        losses = self.model.worker_gradients(batches, self.flat)
+        if self.clip_norm is not None:
+            norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
+            self.flat.mul_(_shrink(norms, self.clip_norm))
+        fault = 0
+        if not math.isfinite(self.flat.sum().item()):  # one pass; also an overflow of the sum shows
+            bad = [
+                _first_bad(self.layout.views(row), worker, self.layout)
+                for row, worker in zip(self.flat, self.communicator.ranks, strict=True)
+            ]
+            fault = max(bad)
+        raise_together(self.communicator, self.layout, step, fault)
+        return losses
 
 
 def buffers_seen_by_forward(model: nn.Module) -> list[Tensor]:
@@ -98,6 +152,19 @@ def buffers_seen_by_forward(model: nn.Module) -> list[Tensor]:
 def seed_worker(seed: int, step: int, worker: int) -> None:
     """Seed torch's own generators, which dropout draws from."""
     torch.manual_seed(derive_seed("forward", seed, step, worker))
+
+
+def _shrink(norm: Tensor, largest: float) -> Tensor:
+    """The factor that brings ``norm`` down to ``largest``, 1 where it is below already."""
+    return (largest / (norm + 1e-6)).clamp(max=1.0)
+
+
+def _first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:
+    """The fault of a worker's first layer that is not finite; 0 where only a norm or sum overflowed."""
+    for layer, view in enumerate(views):
+        if not view.isfinite().all():
+            return encode_fault(worker, layer, layout)
+    return 0
 
 
 def encode_fault(worker: int, layer: int, layout: Layout) -> int:

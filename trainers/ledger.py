@@ -7,6 +7,8 @@ from compressors.api import Reduced, squared_norm
 from trainers.communicator import KINDS, Communicator
 from trainers.layout import Layout
 
+PAPER_BITS = 32  # per element sent, whatever its dtype and without its index: as the paper counts
+
 
 class Ledger:
     """Running totals of the local workers; means over all n workers when asked.
@@ -24,13 +26,18 @@ class Ledger:
         self.total_error = torch.zeros_like(self.error)
         self.sent = torch.zeros(shape, dtype=torch.int64)  # [W, L], this step
         self.total_sent = torch.zeros_like(self.sent)
+        self.input_norm = torch.zeros_like(self.error)  # [W, L], this step; a segment's, at its first layer
+        self.input_is_known = False
         self.bytes = torch.zeros(shape[0], len(KINDS), dtype=torch.int64)  # [W, kinds], this step
         self.total_bytes = torch.zeros_like(self.bytes)
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
+        self.input_is_known = reduced.input_norm is not None
         for segment, remainder in reduced.remainder.items():
             for column, (layer, rows) in enumerate(self.layout.layers(segment, remainder)):
+                if self.input_is_known and column == 0:
+                    self.input_norm[:, layer] = reduced.input_norm[segment]
                 self.error[:, layer] = squared_norm(rows)
                 self.sent[:, layer] = reduced.sent[segment][:, column]
 
@@ -43,8 +50,12 @@ class Ledger:
         self.total_bytes += self.bytes
 
     def metrics(self) -> dict[str, float]:
-        """Means over workers of the last step and of all steps; the same on every process."""
+        """Means over workers of the last step and of all steps; the same on every process.
+
+        The norm of what was compressed is there if the last step measured it.
+        """
         columns = [
+            self.input_norm.sum(1).cpu(),
             self.error.sum(1).cpu(),
             self.total_error.sum(1).cpu(),
             self.sent.sum(1),
@@ -53,9 +64,10 @@ class Ledger:
             *self.total_bytes.T,
         ]
         table = torch.stack([c.double() for c in columns], 1)  # [W, columns]
-        error, total_error, sent, total_sent, step_bytes, *totals = self._mean(table)
+        input_norm, error, total_error, sent, total_sent, step_bytes, *totals = self._mean(table)
         size = self.layout.num_parameters
         return {
+            **({"compression/input_norm_squared": input_norm} if self.input_is_known else {}),
             "compression/error": error,
             "compression/total_error": total_error,
             "compression/density": sent / size,
@@ -63,6 +75,7 @@ class Ledger:
             "comm/bytes_sent": step_bytes,
             "comm/bytes_sent_total": sum(totals),
             **{f"comm/{kind}_bytes_total": v for kind, v in zip(KINDS, totals, strict=True)},
+            "comm/paper_bits_total": PAPER_BITS * total_sent,
         }
 
     def layers(self) -> dict[str, dict[str, float]]:

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,9 +12,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from compressors.api import Reducer
 from compressors.checks import is_count, is_real, require, require_flag
 from compressors.feedback import ErrorFeedback
-from compressors.randomness import generator
 from trainers.communicator import Communicator
 from trainers.evaluation import evaluate
+from trainers.gradients import AnalyticGradients, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.schedule import Schedule
@@ -33,7 +32,7 @@ class TrainerSettings:
 
     epochs: float | None  # length of the run; not looked at when steps is set
     steps: int | None  # length of the run in optimizer steps
-    batch_size: int  # samples per worker and step
+    batch_size: int | None  # samples per worker and step; None for the worker's whole shard
     log_every: int  # steps between two records of metrics
     evaluate_every: float  # epochs between two evaluations; there is always one at the end
     evaluation_batch_size: int
@@ -46,9 +45,11 @@ class TrainerSettings:
             require(valid, "trainer.epochs", "in (0, 1e6], unless trainer.steps is set", self.epochs)
         else:
             require(is_count(self.steps), "trainer.steps", "an integer >= 1", self.steps)
-        for name in ("batch_size", "log_every", "evaluation_batch_size"):
+        for name in ("log_every", "evaluation_batch_size"):
             value = getattr(self, name)
             require(is_count(value), f"trainer.{name}", "an integer >= 1", value)
+        valid = self.batch_size is None or is_count(self.batch_size)
+        require(valid, "trainer.batch_size", "an integer >= 1, or null for whole shards", self.batch_size)
         valid = is_real(self.evaluate_every) and self.evaluate_every > 0
         require(valid, "trainer.evaluate_every", "> 0", self.evaluate_every)
         if self.clip_norm is not None:
@@ -70,7 +71,12 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """Everything a training needs, built and checked. Raises ``ValueError`` for what cannot train."""
+    """Everything a training needs, built and checked. Raises ``ValueError`` for what cannot train.
+
+    A model that has ``worker_gradients`` (``gradients.AnalyticModel``) is asked for its gradients;
+    any other is differentiated. What a model's ``diagnostics()`` gives becomes part of every
+    record, and of one before the first step. A dataset whose ``test`` is None is not evaluated.
+    """
 
     model: nn.Module
     dataset: Any
@@ -79,7 +85,7 @@ class Trainer:
     schedule: Schedule
     layout: Layout
     communicator: Communicator
-    samplers: Sequence[Any]  # of the local workers: ``batch(step)`` gives indices
+    loader: Any  # ``batches(step)`` of the local workers; ``whole()``, all they hold
     settings: TrainerSettings
     seed: int
 
@@ -95,6 +101,8 @@ class Trainer:
                     "trainer.overlap needs scope=layer: with scope=global nothing can be "
                     "compressed before the whole gradient is there"
                 )
+            if self._is_analytic:
+                raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
         if self.settings.batch_size == 1 and any(isinstance(m, _NormBase) for m in self.model.modules()):
             raise ValueError("trainer.batch_size must be at least 2 for a model with BatchNorm, got 1")
         if isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step":
@@ -102,7 +110,13 @@ class Trainer:
             require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)
 
     @property
+    def _is_analytic(self) -> bool:
+        return hasattr(self.model, "worker_gradients")
+
+    @property
     def epochs_per_step(self) -> float:
+        if self.settings.batch_size is None:
+            return 1.0
         return self.communicator.size * self.settings.batch_size / len(self.dataset.train)
 
     @property
@@ -122,34 +136,38 @@ class Trainer:
         settings, dataset, communicator = self.settings, self.dataset, self.communicator
         ledger = Ledger(self.layout, communicator)
         gradient_step = self._gradient_step(ledger)
+        diagnose = getattr(self.model, "diagnostics", dict)
         base_rates = [group["lr"] for group in self.optimizer.param_groups]
         last: dict[str, float] = {}
         best: dict[str, float] = {}
         self.model.train()
+        start = diagnose()
+        if start:
+            tracker.log({"step": 0, "epoch": 0.0, **start})
         for step in range(self.num_steps):
             started = time.perf_counter()
             factor = self._learning_rate_factor(step)
             for group, rate in zip(self.optimizer.param_groups, base_rates, strict=True):
                 group["lr"] = rate * factor
-            batches = [
-                dataset.train_batch(sampler.batch(step), generator("augment", self.seed, step, worker))
-                for worker, sampler in zip(communicator.ranks, self.samplers, strict=True)
-            ]
-            losses = gradient_step.run(batches, step, base_rates[0] * factor)
+            done = step + 1
+            finished = done == self.num_steps
+            logged = finished or done % settings.log_every == 0
+            losses = gradient_step.run(
+                self.loader.batches(step), step, base_rates[0] * factor, measure_input=logged
+            )
             reduced = time.perf_counter()
             self.optimizer.step()
             ended = time.perf_counter()
 
-            done = step + 1
             epoch = done * self.epochs_per_step
-            finished = done == self.num_steps
-            if finished or done % settings.log_every == 0:
+            if logged:
                 record = {
                     "step": done,
                     "epoch": epoch,
                     "train/loss": communicator.collect(losses.double()).mean().item(),
                     "train/learning_rate": base_rates[0] * factor,
                     **ledger.metrics(),
+                    **diagnose(),
                     "time/step_seconds": ended - started,
                     "time/gradient_seconds": gradient_step.gradient_seconds,
                     "time/reduce_seconds": gradient_step.reduce_seconds,
@@ -158,26 +176,29 @@ class Trainer:
                 last.update(record)
                 tracker.log(record)
             before = (epoch - self.epochs_per_step + 1e-9) // settings.evaluate_every
-            if finished or (epoch + 1e-9) // settings.evaluate_every > before:
+            if dataset.test is not None and (finished or (epoch + 1e-9) // settings.evaluate_every > before):
                 quality = evaluate(self.model, dataset, communicator, settings.evaluation_batch_size)
                 for name, value in quality.items():
                     better = max if name in dataset.task.higher_is_better else min
                     best[name] = better(best.get(name, value), value)
                 last.update(quality)
                 tracker.log({"step": done, "epoch": epoch, **quality})
-        return {**last, "best": best, "layers": ledger.layers()}
+        facts = {
+            name: part.facts()
+            for name, part in (("data", dataset), ("problem", self.model))
+            if hasattr(part, "facts")
+        }
+        return {**last, "best": best, "layers": ledger.layers(), **facts}
 
     def _gradient_step(self, ledger: Ledger) -> GradientStep:
-        model, loss, communicator = self.model, self.dataset.task.loss, self.communicator
+        model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
+        clip_norm = self.settings.clip_norm
+        if self._is_analytic:
+            shards = self.loader.whole()
+            gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
+            return ExplicitStep(gradients, self.reducer, layout, communicator, ledger, seed=seed)
+        loss = self.dataset.task.loss
         if self.settings.overlap:
-            return OverlappedStep(model, loss, self.reducer, communicator, ledger, seed=self.seed)
-        return ExplicitStep(
-            model,
-            loss,
-            self.reducer,
-            self.layout,
-            communicator,
-            ledger,
-            seed=self.seed,
-            clip_norm=self.settings.clip_norm,
-        )
+            return OverlappedStep(model, loss, self.reducer, communicator, ledger, seed=seed)
+        gradients = WorkerGradients(model, loss, layout, communicator, seed=seed, clip_norm=clip_norm)
+        return ExplicitStep(gradients, self.reducer, layout, communicator, ledger, seed=seed)

@@ -1,7 +1,7 @@
 """One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import torch
@@ -12,7 +12,7 @@ from compressors.api import Context, Reduced, Reducer
 from trainers.communicator import Communicator
 from trainers.ddp_hook import CompressionState, compression_hook
 from trainers.gradients import (
-    WorkerGradients,
+    GradientSource,
     buffers_seen_by_forward,
     encode_fault,
     raise_together,
@@ -30,7 +30,7 @@ class GradientStep(Protocol):
     gradient_seconds: float
     reduce_seconds: float
 
-    def run(self, batches: Sequence[Any], step: int, learning_rate: float) -> Tensor:
+    def run(self, batches: Any, step: int, learning_rate: float, measure_input: bool = False) -> Tensor:
         """Return the local workers' losses [W]."""
 
 
@@ -39,17 +39,15 @@ class ExplicitStep:
 
     def __init__(
         self,
-        model: nn.Module,
-        loss: Loss,
+        workers: GradientSource,
         reducer: Reducer,
         layout: Layout,
         communicator: Communicator,
         ledger: Ledger,
         *,
         seed: int,
-        clip_norm: float | None,
     ) -> None:
-        self.workers = WorkerGradients(model, loss, layout, communicator, seed=seed, clip_norm=clip_norm)
+        self.workers = workers
         self.segments = layout.segments(self.workers.flat)
         self.reducer = reducer
         self.state = reducer.init(self.segments)
@@ -58,11 +56,11 @@ class ExplicitStep:
         self.ledger = ledger
         self.seed = seed
 
-    def run(self, batches: Sequence[Any], step: int, learning_rate: float) -> Tensor:
+    def run(self, batches: Any, step: int, learning_rate: float, measure_input: bool = False) -> Tensor:
         started = self._now()
         losses = self.workers.compute(batches, step)
         computed = self._now()
-        context = Context(self.seed, step, learning_rate)
+        context = Context(self.seed, step, learning_rate, measure_input=measure_input)
         reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
         self.layout.write_gradients(reduced.mean)
         self.gradient_seconds, self.reduce_seconds = computed - started, self._now() - computed
@@ -106,10 +104,11 @@ class OverlappedStep:
         self.parallel = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
         self.parallel.register_comm_hook(self.compression, compression_hook)
 
-    def run(self, batches: Sequence[Any], step: int, learning_rate: float) -> Tensor:
+    def run(self, batches: Any, step: int, learning_rate: float, measure_input: bool = False) -> Tensor:
         started = time.perf_counter()
         compression = self.compression
         compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
+        compression.measure_input = measure_input
         self.fault = 0
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches

@@ -90,6 +90,41 @@ def test_property_flags(case: Case) -> None:
         assert torch.equal(positions[0], positions[1]) == codec.linear
 
 
+@every_codec
+def test_several_rows_at_once_are_each_by_itself(case: Case) -> None:
+    """What ``encode_rows`` sends and leaves is what ``encode`` does, bit for bit."""
+    codec = case.method()
+    if not hasattr(codec, "encode_rows"):
+        return
+    rows, workers, context = gradients(1), range(2, 2 + W), Context(3, 5, segment="a")
+    together, left = rows.clone(), rows.clone()
+    payload, counts = codec.encode_rows(together, context, workers)
+    alone = [codec.encode(x, context._replace(worker=w)) for x, w in zip(left, workers, strict=True)]
+    assert torch.equal(together, left)
+    assert counts.tolist() == [p.values.numel() for p in alone]
+    for field, pieces in zip(payload, zip(*alone, strict=True), strict=True):
+        assert torch.equal(field, torch.cat(pieces))
+    sums = [torch.zeros(D), torch.zeros(D)]
+    payload.add_to(sums[0])
+    for p in alone:
+        p.add_to(sums[1])
+    assert torch.equal(*sums)
+
+
+@every_method
+def test_what_was_compressed_is_measured_when_asked_for(case: Case) -> None:
+    """||p||^2 is that of the gradient plus what feedback added."""
+    reducer = ErrorFeedback(build_reducer(case.method(), D))
+    g, state = gradients(), None
+    _, state, _ = reduce_once(reducer, g)
+    residual = state.residual["a"].clone() if state else torch.zeros_like(g)
+    segments, communicator = [segment(g.clone())], Communicator(W)
+    asked, _ = reducer.reduce(segments, state, Context(0, 1, measure_input=True), communicator)
+    assert torch.equal(asked.input_norm["a"], squared_norm(residual + g))
+    unasked, _, _ = reduce_once(reducer, g)
+    assert unasked.input_norm is None
+
+
 @every_method
 def test_deterministic_and_new_each_step(case: Case) -> None:
     g = gradients()

@@ -134,7 +134,7 @@ def test_linear_codecs_are_averaged_and_others_gathered() -> None:
         method = case.method()
         if hasattr(method, "encode"):
             expected = AllReduceMean if method.linear else GatherMean
-            assert isinstance(build_reducer(method, 10), expected)
+            assert isinstance(build_reducer(method, 10).inner, expected)
     with pytest.raises(ValueError, match="linear"):
         AllReduceMean(TopK(density=0.1))
 

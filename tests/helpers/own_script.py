@@ -13,6 +13,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from trainers.communicator import Communicator
 from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import ExplicitStep
@@ -67,14 +68,12 @@ def by_hand(workers: int) -> Tensor:
     layout = Layout(dict(model.named_parameters()), "layer")
     communicator = Communicator(workers)
     step_taker = ExplicitStep(
-        model,
-        loss_of,
+        WorkerGradients(model, loss_of, layout, communicator, seed=0),
         reducer_for(model),
         layout,
         communicator,
         Ledger(layout, communicator),
         seed=0,
-        clip_norm=None,
     )
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(STEPS):

@@ -6,7 +6,7 @@ from torch import Tensor
 from trainers.communicator import Communicator
 
 WORKERS = 4
-LENGTHS = [3, 0, 5, 1]
+LENGTHS = torch.tensor([[3, 0, 5, 1], [0, 2, 0, 0]])  # [segment, worker]
 
 
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
@@ -17,12 +17,23 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         local = sum(torch.arange(6, dtype=dtype) * (worker + 1) for worker in ranks)
         heard[f"mean {dtype}"] = torch.cat(communicator.mean([local[:2].clone(), local[2:].clone()]))
-        rows = [torch.full((LENGTHS[worker],), worker + 0.5, dtype=dtype) for worker in ranks]
-        heard[f"ragged {dtype}"] = torch.cat(communicator.gather_ragged(rows, LENGTHS, "values"))
+        for segment, lengths in enumerate(LENGTHS.tolist()):
+            rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in ranks]
+            tensors = [torch.zeros(0, dtype=dtype)] * segment + [torch.cat(rows)]
+            wanted = torch.zeros_like(LENGTHS)[: segment + 1]
+            wanted[segment] = LENGTHS[segment]
+            heard[f"ragged {dtype} {segment}"] = communicator.gather_ragged(tensors, wanted, "values")[
+                segment
+            ]
+        tensors = [
+            torch.cat([torch.full((lengths[w],), w, dtype=dtype) for w in ranks]) for lengths in LENGTHS
+        ]
+        heard[f"several {dtype}"] = torch.cat(communicator.gather_ragged(tensors, LENGTHS, "values"))
+        assert heard[f"several {dtype}"].tolist() == [0, 0, 0, 2, 2, 2, 2, 2, 3, 1, 1]
     nothing = communicator.gather_ragged(
-        [torch.zeros(0, dtype=torch.int32) for _ in ranks], [0] * 4, "indices"
+        [torch.zeros(0, dtype=torch.int32)], torch.zeros(1, WORKERS, dtype=torch.int64), "indices"
     )
-    assert [len(row) for row in nothing] == [0] * WORKERS
+    assert [len(tensor) for tensor in nothing] == [0]
     counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
     heard["gather"] = communicator.gather(counts, "metadata")
     heard["collect"] = communicator.collect(counts.double())
@@ -35,6 +46,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         pass
     charges = communicator.take_charges()
     bytes_per_element = 4 + 8 + 2 + 2
-    assert charges[:, 0].tolist() == [bytes_per_element * (6 + LENGTHS[worker]) for worker in ranks]
+    sent = 6 + 2 * LENGTHS.sum(0)
+    assert charges[:, 0].tolist() == [bytes_per_element * int(sent[worker]) for worker in ranks]
     heard["charges"] = charges[:, 1:].tolist()
     return heard

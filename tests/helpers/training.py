@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from compressors.build import build_reducer
 from trainers.communicator import Communicator
+from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import ExplicitStep, GradientStep, OverlappedStep
@@ -72,12 +73,13 @@ def train(
     if overlap:
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, seed=7)
     else:
-        step = ExplicitStep(model, loss_of, reducer, layout, communicator, ledger, seed=7, clip_norm=None)
+        gradients = WorkerGradients(model, loss_of, layout, communicator, seed=7)
+        step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
     losses, metrics = [], []
     for number in range(STEPS):
         batches = [batch_of(number, worker) for worker in communicator.ranks]
-        loss = step.run(batches, number, learning_rate=0.1)
+        loss = step.run(batches, number, learning_rate=0.1, measure_input=number % 2 == 0)
         optimizer.step()
         losses += communicator.collect(loss.double()).tolist()
         metrics.append(ledger.metrics())

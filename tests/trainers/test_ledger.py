@@ -57,6 +57,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/indices_bytes_total": 4 * 4 / 2,
         "comm/padding_bytes_total": 0.0,
         "comm/metadata_bytes_total": 8.0 * segments,
+        "comm/paper_bits_total": 32 * 4 / 2,
     }
     layers = ledger.layers()
     assert layers["weight"]["elements"] == 3
