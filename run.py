@@ -1,5 +1,6 @@
 """Compose the config, build what it names, train. `python run.py --help` lists what can be said."""
 
+import inspect
 import os
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -137,7 +138,10 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     with communicator.first_process_first():  # alone while it downloads
         dataset = instantiate(config["data"], _convert_="all").to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
-    model = instantiate(config["model"], _convert_="all", **dataset.model_arguments()).to(device)
+    arguments = dataset.model_arguments()
+    require_match(config["model"]["_target_"], config["data"]["_target_"], set(arguments))
+    with communicator.first_process_first():  # it may leave results on disk for the others
+        model = instantiate(config["model"], _convert_="all", **arguments).to(device)
     layout = Layout(dict(model.named_parameters()), config["scope"])
     feedback = instantiate(config["feedback"], _convert_="all")
     seed, ranks = config["seed"], communicator.ranks
@@ -154,6 +158,13 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
         settings=settings,
         seed=seed,
     )
+
+
+def require_match(model: str, data: str, arguments: set[str]) -> None:
+    """Raise ``ValueError`` for a model that is not made for what this kind of data tells of itself."""
+    parameters = inspect.signature(get_object(model)).parameters
+    if not arguments <= parameters.keys():
+        raise ValueError(f"{model} cannot be trained on the data of {data}")
 
 
 def announce(trainer: Any, path: Any, interrupted: bool) -> None:

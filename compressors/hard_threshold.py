@@ -17,7 +17,7 @@ from torch import Tensor
 
 from compressors.api import Context
 from compressors.checks import is_count, is_real, require, require_density
-from compressors.payloads import Sparse, take_rows
+from compressors.payloads import Sparse, index_dtype, take
 
 _CHUNK = 2**16  # entries whose magnitudes and mask stay in cache: twice as fast as one long pass
 
@@ -65,8 +65,12 @@ class HardThreshold:
             for start, chunk in zip(range(0, flat.numel(), size), flat.split(size), strict=True)
         ]
         positions = torch.cat(kept) if len(kept) > 1 else kept[0]
+        values, indices = take(flat, positions)
+        if len(rows) == 1:
+            return Sparse(values, indices), torch.tensor([len(values)])
         owners = positions.div(rows.shape[1], rounding_mode="floor")
-        return take_rows(rows, positions), owners.cpu().bincount(minlength=len(rows))
+        indices = positions.remainder_(rows.shape[1]).to(index_dtype(rows[0]))
+        return Sparse(values, indices), owners.cpu().bincount(minlength=len(rows))
 
     def error_bound(self, x: Tensor) -> float:
         return x.numel() * self.threshold**2

@@ -26,12 +26,13 @@ def take(x: Tensor, indices: Tensor) -> Sparse:
     return Sparse(values, indices.to(index_dtype(x)))
 
 
-def take_rows(rows: Tensor, flat: Tensor) -> Sparse:
-    """``take`` for contiguous ``rows`` [R, d]: ``flat`` [sum k] int64 are positions in R x d, ascending."""
+def take_columns(rows: Tensor, columns: Tensor) -> Sparse:
+    """``take`` for ``rows`` [R, d]: of each row the entries at its ``columns`` [R, k] int64."""
     if len(rows) == 1:
-        return take(rows[0], flat)
-    values, _ = take(rows.view(-1), flat)
-    return Sparse(values, flat.remainder(rows.shape[1]).to(index_dtype(rows[0])))
+        return take(rows[0], columns[0])
+    values = rows.gather(1, columns)
+    rows.scatter_(1, columns, 0)
+    return Sparse(values.flatten(), columns.flatten().to(index_dtype(rows[0])))
 
 
 def index_dtype(x: Tensor) -> torch.dtype:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
-from compressors.payloads import Sparse, take_rows
+from compressors.payloads import Sparse, take_columns
 from compressors.randomness import distinct_coordinates
 
 
@@ -51,8 +51,7 @@ class RandomK:
         else:
             seeds = (context._replace(worker=worker).derive_seed(shared=False) for worker in workers)
             drawn = torch.stack([distinct_coordinates(seed, size, k) for seed in seeds])
-        flat = drawn + torch.arange(0, num_rows * size, size).unsqueeze(1)
-        return take_rows(rows, flat.flatten().to(rows.device)), torch.full((num_rows,), k)
+        return take_columns(rows, drawn.to(rows.device)), torch.full((num_rows,), k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

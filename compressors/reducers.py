@@ -121,6 +121,9 @@ def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any)
         ]
         return _Encoded(parts, [1] * len(parts), torch.tensor([p.values.numel() for p in parts]))
     group = max(1, _GROUP // rows.shape[1])
+    if group >= len(rows):
+        part, count = codec.encode_rows(rows, context, workers)
+        return _Encoded([part], [len(rows)], count)
     parts, counts = [], []
     for start in range(0, len(rows), group):
         part, count = codec.encode_rows(rows[start : start + group], context, workers[start : start + group])
@@ -164,29 +167,39 @@ def _gather(local: list[_Encoded], ragged: bool, in_one_go: bool, communicator: 
     any other codec sends as much from every worker, so the lengths are known.
     """
     kind_of_payload = type(local[0].parts[0])
-    num_workers, num_local = communicator.size, len(local[0].counts)
     counts = None
     if ragged:
-        own = torch.stack([encoded.counts for encoded in local], 1).int()
-        counts = communicator.gather(own, "metadata").T.long()  # [segment, worker]
-    fields, lengths_of = [], []
+        own = local[0].counts.unsqueeze(1) if len(local) == 1 else torch.stack([e.counts for e in local], 1)
+        counts = communicator.gather(own.int(), "metadata").long().T  # [segment, worker]
+    fields = []  # [field][segment], all workers' entries one after the other
     for name in kind_of_payload._fields:
         tensors = [_join([getattr(part, name) for part in encoded.parts]) for encoded in local]
+        kind = KINDS.get(name, "metadata")
         if counts is not None and name in PER_ELEMENT:
-            lengths = counts
+            fields.append(communicator.gather_ragged(tensors, counts, kind))
         else:
-            each = torch.tensor([tensor.numel() // num_local for tensor in tensors])
-            lengths = each.unsqueeze(1).expand(-1, num_workers)
-        fields.append(communicator.gather_ragged(tensors, lengths, KINDS.get(name, "metadata")))
-        lengths_of.append(lengths)
+            fields.append(_gather_equal(tensors, kind, communicator))
     stacked = [kind_of_payload(*of_segment) for of_segment in zip(*fields, strict=True)]
     if in_one_go:
         return [[payload] for payload in stacked]
     everyones = []
-    for position, payload in enumerate(stacked):
-        pieces = [f.split(lengths[position].tolist()) for f, lengths in zip(payload, lengths_of, strict=True)]
-        everyones.append([kind_of_payload(*fields) for fields in zip(*pieces, strict=True)])
+    for segment, payload in enumerate(stacked):
+        pieces = []
+        for name, field in payload._asdict().items():
+            own_lengths = counts is not None and name in PER_ELEMENT
+            lengths = counts[segment].tolist() if own_lengths else len(field) // communicator.size
+            pieces.append(field.split(lengths) if len(field) else [field] * communicator.size)
+        everyones.append([kind_of_payload(*of_worker) for of_worker in zip(*pieces, strict=True)])
     return everyones
+
+
+def _gather_equal(tensors: list[Tensor], kind: str, communicator: Any) -> list[Tensor]:
+    """Per segment, what the local workers send to what all send, where all send as much."""
+    rows = [tensor.view(len(communicator.ranks), -1) for tensor in tensors]
+    if len(rows) == 1:
+        return [communicator.gather(rows[0], kind).flatten()]
+    everyones = communicator.gather(torch.cat(rows, 1), kind)
+    return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
 
 def _join(tensors: list[Tensor]) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density
-from compressors.payloads import Sparse, take_rows
+from compressors.payloads import Sparse, take_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +35,11 @@ class TopK:
         return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
 
     def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, Tensor]:
-        num_rows, size = rows.shape
-        k = elements_of(self.density, size)
+        k = elements_of(self.density, rows.shape[1])
         kept = rows.abs().topk(k, dim=1, sorted=False).indices
         if k > 1:
             kept = kept.sort(dim=1).values
-        if num_rows > 1:
-            kept += torch.arange(0, num_rows * size, size, device=rows.device).unsqueeze(1)
-        return take_rows(rows, kept.flatten()), torch.full((num_rows,), k)
+        return take_columns(rows, kept), torch.full((len(rows),), k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

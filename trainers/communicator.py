@@ -31,7 +31,8 @@ class Communicator:
         self.processes = processes
         self.device = torch.device(device)
         self.ranks = range(process * local, (process + 1) * local)
-        self._charged = {kind: torch.zeros(local, dtype=torch.int64) for kind in KINDS}
+        self._charges = torch.zeros(local, len(KINDS), dtype=torch.int64)
+        self._charged = dict(zip(KINDS, self._charges.unbind(1), strict=True))
 
     def mean(self, sums: list[Tensor]) -> list[Tensor]:
         """Sums over the local workers to means over all workers, by one all-reduce.
@@ -57,8 +58,9 @@ class Communicator:
         Each of the S tensors holds one worker's entries after the other's, as does what comes back.
         ``lengths`` [S, n] int64 says how many entries each worker has.
         """
-        own = lengths[:, self.ranks.start : self.ranks.stop].sum(0)
-        if int(own.sum()) != sum(tensor.numel() for tensor in tensors):
+        own = lengths[:, self.ranks.start : self.ranks.stop]
+        own = own.sum(0) if len(own) > 1 else own[0]
+        if own.sum().item() != sum(tensor.numel() for tensor in tensors):
             raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
         self._charged[kind] += own * tensors[0].itemsize
         if self.processes == 1:
@@ -79,9 +81,8 @@ class Communicator:
 
     def take_charges(self) -> Tensor:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""
-        charged = torch.stack([self._charged[kind] for kind in KINDS], 1)
-        for of_kind in self._charged.values():
-            of_kind.zero_()
+        charged = self._charges.clone()
+        self._charges.zero_()
         return charged
 
     # What follows serves measurement and control. It is not part of the algorithm and not charged.

@@ -22,8 +22,8 @@ class GradientSource(Protocol):
 
     flat: Tensor  # [W, D]
 
-    def compute(self, batches: Any, step: int) -> Tensor:
-        """Fill ``flat`` with the gradients of ``batches``; return the losses [W].
+    def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
+        """Fill ``flat`` with the gradients of ``batches``; return the losses [W], if ``measure`` asks.
 
         Raises ``NonFiniteGradientError`` on all processes if one worker's gradient is not finite.
         """
@@ -58,7 +58,7 @@ class WorkerGradients:
         self.buffers = list(model.buffers())
         self.shared_buffers = buffers_seen_by_forward(model)
 
-    def compute(self, batches: Sequence[Any], step: int) -> Tensor:
+    def compute(self, batches: Sequence[Any], step: int, measure: bool = True) -> Tensor:
         """The gradients of W batches; with ``clip_norm``, scaled down to at most that L2 norm each."""
         self.communicator.broadcast(self.shared_buffers)
         parameters = list(self.layout.parameters.values())
@@ -99,8 +99,11 @@ class AnalyticModel(Protocol):
     def begin(self, shards: Any) -> None:
         """Take a look at what the local workers hold, before the first step."""
 
-    def worker_gradients(self, batches: Any, out: Tensor) -> Tensor:
-        """Write the gradients of the W local workers to ``out`` [W, D]; return the losses [W]."""
+    def worker_gradients(self, batches: Any, out: Tensor, measure: bool) -> Tensor | None:
+        """Write the gradients of the W local workers to ``out`` [W, D].
+
+        Returns the losses [W], if ``measure`` asks for them.
+        """
 
 
 class AnalyticGradients:
@@ -123,9 +126,9 @@ class AnalyticGradients:
         model.begin(shards)
 
     @torch.no_grad()
-    def compute(self, batches: Any, step: int) -> Tensor:
+    def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
         """The gradients of all local workers; with ``clip_norm``, scaled down to at most that L2 norm."""
-        losses = self.model.worker_gradients(batches, self.flat)
+        losses = self.model.worker_gradients(batches, self.flat, measure)
         if self.clip_norm is not None:
             norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
             self.flat.mul_(_shrink(norms, self.clip_norm))

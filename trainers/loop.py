@@ -153,7 +153,7 @@ class Trainer:
             finished = done == self.num_steps
             logged = finished or done % settings.log_every == 0
             losses = gradient_step.run(
-                self.loader.batches(step), step, base_rates[0] * factor, measure_input=logged
+                self.loader.batches(step), step, base_rates[0] * factor, measure=logged
             )
             reduced = time.perf_counter()
             self.optimizer.step()
@@ -183,12 +183,15 @@ class Trainer:
                     best[name] = better(best.get(name, value), value)
                 last.update(quality)
                 tracker.log({"step": done, "epoch": epoch, **quality})
-        facts = {
-            name: part.facts()
-            for name, part in (("data", dataset), ("problem", self.model))
-            if hasattr(part, "facts")
+        return {**last, "best": best, "layers": ledger.layers(), **self.facts()}
+
+    def facts(self) -> dict[str, Any]:
+        """What data, shards and model say of themselves: constants of the run that a reader needs."""
+        found = {
+            "data": _facts_of(self.dataset) | _facts_of(self.loader),
+            "problem": _facts_of(self.model),
         }
-        return {**last, "best": best, "layers": ledger.layers(), **facts}
+        return {name: facts for name, facts in found.items() if facts}
 
     def _gradient_step(self, ledger: Ledger) -> GradientStep:
         model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
@@ -202,3 +205,7 @@ class Trainer:
             return OverlappedStep(model, loss, self.reducer, communicator, ledger, seed=seed)
         gradients = WorkerGradients(model, loss, layout, communicator, seed=seed, clip_norm=clip_norm)
         return ExplicitStep(gradients, self.reducer, layout, communicator, ledger, seed=seed)
+
+
+def _facts_of(part: Any) -> dict[str, Any]:
+    return part.facts() if hasattr(part, "facts") else {}

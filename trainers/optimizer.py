@@ -36,13 +36,19 @@ def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[
 def sgd(
     model: nn.Module,
     *,
-    lr: float,
+    lr: float | None,
     momentum: float = 0.0,
     nesterov: bool = False,
     weight_decay: float = 0.0,
     undecayed: Sequence[str] = (),
 ) -> torch.optim.SGD:
-    """``torch.optim.SGD`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
+    """``torch.optim.SGD`` on the mean gradient; ``lr=None`` takes the model's own ``step_size``.
+
+    Raises ``ValueError`` for settings torch refuses, and without an lr for a model that has none.
+    """
+    if lr is None:
+        lr = getattr(model, "step_size", None)
+        require(lr is not None, "optimizer.lr", "> 0: this model has no step size of its own", lr)
     _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
     require(momentum < 1, "optimizer.momentum", "in [0, 1)", momentum)
     require_flag("optimizer.nesterov", nesterov)

@@ -30,8 +30,11 @@ class GradientStep(Protocol):
     gradient_seconds: float
     reduce_seconds: float
 
-    def run(self, batches: Any, step: int, learning_rate: float, measure_input: bool = False) -> Tensor:
-        """Return the local workers' losses [W]."""
+    def run(self, batches: Any, step: int, learning_rate: float, measure: bool = True) -> Tensor | None:
+        """Return the local workers' losses [W].
+
+        ``measure`` says whether the losses and ||p||^2 of this step are wanted.
+        """
 
 
 class ExplicitStep:
@@ -56,11 +59,11 @@ class ExplicitStep:
         self.ledger = ledger
         self.seed = seed
 
-    def run(self, batches: Any, step: int, learning_rate: float, measure_input: bool = False) -> Tensor:
+    def run(self, batches: Any, step: int, learning_rate: float, measure: bool = True) -> Tensor | None:
         started = self._now()
-        losses = self.workers.compute(batches, step)
+        losses = self.workers.compute(batches, step, measure)
         computed = self._now()
-        context = Context(self.seed, step, learning_rate, measure_input=measure_input)
+        context = Context(self.seed, step, learning_rate, measure_input=measure)
         reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
         self.layout.write_gradients(reduced.mean)
         self.gradient_seconds, self.reduce_seconds = computed - started, self._now() - computed
@@ -104,11 +107,11 @@ class OverlappedStep:
         self.parallel = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
         self.parallel.register_comm_hook(self.compression, compression_hook)
 
-    def run(self, batches: Any, step: int, learning_rate: float, measure_input: bool = False) -> Tensor:
+    def run(self, batches: Any, step: int, learning_rate: float, measure: bool = True) -> Tensor | None:
         started = time.perf_counter()
         compression = self.compression
         compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
-        compression.measure_input = measure_input
+        compression.measure_input = measure
         self.fault = 0
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches

@@ -1,0 +1,201 @@
+"""Rows with a label of -1 or +1, and what the workers read of them: for models with analytic gradients."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from data.partition import check_partition, split
+from data.sampler import ShardSampler
+
+DENSE = 0.2  # share of entries that are not zero, from which on dense products are the faster ones
+_DRAWS_AT_ONCE = 2**12  # random row numbers per worker: a new generator in every step would cost too much
+
+
+class Rows(NamedTuple):
+    """What the W local workers read in one step, worker after worker, R rows in all."""
+
+    features: Any  # [R, D] float64, each times minus its label: a dense tensor, or a scipy CSR matrix
+    weights: Tensor  # [R], how much of the worker's loss a row's loss is
+    lengths: tuple[int, ...]  # rows of each worker
+    uniform: bool  # whether all workers, also those elsewhere, have as many rows
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsDataset:
+    """m rows, split over n workers, read whole or in batches.
+
+    A worker's loss is weighted so that the mean over workers is the loss of all rows: a row counts
+    n / m in its worker's loss, also where workers hold different numbers of rows. With
+    ``replacement`` each row of a batch is drawn from the worker's shard by itself; without, the
+    worker reads its shard pass after pass. ``label_values`` are the file's labels for -1 and +1,
+    ``cache`` a folder for what is expensive to find out about these rows.
+    """
+
+    name: str
+    features: Any  # scipy CSR matrix [m, D] float64
+    labels: Tensor  # [m] float64, -1 or +1
+    label_values: tuple[float, float]
+    replacement: bool
+    partition: str
+    alpha: float | None
+    cache: Path
+    device: torch.device = field(default=torch.device("cpu"))
+
+    test = None  # an optimisation problem has no test split
+
+    def __post_init__(self) -> None:
+        check_partition(self.partition, self.alpha)
+
+    @property
+    def train(self) -> Tensor:
+        """One entry per training row."""
+        return self.labels
+
+    def to(self, device: torch.device) -> Self:
+        """The same rows, to be computed with on ``device``."""
+        return replace(self, device=device)
+
+    def model_arguments(self) -> dict[str, Any]:
+        """What a model has to know of the data: all rows, and where to keep what it finds out."""
+        return {"problem": self.whole, "name": self.name, "cache": self.cache}
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the results should know."""
+        low, high = self.label_values
+        return {
+            "name": self.name,
+            "rows": self.features.shape[0],
+            "features": self.features.shape[1],
+            "share_not_zero": self._share_not_zero,
+            "labels": {f"{low:g}": -1, f"{high:g}": 1},
+        }
+
+    @property
+    def _share_not_zero(self) -> float:
+        return self.features.nnz / (self.features.shape[0] * self.features.shape[1])
+
+    @cached_property
+    def whole(self) -> Rows:
+        """All rows as the one worker of one process would read them."""
+        count = len(self.labels)
+        weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
+        return Rows(self._stored, weights, (count,), uniform=True)
+
+    @cached_property
+    def _stored(self) -> Any:
+        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU."""
+        signs = -self.labels.numpy()[:, None]
+        if self.device.type != "cpu" or self._share_not_zero >= DENSE:
+            return torch.from_numpy(self.features.toarray() * signs).to(self.device)
+        return self.features.multiply(signs).tocsr()
+
+    def rows(
+        self,
+        indices: Tensor,
+        weights: Tensor,
+        lengths: tuple[int, ...],
+        uniform: bool = True,
+        dense: bool = False,
+    ) -> Rows:
+        """The rows at ``indices`` [R]; ``dense`` ones however sparse they are stored."""
+        if isinstance(self._stored, Tensor):
+            features = self._stored.index_select(0, indices.to(self.device))
+        else:
+            features = self._stored[indices.numpy()]
+            if dense:
+                features = torch.from_numpy(features.toarray())
+        return Rows(features, weights, lengths, uniform)
+
+    def loader(
+        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+    ) -> "RowsLoader":
+        """What the workers in ``ranks`` read: ``batch_size`` rows each, or None for all they hold.
+
+        Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
+        worker's shard, also one that lives elsewhere.
+        """
+        shards = split(self.labels.long(), workers, self.partition, stream("partition"), self.alpha)
+        if batch_size is not None and not self.replacement:
+            samplers = [
+                ShardSampler(shard, batch_size, partial(stream, "order", worker), f"worker {worker}")
+                for worker, shard in enumerate(shards)
+            ]
+        else:
+            samplers = []
+        return RowsLoader(self, shards, ranks, batch_size, stream, samplers)
+
+
+class RowsLoader:
+    """The batches of the local workers, which follow from the step alone."""
+
+    def __init__(
+        self,
+        dataset: RowsDataset,
+        shards: list[Tensor],
+        ranks: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
+        samplers: list[ShardSampler],
+    ) -> None:
+        self.dataset = dataset
+        self.lengths = [len(shard) for shard in shards]  # of all n workers
+        self.shards = [shards[worker] for worker in ranks]
+        self.samplers = [samplers[worker] for worker in ranks] if samplers else []
+        self.ranks = ranks
+        self.batch_size = batch_size
+        self.stream = stream
+        self._steps_at_once = max(1, _DRAWS_AT_ONCE // (batch_size or 1))
+        self._block = -1
+        self._drawn = torch.zeros(0)
+        if batch_size is not None:
+            # n / m for every row of a worker's shard, of which a batch is a sample
+            shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
+            own = torch.tensor([shares[worker] for worker in ranks], dtype=torch.float64)
+            self._weights = own.repeat_interleave(batch_size).to(dataset.device)
+            self._lengths = (batch_size,) * len(ranks)
+
+    def whole(self) -> Rows:
+        """All rows of the local workers."""
+        return self._whole
+
+    @cached_property
+    def _whole(self) -> Rows:
+        lengths = tuple(len(shard) for shard in self.shards)
+        weight = len(self.lengths) / len(self.dataset.labels)
+        weights = torch.full((sum(lengths),), weight, dtype=torch.float64, device=self.dataset.device)
+        return self.dataset.rows(
+            torch.cat(self.shards), weights, lengths, uniform=len(set(self.lengths)) == 1
+        )
+
+    def batches(self, step: int) -> Rows:
+        """What the local workers read in ``step``, counted from 0."""
+        if self.batch_size is None:
+            return self._whole
+        return self.dataset.rows(self._indices(step), self._weights, self._lengths, dense=True)
+
+    def facts(self) -> dict[str, Any]:
+        """How the rows are spread over the workers."""
+        return {"rows_per_worker": [min(self.lengths), max(self.lengths)]}
+
+    def _indices(self, step: int) -> Tensor:
+        """Row numbers [W batch_size]."""
+        if self.samplers:
+            return torch.cat([sampler.batch(step) for sampler in self.samplers])
+        block, offset = divmod(step, self._steps_at_once)
+        if block != self._block:
+            self._block, self._drawn = block, self._draw(block)
+        return self._drawn[offset]
+
+    def _draw(self, block: int) -> Tensor:
+        """Rows drawn with replacement for some steps, [steps, W batch_size]."""
+        shape, drawn = (self._steps_at_once, self.batch_size), []
+        for worker, shard in zip(self.ranks, self.shards, strict=True):
+            drawn.append(
+                shard[torch.randint(len(shard), shape, generator=self.stream("order", worker, block))]
+            )
+        return torch.cat(drawn, 1)

@@ -1,0 +1,174 @@
+"""l2-regularised logistic regression on labels of -1 and +1, in float64, without intercept.
+
+    f(x) = (1/m) sum_j log(1 + exp(-y_j a_j.x)) + (l2 / 2) ||x||^2
+
+The convex problem of Sahu et al., 2021, https://arxiv.org/abs/2108.00951: L = sigma_max(A)^2 / (4 m),
+l2 = L / 10000, step size 1 / (L + l2), start at x* + a constant. The data give rows c_j = -y_j a_j, so
+that a row's loss is softplus(c_j.x) and its gradient sigmoid(c_j.x) c_j; those of all local workers
+come from two matrix products.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.known import known_optimum
+
+
+class LogisticL2(nn.Module):
+    """x is the parameter ``weight`` [D]; a worker's loss is its rows' weighted sum plus (l2 / 2) ||x||^2.
+
+    ``shift`` subtracts from every worker's gradient its own full gradient at x* (EF-GD*), so that
+    each worker's gradient vanishes there. Diagnostics are f(x) - f* and ||x - x*||^2 on all rows.
+    """
+
+    def __init__(
+        self,
+        problem: Any,
+        *,
+        smoothness: float,
+        l2: float,
+        optimum: Tensor,
+        optimum_value: float,
+        offset: float | None,
+        shift: bool,
+    ) -> None:
+        super().__init__()
+        self.problem = problem  # all rows; a tuple, so that no buffer of its travels between processes
+        self.smoothness, self.l2, self.shift = smoothness, l2, shift
+        self.optimum, self.optimum_value = optimum, optimum_value
+        start = torch.zeros_like(optimum) if offset is None else optimum + offset
+        self.weight = nn.Parameter(start)
+        self.start_value = self.value(start)
+        self.local_optimum: Tensor | None = None  # [W, D], gradients at x*
+
+    @property
+    def step_size(self) -> float:
+        """1 / (L + l2), what ``optimizer.lr=null`` takes."""
+        return 1 / (self.smoothness + self.l2)
+
+    def value(self, x: Tensor) -> float:
+        """f(x) on all rows."""
+        losses = F.softplus(_products(self.problem, x))
+        return (self.problem.weights @ losses).item() + self.l2 / 2 * (x @ x).item()
+
+    @torch.no_grad()
+    def diagnostics(self) -> dict[str, float]:
+        """How far x is from the optimum."""
+        x = self.weight
+        return {
+            "convex/suboptimality": self.value(x) - self.optimum_value,
+            "convex/distance_squared": (x - self.optimum).square().sum().item(),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """The constants of the problem."""
+        return {
+            "smoothness": self.smoothness,
+            "l2": self.l2,
+            "step_size": self.step_size,
+            "start_value": self.start_value,
+            "optimum_value": self.optimum_value,
+        }
+
+    @torch.no_grad()
+    def begin(self, shards: Any) -> None:
+        """With ``shift``, remember the gradients of the local workers' whole shards at x*."""
+        if self.shift:
+            out = torch.zeros(len(shards.lengths), len(self.optimum)).to(self.optimum)
+            self._gradients(shards, self.optimum, out, measure=False)
+            self.local_optimum = out
+
+    @torch.no_grad()
+    def worker_gradients(self, batches: Any, out: Tensor, measure: bool = True) -> Tensor | None:
+        """Gradients of the local workers at x, into ``out`` [W, D]; their losses [W], if asked for."""
+        losses = self._gradients(batches, self.weight, out, measure)
+        if self.local_optimum is not None:
+            out.sub_(self.local_optimum)
+        return losses
+
+    def _gradients(self, rows: Any, x: Tensor, out: Tensor, measure: bool) -> Tensor | None:
+        products = _products(rows, x)
+        pull = torch.sigmoid(products).mul_(rows.weights)  # [R]
+        _gather_rows(rows, pull, out)
+        out.add_(x, alpha=self.l2)
+        if not measure:
+            return None
+        losses = F.softplus(products).mul_(rows.weights)
+        return _sum_per_worker(rows, losses).add_(x @ x, alpha=self.l2 / 2)
+
+
+def _products(rows: Any, x: Tensor) -> Tensor:
+    """c_j.x = -y_j a_j.x, [R]; the same bits for every number of workers in this process."""
+    features = rows.features
+    if not isinstance(features, Tensor):
+        return torch.from_numpy(features @ x.numpy())
+    num_workers = len(rows.lengths)
+    if rows.uniform:  # one product per worker, and all of the same shape: BLAS rounds by shape
+        blocks = features.view(num_workers, -1, features.shape[1]).transpose(1, 2)
+        return torch.bmm(x.expand(num_workers, 1, -1), blocks).flatten()
+    return torch.cat([torch.mv(block, x) for block in features.split(rows.lengths)])
+
+
+def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
+    """Sums of a worker's rows, each times its ``pull`` [R], into ``out`` [W, D]."""
+    features, num_workers = rows.features, len(rows.lengths)
+    if not isinstance(features, Tensor):
+        from scipy.sparse import csr_matrix
+
+        edges = np.cumsum([0, *rows.lengths])
+        pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
+        out.copy_(torch.from_numpy((pulls @ features).toarray()))
+    elif rows.uniform:
+        blocks = features.view(num_workers, -1, features.shape[1])
+        torch.bmm(pull.view(num_workers, 1, -1), blocks, out=out.unsqueeze(1))
+    else:
+        parts = zip(features.split(rows.lengths), pull.split(rows.lengths), out, strict=True)
+        for block, of_block, row in parts:
+            torch.mv(block.T, of_block, out=row)
+
+
+def _sum_per_worker(rows: Any, values: Tensor) -> Tensor:
+    """[R] to [W]."""
+    if rows.uniform:
+        return values.view(len(rows.lengths), -1).sum(1)
+    return torch.stack([part.sum() for part in values.split(rows.lengths)])
+
+
+def logistic_l2(
+    *,
+    problem: Any,
+    name: str,
+    cache: Path,
+    l2: float | None = None,
+    offset: float | None = None,
+    shift: bool = False,
+) -> LogisticL2:
+    """The problem on all rows of the data, with L and x* found (or read from ``cache``).
+
+    ``l2=None`` takes L / 10000; ``offset`` starts at x* + offset, None at 0. Raises ``ValueError`` for
+    settings that make no sense, for a problem without a unique minimum, and for rows that go by a known name
+    and have another L.
+    """
+    if not isinstance(shift, bool):
+        raise ValueError(f"model.shift must be true or false, got {shift!r}")
+    for setting, value in (("l2", l2), ("offset", offset)):
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+        if value is not None and not (is_number and (setting == "offset" or value >= 0)):
+            rule = "a finite number >= 0" if setting == "l2" else "a finite number"
+            raise ValueError(f"model.{setting} must be {rule}, or null, got {value!r}")
+    found = known_optimum(problem, name, cache, l2)
+    return LogisticL2(
+        problem,
+        smoothness=found.smoothness,
+        l2=found.l2,
+        optimum=torch.from_numpy(found.x).to(problem.weights.device),
+        optimum_value=found.value,
+        offset=offset,
+        shift=shift,
+    )
