@@ -171,24 +171,29 @@ def _gather(local: list[_Encoded], ragged: bool, in_one_go: bool, communicator: 
     if ragged:
         own = local[0].counts.unsqueeze(1) if len(local) == 1 else torch.stack([e.counts for e in local], 1)
         counts = communicator.gather(own.int(), "metadata").long().T  # [segment, worker]
-    fields = []  # [field][segment], all workers' entries one after the other
-    for name in kind_of_payload._fields:
-        tensors = [_join([getattr(part, name) for part in encoded.parts]) for encoded in local]
-        kind = KINDS.get(name, "metadata")
-        if counts is not None and name in PER_ELEMENT:
-            fields.append(communicator.gather_ragged(tensors, counts, kind))
-        else:
-            fields.append(_gather_equal(tensors, kind, communicator))
-    stacked = [kind_of_payload(*of_segment) for of_segment in zip(*fields, strict=True)]
+    names = kind_of_payload._fields
+    fields = {
+        name: [_join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names
+    }
+    ragged_names = [name for name in names if counts is not None and name in PER_ELEMENT]
+    if ragged_names:
+        kinds = [KINDS[name] for name in ragged_names]
+        everyones = communicator.gather_ragged([fields[name] for name in ragged_names], counts, kinds)
+        fields.update(zip(ragged_names, everyones, strict=True))
+    for name in names:
+        if name not in ragged_names:
+            fields[name] = _gather_equal(fields[name], KINDS.get(name, "metadata"), communicator)
+    stacked = [kind_of_payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)]
     if in_one_go:
         return [[payload] for payload in stacked]
     everyones = []
     for segment, payload in enumerate(stacked):
         pieces = []
         for name, field in payload._asdict().items():
-            own_lengths = counts is not None and name in PER_ELEMENT
-            lengths = counts[segment].tolist() if own_lengths else len(field) // communicator.size
-            pieces.append(field.split(lengths) if len(field) else [field] * communicator.size)
+            if name in ragged_names:
+                pieces.append(field.split(counts[segment].tolist()))
+            else:
+                pieces.append(field.view(communicator.size, -1).unbind())
         everyones.append([kind_of_payload(*of_worker) for of_worker in zip(*pieces, strict=True)])
     return everyones
 

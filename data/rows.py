@@ -151,7 +151,7 @@ class RowsLoader:
         self.stream = stream
         self._steps_at_once = max(1, _DRAWS_AT_ONCE // (batch_size or 1))
         self._block = -1
-        self._drawn = torch.zeros(0)
+        self._drawn: tuple[Tensor, ...] = ()
         if batch_size is not None:
             # n / m for every row of a worker's shard, of which a batch is a sample
             shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
@@ -191,11 +191,11 @@ class RowsLoader:
             self._block, self._drawn = block, self._draw(block)
         return self._drawn[offset]
 
-    def _draw(self, block: int) -> Tensor:
-        """Rows drawn with replacement for some steps, [steps, W batch_size]."""
+    def _draw(self, block: int) -> tuple[Tensor, ...]:
+        """Rows drawn with replacement for some steps, [W batch_size] each."""
         shape, drawn = (self._steps_at_once, self.batch_size), []
         for worker, shard in zip(self.ranks, self.shards, strict=True):
             drawn.append(
                 shard[torch.randint(len(shard), shape, generator=self.stream("order", worker, block))]
             )
-        return torch.cat(drawn, 1)
+        return torch.cat(drawn, 1).unbind()

@@ -76,7 +76,6 @@ class LogisticL2(nn.Module):
             "optimum_value": self.optimum_value,
         }
 
-    @torch.no_grad()
     def begin(self, shards: Any) -> None:
         """With ``shift``, remember the gradients of the local workers' whole shards at x*."""
         if self.shift:
@@ -84,7 +83,6 @@ class LogisticL2(nn.Module):
             self._gradients(shards, self.optimum, out, measure=False)
             self.local_optimum = out
 
-    @torch.no_grad()
     def worker_gradients(self, batches: Any, out: Tensor, measure: bool = True) -> Tensor | None:
         """Gradients of the local workers at x, into ``out`` [W, D]; their losses [W], if asked for."""
         losses = self._gradients(batches, self.weight, out, measure)
@@ -109,6 +107,8 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     if not isinstance(features, Tensor):
         return torch.from_numpy(features @ x.numpy())
     num_workers = len(rows.lengths)
+    if rows.uniform and len(features) == num_workers:  # a row each: not worth a call of BLAS
+        return (features * x).sum(1)
     if rows.uniform:  # one product per worker, and all of the same shape: BLAS rounds by shape
         blocks = features.view(num_workers, -1, features.shape[1]).transpose(1, 2)
         return torch.bmm(x.expand(num_workers, 1, -1), blocks).flatten()
@@ -124,6 +124,8 @@ def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
         edges = np.cumsum([0, *rows.lengths])
         pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
         out.copy_(torch.from_numpy((pulls @ features).toarray()))
+    elif rows.uniform and len(features) == num_workers:
+        torch.mul(features, pull.unsqueeze(1), out=out)
     elif rows.uniform:
         blocks = features.view(num_workers, -1, features.shape[1])
         torch.bmm(pull.view(num_workers, 1, -1), blocks, out=out.unsqueeze(1))

@@ -52,32 +52,25 @@ class Communicator:
         self._charged[kind] += rows[0].nbytes
         return self.collect(rows)
 
-    def gather_ragged(self, tensors: list[Tensor], lengths: Tensor, kind: str) -> list[Tensor]:
-        """Per segment, what the W local workers send to what all n send; no padding travels.
+    def gather_ragged(
+        self, fields: list[list[Tensor]], lengths: Tensor, kinds: list[str]
+    ) -> list[list[Tensor]]:
+        """Per field and segment, what the W local workers send to what all n send; no padding travels.
 
-        Each of the S tensors holds one worker's entries after the other's, as does what comes back.
-        ``lengths`` [S, n] int64 says how many entries each worker has.
+        Each tensor holds one worker's entries after the other's, as does what comes back. ``lengths``
+        [S, n] int64 says how many entries each worker has in each of the S segments; ``kinds`` names
+        what to charge for each field.
         """
         own = lengths[:, self.ranks.start : self.ranks.stop]
-        own = own.sum(0) if len(own) > 1 else own[0]
-        if own.sum().item() != sum(tensor.numel() for tensor in tensors):
-            raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
-        self._charged[kind] += own * tensors[0].itemsize
+        own = own.sum(0) if len(own) > 1 else own[0]  # [W]
+        num_entries = own.sum().item()
+        for tensors, kind in zip(fields, kinds, strict=True):
+            if num_entries != sum(tensor.numel() for tensor in tensors):
+                raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
+            self._charged[kind].add_(own, alpha=tensors[0].itemsize)
         if self.processes == 1:
-            return tensors
-        local = torch.cat(tensors)
-        per_process = lengths.view(len(tensors), self.processes, -1).sum(2).T  # [P, S]
-        num_bytes = per_process.sum(1).mul(local.itemsize).tolist()
-        received = local.new_empty(int(per_process.sum()))
-        if len(received):
-            dist.all_to_all_single(
-                received.view(torch.uint8),
-                local.view(torch.uint8).repeat(self.processes),
-                num_bytes,
-                [local.nbytes] * self.processes,
-            )
-        pieces = received.split(per_process.flatten().tolist())
-        return [torch.cat(pieces[segment :: len(tensors)]) for segment in range(len(tensors))]
+            return fields
+        return [self._exchange(tensors, lengths) for tensors in fields]
 
     def take_charges(self) -> Tensor:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""
@@ -127,6 +120,21 @@ class Communicator:
         finally:  # also when it fails: the others then meet the same failure by themselves
             if self.process == 0:
                 self.largest(0)
+
+    def _exchange(self, tensors: list[Tensor], lengths: Tensor) -> list[Tensor]:
+        local = torch.cat(tensors)
+        per_process = lengths.view(len(tensors), self.processes, -1).sum(2).T  # [P, S]
+        num_bytes = per_process.sum(1).mul(local.itemsize).tolist()
+        received = local.new_empty(int(per_process.sum()))
+        if len(received):
+            dist.all_to_all_single(
+                received.view(torch.uint8),
+                local.view(torch.uint8).repeat(self.processes),
+                num_bytes,
+                [local.nbytes] * self.processes,
+            )
+        pieces = received.split(per_process.flatten().tolist())
+        return [torch.cat(pieces[segment :: len(tensors)]) for segment in range(len(tensors))]
 
 
 def world() -> tuple[int, int, int]:

@@ -122,10 +122,11 @@ class AnalyticGradients:
         self.layout = layout
         self.communicator = communicator
         self.clip_norm = clip_norm
-        self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
-        model.begin(shards)
+        with torch.inference_mode():
+            self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+            model.begin(shards)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
         """The gradients of all local workers; with ``clip_norm``, scaled down to at most that L2 norm."""
         losses = self.model.worker_gradients(batches, self.flat, measure)

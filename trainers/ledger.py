@@ -26,6 +26,7 @@ class Ledger:
         self.total_error = torch.zeros_like(self.error)
         self.sent = torch.zeros(shape, dtype=torch.int64)  # [W, L], this step
         self.total_sent = torch.zeros_like(self.sent)
+        self._error_of, self._sent_of = self.error.unbind(1), self.sent.unbind(1)  # columns, made once
         self.input_norm = torch.zeros_like(self.error)  # [W, L], this step; a segment's, at its first layer
         self.input_is_known = False
         self.bytes = torch.zeros(shape[0], len(KINDS), dtype=torch.int64)  # [W, kinds], this step
@@ -38,8 +39,8 @@ class Ledger:
             for column, (layer, rows) in enumerate(self.layout.layers(segment, remainder)):
                 if self.input_is_known and column == 0:
                     self.input_norm[:, layer] = reduced.input_norm[segment]
-                self.error[:, layer] = squared_norm(rows)
-                self.sent[:, layer] = reduced.sent[segment][:, column]
+                self._error_of[layer].copy_(squared_norm(rows))
+                self._sent_of[layer].copy_(reduced.sent[segment][:, column])
 
     def close_step(self) -> None:
         """Add the step to the totals, once all of its segments are entered."""

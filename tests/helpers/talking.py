@@ -22,18 +22,16 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
             tensors = [torch.zeros(0, dtype=dtype)] * segment + [torch.cat(rows)]
             wanted = torch.zeros_like(LENGTHS)[: segment + 1]
             wanted[segment] = LENGTHS[segment]
-            heard[f"ragged {dtype} {segment}"] = communicator.gather_ragged(tensors, wanted, "values")[
-                segment
-            ]
+            (gathered,) = communicator.gather_ragged([tensors], wanted, ["values"])
+            heard[f"ragged {dtype} {segment}"] = gathered[segment]
         tensors = [
             torch.cat([torch.full((lengths[w],), w, dtype=dtype) for w in ranks]) for lengths in LENGTHS
         ]
-        heard[f"several {dtype}"] = torch.cat(communicator.gather_ragged(tensors, LENGTHS, "values"))
+        heard[f"several {dtype}"] = torch.cat(communicator.gather_ragged([tensors], LENGTHS, ["values"])[0])
         assert heard[f"several {dtype}"].tolist() == [0, 0, 0, 2, 2, 2, 2, 2, 3, 1, 1]
-    nothing = communicator.gather_ragged(
-        [torch.zeros(0, dtype=torch.int32)], torch.zeros(1, WORKERS, dtype=torch.int64), "indices"
-    )
-    assert [len(tensor) for tensor in nothing] == [0]
+    empty = [[torch.zeros(0, dtype=torch.int32)]]
+    nothing = communicator.gather_ragged(empty, torch.zeros(1, WORKERS, dtype=torch.int64), ["indices"])
+    assert [len(tensor) for tensor in nothing[0]] == [0]
     counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
     heard["gather"] = communicator.gather(counts, "metadata")
     heard["collect"] = communicator.collect(counts.double())
