@@ -9,11 +9,9 @@ ALPHAS = (1e-6, 1e6)  # far beyond them the draws are no numbers any more
 
 
 def check_partition(partition: str, alpha: float | None) -> None:
-    """Raise ``ValueError`` for an unknown partition, and for an alpha that is missing or unused."""
+    """Raise ``ValueError`` for an unknown partition, and for a Dirichlet one without an alpha."""
     if partition not in PARTITIONS:
         raise ValueError(f"data.partition must be one of {', '.join(PARTITIONS)}, got {partition!r}")
-    if partition != "dirichlet" and alpha is not None:
-        raise ValueError(f"data.alpha has no effect with data.partition={partition}, got {alpha!r}")
     if partition == "dirichlet":
         is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
         if not (is_number and ALPHAS[0] <= alpha <= ALPHAS[1]):

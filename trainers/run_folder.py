@@ -18,13 +18,14 @@ import yaml
 # compressor's density.
 NOT_IN_ID = {
     "": ("processes", "threads", "device", "output", "name", "tracker", "budget"),
-    "data": ("root", "download"),
+    "data": ("root", "download", "home"),
     "trainer": ("overlap",),
 }
 PACKAGES = (
     "torch",
     "torchvision",
     "numpy",
+    "scipy",
     "scikit-learn",
     "transformers",
     "wandb",
@@ -42,6 +43,8 @@ def run_id(config: dict[str, Any]) -> str:
             settings.pop(key, None)
     if config["trainer"]["steps"] is not None:
         del config["trainer"]["epochs"]  # not looked at then
+    if config["data"].get("partition") != "dirichlet":
+        config["data"].pop("alpha", None)
     return hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=5).hexdigest()
 
 

@@ -1,0 +1,194 @@
+"""Figures and the reproduction table of the convex experiments, from run folders.
+
+    python -m results.convex OUTPUT [OUTPUT ...] [--figures DIR] [--table FILE] [--bits paper|ledger]
+
+A figure for every setting found: suboptimality, ||x - x*||^2 and mean ||e||^2, against bits and
+epochs, and bits per step; one line per method, its mean over seeds, and the seeds' range as a band.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import pandas as pd
+
+from results.reproduction import reproduction_table
+from results.runs import Run, by_method, by_setting, read_runs
+from results.style import line_styles, save
+
+Curves = Callable[[Run], tuple[pd.Series, pd.Series]]
+BITS_LABELS = {
+    "paper": "bits sent per worker (32 per value, no index)",
+    "ledger": "bits sent per worker (values, indices and counts)",
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m results.convex", description=__doc__.splitlines()[0])
+    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=convex/...")
+    parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
+    parser.add_argument("--table", type=Path, help="write the reproduction table here as well")
+    parser.add_argument(
+        "--bits", choices=BITS_LABELS, default="paper", help="as the paper counts them, or all sent"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        runs = [run for run in read_runs(options.output) if "convex/suboptimality" in run.records]
+        if not runs:
+            raise FileNotFoundError(f"no finished convex run in {', '.join(map(str, options.output))}")
+        folder = options.figures or options.output[0] / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        for stem, group in named_groups(runs).items():
+            for path in save(draw(group, options.bits), folder / stem):
+                print(path)
+        table = reproduction_table(runs)
+        if options.table is None:
+            print(table)
+        else:
+            options.table.write_text(table, encoding="utf-8")
+            print(options.table)
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def named_groups(runs: list[Run]) -> dict[str, list[Run]]:
+    """Runs of one setting, under a file name that no other setting has."""
+    named: dict[str, list[Run]] = {}
+    for group in by_setting(runs):
+        config = group[0].config
+        partition = config["data"]["partition"]
+        name = config["name"].rsplit("-", 1)[0] + (
+            "" if partition in ("iid", "contiguous") else f"-{partition}"
+        )
+        stem = base = re.sub(r"[^\w.-]", "_", name)
+        number = 2
+        while stem in named:
+            stem, number = f"{base}-{number}", number + 1
+        named[stem] = group
+    return named
+
+
+def draw(runs: list[Run], bits: str) -> Any:
+    """Six panels for the runs of one setting."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+
+    mpl.rcParams.update({"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9})
+    methods = by_method(runs)
+    styles = line_styles((method, of_method[0].compressor) for method, of_method in methods.items())
+    figure = Figure(figsize=(13, 7.4), layout="constrained")
+    axes = figure.subplots(2, 3)
+    to_optimum, distance, error = "f(x) - f*", "||x - x*||²", "mean ||e||² over workers"
+    panels = (
+        (bits_so_far(bits), BITS_LABELS[bits], "convex/suboptimality", to_optimum),
+        (epochs, "epochs", "convex/suboptimality", to_optimum),
+        (epochs, "epochs", "compression/error", error),
+        (bits_so_far(bits), BITS_LABELS[bits], "convex/distance_squared", distance),
+        (epochs, "epochs", "convex/distance_squared", distance),
+        (steps, "steps", bits, "bits per worker and step"),
+    )
+    for axis, (abscissa, x_label, metric, y_label) in zip(axes.flat, panels, strict=True):
+        for method, of_method in methods.items():
+            ordinate = (
+                bits_per_step(metric) if metric in BITS_LABELS else (lambda run, m=metric: run.curve(m))
+            )
+            _band(axis, of_method, abscissa, ordinate, styles[method] | {"label": method})
+        axis.set(xlabel=x_label, ylabel=y_label, yscale="log")
+        if abscissa not in (epochs, steps):
+            axis.set_xscale("log")
+        else:
+            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        axis.grid(alpha=0.3, linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    handles, labels = axes.flat[0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False, handlelength=4
+    )
+    figure.suptitle(title(runs, methods))
+    return figure
+
+
+def title(runs: list[Run], methods: dict[str, list[Run]]) -> str:
+    """What was run, and over which seeds the lines are means."""
+    config = runs[0].config
+    batch = config["trainer"]["batch_size"]
+    algorithm = "EF-GD" if batch is None else "EF-SGD"
+    star = "*" if config["model"].get("shift") else ""
+    samples = "" if batch is None else f"{batch} row{'s' * (batch > 1)} per worker and step, "
+    split = config["data"]["partition"]
+    alpha = f" (alpha {config['data']['alpha']:g})" if split == "dirichlet" else ""
+    seeds = sorted({run.seed for run in runs})
+    counts = {len(of_method) for of_method in methods.values()}
+    over = (
+        f"mean and range over seeds {', '.join(map(str, seeds))}"
+        if min(counts) > 1
+        else f"seed {seeds[0]} only"
+    )
+    if len(counts) > 1:
+        over = "mean and range over seeds, of which methods have " + " to ".join(
+            map(str, (min(counts), max(counts)))
+        )
+    return (
+        f"{config['data'].get('name', '')}: {algorithm}{star}, {config['workers']} workers, {samples}"
+        f"{split} shards{alpha}; {over}"
+    )
+
+
+def epochs(run: Run) -> pd.Series:
+    return run.curve("epoch")
+
+
+def steps(run: Run) -> pd.Series:
+    return run.curve("epoch").index.to_series()
+
+
+def bits_so_far(kind: str) -> Callable[[Run], pd.Series]:
+    """Bits a worker has sent by each record, in either way of counting."""
+
+    def of(run: Run) -> pd.Series:
+        if kind == "paper":
+            return run.curve("comm/paper_bits_total")
+        return 8 * run.curve("comm/bytes_sent_total")
+
+    return of
+
+
+def bits_per_step(kind: str) -> Callable[[Run], pd.Series]:
+    """Bits a worker sent per step, averaged between two records."""
+
+    def of(run: Run) -> pd.Series:
+        sent = bits_so_far(kind)(run)
+        before = pd.concat([pd.Series({0: 0.0}), sent.iloc[:-1]])
+        per_step = (sent.to_numpy() - before.to_numpy()) / (sent.index.to_numpy() - before.index.to_numpy())
+        return pd.Series(per_step, index=sent.index)
+
+    return of
+
+
+def _band(
+    axis: Any,
+    runs: list[Run],
+    abscissa: Callable[[Run], pd.Series],
+    ordinate: Callable[[Run], pd.Series],
+    style: dict[str, Any],
+) -> None:
+    """The mean over seeds as a line and their range as a band; a log axis has no place for 0."""
+    xs = pd.concat([abscissa(run) for run in runs], axis=1, join="inner").mean(axis=1)
+    ys = pd.concat([ordinate(run) for run in runs], axis=1, join="inner")
+    common = xs.index.intersection(ys.index)
+    xs, ys = xs.loc[common], ys.loc[common]
+    positive = ys.where(ys > 0)
+    axis.plot(xs, positive.mean(axis=1), **style)
+    if len(runs) > 1:
+        low, high = positive.min(axis=1), positive.max(axis=1)
+        axis.fill_between(xs, low, high, color=style["color"], alpha=0.2, linewidth=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
