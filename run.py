@@ -174,6 +174,8 @@ def announce(trainer: Any, path: Any, interrupted: bool) -> None:
         f"{communicator.size} workers in {communicator.processes} process(es) on {layout.device}, "
         f"{layout.num_parameters:,} parameters, {trainer.num_steps:,} steps, scope {layout.scope}"
     )
+    for part, facts in trainer.facts().items():
+        print(f"{part}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
     print(f"{trainer.reducer!r} -> {path}")
     if interrupted:
         print("an earlier try did not finish; starting again, its records are in metrics.previous.jsonl")

@@ -11,6 +11,7 @@ further tensor of size n x D is needed.
 
 from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -84,11 +85,11 @@ class RowCodec(Codec, Protocol):
     local workers is many times as fast.
     """
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Any, Tensor]:
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Any, np.ndarray]:
         """Encode contiguous ``rows`` [R, d] of the R ``workers``; leave x - C(x) in every row.
 
         Returns what ``encode`` gives for each row, bit for bit, one after the other in one payload,
-        and how many elements each worker sends, [R] int64 on the CPU.
+        and how many elements each worker sends, [R] int64.
         """
 
 
@@ -97,7 +98,7 @@ class Reduced(NamedTuple):
 
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
     remainder: dict[str, Tensor]  # [W, d] p - C(p), the buffer that held p
-    sent: dict[str, Tensor]  # [W, L] int64 on the CPU, elements sent per layer of the segment
+    sent: dict[str, np.ndarray]  # [W, L] int64, elements sent per layer of the segment
     input_norm: dict[str, Tensor] | None = None  # [W] float64 ||p||^2, in steps that ask for it
 
 

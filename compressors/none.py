@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from compressors.api import Context, Reduced, Segment
 
 
@@ -27,7 +29,7 @@ class NoCompression:
         for segment in segments:
             segment.rows.zero_()
         names = [segment.name for segment in segments]
-        sent = [segment.edges.diff().expand(len(segment.rows), -1) for segment in segments]
+        sent = [np.diff(s.edges)[None].repeat(len(s.rows), 0) for s in segments]
         remainder = {segment.name: segment.rows for segment in segments}
         return Reduced(
             dict(zip(names, means, strict=True)), remainder, dict(zip(names, sent, strict=True))

@@ -9,6 +9,7 @@ block costs no more than copying it.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,7 +61,7 @@ class RandomBlock:
         workers = range(context.worker, context.worker + 1)
         return self.encode_rows(x.unsqueeze(0), context, workers)[0]
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Block, Tensor]:
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Block, np.ndarray]:
         num_rows, size = rows.shape
         k = elements_of(self.density, size)
         if self.shared_coordinates:
@@ -71,7 +72,7 @@ class RandomBlock:
             starts = [c.derive_seed(shared=False) % size for c in contexts]
             values = torch.cat([_cut(row.unsqueeze(0), s, k) for row, s in zip(rows, starts, strict=True)])
         start = torch.tensor(starts, dtype=index_dtype(rows[0]), device=rows.device)
-        return Block(values.flatten(), start), torch.full((num_rows,), k)
+        return Block(values.flatten(), start), np.full(num_rows, k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

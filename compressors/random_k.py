@@ -8,6 +8,7 @@ fp32 element 4 bytes with shared coordinates, 8 with own ones, whose indices tra
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -43,7 +44,7 @@ class RandomK:
         workers = range(context.worker, context.worker + 1)
         return self.encode_rows(x.unsqueeze(0), context, workers)[0]
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, Tensor]:
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
         num_rows, size = rows.shape
         k = elements_of(self.density, size)
         if self.shared_coordinates:
@@ -51,7 +52,7 @@ class RandomK:
         else:
             seeds = (context._replace(worker=worker).derive_seed(shared=False) for worker in workers)
             drawn = torch.stack([distinct_coordinates(seed, size, k) for seed in seeds])
-        return take_columns(rows, drawn.to(rows.device)), torch.full((num_rows,), k)
+        return take_columns(rows, drawn.to(rows.device)), np.full(num_rows, k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

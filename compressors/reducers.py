@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,8 +45,8 @@ class AllReduceMean:
             out = torch.zeros_like(segment.rows[0])
             template._replace(values=average).add_to(out)
             mean[segment.name] = out
-            counts = _count([template], torch.tensor([template.values.numel()]), segment.edges)
-            sent[segment.name] = counts.expand(len(segment.rows), -1)
+            counts = _count([template], np.array([template.values.numel()]), segment.edges)
+            sent[segment.name] = counts.repeat(len(segment.rows), 0)
         return Reduced(mean, {s.name: s.rows for s in segments}, sent), state
 
 
@@ -107,7 +108,7 @@ class _Encoded(NamedTuple):
 
     parts: list[Any]  # payloads, each of one worker or of several in a row
     workers_per_part: list[int]
-    counts: Tensor  # [W] int64 on the CPU, elements that each worker sends
+    counts: np.ndarray  # [W] int64, elements that each worker sends
 
 
 def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any) -> _Encoded:
@@ -119,7 +120,7 @@ def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any)
             codec.encode(row, context._replace(worker=worker))
             for row, worker in zip(rows, workers, strict=True)
         ]
-        return _Encoded(parts, [1] * len(parts), torch.tensor([p.values.numel() for p in parts]))
+        return _Encoded(parts, [1] * len(parts), np.array([p.values.numel() for p in parts]))
     group = max(1, _GROUP // rows.shape[1])
     if group >= len(rows):
         part, count = codec.encode_rows(rows, context, workers)
@@ -129,7 +130,7 @@ def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any)
         part, count = codec.encode_rows(rows[start : start + group], context, workers[start : start + group])
         parts.append(part)
         counts.append(count)
-    return _Encoded(parts, [len(c) for c in counts], _join(counts))
+    return _Encoded(parts, [len(c) for c in counts], np.concatenate(counts))
 
 
 def _first_worker(part: Any, num_workers: int) -> dict[str, Tensor]:
@@ -146,16 +147,16 @@ def _sum_of_values(encoded: _Encoded) -> Tensor:
     return total
 
 
-def _count(parts: list[Any], counts: Tensor, edges: Tensor) -> Tensor:
+def _count(parts: list[Any], counts: np.ndarray, edges: Tensor) -> np.ndarray:
     """Elements sent per worker and layer [W, L] int64, for layers between ``edges`` [L + 1]."""
     if len(edges) == 2:
-        return counts.unsqueeze(1)
+        return counts[:, None]
     num_layers, size = len(edges) - 1, int(edges[-1])
-    layers = torch.bucketize(_join([p.positions(size).cpu() for p in parts]), edges[1:-1], right=True)
-    owners = torch.arange(len(counts)).repeat_interleave(counts)
-    return torch.bincount(owners * num_layers + layers, minlength=len(counts) * num_layers).view(
-        -1, num_layers
-    )
+    positions = _join([p.positions(size).cpu() for p in parts]).numpy()
+    layers = np.searchsorted(edges.numpy()[1:-1], positions, side="right")
+    owners = np.arange(len(counts)).repeat(counts)
+    sent = np.bincount(owners * num_layers + layers, minlength=len(counts) * num_layers)
+    return sent.reshape(-1, num_layers)
 
 
 def _gather(local: list[_Encoded], ragged: bool, in_one_go: bool, communicator: Any) -> list[list[Any]]:
@@ -169,8 +170,8 @@ def _gather(local: list[_Encoded], ragged: bool, in_one_go: bool, communicator: 
     kind_of_payload = type(local[0].parts[0])
     counts = None
     if ragged:
-        own = local[0].counts.unsqueeze(1) if len(local) == 1 else torch.stack([e.counts for e in local], 1)
-        counts = communicator.gather(own.int(), "metadata").long().T  # [segment, worker]
+        own = torch.from_numpy(np.stack([encoded.counts for encoded in local], 1, dtype=np.int32))
+        counts = communicator.gather(own, "metadata").numpy().T.astype(np.int64)  # [segment, worker]
     names = kind_of_payload._fields
     fields = {
         name: [_join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names

@@ -7,7 +7,7 @@ the value and a 4-byte index. Exactly k entries are sent, also among ties.
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
@@ -34,12 +34,12 @@ class TopK:
     def encode(self, x: Tensor, context: Context) -> Sparse:
         return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, Tensor]:
+    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
         k = elements_of(self.density, rows.shape[1])
         kept = rows.abs().topk(k, dim=1, sorted=False).indices
         if k > 1:
             kept = kept.sort(dim=1).values
-        return take_columns(rows, kept), torch.full((len(rows),), k)
+        return take_columns(rows, kept), np.full(len(rows), k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

@@ -179,8 +179,13 @@ class RowsLoader:
         return self.dataset.rows(self._indices(step), self._weights, self._lengths, dense=True)
 
     def facts(self) -> dict[str, Any]:
-        """How the rows are spread over the workers."""
-        return {"rows_per_worker": [min(self.lengths), max(self.lengths)]}
+        """How the rows are spread over the workers; where not evenly, each counts n / m all the same."""
+        fewest, most = min(self.lengths), max(self.lengths)
+        if fewest == most:
+            return {"rows_per_worker": most}
+        return {
+            "rows_per_worker": f"{fewest} to {most}, each counting {len(self.lengths)}/{sum(self.lengths)}"
+        }
 
     def _indices(self, step: int) -> Tensor:
         """Row numbers [W batch_size]."""

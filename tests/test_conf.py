@@ -8,6 +8,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from libsvm_files import write_rows
 from omegaconf import OmegaConf
 
 import run
@@ -15,7 +16,10 @@ from trainers.communicator import Communicator
 from trainers.loop import Trainer
 
 CONF = Path(__file__).parents[1] / "conf"
-CHOICES = [(p.parent.name, p.stem) for p in sorted(CONF.glob("*/*.yaml"))]
+CHOICES = [
+    (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
+    for p in sorted(CONF.glob("*/**/*.yaml"))
+]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100"}
 
 
@@ -30,9 +34,16 @@ def resolved(*overrides: str) -> dict:
 
 
 @pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
-def test_every_yaml_builds(group: str, option: str) -> None:
+def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
     overrides = ["model=mlp", f"{group}={option}"] if group != "model" else [f"model={option}"]
+    if option in ("libsvm", "logistic_l2"):
+        overrides = ["model=logistic_l2", "data=libsvm"]
+    elif option.startswith("convex/"):
+        overrides = overrides[1:]
     config = resolved(*overrides)
+    if config["data"]["_target_"] == "data.libsvm.libsvm":
+        write_rows(tmp_path, "few", rows=200, features=10)
+        config["data"] |= {"name": "few", "root": str(tmp_path)}
     run.check(config)
     if option in NEEDS_FILES:
         factory = hydra.utils.get_method(config["data"]["_target_"])
@@ -47,7 +58,7 @@ def test_every_yaml_builds(group: str, option: str) -> None:
 
 
 def test_every_yaml_starts_with_a_word_about_itself() -> None:
-    for path in CONF.glob("*/*.yaml"):
+    for path in CONF.glob("*/**/*.yaml"):
         assert path.read_text().startswith("# "), path
 
 

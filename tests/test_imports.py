@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[1]
 OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks"}
 MAY_IMPORT = {
     "compressors": {"compressors", "numpy", "torch"},
-    "trainers": {"trainers", "compressors", "torch", "rich", "yaml"},
+    "trainers": {"trainers", "compressors", "numpy", "torch", "rich", "yaml"},
     "models": {"models", "numpy", "scipy", "torch", "torchvision", "data.torchvision_shim", "data.checks"},
     "data": {"data", "numpy", "sklearn", "torch", "torchvision"},
     "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},

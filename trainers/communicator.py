@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -31,8 +32,8 @@ class Communicator:
         self.processes = processes
         self.device = torch.device(device)
         self.ranks = range(process * local, (process + 1) * local)
-        self._charges = torch.zeros(local, len(KINDS), dtype=torch.int64)
-        self._charged = dict(zip(KINDS, self._charges.unbind(1), strict=True))
+        self._charges = np.zeros((local, len(KINDS)), dtype=np.int64)
+        self._charged = dict(zip(KINDS, self._charges.T, strict=True))  # views
 
     def mean(self, sums: list[Tensor]) -> list[Tensor]:
         """Sums over the local workers to means over all workers, by one all-reduce.
@@ -53,7 +54,7 @@ class Communicator:
         return self.collect(rows)
 
     def gather_ragged(
-        self, fields: list[list[Tensor]], lengths: Tensor, kinds: list[str]
+        self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
     ) -> list[list[Tensor]]:
         """Per field and segment, what the W local workers send to what all n send; no padding travels.
 
@@ -62,20 +63,20 @@ class Communicator:
         what to charge for each field.
         """
         own = lengths[:, self.ranks.start : self.ranks.stop]
-        own = own.sum(0) if len(own) > 1 else own[0]  # [W]
-        num_entries = own.sum().item()
+        own = own.sum(0)  # [W]
+        num_entries = own.sum()
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
                 raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
-            self._charged[kind].add_(own, alpha=tensors[0].itemsize)
+            self._charged[kind] += own * tensors[0].itemsize
         if self.processes == 1:
             return fields
         return [self._exchange(tensors, lengths) for tensors in fields]
 
-    def take_charges(self) -> Tensor:
+    def take_charges(self) -> np.ndarray:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""
-        charged = self._charges.clone()
-        self._charges.zero_()
+        charged = self._charges.copy()
+        self._charges[:] = 0
         return charged
 
     # What follows serves measurement and control. It is not part of the algorithm and not charged.
@@ -121,10 +122,10 @@ class Communicator:
             if self.process == 0:
                 self.largest(0)
 
-    def _exchange(self, tensors: list[Tensor], lengths: Tensor) -> list[Tensor]:
+    def _exchange(self, tensors: list[Tensor], lengths: np.ndarray) -> list[Tensor]:
         local = torch.cat(tensors)
-        per_process = lengths.view(len(tensors), self.processes, -1).sum(2).T  # [P, S]
-        num_bytes = per_process.sum(1).mul(local.itemsize).tolist()
+        per_process = lengths.reshape(len(tensors), self.processes, -1).sum(2).T  # [P, S]
+        num_bytes = (per_process.sum(1) * local.itemsize).tolist()
         received = local.new_empty(int(per_process.sum()))
         if len(received):
             dist.all_to_all_single(

@@ -1,5 +1,6 @@
 """What compression cost: error, elements and bytes, exactly, every step, per worker and layer."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,13 +25,13 @@ class Ledger:
         shape = (len(communicator.ranks), len(layout.names))
         self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
         self.total_error = torch.zeros_like(self.error)
-        self.sent = torch.zeros(shape, dtype=torch.int64)  # [W, L], this step
-        self.total_sent = torch.zeros_like(self.sent)
-        self._error_of, self._sent_of = self.error.unbind(1), self.sent.unbind(1)  # columns, made once
+        self._error_of = self.error.unbind(1)  # columns, made once
+        self.sent = np.zeros(shape, dtype=np.int64)  # [W, L], this step
+        self.total_sent = np.zeros_like(self.sent)
         self.input_norm = torch.zeros_like(self.error)  # [W, L], this step; a segment's, at its first layer
         self.input_is_known = False
-        self.bytes = torch.zeros(shape[0], len(KINDS), dtype=torch.int64)  # [W, kinds], this step
-        self.total_bytes = torch.zeros_like(self.bytes)
+        self.bytes = np.zeros((shape[0], len(KINDS)), dtype=np.int64)  # [W, kinds], this step
+        self.total_bytes = np.zeros_like(self.bytes)
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
@@ -40,7 +41,7 @@ class Ledger:
                 if self.input_is_known and column == 0:
                     self.input_norm[:, layer] = reduced.input_norm[segment]
                 self._error_of[layer].copy_(squared_norm(rows))
-                self._sent_of[layer].copy_(reduced.sent[segment][:, column])
+                self.sent[:, layer] = reduced.sent[segment][:, column]
 
     def close_step(self) -> None:
         """Add the step to the totals, once all of its segments are entered."""
@@ -64,7 +65,7 @@ class Ledger:
             self.bytes.sum(1),
             *self.total_bytes.T,
         ]
-        table = torch.stack([c.double() for c in columns], 1)  # [W, columns]
+        table = torch.stack([torch.as_tensor(c, dtype=torch.float64) for c in columns], 1)  # [W, columns]
         input_norm, error, total_error, sent, total_sent, step_bytes, *totals = self._mean(table)
         size = self.layout.num_parameters
         return {
@@ -82,7 +83,7 @@ class Ledger:
     def layers(self) -> dict[str, dict[str, float]]:
         """Per parameter name, means over workers: elements, total error and average density."""
         errors = self._mean(self.total_error.cpu())
-        sent = self._mean(self.total_sent.double())
+        sent = self._mean(torch.from_numpy(self.total_sent).double())
         steps = max(1, self.steps)
         return {
             name: {"elements": size, "total_error": error, "density_mean": count / (size * steps)}

@@ -8,6 +8,8 @@ from rich.table import Table
 _ROWS = (
     ("test/accuracy", "test accuracy", "{:.2%}"),
     ("test/loss", "test loss", "{:.4f}"),
+    ("convex/suboptimality", "f(x) - f*", "{:.6g}"),
+    ("convex/distance_squared", "squared distance to x*", "{:.6g}"),
     ("compression/total_error", "total error (squared L2, summed over steps)", "{:.6g}"),
     ("compression/density_mean", "average density", "{:.3%}"),
     ("comm/bytes_sent_total", "bytes sent per worker", "{:,.0f}"),

@@ -96,6 +96,7 @@ class Terminal:
 
 _LINE = (
     ("train/loss", "loss", ".4f"),
+    ("convex/suboptimality", "f(x) - f*", ".3g"),
     ("compression/density", "density", ".3%"),
     ("compression/total_error", "total error", ".4g"),
     ("test/accuracy", "test accuracy", ".2%"),

@@ -54,7 +54,7 @@ def kept_by(method: object, scope: str) -> torch.Tensor:
         segments = [segment(part, str(i)) for i, part in enumerate(flat.split(SIZES, 1))]
     reducer = build_reducer(method, sum(SIZES))
     reduced, _ = reducer.reduce(segments, reducer.init(segments), Context(0, 0), Communicator(1))
-    counts = torch.cat([reduced.sent[s.name][0] for s in segments])
+    counts = torch.cat([torch.from_numpy(reduced.sent[s.name][0]) for s in segments])
     kept = flat[0] == 0
     assert counts.tolist() == [part.sum().item() for part in kept.split(SIZES)]
     return kept

@@ -443,5 +443,5 @@ def test_partition_is_checked_at_construction(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"data\.partition must be one of"):
             factory(partition="random", **settings)
         with pytest.raises(ValueError, match=r"data\.alpha"):
-            factory(alpha=0.5, **settings)
+            factory(partition="dirichlet", **settings)
         assert factory(partition="dirichlet", alpha=0.5, **settings).alpha == 0.5

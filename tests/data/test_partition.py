@@ -155,11 +155,10 @@ def test_dirichlet_needs_a_positive_alpha(alpha) -> None:
 
 
 @pytest.mark.parametrize("partition", ["iid", "contiguous", "by_label"])
-def test_alpha_without_effect_is_refused(partition: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"data\.alpha has no effect with data\.partition={partition}.* 0\.5$"
-    ):
-        split(BALANCED, 2, partition, generator(0), 0.5)
+def test_alpha_of_a_preset_does_not_change_the_other_partitions(partition: str) -> None:
+    with_alpha = split(BALANCED, 2, partition, generator(0), 0.5)
+    without = split(BALANCED, 2, partition, generator(0))
+    assert all(torch.equal(a, b) for a, b in zip(with_alpha, without, strict=True))
 
 
 @pytest.mark.parametrize("partition", ["random", "IID", "", None])

@@ -1,12 +1,13 @@
 """One of everything that a communicator offers, said by 4 workers in any number of processes."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trainers.communicator import Communicator
 
 WORKERS = 4
-LENGTHS = torch.tensor([[3, 0, 5, 1], [0, 2, 0, 0]])  # [segment, worker]
+LENGTHS = np.array([[3, 0, 5, 1], [0, 2, 0, 0]])  # [segment, worker]
 
 
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
@@ -20,7 +21,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         for segment, lengths in enumerate(LENGTHS.tolist()):
             rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in ranks]
             tensors = [torch.zeros(0, dtype=dtype)] * segment + [torch.cat(rows)]
-            wanted = torch.zeros_like(LENGTHS)[: segment + 1]
+            wanted = np.zeros_like(LENGTHS)[: segment + 1]
             wanted[segment] = LENGTHS[segment]
             (gathered,) = communicator.gather_ragged([tensors], wanted, ["values"])
             heard[f"ragged {dtype} {segment}"] = gathered[segment]
@@ -30,7 +31,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         heard[f"several {dtype}"] = torch.cat(communicator.gather_ragged([tensors], LENGTHS, ["values"])[0])
         assert heard[f"several {dtype}"].tolist() == [0, 0, 0, 2, 2, 2, 2, 2, 3, 1, 1]
     empty = [[torch.zeros(0, dtype=torch.int32)]]
-    nothing = communicator.gather_ragged(empty, torch.zeros(1, WORKERS, dtype=torch.int64), ["indices"])
+    nothing = communicator.gather_ragged(empty, np.zeros((1, WORKERS), dtype=np.int64), ["indices"])
     assert [len(tensor) for tensor in nothing[0]] == [0]
     counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
     heard["gather"] = communicator.gather(counts, "metadata")

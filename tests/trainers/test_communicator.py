@@ -1,5 +1,6 @@
 """Collectives and what they charge, in one process and over real gloo processes."""
 
+import numpy as np
 import pytest
 import torch
 from processes import run_in_processes
@@ -28,7 +29,7 @@ def test_charges_are_per_worker_and_kind() -> None:
     communicator = Communicator(3)
     communicator.mean([torch.zeros(10), torch.zeros(5, dtype=torch.float16)])
     communicator.gather(torch.zeros(3, 2, dtype=torch.int32), "metadata")
-    tensors, lengths = [torch.zeros(4), torch.zeros(1)], torch.tensor([[4, 0, 0], [0, 0, 1]])
+    tensors, lengths = [torch.zeros(4), torch.zeros(1)], np.array([[4, 0, 0], [0, 0, 1]])
     fields = [tensors, [tensor.int() for tensor in tensors]]
     communicator.gather_ragged(fields, lengths, ["values", "indices"])
     assert communicator.take_charges().tolist() == [[66, 16, 0, 8], [50, 0, 0, 8], [54, 4, 0, 8]]
@@ -37,7 +38,7 @@ def test_charges_are_per_worker_and_kind() -> None:
 
 def test_lengths_must_be_those_of_the_tensors() -> None:
     with pytest.raises(RuntimeError, match="values: the lengths are not those of the tensors"):
-        Communicator(2).gather_ragged([[torch.zeros(3)]], torch.tensor([[1, 1]]), ["values"])
+        Communicator(2).gather_ragged([[torch.zeros(3)]], np.array([[1, 1]]), ["values"])
 
 
 def test_measurement_is_not_charged() -> None:
