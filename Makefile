@@ -1,11 +1,12 @@
 # make run     set up .venv and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
 # make test    set up .venv and run every check: format, lint, tests
 # make test-slow   the long checks on top
+# make convex  all of madelon's convex experiments with three seeds, their figures and table; some ten minutes
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
 
-.PHONY: run test test-slow format
+.PHONY: run test test-slow format convex
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -17,6 +18,19 @@ test: $(STAMP)
 
 test-slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow
+
+# Two streams of runs side by side; what has finished before is not run again.
+convex: $(STAMP)
+	$(MAKE) --no-print-directory -j2 convex-top_k convex-hard_threshold
+	.venv/bin/python -m results.convex outputs/convex --figures results/figures --table results/convex.md
+
+CONVEX := .venv/bin/python run.py -m output=outputs/convex tracker=none data.download=true seed=0,1,2 $(ARGS)
+STARS := convex/madelon_gd_star_20,convex/madelon_gd_star_100
+
+convex-top_k convex-hard_threshold: convex-%: $(STAMP)
+	$(CONVEX) experiment=convex/madelon_sgd compressor=$*,$(if $(filter top_k,$*),none,random_k)
+	$(CONVEX) experiment=convex/heterogeneity data.partition=iid,by_label,dirichlet compressor=$*
+	$(CONVEX) experiment=$(STARS) compressor=$*
 
 format: $(STAMP)
 	.venv/bin/ruff format .

@@ -6,6 +6,7 @@ Chang and Lin, https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.ht
 import bz2
 import gzip
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -88,10 +89,8 @@ def read(path: Path) -> tuple[Any, np.ndarray]:
     except (ValueError, OverflowError, OSError, EOFError) as error:
         where = _first_bad_line(path)
         raise ValueError(f"{path} is not a LIBSVM file: {where or error}") from error
-    if 0 in features.shape:
-        raise ValueError(
-            f"{path} is not a LIBSVM file: it has no {'rows' if len(labels) == 0 else 'features'}"
-        )
+    if features.nnz == 0:
+        raise ValueError(f"{path} is not a LIBSVM file: it has no {'features' if len(labels) else 'rows'}")
     if not (np.isfinite(features.data).all() and np.isfinite(labels).all()):
         raise ValueError(f"{path} holds a value that is not finite: {_first_bad_line(path)}")
     return features, labels
@@ -107,14 +106,14 @@ def _download(folder: Path, name: str, home: str) -> Path:
     stem = next((name.removesuffix(s) for s in SUFFIXES if s and name.endswith(s)), name)
     file = name if stem != name else name + _HOMES_SUFFIX.get(name, "")
     target, url = folder / file, f"{home}/{file}"
-    arriving = target.with_name(f"arriving-{file}")  # keeps its suffix: it says how to unpack
+    arriving = target.with_name(f"arriving-{os.getpid()}-{file}")  # keeps its suffix: it says how to unpack
     folder.mkdir(parents=True, exist_ok=True)
     try:
         torch.hub.download_url_to_file(url, str(arriving), progress=False)
         read(arriving)
         arriving.replace(target)
     except (OSError, ValueError) as error:
-        raise type(error)(f"data.download: {url} did not arrive whole: {error}") from error
+        raise OSError(f"data.download: {url} did not arrive whole: {error}") from error
     finally:
         arriving.unlink(missing_ok=True)
     return target

@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.sparse import csr_matrix
+from scipy.special import expit
 from torch import Tensor, nn
 
 from models.known import known_optimum
@@ -54,7 +56,7 @@ class LogisticL2(nn.Module):
 
     def value(self, x: Tensor) -> float:
         """f(x) on all rows."""
-        losses = F.softplus(_products(self.problem, x))
+        losses = _softplus(_products(self.problem, x))
         return (self.problem.weights @ losses).item() + self.l2 / 2 * (x @ x).item()
 
     @torch.no_grad()
@@ -85,19 +87,19 @@ class LogisticL2(nn.Module):
 
     def worker_gradients(self, batches: Any, out: Tensor, measure: bool = True) -> Tensor | None:
         """Gradients of the local workers at x, into ``out`` [W, D]; their losses [W], if asked for."""
-        losses = self._gradients(batches, self.weight, out, measure)
+        losses = self._gradients(batches, self.weight.detach(), out, measure)
         if self.local_optimum is not None:
             out.sub_(self.local_optimum)
         return losses
 
     def _gradients(self, rows: Any, x: Tensor, out: Tensor, measure: bool) -> Tensor | None:
         products = _products(rows, x)
-        pull = torch.sigmoid(products).mul_(rows.weights)  # [R]
+        pull = _sigmoid(products).mul_(rows.weights)  # [R]
         _gather_rows(rows, pull, out)
         out.add_(x, alpha=self.l2)
         if not measure:
             return None
-        losses = F.softplus(products).mul_(rows.weights)
+        losses = _softplus(products).mul_(rows.weights)
         return _sum_per_worker(rows, losses).add_(x @ x, alpha=self.l2 / 2)
 
 
@@ -115,12 +117,26 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     return torch.cat([torch.mv(block, x) for block in features.split(rows.lengths)])
 
 
+# torch computes the last few entries of a vector by another formula than those before, so that an entry's
+# bits would depend on how many workers share the vector. The loops of scipy and numpy take one by one.
+
+
+def _sigmoid(products: Tensor) -> Tensor:
+    if products.device.type != "cpu":
+        return torch.sigmoid(products)
+    return torch.from_numpy(expit(products.numpy()))
+
+
+def _softplus(products: Tensor) -> Tensor:
+    if products.device.type != "cpu":
+        return F.softplus(products)
+    return torch.from_numpy(np.logaddexp(0, products.numpy()))
+
+
 def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
     """Sums of a worker's rows, each times its ``pull`` [R], into ``out`` [W, D]."""
     features, num_workers = rows.features, len(rows.lengths)
     if not isinstance(features, Tensor):
-        from scipy.sparse import csr_matrix
-
         edges = np.cumsum([0, *rows.lengths])
         pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
         out.copy_(torch.from_numpy((pulls @ features).toarray()))

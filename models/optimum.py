@@ -9,6 +9,11 @@ get there: the differences of f that its line search looks at vanish when x is g
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpocon
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg, eigsh
+from scipy.special import expit
 
 TOLERANCE = 1e-12  # of ||grad f||, in units of L
 _DIRECT = 6000  # features up to which the Hessian is factorised; beyond, conjugate gradients
@@ -25,8 +30,6 @@ class Optimum(NamedTuple):
 
 def largest_singular_value(features: Any) -> float:
     """sigma_max of a dense or CSR matrix [m, D], to about 1e-14 relative, the same in every run."""
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
     rows, columns = features.shape
     if min(rows, columns) <= 10:
         dense = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
@@ -48,14 +51,10 @@ class LogisticObjective:
         return float(self.weights @ losses + self.l2 / 2 * (x @ x))
 
     def gradient(self, x: np.ndarray) -> np.ndarray:
-        from scipy.special import expit
-
         return self.rows.T @ (self.weights * expit(self.rows @ x)) + self.l2 * x
 
     def curvatures(self, x: np.ndarray) -> np.ndarray:
         """Second derivatives of the weighted losses [m] by c_j.x."""
-        from scipy.special import expit
-
         products = self.rows @ x
         return self.weights * expit(products) * expit(-products)
 
@@ -67,8 +66,6 @@ def minimise(objective: LogisticObjective, smoothness: float) -> Optimum:
     minimum is not attained, or features depend on each other, so that it is not unique, and l2 is
     0 or too small to decide.
     """
-    from scipy.optimize import minimize
-
     wanted = TOLERANCE * smoothness
     near = minimize(
         objective.value,
@@ -108,10 +105,6 @@ def _damped(objective: LogisticObjective, x: np.ndarray, step: np.ndarray) -> tu
 
 def _newton_step(objective: LogisticObjective, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
     """- H^-1 g. Raises ``ValueError`` where the Hessian H is singular in float64."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-    from scipy.linalg.lapack import dpocon
-    from scipy.sparse.linalg import LinearOperator, cg
-
     rows, l2, curvatures = objective.rows, objective.l2, objective.curvatures(x)
     size = len(x)
     if size > _DIRECT:
