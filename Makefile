@@ -24,7 +24,7 @@ convex: $(STAMP)
 	$(MAKE) --no-print-directory -j2 convex-top_k convex-hard_threshold
 	.venv/bin/python -m results.convex outputs/convex --figures results/figures --table results/convex.md
 
-CONVEX := .venv/bin/python run.py -m output=outputs/convex tracker=none data.download=true seed=0,1,2 $(ARGS)
+CONVEX := .venv/bin/python run.py -m output=outputs/convex tracker=none ++data.download=true seed=0,1,2 $(ARGS)
 STARS := convex/madelon_gd_star_20,convex/madelon_gd_star_100
 
 convex-top_k convex-hard_threshold: convex-%: $(STAMP)

@@ -71,7 +71,6 @@ def test_heavy_packages_are_imported_by_what_uses_them() -> None:
                     assert name.split(".")[0] not in {
                         "wandb",
                         "transformers",
-                        "scipy",
                         "sklearn",
                         "torchvision",
                     }, path
