@@ -5,32 +5,18 @@ from pathlib import Path
 import hydra.utils
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-from hydra.core.hydra_config import HydraConfig
+from configs import CONF, resolved
 from libsvm_files import write_rows
-from omegaconf import OmegaConf
 
 import run
 from trainers.communicator import Communicator
 from trainers.loop import Trainer
 
-CONF = Path(__file__).parents[1] / "conf"
 CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
     for p in sorted(CONF.glob("*/**/*.yaml"))
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100"}
-
-
-def resolved(*overrides: str) -> dict:
-    """The composed config as run.py sees it."""
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("config", list(overrides), return_hydra_config=True)
-        HydraConfig.instance().set_config(config)
-        del config.hydra
-        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
 
 @pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])

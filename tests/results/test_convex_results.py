@@ -1,0 +1,152 @@
+"""Figures and the reproduction table from run folders made here."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from configs import resolved
+from hydra.core.global_hydra import GlobalHydra
+from libsvm_files import write_rows
+
+import run
+from results import convex, reproduction
+from results.runs import by_method, by_setting, read_runs
+
+METHODS = (
+    ["compressor=none"],
+    ["compressor=top_k"],
+    ["compressor=hard_threshold", "compressor.threshold=1e-3"],
+)
+
+
+@pytest.fixture(scope="module")
+def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two settings, three methods, two seeds."""
+    root = tmp_path_factory.mktemp("results")
+    write_rows(root, "few", rows=60, features=20)
+    common = [
+        "data.name=few",
+        f"data.root={root}",
+        f"output={root / 'runs'}",
+        "tracker=none",
+        "budget.density=0.1",
+    ]
+    common += ["workers=4", "trainer.steps=40", "trainer.log_every=5"]
+    for experiment in ("madelon_sgd", "heterogeneity"):
+        for method in METHODS:
+            for seed in (0, 1):
+                config = resolved(f"experiment=convex/{experiment}", *common, *method, f"seed={seed}")
+                config["name"] = f"{experiment}-{method[0].split('=')[1]}"
+                run.run(config)
+    GlobalHydra.instance().clear()
+    return root / "runs"
+
+
+def test_runs_are_found_and_grouped(output: Path) -> None:
+    runs = read_runs([output])
+    assert len(runs) == 12
+    groups = by_setting(runs)
+    assert sorted(len(group) for group in groups) == [6, 6]
+    methods = by_method(groups[0])
+    assert list(methods) == ["hard_threshold, threshold 0.001", "none", "top_k, density 0.1"]
+    assert [run.seed for run in methods["none"]] == [0, 1]
+
+
+def test_curves_are_what_the_records_say(output: Path) -> None:
+    found = next(run for run in read_runs([output]) if run.compressor == "top_k")
+    lines = [json.loads(line) for line in (found.path / "metrics.jsonl").read_text().splitlines()]
+    expected = {r["step"]: r["convex/suboptimality"] for r in lines}
+    assert found.curve("convex/suboptimality").to_dict() == expected
+    assert convex.bits_so_far("paper")(found).iloc[-1] == 32 * 2 * 40
+    assert convex.bits_so_far("ledger")(found).iloc[-1] == 8 * (8 + 4) * 2 * 40
+    assert convex.bits_per_step("paper")(found).tolist() == [64.0] * 8
+    assert convex.epochs(found).iloc[-1] == lines[-1]["epoch"]
+
+
+def test_command_draws_and_writes_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
+    made = []
+    for folder in ("a", "b"):
+        table = tmp_path / folder / "table.md"
+        table.parent.mkdir()
+        assert convex.main([str(output), "--figures", str(tmp_path / folder), "--table", str(table)]) == 0
+        made.append({path.name: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())})
+    assert set(made[0]) == {
+        *(f"{name}.{kind}" for name in ("madelon_sgd", "heterogeneity") for kind in ("png", "pdf")),
+        "table.md",
+    }
+    assert made[0] == made[1]
+
+
+def test_figure_has_a_line_per_method_and_the_means_of_the_seeds(output: Path) -> None:
+    (group,) = [g for g in by_setting(read_runs([output])) if g[0].config["name"].startswith("madelon_sgd")]
+    figure = convex.draw(group, "ledger")
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == list(by_method(group))
+    assert "mean and range over seeds 0, 1" in figure.get_suptitle()
+    axis = figure.axes[1]
+    assert (axis.get_xlabel(), axis.get_ylabel()) == ("epochs", "f(x) - f*")
+    runs = by_method(group)["none"]
+    mean = pd.concat([run.curve("convex/suboptimality") for run in runs], axis=1).mean(axis=1)
+    assert axis.lines[1].get_ydata() == pytest.approx(mean.to_numpy())
+    assert len({(line.get_color(), str(line.get_linestyle())) for line in axis.lines}) == 3
+    assert len(axis.collections) == 3  # a band each
+    assert figure.axes[0].get_xlabel() == convex.BITS_LABELS["ledger"]
+
+
+def test_one_seed_says_so(output: Path) -> None:
+    group = [
+        run for run in read_runs([output]) if run.seed == 0 and run.config["name"].startswith("madelon_sgd")
+    ]
+    assert "seed 0 only" in convex.draw(group, "paper").get_suptitle()
+    assert "(one seed)" in reproduction.reproduction_table(group)
+
+
+def test_table_holds_what_the_summaries_say(output: Path) -> None:
+    runs = read_runs([output])
+    table = reproduction.reproduction_table(runs)
+    assert "| gisette_scale | L | 842.8680386 | not run: no file |  |" in table
+    assert "| madelon_sgd | top_k, density 0.002 | peak | 3.0e-04 | not run |  |" in table
+    row = next(
+        line for line in table.splitlines() if line.startswith("| madelon_sgd | top_k, density 0.1 | 2 |")
+    )
+    ours = [run.summary["compression/total_error"] for run in runs if "madelon_sgd-top_k" in str(run.path)]
+    assert f"{sum(ours) / 2:.4g} ± " in row
+    split = next(line for line in table.splitlines() if line.startswith("| iid | 2 |"))
+    assert split.count("±") == 5
+
+
+def test_values_at_equal_bytes_by_hand(output: Path) -> None:
+    found = next(run for run in read_runs([output]) if "heterogeneity-top_k" in str(run.path))
+    curve = found.curve("convex/suboptimality")
+    per_step = found.summary["comm/bytes_sent_total"] / 40
+    assert reproduction._value_at_bytes(found, "convex/suboptimality", 20 * per_step) == curve[20]
+    assert reproduction._value_at_bytes(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
+
+
+def test_what_cannot_be_read_is_named_and_left_out(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    shutil.copytree(output, tmp_path / "runs")
+    folders = sorted(path.parent for path in (tmp_path / "runs").rglob("summary.json"))
+    (folders[0] / "summary.json").unlink()
+    (folders[1] / "summary.json").write_text('{"status": "failed"}')
+    (folders[2] / "metrics.jsonl").write_text('{"step": 0}\n{"st')
+    assert len(read_runs([tmp_path / "runs"])) == 9
+    printed = capsys.readouterr().err
+    assert printed.count("left out") == 3
+    assert "no summary" in printed and "'failed'" in printed
+
+
+def test_a_run_twice_is_said_and_the_last_taken(output: Path, capsys: pytest.CaptureFixture) -> None:
+    runs = read_runs([output])
+    assert {m: len(r) for m, r in by_method([*runs[:1], *runs[:1]]).items()} == {runs[0].method: 1}
+    assert "two runs of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", [["/nowhere"], ["EMPTY"]])
+def test_nothing_to_draw_is_one_line(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert convex.main([text.replace("EMPTY", str(tmp_path)) for text in given]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith("error: no ") and printed.count("\n") == 1

@@ -1,0 +1,192 @@
+"""The convex experiments from the command line's config to the summary, on small problems."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from configs import resolved
+from libsvm_files import write_rows
+from processes import run_in_processes
+
+import run
+from trainers.communicator import Communicator
+from trainers.loop import Trainer
+
+METHODS = {
+    "none": [],
+    "top_k": ["budget.density=0.1"],
+    "hard_threshold": ["compressor.threshold=2e-3"],
+    "random_k": ["budget.density=0.1"],
+    "random_k own": ["budget.density=0.1", "compressor.shared_coordinates=false"],
+    "random_block": ["budget.density=0.1"],
+}
+SETTINGS = {
+    "sgd": ["trainer.batch_size=1"],
+    "batch": ["trainer.batch_size=3"],
+    "gd": ["trainer.batch_size=null"],
+    "star": ["trainer.batch_size=null", "model.shift=true"],
+    "uneven": ["trainer.batch_size=null", "data.partition=dirichlet", "data.alpha=0.3"],
+    "sparse": ["trainer.batch_size=null", "data.name=sparse"],
+    "sparse sgd": ["trainer.batch_size=1", "data.name=sparse"],
+}
+
+
+class Records(list):
+    def log(self, record: dict[str, float]) -> None:
+        self.append(record)
+
+
+def trainer(root: Path, *overrides: str, process: int = 0, processes: int = 1) -> Trainer:
+    config = resolved("experiment=convex/madelon_sgd", "data.name=few", f"data.root={root}", *overrides)
+    communicator = Communicator(config["workers"], process=process, processes=processes)
+    return run.build(config, communicator, torch.device("cpu"))
+
+
+def train(root: Path, *overrides: str, process: int = 0, processes: int = 1) -> dict[str, Any]:
+    it = trainer(root, "trainer.log_every=5", *overrides, process=process, processes=processes)
+    records = Records()
+    summary = it.run(records)
+    return {"x": it.model.weight.detach().clone(), "records": list(records), "summary": summary}
+
+
+def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, Any]]:
+    torch.set_num_threads(1)
+    found = {}
+    for name, extra in METHODS.items():
+        for setting, more in SETTINGS.items():
+            typed = [f"compressor={name.split()[0]}", "workers=4", "trainer.steps=12", *extra, *more]
+            found[f"{name}/{setting}"] = train(Path(root), *typed, process=process, processes=processes)
+    return found
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    write_rows(folder, "few", rows=83, features=30)
+    write_rows(folder, "sparse", rows=120, features=30, density=0.1)
+    write_rows(folder, "even", rows=200, features=30)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def layouts(root: Path) -> dict[int, dict]:
+    threads = torch.get_num_threads()
+    results = {1: train_all(0, 1, str(root))}
+    torch.set_num_threads(threads)
+    for processes in (2, 4):
+        results[processes] = run_in_processes(train_all, processes, str(root))[0]
+    return results
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("name", [f"{method}/{setting}" for method in METHODS for setting in SETTINGS])
+def test_layouts_agree(layouts: dict[int, dict], processes: int, name: str) -> None:
+    """Bit for bit where payloads are gathered; within rounding where an all-reduce sums."""
+    one, other = layouts[1][name], layouts[processes][name]
+    gathered = name.split("/")[0] in ("top_k", "hard_threshold", "random_k own")
+    if gathered:
+        assert torch.equal(one["x"], other["x"])
+    torch.testing.assert_close(one["x"], other["x"], rtol=1e-9, atol=1e-12)
+    for a, b in zip(one["records"], other["records"], strict=True):
+        for key, value in a.items():
+            if key.startswith("time/"):
+                continue
+            # means over workers and f(x) - f* itself are sums that lose their last digits
+            assert b[key] == (pytest.approx(value, rel=1e-9, abs=1e-11) if not gathered else value), key
+
+
+def test_settings_are_not_the_same_thing(layouts: dict[int, dict]) -> None:
+    ends = [tuple(r["x"].tolist()) for name, r in layouts[1].items() if not name.startswith("none/")]
+    assert len(set(ends)) == len(ends)
+
+
+@pytest.mark.parametrize("settings", [[], ["workers=7", "data.partition=dirichlet", "data.alpha=0.2"]])
+def test_gd_without_compression_is_gradient_descent(root: Path, settings: list[str]) -> None:
+    """To 1e-12 relative over 1000 steps, also where workers hold different numbers of rows."""
+    found = trainer(
+        root, "compressor=none", "workers=5", "trainer.batch_size=null", "trainer.steps=1000", *settings
+    )
+    model, dataset = found.model, found.dataset
+    features, labels = dataset.features.toarray(), dataset.labels.numpy()
+    x = model.weight.detach().numpy().copy()
+    for _ in range(1000):
+        pull = -labels / (1 + np.exp(labels * (features @ x))) / len(labels)
+        x -= model.step_size * (features.T @ pull + model.l2 * x)
+    found.run(Records())
+    reached = model.weight.detach().numpy()
+    assert np.linalg.norm(reached - x) <= 1e-12 * np.linalg.norm(x)
+
+
+@pytest.mark.parametrize(
+    "compressor", [["compressor=top_k", "budget.density=0.1"], ["compressor.threshold=1e-9"]]
+)
+def test_star_converges_linearly_to_the_optimum(root: Path, compressor: list[str]) -> None:
+    """l2 is taken large, so that a short run gets there."""
+    typed = [
+        "data.name=even",
+        "trainer.batch_size=null",
+        "model.shift=true",
+        "model.l2=0.05",
+        "trainer.steps=1500",
+    ]
+    result = train(root, *typed, *compressor)
+    distances = [r["convex/distance_squared"] for r in result["records"] if "convex/distance_squared" in r]
+    assert distances[0] == pytest.approx(30 * 1e-8)
+    assert distances[-1] < 1e-15
+    gradient_descent = train(root, *[t for t in typed if "shift" not in t], *compressor)
+    without = gradient_descent["records"][-1]["convex/distance_squared"]
+    if "compressor=top_k" in compressor:
+        assert without > 1e3 * distances[-1]  # workers that disagree at x* keep an error alive
+
+
+def test_records_before_the_first_step_and_after(root: Path) -> None:
+    result = train(root, "trainer.steps=12", "workers=4", "compressor=top_k", "budget.density=0.1")
+    records, summary = result["records"], result["summary"]
+    assert [r["step"] for r in records] == [0, 5, 10, 12]
+    assert records[0].keys() == {"step", "epoch", "convex/suboptimality", "convex/distance_squared"}
+    for record in records[1:]:
+        assert record["comm/paper_bits_total"] == 32 * 3 * record["step"]
+        assert record["comm/bytes_sent_total"] == (8 + 4) * 3 * record["step"]
+        assert record["compression/input_norm_squared"] > record["compression/error"] > 0
+        assert record["epoch"] == pytest.approx(record["step"] * 4 / 83)
+    assert summary["problem"]["start_value"] - summary["problem"]["optimum_value"] == pytest.approx(
+        records[0]["convex/suboptimality"]
+    )
+    assert summary["data"]["rows_per_worker"] == "20 to 21, each counting 4/83"
+    assert summary["data"]["labels"] == {"-1": -1, "1": 1}
+
+
+def test_an_epoch_of_whole_shards_is_a_step(root: Path) -> None:
+    result = train(root, "trainer.batch_size=null", "trainer.steps=3", "workers=4")
+    assert result["records"][-1]["epoch"] == 3
+
+
+def test_threshold_bounds_the_residual(root: Path) -> None:
+    """Every record of the error is below d threshold^2."""
+    result = train(root, "trainer.steps=200", "compressor.threshold=0.01", "trainer.batch_size=1")
+    errors = [r["compression/error"] for r in result["records"][1:]]
+    assert 0 < max(errors) <= 30 * 0.01**2
+
+
+def test_local_clipping(root: Path) -> None:
+    result = train(
+        root, "compressor=none", "workers=1", "trainer.steps=5", "trainer.clip_norm=1e-3", "feedback=none"
+    )
+    assert result["records"][-1]["compression/input_norm_squared"] == pytest.approx(1e-6, rel=1e-2)
+
+
+def test_overlap_needs_a_backward_pass(root: Path) -> None:
+    with pytest.raises(ValueError, match=r"trainer\.overlap needs a model with a backward pass"):
+        trainer(root, "trainer.overlap=true", "workers=1")
+
+
+def test_a_gradient_that_is_not_finite_stops(root: Path) -> None:
+    it = trainer(root, "trainer.steps=3", "workers=4", "compressor=none")
+    with torch.no_grad():
+        it.model.weight[2] = float("nan")
+    with pytest.raises(
+        ArithmeticError, match="step 1: the gradient of worker 3 is not finite in layer weight"
+    ):
+        it.run(Records())
