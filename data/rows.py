@@ -19,7 +19,8 @@ _DRAWS_AT_ONCE = 2**12  # random row numbers per worker: a new generator in ever
 class Rows(NamedTuple):
     """What the W local workers read in one step, worker after worker, R rows in all."""
 
-    features: Any  # [R, D] float64, each times minus its label: a dense tensor, or a scipy CSR matrix
+    features: Any  # [R, D] float64, each times minus its label: a scipy CSR matrix, or a dense tensor
+    num_features: int  # D; a dense tensor has zeros behind them, up to a multiple of 8
     weights: Tensor  # [R], how much of the worker's loss a row's loss is
     lengths: tuple[int, ...]  # rows of each worker
     uniform: bool  # whether all workers, also those elsewhere, have as many rows
@@ -84,15 +85,22 @@ class RowsDataset:
         """All rows as the one worker of one process would read them."""
         count = len(self.labels)
         weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
-        return Rows(self._stored, weights, (count,), uniform=True)
+        return Rows(self._stored, self.features.shape[1], weights, (count,), uniform=True)
 
     @cached_property
     def _stored(self) -> Any:
-        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU."""
+        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU.
+
+        Dense rows are filled up to 64 bytes, so that every worker's block begins at a cache line: the
+        bits of a BLAS product depend on where its operands lie.
+        """
         signs = -self.labels.numpy()[:, None]
-        if self.device.type != "cpu" or self._share_not_zero >= DENSE:
-            return torch.from_numpy(self.features.toarray() * signs).to(self.device)
-        return self.features.multiply(signs).tocsr()
+        if self.device.type == "cpu" and self._share_not_zero < DENSE:
+            return self.features.multiply(signs).tocsr()
+        num_rows, num_features = self.features.shape
+        stored = torch.zeros(num_rows, -(-num_features // 8) * 8, dtype=torch.float64)
+        stored[:, :num_features] = torch.from_numpy(self.features.toarray() * signs)
+        return stored.to(self.device)
 
     def rows(
         self,
@@ -108,8 +116,9 @@ class RowsDataset:
         else:
             features = self._stored[indices.numpy()]
             if dense:
-                features = torch.from_numpy(features.toarray())
-        return Rows(features, weights, lengths, uniform)
+                few = torch.from_numpy(features.toarray())
+                features = torch.nn.functional.pad(few, (0, -few.shape[1] % 8))
+        return Rows(features, self.features.shape[1], weights, lengths, uniform)
 
     def loader(
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]

@@ -32,6 +32,7 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
     Raises ``ValueError`` for a known ``name`` with another L, and where there is no unique minimum.
     """
     rows, weights = _to_numpy(problem.features), _to_numpy(problem.weights)
+    rows = rows[:, : problem.num_features]
     path = cache / f"logistic-{_hash(rows, weights, l2)}.npz"
     kept = _read(path, rows, weights)
     if kept is not None:

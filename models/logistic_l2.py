@@ -100,7 +100,7 @@ class LogisticL2(nn.Module):
         if not measure:
             return None
         losses = _softplus(products).mul_(rows.weights)
-        return _sum_per_worker(rows, losses).add_(x @ x, alpha=self.l2 / 2)
+        return _sum_per_worker(rows, losses).add_(self.l2 / 2 * (x @ x).item())
 
 
 def _products(rows: Any, x: Tensor) -> Tensor:
@@ -108,13 +108,13 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     features = rows.features
     if not isinstance(features, Tensor):
         return torch.from_numpy(features @ x.numpy())
-    num_workers = len(rows.lengths)
-    if rows.uniform and len(features) == num_workers:  # a row each: not worth a call of BLAS
-        return (features * x).sum(1)
-    if rows.uniform:  # one product per worker, and all of the same shape: BLAS rounds by shape
-        blocks = features.view(num_workers, -1, features.shape[1]).transpose(1, 2)
+    num_workers, blocks = len(rows.lengths), features[:, : rows.num_features]
+    # One matrix product per worker: BLAS rounds by shape and, in products with a vector, by address.
+    if rows.uniform:
+        blocks = blocks.unflatten(0, (num_workers, -1)).transpose(1, 2)
         return torch.bmm(x.expand(num_workers, 1, -1), blocks).flatten()
-    return torch.cat([torch.mv(block, x) for block in features.split(rows.lengths)])
+    parts = (torch.bmm(x.view(1, 1, -1), block.T.unsqueeze(0)) for block in blocks.split(rows.lengths))
+    return torch.cat([part.flatten() for part in parts])
 
 
 # torch computes the last few entries of a vector by another formula than those before, so that an entry's
@@ -140,15 +140,19 @@ def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
         edges = np.cumsum([0, *rows.lengths])
         pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
         out.copy_(torch.from_numpy((pulls @ features).toarray()))
-    elif rows.uniform and len(features) == num_workers:
-        torch.mul(features, pull.unsqueeze(1), out=out)
-    elif rows.uniform:
+        return
+    if rows.uniform and len(features) == num_workers:
+        torch.mul(features[:, : rows.num_features], pull.unsqueeze(1), out=out)
+        return
+    sums = features.new_empty(num_workers, 1, features.shape[1])  # whole cache lines, as the rows have
+    if rows.uniform:
         blocks = features.view(num_workers, -1, features.shape[1])
-        torch.bmm(pull.view(num_workers, 1, -1), blocks, out=out.unsqueeze(1))
+        torch.bmm(pull.view(num_workers, 1, -1), blocks, out=sums)
     else:
-        parts = zip(features.split(rows.lengths), pull.split(rows.lengths), out, strict=True)
+        parts = zip(features.split(rows.lengths), pull.split(rows.lengths), sums, strict=True)
         for block, of_block, row in parts:
-            torch.mv(block.T, of_block, out=row)
+            torch.bmm(of_block.view(1, 1, -1), block.unsqueeze(0), out=row.unsqueeze(0))
+    out.copy_(sums[:, 0, : rows.num_features])
 
 
 def _sum_per_worker(rows: Any, values: Tensor) -> Tensor:

@@ -68,24 +68,28 @@ def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -
 
 
 @pytest.mark.parametrize("density", [1.0, 0.1])
+@pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.5}], ids=["even", "uneven"])
 @pytest.mark.parametrize("workers", [12, 20])
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
 def test_bits_do_not_depend_on_who_else_is_in_the_process(
-    tmp_path: Path, density: float, workers: int, batch_size: int | None
+    tmp_path: Path, density: float, workers: int, batch_size: int | None, data: dict
 ) -> None:
     """BLAS rounds by shape: each worker's product must have its own shape only."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    dataset, model = build(tmp_path, 300, density, {"replacement": True}, offset=0.3)
-    together = torch.zeros(workers, 6, dtype=torch.float64)
+    write_rows(tmp_path, "few", 300, 37, density=density)
+    dataset = libsvm(name="few", root=str(tmp_path), replacement=True, **data)
+    model = logistic_l2(**dataset.model_arguments(), offset=0.3)
+    together = torch.zeros(workers, 37, dtype=torch.float64)
     loader = dataset.loader(workers, range(workers), batch_size, partial(generator, 1))
-    model.worker_gradients(loader.batches(0), together, True)
+    all_losses = model.worker_gradients(loader.batches(0), together, True)
     for size in (1, 2, workers // 2):
         for start in range(0, workers, size):
             part = dataset.loader(workers, range(start, start + size), batch_size, partial(generator, 1))
-            alone = torch.zeros(size, 6, dtype=torch.float64)
-            model.worker_gradients(part.batches(0), alone, True)
+            alone = torch.zeros(size, 37, dtype=torch.float64)
+            losses = model.worker_gradients(part.batches(0), alone, True)
             assert torch.equal(alone, together[start : start + size]), (size, start)
+            assert torch.equal(losses, all_losses[start : start + size]), (size, start)
     torch.set_num_threads(threads)
 
 
