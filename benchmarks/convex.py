@@ -67,7 +67,7 @@ def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
     codec = getattr(reducer, "codec", None)
     density = getattr(codec, "density", None)
     kept = max(1, int(density * size + 1e-9)) if density else 0
-    x = model.weight.detach().numpy().copy()
+    x = model.start.numpy().copy()
     memory = [np.zeros(size) for _ in blocks]
     at_optimum = [b.T @ expit(b @ model.optimum.numpy()) / len(b) for b in blocks]
     batch, shift = loader.batch_size, model.shift
@@ -127,12 +127,9 @@ def main() -> None:
         root, name = options.root, "madelon"
         if not any((root / "libsvm" / f"madelon{end}").is_file() for end in ("", ".bz2", ".gz")):
             root, name = Path(scratch), draw_rows(Path(scratch))
-        print(
-            f"rows: {name}; torch {torch.__version__}, numpy {np.__version__}, one thread, {options.rounds} rounds\n"
-        )
-        print(
-            "| experiment | compressor | ms per step: least | median | goal | NumPy loop, median | trainer / loop |"
-        )
+        versions = f"torch {torch.__version__}, numpy {np.__version__}"
+        print(f"rows: {name}; {versions}, one thread, {options.rounds} rounds\n")
+        print("| experiment | compressor | ms, least | ms, median | goal | loop, median | trainer / loop |")
         print("|---|---|---:|---:|---:|---:|---:|")
         for experiment, steps, goal in EXPERIMENTS:
             for method in METHODS:

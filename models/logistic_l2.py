@@ -45,6 +45,7 @@ class LogisticL2(nn.Module):
         self.smoothness, self.l2, self.shift = smoothness, l2, shift
         self.optimum, self.optimum_value = optimum, optimum_value
         start = torch.zeros_like(optimum) if offset is None else optimum + offset
+        self.start = start.clone()
         self.weight = nn.Parameter(start)
         self.start_value = self.value(start)
         self.local_optimum: Tensor | None = None  # [W, D], gradients at x*
