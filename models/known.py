@@ -37,14 +37,17 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
     kept = _read(path, rows, weights)
     if kept is not None:
         return kept
-    smoothness = largest_singular_value(rows) ** 2 / (4 * len(weights))
+    sigma = np.float64(largest_singular_value(rows))
+    with np.errstate(over="ignore"):
+        smoothness = float(sigma * sigma / (4 * len(weights)))
+    if not 0 < smoothness < np.inf:
+        what = "all zero: there is nothing to learn" if smoothness == 0 else "too large: L is not finite"
+        raise ValueError(f"the features of {name} are {what}")
     expected = SMOOTHNESS.get(name)
     if expected is not None and abs(smoothness / expected - 1) > 1e-9:
         raise ValueError(
             f"these rows are not {name}'s: L is {smoothness:.9g}, that of {name} is {expected:.9g}"
         )
-    if not smoothness > 0:
-        raise ValueError(f"the features of {name} are all zero: there is nothing to learn")
     regularisation = smoothness / 10000 if l2 is None else float(l2)
     found = minimise(LogisticObjective(rows, weights, regularisation), smoothness)
     known = KnownOptimum(smoothness, regularisation, found.x, found.value)

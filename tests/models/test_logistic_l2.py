@@ -180,3 +180,13 @@ def test_separable_rows_without_l2_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no unique minimum"):
         logistic_l2(**dataset.model_arguments(), l2=0.0)
     assert logistic_l2(**dataset.model_arguments()).optimum_value > 0
+
+
+@pytest.mark.parametrize(("value", "message"), [("0", "all zero"), ("1e200", "too large: L is not finite")])
+def test_features_that_leave_no_step_size_are_refused(tmp_path: Path, value: str, message: str) -> None:
+    folder = tmp_path / "libsvm"
+    folder.mkdir()
+    (folder / "extreme").write_text(f"1 1:{value} 2:{value}\n-1 1:{value}\n" * 20)
+    dataset = libsvm(name="extreme", root=str(tmp_path))
+    with pytest.raises(ValueError, match=f"the features of extreme are {message}"):
+        logistic_l2(**dataset.model_arguments())
