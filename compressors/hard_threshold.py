@@ -67,9 +67,11 @@ class HardThreshold:
             return take(flat, positions), np.array([len(positions)])
         values = flat.index_select(0, positions)
         flat.index_fill_(0, positions, 0)
-        owners, columns = np.divmod(positions.cpu().numpy(), rows.shape[1])
-        indices = torch.from_numpy(columns.astype(np.int32)).to(rows.device)
-        return Sparse(values, indices), np.bincount(owners, minlength=len(rows))
+        flat_positions, size = positions.cpu().numpy(), rows.shape[1]
+        edges = np.arange(len(rows) + 1) * size
+        counts = np.diff(np.searchsorted(flat_positions, edges))
+        columns = (flat_positions - np.repeat(edges[:-1], counts)).astype(np.int32)
+        return Sparse(values, torch.from_numpy(columns).to(rows.device)), counts
 
     def error_bound(self, x: Tensor) -> float:
         return x.numel() * self.threshold**2

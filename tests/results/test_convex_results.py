@@ -121,8 +121,13 @@ def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     found = next(run for run in read_runs([output]) if "heterogeneity-top_k" in str(run.path))
     curve = found.curve("convex/suboptimality")
     per_step = found.summary["comm/bytes_sent_total"] / 40
-    assert reproduction._value_at_bytes(found, "convex/suboptimality", 20 * per_step) == curve[20]
-    assert reproduction._value_at_bytes(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
+    at = reproduction._value_at_bytes
+    assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # the tenth before holds no record
+    assert at(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
+    assert reproduction.END_SHARE == 0.1 and curve.index[1] == 5
+    found.records.loc[:, "comm/bytes_sent_total"] *= 1e-6  # now all records lie close together
+    found.records.loc[3:, "comm/bytes_sent_total"] = [95.0, 97.0, 100.0, 120.0, 130.0, 140.0]
+    assert at(found, "convex/suboptimality", 100.0) == pytest.approx(curve.iloc[3:6].mean())
 
 
 def test_what_cannot_be_read_is_named_and_left_out(
