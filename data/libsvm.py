@@ -7,6 +7,7 @@ import bz2
 import gzip
 import math
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,7 @@ def read(path: Path) -> tuple[Any, np.ndarray]:
 
     try:
         features, labels = load_svmlight_file(str(path), dtype=np.float64)
-    except (ValueError, OverflowError, OSError, EOFError) as error:
+    except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
         where = _first_bad_line(path)
         raise ValueError(f"{path} is not a LIBSVM file: {where or error}") from error
     if features.nnz == 0:
@@ -140,7 +141,7 @@ def _first_bad_line(path: Path) -> str | None:
                 problem = _problem(line)
                 if problem:
                     return f"line {number}: {problem}"
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         return f"after line {number}: {error}"
     return None
 

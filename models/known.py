@@ -4,13 +4,14 @@ import hashlib
 import os
 import sys
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
 
-from models.optimum import TOLERANCE, LogisticObjective, largest_singular_value, minimise
+from models.optimum import LogisticObjective, is_optimum, largest_singular_value, minimise
 
 VERSION = 1  # of what is kept; another way to find x* takes the next number
 SMOOTHNESS = {"madelon": 29790805.649335, "gisette_scale": 842.8680386}  # L, Sahu et al.'s released runs
@@ -28,15 +29,11 @@ class KnownOptimum(NamedTuple):
 def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> KnownOptimum:
     """L, l2 (L / 10000 for None), x* and f* of all rows in ``problem``.
 
-    What is read from ``cache`` is believed only if the gradient there is as small as it has to be.
-    Raises ``ValueError`` for a known ``name`` with another L, and where there is no unique minimum.
+    What is read from ``cache`` is believed only if it is an optimum of this very problem. Raises
+    ``ValueError`` for a known ``name`` with another L, and where there is no unique minimum.
     """
     rows, weights = _to_numpy(problem.features), _to_numpy(problem.weights)
     rows = rows[:, : problem.num_features]
-    path = cache / f"logistic-{_hash(rows, weights, l2)}.npz"
-    kept = _read(path, rows, weights)
-    if kept is not None:
-        return kept
     sigma = np.float64(largest_singular_value(rows))
     with np.errstate(over="ignore"):
         smoothness = float(sigma * sigma / (4 * len(weights)))
@@ -49,31 +46,32 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
             f"these rows are not {name}'s: L is {smoothness:.9g}, that of {name} is {expected:.9g}"
         )
     regularisation = smoothness / 10000 if l2 is None else float(l2)
-    found = minimise(LogisticObjective(rows, weights, regularisation), smoothness)
-    known = KnownOptimum(smoothness, regularisation, found.x, found.value)
-    _write(path, known)
-    return known
+    objective = LogisticObjective(rows, weights, regularisation)
+    path = cache / f"logistic-{_hash(rows, weights, l2)}.npz"
+    x = _read(path, objective, smoothness)
+    if x is None:
+        x = minimise(objective, smoothness).x
+        _write(path, x)
+    return KnownOptimum(smoothness, regularisation, x, objective.value(x))
 
 
-def _read(path: Path, rows: Any, weights: np.ndarray) -> KnownOptimum | None:
+def _read(path: Path, objective: LogisticObjective, smoothness: float) -> np.ndarray | None:
+    """The x* kept at ``path``, or None if there is none, it is damaged, or no optimum."""
     try:
         with np.load(path, allow_pickle=False) as kept:
-            smoothness, l2, value = (float(kept[key]) for key in ("smoothness", "l2", "value"))
             x = np.asarray(kept["x"], dtype=np.float64)
-    except (OSError, KeyError, ValueError, TypeError, EOFError, zipfile.BadZipFile):
-        return None  # not there, or damaged: it is found anew
-    if x.shape != (rows.shape[1],):
+    except (OSError, KeyError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
         return None
-    objective = LogisticObjective(rows, weights, l2)
-    is_optimum = np.linalg.norm(objective.gradient(x)) <= TOLERANCE * smoothness
-    return KnownOptimum(smoothness, l2, x, value) if is_optimum and objective.value(x) == value else None
+    if x.shape != (objective.rows.shape[1],):
+        return None
+    return x if is_optimum(objective, x, smoothness) else None
 
 
-def _write(path: Path, known: KnownOptimum) -> None:
+def _write(path: Path, x: np.ndarray) -> None:
     partial = path.with_suffix(f".{os.getpid()}.npz")  # a crash while writing leaves no half file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(partial, **known._asdict())
+        np.savez(partial, x=x)
         partial.replace(path)
     except OSError as error:
         print(f"note: x* is not kept for the next run: {error}", file=sys.stderr)

@@ -97,7 +97,7 @@ class LogisticL2(nn.Module):
         products = _products(rows, x)
         pull = _sigmoid(products).mul_(rows.weights)  # [R]
         _gather_rows(rows, pull, out)
-        out.add_(x, alpha=self.l2)
+        out.add_(self.l2 * x)
         if not measure:
             return None
         losses = _softplus(products).mul_(rows.weights)

@@ -6,6 +6,7 @@ scipy's L-BFGS comes near; Newton steps go on to where the gradient is rounding 
 get there: the differences of f that its line search looks at vanish when x is good to sqrt(eps).
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 from scipy.special import expit
 
-TOLERANCE = 1e-12  # of ||grad f||, in units of L
+TOLERANCE = 1e-12  # of ||grad f||, over L
 _DIRECT = 6000  # features up to which the Hessian is factorised; beyond, conjugate gradients
 _NEWTON_STEPS = 100
 
@@ -31,6 +32,8 @@ class Optimum(NamedTuple):
 def largest_singular_value(features: Any) -> float:
     """sigma_max of a dense or CSR matrix [m, D], to about 1e-14 relative, the same in every run."""
     rows, columns = features.shape
+    if not (features.count_nonzero() if hasattr(features, "count_nonzero") else np.any(features)):
+        return 0.0  # ARPACK does not start on zeros
     if min(rows, columns) <= 10:
         dense = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
         return float(np.linalg.norm(dense, 2))
@@ -59,13 +62,32 @@ class LogisticObjective:
         return self.weights * expit(products) * expit(-products)
 
 
+def is_optimum(objective: LogisticObjective, x: np.ndarray, smoothness: float) -> bool:
+    """Whether ||grad f(x)|| <= 1e-12 L, in units of the features in which L is about 1."""
+    wanted = TOLERANCE * smoothness / _unit(smoothness)
+    return bool(np.linalg.norm(objective.gradient(x)) <= wanted)
+
+
 def minimise(objective: LogisticObjective, smoothness: float) -> Optimum:
-    """x* with ||grad f|| <= 1e-12 ``smoothness`` (L), and as much below as float64 allows.
+    """x* as good as float64 allows, at least by ``is_optimum``; ``smoothness`` is L.
 
     Raises ``ValueError`` where there is no such point: the rows can be separated, so that the
     minimum is not attained, or features depend on each other, so that it is not unique, and l2 is
     0 or too small to decide.
     """
+    unit = _unit(smoothness)
+    scaled = LogisticObjective(objective.rows / unit, objective.weights, objective.l2 / unit**2)
+    x = _minimise_scaled(scaled, smoothness / unit**2, objective.l2) / unit
+    return Optimum(x, objective.value(x), float(np.linalg.norm(objective.gradient(x))))
+
+
+def _unit(smoothness: float) -> float:
+    """A power of two near sqrt(L): dividing features by it rounds nothing and makes L about 1."""
+    return 2.0 ** round(math.log2(smoothness) / 2)
+
+
+def _minimise_scaled(objective: LogisticObjective, smoothness: float, l2: float) -> np.ndarray:
+    """x* [D] for features whose L is about 1; ``l2`` as the user knows it, for errors."""
     wanted = TOLERANCE * smoothness
     near = minimize(
         objective.value,
@@ -76,20 +98,20 @@ def minimise(objective: LogisticObjective, smoothness: float) -> Optimum:
     )
     x, gradient = near.x, objective.gradient(near.x)
     for _ in range(_NEWTON_STEPS):
-        step = _newton_step(objective, x, gradient)
+        step = _newton_step(objective, x, gradient, l2)
         moved = np.abs(objective.rows @ step).max()  # of any row's c.x
         norm = np.linalg.norm(gradient)
         if norm <= wanted and moved > 1e-3:
-            raise _undecided(objective)  # as good as 0, and yet x wants to go on: it would for ever
+            raise _undecided(l2)  # as good as 0, and yet x wants to go on: it would for ever
         candidate, after = _damped(objective, x, step)
         if norm <= wanted and np.linalg.norm(after) >= norm:
-            return Optimum(x, objective.value(x), float(norm))  # what is left is rounding
+            return x  # what is left is rounding
         x, gradient = candidate, after
     if np.linalg.norm(gradient) <= wanted:
-        return Optimum(x, objective.value(x), float(np.linalg.norm(gradient)))
+        return x
     raise ValueError(
         f"the logistic regression was not minimised in {_NEWTON_STEPS} Newton steps: ||grad f|| is "
-        f"{np.linalg.norm(gradient):.3g}, not {wanted:.3g}; model.l2={objective.l2:g} may be too small"
+        f"{np.linalg.norm(gradient) / smoothness:.3g} L, not {TOLERANCE:g} L; model.l2={l2:g} is too small"
     )
 
 
@@ -103,7 +125,9 @@ def _damped(objective: LogisticObjective, x: np.ndarray, step: np.ndarray) -> tu
     return candidate, objective.gradient(candidate)
 
 
-def _newton_step(objective: LogisticObjective, x: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+def _newton_step(
+    objective: LogisticObjective, x: np.ndarray, gradient: np.ndarray, users_l2: float
+) -> np.ndarray:
     """- H^-1 g. Raises ``ValueError`` where the Hessian H is singular in float64."""
     rows, l2, curvatures = objective.rows, objective.l2, objective.curvatures(x)
     size = len(x)
@@ -111,7 +135,7 @@ def _newton_step(objective: LogisticObjective, x: np.ndarray, gradient: np.ndarr
         product = LinearOperator((size, size), matvec=lambda v: rows.T @ (curvatures * (rows @ v)) + l2 * v)
         step, failure = cg(product, -gradient, rtol=1e-10, maxiter=20 * size)
         if failure or (l2 == 0 and size > rows.shape[0]):
-            raise _undecided(objective)
+            raise _undecided(users_l2)
         return step
     if hasattr(rows, "toarray"):
         hessian = (rows.T @ rows.multiply(curvatures[:, None])).toarray()
@@ -122,15 +146,15 @@ def _newton_step(objective: LogisticObjective, x: np.ndarray, gradient: np.ndarr
     try:
         factor, is_lower = cho_factor(hessian)
     except LinAlgError as error:
-        raise _undecided(objective) from error
+        raise _undecided(users_l2) from error
     reciprocal_condition, _ = dpocon(factor, norm, uplo="L" if is_lower else "U")
     if reciprocal_condition < size * np.finfo(np.float64).eps:
-        raise _undecided(objective)
+        raise _undecided(users_l2)
     return cho_solve((factor, is_lower), -gradient)
 
 
-def _undecided(objective: LogisticObjective) -> ValueError:
+def _undecided(l2: float) -> ValueError:
     return ValueError(
         "the logistic regression has no unique minimum: the rows can be separated or their features depend "
-        f"on each other, and model.l2={objective.l2:g} is too small to decide"
+        f"on each other, and model.l2={l2:g} is too small to decide"
     )

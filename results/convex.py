@@ -123,16 +123,15 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> str:
     samples = "" if batch is None else f"{batch} row{'s' * (batch > 1)} per worker and step, "
     split = config["data"]["partition"]
     alpha = f" (alpha {config['data']['alpha']:g})" if split == "dirichlet" else ""
-    seeds = sorted({run.seed for run in runs})
-    counts = {len(of_method) for of_method in methods.values()}
-    over = (
-        f"mean and range over seeds {', '.join(map(str, seeds))}"
-        if min(counts) > 1
-        else f"seed {seeds[0]} only"
-    )
-    if len(counts) > 1:
-        over = "mean and range over seeds, of which methods have " + " to ".join(
-            map(str, (min(counts), max(counts)))
+    seeds = {tuple(sorted(run.seed for run in of_method)) for of_method in methods.values()}
+    if len(seeds) > 1:
+        over = "mean and range over seeds, not the same ones for all methods"
+    else:
+        (same,) = seeds
+        over = (
+            f"mean and range over seeds {', '.join(map(str, same))}"
+            if len(same) > 1
+            else f"seed {same[0]} only"
         )
     return (
         f"{config['data'].get('name', '')}: {algorithm}{star}, {config['workers']} workers, {samples}"
@@ -178,13 +177,13 @@ def _band(
     ordinate: Callable[[Run], pd.Series],
     style: dict[str, Any],
 ) -> None:
-    """The mean over seeds as a line and their range as a band; a log axis has no place for 0."""
+    """The mean over seeds as a line and their range as a band; a gap where one is not positive."""
     xs = pd.concat([abscissa(run) for run in runs], axis=1, join="inner").mean(axis=1)
     ys = pd.concat([ordinate(run) for run in runs], axis=1, join="inner")
     common = xs.index.intersection(ys.index)
     xs, ys = xs.loc[common], ys.loc[common]
     positive = ys.where(ys > 0)
-    axis.plot(xs, positive.mean(axis=1), **style)
+    axis.plot(xs, positive.mean(axis=1, skipna=False), **style)
     if len(runs) > 1:
         low, high = positive.min(axis=1), positive.max(axis=1)
         axis.fill_between(xs, low, high, color=style["color"], alpha=0.2, linewidth=0)

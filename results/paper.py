@@ -22,6 +22,9 @@ class ErrorCurve(NamedTuple):
     experiment: str
     compressor: str
     settings: dict[str, float]
+    workers: int
+    batch_size: int | None
+    steps: int
     peak: float | None
     end: float | None
 
@@ -31,9 +34,10 @@ PROBLEMS = {
     "gisette_scale": Problem(842.8680386, 8.154616014, 0.13794947717),
 }
 OFFSETS = {"madelon": 1e-4, "gisette_scale": 0.005}  # x0 = x* + offset
+_SGD, _STAR = (20, 1, 3000), (20, None, 60000)  # workers, rows per worker and step, steps
 ERROR_CURVES = (
-    ErrorCurve("madelon_sgd", "top_k", {"density": 0.002}, 3e-4, 4e-5),
-    ErrorCurve("madelon_sgd", "hard_threshold", {"threshold": 5e-4}, 7e-5, 3.5e-5),
-    ErrorCurve("madelon_gd_star_20", "top_k", {"density": 0.002}, 3e-4, 1e-16),
-    ErrorCurve("madelon_gd_star_20", "hard_threshold", {"threshold": 1e-7}, 1.6e-12, 1.6e-12),
+    ErrorCurve("madelon_sgd", "top_k", {"density": 0.002}, *_SGD, 3e-4, 4e-5),
+    ErrorCurve("madelon_sgd", "hard_threshold", {"threshold": 5e-4}, *_SGD, 7e-5, 3.5e-5),
+    ErrorCurve("madelon_gd_star_20", "top_k", {"density": 0.002}, *_STAR, 3e-4, 1e-16),
+    ErrorCurve("madelon_gd_star_20", "hard_threshold", {"threshold": 1e-7}, *_STAR, 1.6e-12, 1.6e-12),
 )

@@ -3,8 +3,10 @@
 import json
 import textwrap
 from collections.abc import Callable, Iterable
+from itertools import product
 
 import numpy as np
+import pandas as pd
 
 from results.paper import ERROR_CURVES, OFFSETS, PROBLEMS, ErrorCurve
 from results.runs import Run, by_method, by_setting
@@ -52,6 +54,7 @@ def _problems(runs: list[Run]) -> str:
     for name, paper in PROBLEMS.items():
         ours = [run for run in runs if run.config["data"].get("name") == name]
         ours = [run for run in ours if run.config["model"].get("offset") == OFFSETS[name]]
+        ours = [run for run in ours if run.config["model"]["l2"] is None]
         facts = ours[0].summary["problem"] if ours else {}
         for label, key, printed in (
             ("L", "smoothness", paper.smoothness),
@@ -156,45 +159,39 @@ def _heterogeneity(runs: list[Run]) -> str:
     ours = [run for run in runs if run.config["name"].startswith("heterogeneity-")]
     rows = []
     for group in by_setting(ours):
-        by_seed: dict[int, dict[str, Run]] = {}
-        for of_method in by_method(group).values():
-            for run in of_method:
-                by_seed.setdefault(run.seed, {})[run.compressor] = run
-        pairs = [found for found in by_seed.values() if {"top_k", "hard_threshold"} <= found.keys()]
-        if not pairs:
-            continue
-        quality: dict[str, list[float]] = {"top_k": [], "hard_threshold": []}
-        bytes_each = []
-        for pair in pairs:
-            equal = min(pair[name].summary["comm/bytes_sent_total"] for name in quality)
-            bytes_each.append(equal)
-            for name, values in quality.items():
-                values.append(_value_at_bytes(pair[name], "convex/suboptimality", equal))
-        errors = {
-            name: _mean_std([pair[name].summary["compression/total_error"] for pair in pairs])
-            for name in quality
+        methods = by_method(group)
+        of_kind = {
+            kind: [name for name, of in methods.items() if of[0].compressor == kind]
+            for kind in ("top_k", "hard_threshold")
         }
-        rows.append(
-            (
-                group[0].config["data"]["partition"],
-                len(pairs),
-                _mean_std(bytes_each),
-                _mean_std(quality["top_k"]),
-                _mean_std(quality["hard_threshold"]),
-                errors["top_k"],
-                errors["hard_threshold"],
-            )
-        )
+        for names in product(*of_kind.values()):
+            both = [{run.seed: run for run in methods[name]} for name in names]
+            pairs = [(both[0][seed], both[1][seed]) for seed in both[0] if seed in both[1]]
+            if pairs:
+                rows.append(_compared(names, pairs))
     if not rows:
         return ""
-    header = ("split", "seeds", "bytes per worker, of both", "f(x) - f*, top_k", "f(x) - f*, hard_threshold")
-    header += ("total error, top_k", "total error, hard_threshold")
+    header = ("split", "methods", "seeds", "bytes per worker, of both", "f(x) - f*, top_k")
+    header += ("f(x) - f*, hard_threshold", "total error, top_k", "total error, hard_threshold")
     note = _text(
         """`experiment=convex/heterogeneity`: EF-GD on madelon, 20 workers. f(x) - f* is that of both methods
         at equal bytes, all that the one sent which sent less, averaged over the last tenth of them. A
         split by label draws nothing, so that its seeds are one run."""
     )
     return "## Heterogeneous workers\n\n" + note + "\n" + _markdown(header, rows)
+
+
+def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple:
+    """One line of the table: Top-k and a threshold, with the same seeds."""
+    metric = "convex/suboptimality"
+    equal = [min(run.summary["comm/bytes_sent_total"] for run in pair) for pair in pairs]
+    quality = [
+        [_value_at_bytes(pair[side], metric, sent) for pair, sent in zip(pairs, equal, strict=True)]
+        for side in (0, 1)
+    ]
+    errors = [[pair[side].summary["compression/total_error"] for pair in pairs] for side in (0, 1)]
+    split = pairs[0][0].config["data"]["partition"]
+    return (split, "; ".join(names), len(pairs), *map(_mean_std, (equal, *quality, *errors)))
 
 
 def _differences() -> str:
@@ -225,12 +222,22 @@ def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: Tru
 
 
 def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:
-    found = [
-        run
-        for run in runs
-        if run.config["name"] == f"{paper.experiment}-{paper.compressor}"
-        and all(run.config["compressor"].get(key) == value for key, value in paper.settings.items())
-    ]
+    """Our runs of the paper's experiment, with its settings and no others."""
+    found = []
+    for run in runs:
+        config = run.config
+        trainer, model = config["trainer"], config["model"]
+        is_same = (
+            config["name"] == f"{paper.experiment}-{paper.compressor}"
+            and all(config["compressor"].get(key) == value for key, value in paper.settings.items())
+            and (config["workers"], trainer["batch_size"], trainer["steps"])
+            == (paper.workers, paper.batch_size, paper.steps)
+            and (config["feedback"].get("scale"), config["optimizer"]["lr"], model["l2"])
+            == ("step", None, None)
+            and config["data"]["partition"] in ("iid", "contiguous")
+        )
+        if is_same:
+            found.append(run)
     return max(_groups(found), key=len, default=[])
 
 
@@ -263,7 +270,7 @@ def _stationary(run: Run) -> float:
 
 def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
     """The metric over the last tenth of so many bytes, averaged, since it oscillates from step to step."""
-    totals = run.curve("comm/bytes_sent_total")
+    totals = pd.concat([pd.Series({0: 0.0}), run.curve("comm/bytes_sent_total")])
     window = totals.index[(totals > (1 - END_SHARE) * sent) & (totals <= sent)]
     if len(window) == 0:  # a record larger than the tenth
         window = totals.index[totals <= sent][-1:]

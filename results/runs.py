@@ -104,11 +104,15 @@ def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
 
 def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """One setting's runs by method, in a fixed order, seeds ascending; of two with one seed, the last."""
+    runs = list(runs)
+    scales = {run.config["feedback"].get("scale") for run in runs} - {None}
     found: dict[str, dict[int, Run]] = defaultdict(dict)
     for run in runs:
-        if run.seed in found[run.method]:
-            print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)
-        found[run.method][run.seed] = run
+        scale = run.config["feedback"].get("scale")
+        name = f"{run.method}, residual by {scale}" if scale and len(scales) > 1 else run.method
+        if run.seed in found[name]:
+            print(f"two runs of {name}, seed {run.seed}: using {run.path}", file=sys.stderr)
+        found[name][run.seed] = run
     return {method: [seeds[s] for s in sorted(seeds)] for method, seeds in sorted(found.items())}
 
 

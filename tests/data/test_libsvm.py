@@ -1,6 +1,7 @@
 """LIBSVM files: what is read, what is refused, what is fetched."""
 
 import bz2
+import contextlib
 import functools
 import gzip
 import http.server
@@ -77,6 +78,17 @@ def test_what_is_not_libsvm_says_the_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "libsvm" / "bad").write_text(text)
     with pytest.raises(ValueError, match=BAD[text]):
         libsvm(name="bad", root=str(tmp_path))
+
+
+def test_any_damage_to_an_archive_is_refused_or_harmless(tmp_path: Path) -> None:
+    plain = write_rows(tmp_path, "few", 50, 5)
+    packed = gzip.compress(plain.read_bytes())
+    for position in range(0, len(packed), 11):
+        damaged = packed[:position] + bytes([packed[position] ^ 0x2A]) + packed[position + 1 :]
+        plain.with_name("damaged.gz").write_bytes(damaged)
+        with contextlib.suppress(ValueError):  # anything else, as zlib's own error, fails
+            features, _ = read(plain.with_name("damaged.gz"))
+            assert (features != read(plain)[0]).nnz == 0
 
 
 def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import yaml
 from configs import resolved
 from hydra.core.global_hydra import GlobalHydra
 from libsvm_files import write_rows
@@ -113,7 +114,7 @@ def test_table_holds_what_the_summaries_say(output: Path) -> None:
     )
     ours = [run.summary["compression/total_error"] for run in runs if "madelon_sgd-top_k" in str(run.path)]
     assert f"{sum(ours) / 2:.4g} ± " in row
-    split = next(line for line in table.splitlines() if line.startswith("| iid | 2 |"))
+    split = next(line for line in table.splitlines() if line.startswith("| iid | top_k, density 0.1; hard_"))
     assert split.count("±") == 5
 
 
@@ -124,6 +125,7 @@ def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     at = reproduction._value_at_bytes
     assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # the tenth before holds no record
     assert at(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
+    assert at(found, "convex/suboptimality", 0.5 * per_step) == curve[0]  # before the first record of bytes
     assert reproduction.END_SHARE == 0.1 and curve.index[1] == 5
     found.records.loc[:, "comm/bytes_sent_total"] *= 1e-6  # now all records lie close together
     found.records.loc[3:, "comm/bytes_sent_total"] = [95.0, 97.0, 100.0, 120.0, 130.0, 140.0]
@@ -155,3 +157,59 @@ def test_nothing_to_draw_is_one_line(given: list[str], tmp_path: Path, capsys: p
     assert convex.main([text.replace("EMPTY", str(tmp_path)) for text in given]) == 1
     printed = capsys.readouterr().err
     assert printed.startswith("error: no ") and printed.count("\n") == 1
+
+
+def copied(output: Path, to: Path, part: str, **changes: dict) -> Path:
+    """A copy of one run folder with another config."""
+    source = sorted(path.parent for path in output.rglob("summary.json") if part in str(path))[0]
+    shutil.copytree(source, to)
+    config = yaml.safe_load((to / "config.yaml").read_text())
+    for group, values in changes.items():
+        if isinstance(values, dict):
+            config[group] |= values
+        else:
+            config[group] = values
+    (to / "config.yaml").write_text(yaml.safe_dump(config))
+    return to
+
+
+def test_only_the_papers_own_settings_stand_beside_its_numbers(output: Path, tmp_path: Path) -> None:
+    same = {
+        "compressor": {"density": 0.002},
+        "workers": 20,
+        "trainer": {"steps": 3000},
+        "seed": 5,
+    }
+    copied(output, tmp_path / "same", "madelon_sgd-top_k", **same)
+    (run,) = read_runs([tmp_path / "same"])
+    errors = run.curve("compression/error")
+    table = reproduction.reproduction_table([run])
+    row = f"| madelon_sgd | top_k, density 0.002 | peak | 3.0e-04 | {errors.max():.4g} (one seed) |"
+    assert row + f" {errors.max() / 3e-4:.2f} |" in table
+    assert f"| end | 4.0e-05 | {errors.iloc[-1]:.4g} (one seed) | {errors.iloc[-1] / 4e-5:.2f} |" in table
+    for number, change in enumerate(
+        (
+            {"trainer": {"steps": 7}},
+            {"workers": 4},
+            {"feedback": {"_target_": "compressors.feedback.no_feedback", "scale": None}},
+            {"model": {"l2": 0.5}},
+            {"data": {"partition": "by_label"}},
+        )
+    ):
+        copied(output, tmp_path / str(number), "madelon_sgd-top_k", **(same | change))
+        table = reproduction.reproduction_table(read_runs([tmp_path / str(number)]))
+        assert "| madelon_sgd | top_k, density 0.002 | peak | 3.0e-04 | not run |  |" in table
+
+
+def test_residuals_in_other_units_are_another_method(output: Path, tmp_path: Path) -> None:
+    for scale in ("step", "gradient"):
+        copied(output, tmp_path / scale, "madelon_sgd-top_k", feedback={"scale": scale})
+    methods = by_method(read_runs([tmp_path]))
+    assert list(methods) == [f"top_k, density 0.1, residual by {scale}" for scale in ("gradient", "step")]
+
+
+def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
+    copied(output, tmp_path / "a", "madelon_sgd-top_k", seed=0)
+    copied(output, tmp_path / "b", "madelon_sgd-hard_threshold", seed=1)
+    runs = read_runs([tmp_path])
+    assert "not the same ones for all methods" in convex.title(runs, by_method(runs))
