@@ -131,7 +131,8 @@ def _sigmoid(products: Tensor) -> Tensor:
 def _softplus(products: Tensor) -> Tensor:
     if products.device.type != "cpu":
         return F.softplus(products)
-    return torch.from_numpy(np.logaddexp(0, products.numpy()))
+    with np.errstate(invalid="ignore"):  # a NaN is met by the check of the gradient
+        return torch.from_numpy(np.logaddexp(0, products.numpy()))
 
 
 def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:

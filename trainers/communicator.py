@@ -50,7 +50,7 @@ class Communicator:
 
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
-        self._charged[kind] += rows[0].nbytes
+        self._charged[kind] += rows.nbytes // len(rows)
         return self.collect(rows)
 
     def gather_ragged(
