@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m results.convex", description=__doc__.splitlines()[0])
     parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=convex/...")
     parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
-    parser.add_argument("--table", type=Path, help="write the reproduction table here as well")
+    parser.add_argument("--table", type=Path, help="write the reproduction table here instead of printing it")
     parser.add_argument(
         "--bits", choices=BITS_LABELS, default="paper", help="as the paper counts them, or all sent"
     )
