@@ -53,10 +53,10 @@ class Case(NamedTuple):
     settings: dict[str, bool]
 
     def reducer(self, density: float, num_parameters: int) -> Reducer:
-        """With error feedback; a threshold left open is the one that normal draws pass at ``density``."""
+        """With error feedback; a threshold is the one that normal draws pass at ``density``."""
         config = OmegaConf.load(ROOT / "conf" / "compressor" / f"{self.name}.yaml")
         changes: dict[str, Any] = dict(self.settings)
-        if "threshold" in config and config.threshold is None:
+        if "threshold" in config:
             changes["threshold"] = threshold_of(density)
         merged = OmegaConf.merge({"budget": {"density": density}}, {"it": config}, {"it": changes})
         return build_reducer(instantiate(merged.it, _convert_="all"), num_parameters, ErrorFeedback)

@@ -227,7 +227,8 @@ def measure_case(
     calls.clear()
     interface = calibration.bytes_per_process(repeat(step, steps)) / steps
     per_step = {name: number / steps for name, number in calls.items()}
-    kinds = (communicator.collect(communicator.take_charges()).double().mean(0) / steps).tolist()
+    charges = torch.from_numpy(communicator.take_charges())
+    kinds = (communicator.collect(charges).double().mean(0) / steps).tolist()
     ledger = sum(kinds)
     factors = {factor(name, processes) for name in per_step}
     expected = ledger * (factors.pop() if len(factors) == 1 else math.nan)
