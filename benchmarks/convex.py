@@ -17,19 +17,18 @@ import time
 from pathlib import Path
 from typing import Any
 
-os.environ.update(OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", OMP_NUM_THREADS="1")
+import numpy as np
+import torch
+from hydra import compose, initialize_config_dir
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+from scipy.special import expit
+from threadpoolctl import threadpool_limits
+
+from trainers.communicator import Communicator
+
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-import numpy as np  # noqa: E402  the number of threads has to be set before
-import torch  # noqa: E402
-from hydra import compose, initialize_config_dir  # noqa: E402
-from hydra.core.hydra_config import HydraConfig  # noqa: E402
-from omegaconf import OmegaConf  # noqa: E402
-from scipy.special import expit  # noqa: E402
-
-import run  # noqa: E402
-from trainers.communicator import Communicator  # noqa: E402
+sys.path.insert(0, str(ROOT))  # run.py is no package
 
 EXPERIMENTS = (  # name, steps per round, goal in ms per step
     ("madelon_sgd", 2000, 0.25),
@@ -45,6 +44,8 @@ class Nowhere:
 
 def build(experiment: str, method: str, steps: int, root: Path, name: str) -> Any:
     """The trainer of one experiment."""
+    import run
+
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         overrides = [f"experiment=convex/{experiment}", f"compressor={method}", f"trainer.steps={steps}"]
         overrides += [f"data.root={root}", f"data.name={name}", "trainer.log_every=100"]
@@ -123,6 +124,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    threadpool_limits(1)
     with tempfile.TemporaryDirectory() as scratch:
         root, name = options.root, "madelon"
         if not any((root / "libsvm" / f"madelon{end}").is_file() for end in ("", ".bz2", ".gz")):

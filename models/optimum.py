@@ -131,10 +131,15 @@ def _newton_step(
     """- H^-1 g. Raises ``ValueError`` where the Hessian H is singular in float64."""
     rows, l2, curvatures = objective.rows, objective.l2, objective.curvatures(x)
     size = len(x)
+    if size > _DIRECT and l2 == 0:
+        raise ValueError(
+            "whether the logistic regression has no unique minimum cannot be told beyond "
+            f"{_DIRECT} features with model.l2=0"
+        )
     if size > _DIRECT:
         product = LinearOperator((size, size), matvec=lambda v: rows.T @ (curvatures * (rows @ v)) + l2 * v)
         step, failure = cg(product, -gradient, rtol=1e-10, maxiter=20 * size)
-        if failure or (l2 == 0 and size > rows.shape[0]):
+        if failure:
             raise _undecided(users_l2)
         return step
     if hasattr(rows, "toarray"):
