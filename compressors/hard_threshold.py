@@ -18,7 +18,7 @@ from torch import Tensor
 
 from compressors.api import Context
 from compressors.checks import is_count, is_real, require, require_density
-from compressors.payloads import Sparse, take
+from compressors.payloads import Sparse, numpy_knows, take, take_values
 
 # Entries whose magnitudes and mask stay in cache. numpy compares and searches them four times as fast as
 # torch 2.13 does on a CPU.
@@ -61,17 +61,14 @@ class HardThreshold:
 
     def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
         require(self.threshold is not None, "HardThreshold.threshold", "set, by for_model()", None)
-        flat = rows.view(-1)
+        flat, (num_rows, size) = rows.view(-1), rows.shape
         positions = _at_least(self.threshold, flat)
-        if len(rows) == 1:
-            return take(flat, positions), np.array([len(positions)])
-        values = flat.index_select(0, positions)
-        flat.index_fill_(0, positions, 0)
-        flat_positions, size = positions.cpu().numpy(), rows.shape[1]
-        edges = np.arange(len(rows) + 1) * size
-        counts = np.diff(np.searchsorted(flat_positions, edges))
-        columns = (flat_positions - np.repeat(edges[:-1], counts)).astype(np.int32)
-        return Sparse(values, torch.from_numpy(columns).to(rows.device)), counts
+        if num_rows == 1:
+            return take(flat, positions), np.array([positions.numel()])
+        values = take_values(flat, positions)
+        owners, columns = np.divmod(positions.cpu().numpy(), size)
+        counts = np.bincount(owners, minlength=num_rows)
+        return Sparse(values, torch.from_numpy(columns.astype(np.int32)).to(rows.device)), counts
 
     def error_bound(self, x: Tensor) -> float:
         return x.numel() * self.threshold**2
@@ -79,10 +76,13 @@ class HardThreshold:
 
 def _at_least(threshold: float, x: Tensor) -> Tensor:
     """Positions [k] int64, ascending, of the entries of ``x`` [d] of at least that magnitude."""
-    if x.device.type != "cpu" or x.dtype == torch.bfloat16:  # numpy knows neither
+    if not numpy_knows(x):
         return torch.nonzero(x.abs() >= threshold).squeeze(1)
+    entries = x.numpy()
+    if len(entries) <= _CHUNK:
+        return torch.from_numpy(np.flatnonzero(np.abs(entries) >= threshold))
     kept = [
-        np.flatnonzero(np.abs(chunk.numpy()) >= threshold) + start
-        for start, chunk in zip(range(0, x.numel(), _CHUNK), x.split(_CHUNK), strict=True)
+        np.flatnonzero(np.abs(entries[start : start + _CHUNK]) >= threshold) + start
+        for start in range(0, len(entries), _CHUNK)
     ]
-    return torch.from_numpy(np.concatenate(kept) if len(kept) > 1 else kept[0])
+    return torch.from_numpy(np.concatenate(kept))

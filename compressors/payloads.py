@@ -21,18 +21,28 @@ class Sparse(NamedTuple):
 
 def take(x: Tensor, indices: Tensor) -> Sparse:
     """Move the entries of ``x`` [d] at ``indices`` [k] int64 into a payload, leaving zeros."""
+    return Sparse(take_values(x, indices), indices.to(index_dtype(x)))
+
+
+def take_values(x: Tensor, indices: Tensor) -> Tensor:
+    """Move the entries of ``x`` [d] at ``indices`` [k] int64 out of it, leaving zeros."""
     values = x.index_select(0, indices)
     x.index_fill_(0, indices, 0)
-    return Sparse(values, indices.to(index_dtype(x)))
+    return values
 
 
 def take_columns(rows: Tensor, columns: Tensor) -> Sparse:
     """``take`` for ``rows`` [R, d]: of each row the entries at its ``columns`` [R, k] int64."""
-    if len(rows) == 1:
+    if rows.shape[0] == 1:
         return take(rows[0], columns[0])
     values = rows.gather(1, columns)
     rows.scatter_(1, columns, 0)
-    return Sparse(values.flatten(), columns.flatten().to(index_dtype(rows[0])))
+    return Sparse(values.view(-1), columns.reshape(-1).to(index_dtype(rows[0])))
+
+
+def numpy_knows(x: Tensor) -> bool:
+    """Whether ``x.numpy()`` can be had without a copy."""
+    return x.device.type == "cpu" and x.dtype != torch.bfloat16
 
 
 def index_dtype(x: Tensor) -> torch.dtype:

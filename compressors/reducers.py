@@ -121,12 +121,13 @@ def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any)
             for row, worker in zip(rows, workers, strict=True)
         ]
         return _Encoded(parts, [1] * len(parts), np.array([p.values.numel() for p in parts]))
-    group = max(1, _GROUP // rows.shape[1])
-    if group >= len(rows):
+    num_rows, size = rows.shape
+    group = max(1, _GROUP // size)
+    if group >= num_rows:
         part, count = codec.encode_rows(rows, context, workers)
-        return _Encoded([part], [len(rows)], count)
+        return _Encoded([part], [num_rows], count)
     parts, counts = [], []
-    for start in range(0, len(rows), group):
+    for start in range(0, num_rows, group):
         part, count = codec.encode_rows(rows[start : start + group], context, workers[start : start + group])
         parts.append(part)
         counts.append(count)
@@ -141,17 +142,18 @@ def _first_worker(part: Any, num_workers: int) -> dict[str, Tensor]:
 def _sum_of_values(encoded: _Encoded) -> Tensor:
     """Values [k] of a linear codec, added up over the local workers."""
     blocks = [p.values.view(n, -1) for p, n in zip(encoded.parts, encoded.workers_per_part, strict=True)]
-    total = blocks[0].sum(0) if len(blocks[0]) > 1 else blocks[0][0]
-    for block in blocks[1:]:
-        total += block.sum(0) if len(block) > 1 else block[0]
+    total, *others = (block.sum(0) if block.shape[0] > 1 else block[0] for block in blocks)
+    for of_block in others:
+        total += of_block
     return total
 
 
 def _count(parts: list[Any], counts: np.ndarray, edges: Tensor) -> np.ndarray:
     """Elements sent per worker and layer [W, L] int64, for layers between ``edges`` [L + 1]."""
-    if len(edges) == 2:
+    num_layers = edges.numel() - 1
+    if num_layers == 1:
         return counts[:, None]
-    num_layers, size = len(edges) - 1, int(edges[-1])
+    size = int(edges[-1])
     positions = _join([p.positions(size).cpu() for p in parts]).numpy()
     layers = np.searchsorted(edges.numpy()[1:-1], positions, side="right")
     owners = np.arange(len(counts)).repeat(counts)
@@ -170,8 +172,7 @@ def _gather(local: list[_Encoded], ragged: bool, in_one_go: bool, communicator: 
     kind_of_payload = type(local[0].parts[0])
     counts = None
     if ragged:
-        own = torch.from_numpy(np.stack([encoded.counts for encoded in local], 1, dtype=np.int32))
-        counts = communicator.gather(own, "metadata").numpy().T.astype(np.int64)  # [segment, worker]
+        counts = communicator.gather_counts(np.array([encoded.counts for encoded in local]))  # [S, n]
     names = kind_of_payload._fields
     fields = {
         name: [_join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names

@@ -8,11 +8,12 @@ the value and a 4-byte index. Exactly k entries are sent, also among ties.
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density
-from compressors.payloads import Sparse, take_columns
+from compressors.payloads import Sparse, numpy_knows, take_columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,11 +36,13 @@ class TopK:
         return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
 
     def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
-        k = elements_of(self.density, rows.shape[1])
-        kept = rows.abs().topk(k, dim=1, sorted=False).indices
-        if k > 1:
-            kept = kept.sort(dim=1).values
-        return take_columns(rows, kept), np.full(len(rows), k)
+        num_rows, size = rows.shape
+        k = elements_of(self.density, size)
+        if k == 1 and numpy_knows(rows):  # a fifth of topk's time
+            kept = torch.from_numpy(np.abs(rows.numpy()).argmax(1, keepdims=True))
+        else:
+            kept = rows.abs().topk(k, dim=1, sorted=False).indices.sort(dim=1).values
+        return take_columns(rows, kept), np.full(num_rows, k)
 
     def error_bound(self, x: Tensor) -> float:
         return unsent_share(self.density, x.numel()) * squared_norm(x).item()

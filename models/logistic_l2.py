@@ -22,6 +22,9 @@ from torch import Tensor, nn
 from models.known import known_optimum
 
 
+_AT_ONCE = 2**13  # features of an inner product: OpenBLAS splits those of more than 10,000 over threads
+
+
 class LogisticL2(nn.Module):
     """x is the parameter ``weight`` [D]; a worker's loss is its rows' weighted sum plus (l2 / 2) ||x||^2.
 
@@ -109,13 +112,14 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     features = rows.features
     if not isinstance(features, Tensor):
         return torch.from_numpy(features @ x.numpy())
-    num_workers, blocks = len(rows.lengths), features[:, : rows.num_features]
-    # One matrix product per worker: BLAS rounds by shape and, in products with a vector, by address.
-    if rows.uniform:
-        blocks = blocks.unflatten(0, (num_workers, -1)).transpose(1, 2)
-        return torch.bmm(x.expand(num_workers, 1, -1), blocks).flatten()
-    parts = (torch.bmm(x.view(1, 1, -1), block.T.unsqueeze(0)) for block in blocks.split(rows.lengths))
-    return torch.cat([part.flatten() for part in parts])
+    if features.device.type != "cpu":
+        return features[:, : rows.num_features] @ x
+    # One inner product per row: matrix products round by shape, those with a vector also by address.
+    table, x = features.numpy()[:, : rows.num_features], x.numpy()
+    products = np.vecdot(table[:, :_AT_ONCE], x[:_AT_ONCE])
+    for start in range(_AT_ONCE, len(x), _AT_ONCE):
+        products += np.vecdot(table[:, start : start + _AT_ONCE], x[start : start + _AT_ONCE])
+    return torch.from_numpy(products)
 
 
 # torch computes the last few entries of a vector by another formula than those before, so that an entry's
@@ -143,7 +147,7 @@ def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
         pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
         out.copy_(torch.from_numpy((pulls @ features).toarray()))
         return
-    if rows.uniform and len(features) == num_workers:
+    if rows.uniform and features.shape[0] == num_workers:
         torch.mul(features[:, : rows.num_features], pull.unsqueeze(1), out=out)
         return
     sums = features.new_empty(num_workers, 1, features.shape[1])  # whole cache lines, as the rows have

@@ -53,6 +53,14 @@ class Communicator:
         self._charged[kind] += rows.nbytes // len(rows)
         return self.collect(rows)
 
+    def gather_counts(self, counts: np.ndarray) -> np.ndarray:
+        """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each."""
+        small = counts.astype(np.int32)
+        self._charged["metadata"] += len(small) * small.itemsize
+        if self.processes == 1:
+            return counts
+        return self.collect(torch.from_numpy(small.T)).numpy().T.astype(np.int64)
+
     def gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
     ) -> list[list[Tensor]]:
@@ -63,8 +71,8 @@ class Communicator:
         what to charge for each field.
         """
         own = lengths[:, self.ranks.start : self.ranks.stop]
-        own = own.sum(0)  # [W]
-        num_entries = own.sum()
+        own = own.sum(0) if len(own) > 1 else own[0]  # [W]
+        num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
                 raise RuntimeError(f"{kind}: the lengths are not those of the tensors")

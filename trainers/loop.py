@@ -140,17 +140,19 @@ class Trainer:
         base_rates = [group["lr"] for group in self.optimizer.param_groups]
         last: dict[str, float] = {}
         best: dict[str, float] = {}
+        num_steps, epochs_per_step = self.num_steps, self.epochs_per_step
+        num_epochs = num_steps * epochs_per_step
         self.model.train()
         start = diagnose()
         if start:
             tracker.log({"step": 0, "epoch": 0.0, **start})
-        for step in range(self.num_steps):
+        for step in range(num_steps):
             started = time.perf_counter()
-            factor = self._learning_rate_factor(step)
+            factor = self.schedule.factor(step * epochs_per_step, num_epochs)
             for group, rate in zip(self.optimizer.param_groups, base_rates, strict=True):
                 group["lr"] = rate * factor
             done = step + 1
-            finished = done == self.num_steps
+            finished = done == num_steps
             logged = finished or done % settings.log_every == 0
             losses = gradient_step.run(
                 self.loader.batches(step), step, base_rates[0] * factor, measure=logged
@@ -159,7 +161,7 @@ class Trainer:
             self.optimizer.step()
             ended = time.perf_counter()
 
-            epoch = done * self.epochs_per_step
+            epoch = done * epochs_per_step
             if logged:
                 record = {
                     "step": done,
@@ -175,7 +177,7 @@ class Trainer:
                 }
                 last.update(record)
                 tracker.log(record)
-            before = (epoch - self.epochs_per_step + 1e-9) // settings.evaluate_every
+            before = (epoch - epochs_per_step + 1e-9) // settings.evaluate_every
             if dataset.test is not None and (finished or (epoch + 1e-9) // settings.evaluate_every > before):
                 quality = evaluate(self.model, dataset, communicator, settings.evaluation_batch_size)
                 for name, value in quality.items():

@@ -55,7 +55,9 @@ def sgd(
     if nesterov and momentum == 0:
         raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")
     groups = parameter_groups(model, weight_decay, undecayed)
-    return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov)
+    on_cpu = groups[0]["params"][0].device.type == "cpu"
+    foreach = False if on_cpu else None  # what torch would choose, without asking in every step
+    return torch.optim.SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov, foreach=foreach)
 
 
 def adam(
