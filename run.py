@@ -142,6 +142,10 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     require_match(config["model"]["_target_"], config["data"]["_target_"], set(arguments))
     with communicator.first_process_first():  # it may leave results on disk for the others
         model = instantiate(config["model"], _convert_="all", **arguments).to(device)
+    if settings.channels_last:
+        if not any(parameter.dim() == 4 for parameter in model.parameters()):
+            raise ValueError("trainer.channels_last has no effect on a model without convolutions")
+        model = model.to(memory_format=torch.channels_last)
     layout = Layout(dict(model.named_parameters()), config["scope"])
     feedback = instantiate(config["feedback"], _convert_="all")
     seed, ranks = config["seed"], communicator.ranks

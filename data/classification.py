@@ -62,6 +62,11 @@ class ClassificationDataset:
                     f"labels must be 0 to {self.num_classes - 1}, got {low} to {high} in the {name} split"
                 )
 
+    @property
+    def held_out(self) -> dict[str, Split]:
+        """What quality is measured on."""
+        return {"test": self.test}
+
     def model_arguments(self) -> dict[str, Any]:
         """What a model has to know of the data."""
         return {"input_shape": tuple(self.train.inputs.shape[1:]), "num_classes": self.num_classes}
@@ -74,7 +79,9 @@ class ClassificationDataset:
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
     ) -> "ShardLoader":
         """What the workers in ``ranks`` read; raises as ``samplers``."""
-        return ShardLoader(self, ranks, self.samplers(workers, ranks, batch_size, stream), stream)
+        samplers = self.samplers(workers, ranks, batch_size, stream)
+        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
+        return ShardLoader(self, ranks, samplers, stream, epochs_per_step)
 
     def samplers(
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
@@ -103,9 +110,9 @@ class ClassificationDataset:
             return Batch(self._normalise(batch.inputs), batch.targets)
         return Batch(self._normalise(self.augmentation(batch.inputs, stream)), batch.targets)
 
-    def test_batch(self, indices: Tensor) -> Batch:
-        """Test samples [B]."""
-        batch = self._read(self.test, indices)
+    def held_out_batch(self, split: str, indices: Tensor) -> Batch:
+        """Samples [B] of the split of that name."""
+        batch = self._read(self.held_out[split], indices)
         return Batch(self._normalise(batch.inputs), batch.targets)
 
     def _read(self, part: Split, indices: Tensor) -> Batch:
@@ -129,6 +136,7 @@ class ShardLoader:
     ranks: range
     samplers: list[ShardSampler]
     stream: Callable[..., torch.Generator]
+    epochs_per_step: float  # share of the training samples that all workers read in a step
 
     def batches(self, step: int) -> list[Batch]:
         """W batches; they follow from the step alone."""

@@ -47,7 +47,10 @@ class RowsDataset:
     cache: Path
     device: torch.device = field(default=torch.device("cpu"))
 
-    test = None  # an optimisation problem has no test split
+    @property
+    def held_out(self) -> dict[str, Any]:
+        """Nothing: an optimisation problem is judged on all its rows."""
+        return {}
 
     def __post_init__(self) -> None:
         check_partition(self.partition, self.alpha)
@@ -158,6 +161,9 @@ class RowsLoader:
         self.ranks = ranks
         self.batch_size = batch_size
         self.stream = stream
+        self.epochs_per_step = (
+            1.0 if batch_size is None else len(self.lengths) * batch_size / len(dataset.labels)
+        )  # share of the rows that all workers read in a step
         self._steps_at_once = max(1, _DRAWS_AT_ONCE // (batch_size or 1))
         self._block = -1
         self._drawn: tuple[Tensor, ...] = ()

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from models.known import known_optimum
 
-
 _AT_ONCE = 2**13  # features of an inner product: OpenBLAS splits those of more than 10,000 over threads
 
 

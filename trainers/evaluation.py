@@ -6,11 +6,14 @@ import torch
 from torch import nn
 
 from trainers.communicator import Communicator
+from trainers.forward import autocast
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, dataset: Any, communicator: Communicator, batch_size: int) -> dict[str, float]:
-    """Metrics of ``model`` on the dataset's test split, named ``test/...``.
+def evaluate(
+    model: nn.Module, dataset: Any, communicator: Communicator, batch_size: int, precision: str = "fp32"
+) -> dict[str, float]:
+    """Metrics of ``model`` on all held-out splits of the dataset, named ``split/metric``.
 
     Batches are dealt out to the processes; their sums are added in the order of the batches. The
     processes take over the first one's buffers before.
@@ -18,10 +21,15 @@ def evaluate(model: nn.Module, dataset: Any, communicator: Communicator, batch_s
     communicator.broadcast(list(model.buffers()))
     was_training = model.training
     model.eval()
-    chunks = torch.arange(len(dataset.test)).split(batch_size)
-    sums = torch.zeros(len(chunks), dataset.task.num_sums, dtype=torch.float64)
-    for position in range(communicator.process, len(chunks), communicator.processes):
-        batch = dataset.test_batch(chunks[position])
-        sums[position] = dataset.task.measure(model, batch).cpu()
+    task, metrics = dataset.task, {}
+    for split, samples in dataset.held_out.items():
+        chunks = torch.arange(len(samples)).split(batch_size)
+        sums = torch.zeros(len(chunks), task.num_sums, dtype=torch.float64)
+        for position in range(communicator.process, len(chunks), communicator.processes):
+            batch = dataset.held_out_batch(split, chunks[position])
+            with autocast(communicator.device, precision):
+                sums[position] = task.measure(model, batch).cpu()
+        found = task.summarise(communicator.sum(sums).cpu().sum(0))
+        metrics |= {f"{split}/{name}": value for name, value in found.items()}
     model.train(was_training)
-    return dataset.task.summarise(communicator.sum(sums).cpu().sum(0))
+    return metrics

@@ -1,7 +1,7 @@
 """Gradients of the local workers: by one backward pass each, or all at once from a model that can."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.randomness import derive_seed
 from trainers.communicator import Communicator
+from trainers.forward import Loss, cut
 from trainers.layout import Layout
 
 
@@ -35,17 +36,19 @@ class WorkerGradients:
     Each worker sees the module as if it were alone: its dropout comes from (seed, step, worker),
     and its forward pass starts from the buffers that the step started with. The buffers kept are
     the first local worker's; those of worker 0 are the model's, as under DDP's buffer broadcast.
+    What a worker's loss carries over to its next batch, such as a hidden state, is kept per worker.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        loss: Callable[[nn.Module, Any], Tensor],
+        loss: Loss,
         layout: Layout,
         communicator: Communicator,
         *,
         seed: int,
         clip_norm: float | None = None,
+        micro_batch_size: int | None = None,
     ) -> None:
         self.model = model
         self.loss = loss
@@ -53,6 +56,8 @@ class WorkerGradients:
         self.communicator = communicator
         self.seed = seed
         self.clip_norm = clip_norm
+        self.micro_batch_size = micro_batch_size
+        self.memories: list[list[Any]] = [[] for _ in communicator.ranks]  # per worker and micro-batch
         self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
         self.views = [layout.views(row) for row in self.flat]
         self.buffers = list(model.buffers())
@@ -61,7 +66,6 @@ class WorkerGradients:
     def compute(self, batches: Sequence[Any], step: int, measure: bool = True) -> Tensor:
         """The gradients of W batches; with ``clip_norm``, scaled down to at most that L2 norm each."""
         self.communicator.broadcast(self.shared_buffers)
-        parameters = list(self.layout.parameters.values())
         several = len(batches) > 1
         before = [b.clone() for b in self.buffers] if several else []
         after_first: list[Tensor] = []
@@ -72,14 +76,10 @@ class WorkerGradients:
             if row > 0:
                 _restore(self.buffers, before)
             seed_worker(self.seed, step, worker)
-            loss = self.loss(self.model, batch)
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
-            for view, gradient in zip(self.views[row], gradients, strict=True):
-                view.copy_(gradient)
-            norm = torch.nn.utils.get_total_norm(gradients)
+            losses.append(self._differentiate(row, batch))
+            norm = torch.nn.utils.get_total_norm(self.views[row])
             if self.clip_norm is not None:
                 self.flat[row].mul_(_shrink(norm, self.clip_norm))
-            losses.append(loss.detach())
             norms.append(norm)
         if several:
             _restore(self.buffers, after_first)
@@ -91,6 +91,23 @@ class WorkerGradients:
         ]
         raise_together(self.communicator, self.layout, step, max(bad, default=0))
         return torch.stack(losses)
+
+    def _differentiate(self, row: int, batch: Any) -> Tensor:
+        """The gradient of one worker's batch, into its row; the loss."""
+        parameters, views = list(self.layout.parameters.values()), self.views[row]
+        pieces = cut(batch, self.micro_batch_size)
+        before = self.memories[row] or [None] * len(pieces)
+        total, after = 0.0, []
+        for position, (piece, memory) in enumerate(zip(pieces, before, strict=True)):
+            loss, memory = self.loss(self.model, piece, memory)
+            share = loss / len(pieces) if len(pieces) > 1 else loss
+            gradients = torch.autograd.grad(share, parameters, allow_unused=True, materialize_grads=True)
+            for view, gradient in zip(views, gradients, strict=True):
+                view.add_(gradient) if position else view.copy_(gradient)
+            total = total + share.detach()
+            after.append(memory)
+        self.memories[row] = after
+        return total
 
 
 class AnalyticModel(Protocol):

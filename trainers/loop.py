@@ -10,57 +10,18 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Reducer
-from compressors.checks import is_count, is_real, require, require_flag
+from compressors.checks import require
 from compressors.feedback import ErrorFeedback
+from trainers.average import RunningAverage
 from trainers.communicator import Communicator
 from trainers.evaluation import evaluate
+from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.schedule import Schedule
+from trainers.settings import TrainerSettings
 from trainers.step import ExplicitStep, GradientStep, OverlappedStep
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainerSettings:
-    """How long to train, in which portions, and how often to look.
-
-    An epoch is as many samples as the training split holds, read by all workers together. Batches
-    are always full: where a worker's shard ends inside one, its next pass begins. Raises
-    ``ValueError`` for settings that contradict each other.
-    """
-
-    epochs: float | None  # length of the run; not looked at when steps is set
-    steps: int | None  # length of the run in optimizer steps
-    batch_size: int | None  # samples per worker and step; None for the worker's whole shard
-    log_every: int  # steps between two records of metrics
-    evaluate_every: float  # epochs between two evaluations; there is always one at the end
-    evaluation_batch_size: int
-    clip_norm: float | None  # largest L2 norm of a worker's gradient, before compression
-    overlap: bool  # compress and communicate beside the backward pass, through DDP's hook
-
-    def __post_init__(self) -> None:
-        if self.steps is None:
-            valid = is_real(self.epochs) and 0 < self.epochs <= 1e6
-            require(valid, "trainer.epochs", "in (0, 1e6], unless trainer.steps is set", self.epochs)
-        else:
-            require(is_count(self.steps), "trainer.steps", "an integer >= 1", self.steps)
-        for name in ("log_every", "evaluation_batch_size"):
-            value = getattr(self, name)
-            require(is_count(value), f"trainer.{name}", "an integer >= 1", value)
-        valid = self.batch_size is None or is_count(self.batch_size)
-        require(valid, "trainer.batch_size", "an integer >= 1, or null for whole shards", self.batch_size)
-        valid = is_real(self.evaluate_every) and self.evaluate_every > 0
-        require(valid, "trainer.evaluate_every", "> 0", self.evaluate_every)
-        if self.clip_norm is not None:
-            valid = is_real(self.clip_norm) and self.clip_norm > 0
-            require(valid, "trainer.clip_norm", "> 0 or null", self.clip_norm)
-        require_flag("trainer.overlap", self.overlap)
-        if self.overlap and self.clip_norm is not None:
-            raise ValueError(
-                "trainer.clip_norm cannot go with trainer.overlap: "
-                "the norm is known only when the backward pass is over"
-            )
 
 
 class Tracker(Protocol):
@@ -75,7 +36,7 @@ class Trainer:
 
     A model that has ``worker_gradients`` (``gradients.AnalyticModel``) is asked for its gradients;
     any other is differentiated. What a model's ``diagnostics()`` gives becomes part of every
-    record, and of one before the first step. A dataset whose ``test`` is None is not evaluated.
+    record, and of one before the first step. A dataset that holds nothing out is not evaluated.
     """
 
     model: nn.Module
@@ -85,7 +46,7 @@ class Trainer:
     schedule: Schedule
     layout: Layout
     communicator: Communicator
-    loader: Any  # ``batches(step)`` of the local workers; ``whole()``, all they hold
+    loader: Any  # ``batches(step)`` of the local workers, ``epochs_per_step``; ``whole()``, all they hold
     settings: TrainerSettings
     seed: int
 
@@ -103,8 +64,19 @@ class Trainer:
                 )
             if self._is_analytic:
                 raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
-        if self.settings.batch_size == 1 and any(isinstance(m, _NormBase) for m in self.model.modules()):
-            raise ValueError("trainer.batch_size must be at least 2 for a model with BatchNorm, got 1")
+        settings = self.settings
+        if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in self.model.modules()):
+            name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
+            raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
+        if settings.average_reset_epochs is not None and not self.dataset.held_out:
+            raise ValueError(
+                "trainer.average_reset_epochs has no effect: these data hold nothing out to test"
+            )
+        if self._is_analytic and (settings.precision != "fp32" or settings.micro_batch_size is not None):
+            name = "precision" if settings.precision != "fp32" else "micro_batch_size"
+            raise ValueError(f"trainer.{name} has no effect on a model that writes its gradient down")
+        if settings.precision == "bf16":
+            require_bf16(self.layout.device)
         if isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step":
             lowest = min(map(self._learning_rate_factor, range(self.num_steps)))
             require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)
@@ -115,9 +87,7 @@ class Trainer:
 
     @property
     def epochs_per_step(self) -> float:
-        if self.settings.batch_size is None:
-            return 1.0
-        return self.communicator.size * self.settings.batch_size / len(self.dataset.train)
+        return self.loader.epochs_per_step
 
     @property
     def num_steps(self) -> int:
@@ -137,6 +107,9 @@ class Trainer:
         ledger = Ledger(self.layout, communicator)
         gradient_step = self._gradient_step(ledger)
         diagnose = getattr(self.model, "diagnostics", dict)
+        average = None
+        if settings.average_reset_epochs is not None:
+            average = RunningAverage(self.model, settings.average_reset_epochs)
         base_rates = [group["lr"] for group in self.optimizer.param_groups]
         last: dict[str, float] = {}
         best: dict[str, float] = {}
@@ -159,6 +132,8 @@ class Trainer:
             )
             reduced = time.perf_counter()
             self.optimizer.step()
+            if average is not None:
+                average.update(self.model, step * epochs_per_step)
             ended = time.perf_counter()
 
             epoch = done * epochs_per_step
@@ -178,10 +153,10 @@ class Trainer:
                 last.update(record)
                 tracker.log(record)
             before = (epoch - epochs_per_step + 1e-9) // settings.evaluate_every
-            if dataset.test is not None and (finished or (epoch + 1e-9) // settings.evaluate_every > before):
-                quality = evaluate(self.model, dataset, communicator, settings.evaluation_batch_size)
+            if dataset.held_out and (finished or (epoch + 1e-9) // settings.evaluate_every > before):
+                quality = self._evaluate(average)
                 for name, value in quality.items():
-                    better = max if name in dataset.task.higher_is_better else min
+                    better = max if name.split("/")[-1] in dataset.task.higher_is_better else min
                     best[name] = better(best.get(name, value), value)
                 last.update(quality)
                 tracker.log({"step": done, "epoch": epoch, **quality})
@@ -195,17 +170,27 @@ class Trainer:
         }
         return {name: facts for name, facts in found.items() if facts}
 
+    def _evaluate(self, average: RunningAverage | None) -> dict[str, float]:
+        """Quality of the last weights and, if there is one, of their average."""
+        size, precision = self.settings.evaluation_batch_size, self.settings.precision
+        quality = evaluate(self.model, self.dataset, self.communicator, size, precision)
+        if average is not None:
+            of_average = evaluate(average.model, self.dataset, self.communicator, size, precision)
+            quality |= {f"average/{name}": value for name, value in of_average.items()}
+        return quality
+
     def _gradient_step(self, ledger: Ledger) -> GradientStep:
         model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
-        clip_norm = self.settings.clip_norm
+        settings = self.settings
         if self._is_analytic:
-            shards = self.loader.whole()
+            shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, self.reducer, layout, communicator, ledger, seed=seed)
-        loss = self.dataset.task.loss
-        if self.settings.overlap:
-            return OverlappedStep(model, loss, self.reducer, communicator, ledger, seed=seed)
-        gradients = WorkerGradients(model, loss, layout, communicator, seed=seed, clip_norm=clip_norm)
+        loss = in_precision(self.dataset.task.loss, layout.device, settings.precision)
+        pieces = {"seed": seed, "micro_batch_size": settings.micro_batch_size}
+        if settings.overlap:
+            return OverlappedStep(model, loss, self.reducer, communicator, ledger, **pieces)
+        gradients = WorkerGradients(model, loss, layout, communicator, clip_norm=settings.clip_norm, **pieces)
         return ExplicitStep(gradients, self.reducer, layout, communicator, ledger, seed=seed)
 
 

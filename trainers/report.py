@@ -6,7 +6,13 @@ from rich.console import Console
 from rich.table import Table
 
 _ROWS = (
+    ("validation/accuracy", "validation accuracy", "{:.2%}"),
+    ("validation/perplexity", "validation perplexity", "{:.2f}"),
     ("test/accuracy", "test accuracy", "{:.2%}"),
+    ("test/perplexity", "test perplexity", "{:.2f}"),
+    ("test/hit_rate_at_10", "test hit rate at 10", "{:.2%}"),
+    ("test/ndcg_at_10", "test NDCG at 10", "{:.4f}"),
+    ("validation/loss", "validation loss", "{:.4f}"),
     ("test/loss", "test loss", "{:.4f}"),
     ("convex/suboptimality", "f(x) - f*", "{:.6g}"),
     ("convex/distance_squared", "squared distance to x*", "{:.6g}"),

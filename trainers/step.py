@@ -1,7 +1,7 @@
 """One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
-from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from compressors.api import Context, Reduced, Reducer
 from trainers.communicator import Communicator
 from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.forward import Loss, cut
 from trainers.gradients import (
     GradientSource,
     buffers_seen_by_forward,
@@ -20,8 +21,6 @@ from trainers.gradients import (
 )
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-
-Loss = Callable[[nn.Module, Any], Tensor]
 
 
 class GradientStep(Protocol):
@@ -95,10 +94,13 @@ class OverlappedStep:
         ledger: Ledger,
         *,
         seed: int,
+        micro_batch_size: int | None = None,
     ) -> None:
         self.loss = loss
         self.ledger = ledger
         self.seed = seed
+        self.micro_batch_size = micro_batch_size
+        self.memories: list[Any] = []  # the one worker's, per micro-batch
         self.communicator = communicator
         self.fault = 0
         self.shared_buffers = buffers_seen_by_forward(model)
@@ -119,13 +121,28 @@ class OverlappedStep:
         (batch,) = batches
         seed_worker(self.seed, step, self.communicator.process)
         self.parallel.zero_grad()
-        loss = self.loss(self.parallel, batch)
-        loss.backward()
+        loss = self._differentiate(batch)
         self.gradient_seconds = time.perf_counter() - started
         self.reduce_seconds = compression.reduce_seconds
         raise_together(self.communicator, compression.layout, step, self.fault)
         self.ledger.close_step()
-        return loss.detach().reshape(1)
+        return loss.reshape(1)
+
+    def _differentiate(self, batch: Any) -> Tensor:
+        """Backward passes over one batch, of which the last one sets the hook going; the loss."""
+        pieces = cut(batch, self.micro_batch_size)
+        before = self.memories or [None] * len(pieces)
+        total, after = 0.0, []
+        for position, (piece, memory) in enumerate(zip(pieces, before, strict=True), start=1):
+            last = position == len(pieces)
+            with nullcontext() if last else self.parallel.no_sync():
+                loss, memory = self.loss(self.parallel, piece, memory)
+                share = loss / len(pieces) if len(pieces) > 1 else loss
+                share.backward()
+            total = total + share.detach()
+            after.append(memory)
+        self.memories = after
+        return total
 
     def _inspect(self, reduced: Reduced) -> None:
         self.ledger.record(reduced)

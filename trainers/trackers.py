@@ -73,7 +73,7 @@ class Terminal:
 
     def log(self, record: Record) -> None:
         self.record.update(record)
-        evaluated = "test/loss" in record
+        evaluated = "train/loss" not in record
         if self.progress is not None:
             self.progress.update(self.task, completed=record["step"], description=self._line(self.record))
         elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
@@ -99,7 +99,11 @@ _LINE = (
     ("convex/suboptimality", "f(x) - f*", ".3g"),
     ("compression/density", "density", ".3%"),
     ("compression/total_error", "total error", ".4g"),
+    ("validation/accuracy", "validation accuracy", ".2%"),
+    ("validation/perplexity", "validation perplexity", ".2f"),
     ("test/accuracy", "test accuracy", ".2%"),
+    ("test/perplexity", "test perplexity", ".2f"),
+    ("test/hit_rate_at_10", "test hit rate at 10", ".2%"),
 )
 
 

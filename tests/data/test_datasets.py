@@ -142,7 +142,7 @@ def test_breast_cancer_is_standardised_by_its_training_part() -> None:
     train, test = sklearn_data._stratified(features, targets.long())
     expected = (test.inputs - train.inputs.mean(0)) / train.inputs.std(0)
     torch.testing.assert_close(dataset.test.inputs, expected.float(), atol=1e-4, rtol=1e-4)
-    batch = dataset.test_batch(torch.arange(113))
+    batch = dataset.held_out_batch("test", torch.arange(113))
     assert torch.equal(batch.inputs, dataset.test.inputs)
 
 
@@ -407,7 +407,7 @@ def test_batches_are_read_scaled_and_normalised_by_channel() -> None:
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.25, 2.0)
     dataset = ClassificationDataset(train=part, test=part, num_classes=6, mean=mean, std=std)
     for batch in (
-        dataset.test_batch(torch.tensor([4, 0])),
+        dataset.held_out_batch("test", torch.tensor([4, 0])),
         dataset.train_batch(torch.tensor([4, 0]), generator(0)),
     ):
         assert batch.targets.tolist() == [4, 0]
@@ -424,7 +424,7 @@ def test_only_training_batches_are_augmented_and_before_normalisation() -> None:
     dataset = ClassificationDataset(
         train=part, test=part, num_classes=1, mean=(0.5,), std=(0.25,), augmentation=Augmentation(padding=1)
     )
-    assert dataset.test_batch(torch.arange(40)).inputs.unique().tolist() == [2.0]
+    assert dataset.held_out_batch("test", torch.arange(40)).inputs.unique().tolist() == [2.0]
     trained = dataset.train_batch(torch.arange(40), generator(0)).inputs
     assert trained.unique().tolist() == [-2.0, 2.0]
     same = dataset.train_batch(torch.arange(40), generator(0)).inputs

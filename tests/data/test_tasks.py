@@ -17,13 +17,14 @@ MODEL = nn.Identity()
 
 
 def test_loss_is_the_mean_cross_entropy() -> None:
-    loss = Classification().loss(MODEL, Batch(LOGITS, TARGETS))
+    loss, memory = Classification().loss(MODEL, Batch(LOGITS, TARGETS))
+    assert memory is None
     assert loss.item() == pytest.approx(sum(LOSSES) / 3, rel=1e-6)
 
 
 def test_gradient_of_the_loss_is_softmax_minus_one_hot_over_the_batch() -> None:
     logits = LOGITS.clone().requires_grad_()
-    Classification().loss(MODEL, Batch(logits, TARGETS)).backward()
+    Classification().loss(MODEL, Batch(logits, TARGETS))[0].backward()
     expected = torch.tensor([[0.25, -0.25], [0.75, -0.75], [-0.5, 0.5]]) / 3
     torch.testing.assert_close(logits.grad, expected)
 
@@ -49,17 +50,17 @@ def test_summarise_weighs_samples_not_batches() -> None:
     sums = sum(task.measure(MODEL, Batch(LOGITS[part], TARGETS[part])) for part in (slice(0, 2), slice(2, 3)))
     metrics = task.summarise(sums)
     assert metrics == {
-        "test/loss": pytest.approx(sum(LOSSES) / 3, rel=1e-6),
-        "test/accuracy": pytest.approx(2 / 3, rel=1e-12),
+        "loss": pytest.approx(sum(LOSSES) / 3, rel=1e-6),
+        "accuracy": pytest.approx(2 / 3, rel=1e-12),
     }
 
 
 def test_summarise_by_hand() -> None:
     sums = torch.tensor([6.0, 3.0, 4.0], dtype=torch.float64)
-    assert Classification().summarise(sums) == {"test/loss": 1.5, "test/accuracy": 0.75}
+    assert Classification().summarise(sums) == {"loss": 1.5, "accuracy": 0.75}
 
 
 def test_higher_is_better_names_metrics_that_exist() -> None:
     metrics = Classification().summarise(torch.ones(3))
-    assert Classification.higher_is_better == {"test/accuracy"}
+    assert Classification.higher_is_better == {"accuracy"}
     assert Classification.higher_is_better < set(metrics)

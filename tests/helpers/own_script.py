@@ -68,7 +68,9 @@ def by_hand(workers: int) -> Tensor:
     layout = Layout(dict(model.named_parameters()), "layer")
     communicator = Communicator(workers)
     step_taker = ExplicitStep(
-        WorkerGradients(model, loss_of, layout, communicator, seed=0),
+        WorkerGradients(
+            model, lambda model, batch, _: (loss_of(model, batch), None), layout, communicator, seed=0
+        ),
         reducer_for(model),
         layout,
         communicator,

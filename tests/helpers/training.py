@@ -46,9 +46,9 @@ def settings() -> list[tuple[str, str, str]]:
     ]
 
 
-def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor], memory: None = None) -> tuple[Tensor, None]:
     images, labels = batch
-    return F.cross_entropy(model(images), labels)
+    return F.cross_entropy(model(images), labels), None
 
 
 def batch_of(step: int, worker: int) -> tuple[Tensor, Tensor]:

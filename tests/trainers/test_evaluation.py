@@ -36,7 +36,7 @@ class Counting:
     """A dataset and its own task that note every sample asked for."""
 
     size: int
-    seen: list[int] = field(default_factory=list)
+    seen: list[tuple[str, int]] = field(default_factory=list)
 
     num_sums = 2
 
@@ -45,18 +45,18 @@ class Counting:
         return self
 
     @property
-    def test(self) -> range:
-        return range(self.size)
+    def held_out(self) -> dict[str, range]:
+        return {"validation": range(self.size), "test": range(2 * self.size)}
 
-    def test_batch(self, indices: Tensor) -> Tensor:
-        self.seen += indices.tolist()
+    def held_out_batch(self, split: str, indices: Tensor) -> Tensor:
+        self.seen += [(split, index) for index in indices.tolist()]
         return indices
 
     def measure(self, model: nn.Module, batch: Tensor) -> Tensor:
         return torch.tensor([batch.sum(), len(batch)], dtype=torch.float64)
 
     def summarise(self, sums: Tensor) -> dict[str, float]:
-        return {"test/sum": sums[0].item(), "test/count": sums[1].item()}
+        return {"sum": sums[0].item(), "count": sums[1].item()}
 
 
 class Alone:
@@ -65,6 +65,7 @@ class Alone:
     def __init__(self, process: int, processes: int) -> None:
         self.process = process
         self.processes = processes
+        self.device = torch.device("cpu")
 
     def broadcast(self, tensors: list[Tensor]) -> None: ...
 
@@ -92,13 +93,14 @@ def test_equals_a_plain_computation(batch_size: int) -> None:
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_every_sample_is_counted_once(batch_size: int, processes: int) -> None:
     dataset = Counting(SAMPLES)
-    total = count = 0.0
-    for process in range(processes):
-        metrics = evaluate(nn.Identity(), dataset, Alone(process, processes), batch_size)
-        total += metrics["test/sum"]
-        count += metrics["test/count"]
-    assert sorted(dataset.seen) == list(range(SAMPLES))
-    assert (total, count) == (SAMPLES * (SAMPLES - 1) / 2, SAMPLES)
+    found = [
+        evaluate(nn.Identity(), dataset, Alone(process, processes), batch_size)
+        for process in range(processes)
+    ]
+    for split, size in (("validation", SAMPLES), ("test", 2 * SAMPLES)):
+        assert sorted(index for name, index in dataset.seen if name == split) == list(range(size))
+        total, count = (sum(metrics[f"{split}/{name}"] for metrics in found) for name in ("sum", "count"))
+        assert (total, count) == (size * (size - 1) / 2, size)
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -28,7 +28,7 @@ def test_each_worker_computes_as_if_alone() -> None:
     for worker in range(3):
         alone = small_net()
         seed_worker(3, 5, worker)
-        loss_of(alone, batch_of(0, worker)).backward()
+        loss_of(alone, batch_of(0, worker))[0].backward()
         expected = torch.cat([p.grad.flatten() for p in alone.parameters()])
         assert torch.equal(workers.flat[worker], expected)
     assert not torch.equal(workers.flat[0], workers.flat[1])
@@ -86,9 +86,9 @@ def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
     model = small_net()
     batches = [batch_of(0, w) for w in range(3)]
 
-    def loss(model: nn.Module, batch) -> torch.Tensor:
-        fine = loss_of(model, batch)
-        return fine + model.linear.bias.sum() * poison if batch is batches[1] else fine
+    def loss(model: nn.Module, batch, memory) -> tuple[torch.Tensor, None]:
+        fine, _ = loss_of(model, batch)
+        return (fine + model.linear.bias.sum() * poison if batch is batches[1] else fine), None
 
     with pytest.raises(
         NonFiniteGradientError, match=r"step 5: the gradient of worker 1 is not finite in layer linear\.bias"
@@ -99,7 +99,7 @@ def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
 def test_a_norm_that_overflows_is_no_fault() -> None:
     """Squares of 1e30 are infinite in fp32, the gradient itself is not."""
     model = nn.Linear(2, 1, bias=False)
-    workers = workers_of(model, 1, loss=lambda m, batch: (m.weight * 1e30).sum())
+    workers = workers_of(model, 1, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
     workers.compute([None], 0)
     assert torch.equal(workers.flat, torch.full((1, 2), 1e30))
 
@@ -107,7 +107,7 @@ def test_a_norm_that_overflows_is_no_fault() -> None:
 def test_unused_parameters_have_zero_gradients() -> None:
     model = nn.ModuleDict({"used": nn.Linear(2, 2), "idle": nn.Linear(2, 2)})
     workers = workers_of(
-        model, 1, loss=lambda m, batch: F.mse_loss(m["used"](torch.ones(1, 2)), torch.zeros(1, 2))
+        model, 1, loss=lambda m, batch, _: (F.mse_loss(m["used"](torch.ones(1, 2)), torch.zeros(1, 2)), None)
     )
     workers.flat.fill_(9.0)
     workers.compute([None], 0)

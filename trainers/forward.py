@@ -1,0 +1,45 @@
+"""How a worker's loss is computed: in which precision, and in how many pieces."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Loss = Callable[[nn.Module, Any, Any], tuple[Tensor, Any]]  # model, batch, memory -> mean loss, next memory
+
+
+def autocast(device: torch.device, precision: str) -> torch.autocast:
+    """The context of a forward pass: bf16 where torch holds it to be safe, else as the weights are."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
+
+
+def in_precision(loss: Loss, device: torch.device, precision: str) -> Loss:
+    """``loss`` computed under ``autocast``; gradients come in the parameters' dtype all the same."""
+
+    def wrapped(model: nn.Module, batch: Any, memory: Any) -> tuple[Tensor, Any]:
+        with autocast(device, precision):
+            value, memory = loss(model, batch, memory)
+        return value.float() if value.dtype == torch.bfloat16 else value, memory
+
+    return wrapped if precision != "fp32" else loss
+
+
+def require_bf16(device: torch.device) -> None:
+    """Raise ``ValueError`` for a device that does not compute in bf16."""
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise ValueError(
+            f"trainer.precision=bf16: {torch.cuda.get_device_name(device)} does not compute in it"
+        )
+
+
+def cut(batch: Any, size: int | None) -> list[Any]:
+    """A batch, a NamedTuple, as micro-batches of ``size`` samples; None leaves it whole."""
+    if size is None:
+        return [batch]
+    pieces = [field.split(size) if isinstance(field, Tensor) else None for field in batch]
+    count = max(len(piece) for piece in pieces if piece is not None)
+    columns = [
+        [field] * count if piece is None else piece for field, piece in zip(batch, pieces, strict=True)
+    ]
+    return [type(batch)(*fields) for fields in zip(*columns, strict=True)]

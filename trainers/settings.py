@@ -1,0 +1,66 @@
+"""What the trainer can be told."""
+
+from dataclasses import dataclass
+
+from compressors.checks import is_count, is_real, require, require_flag
+
+PRECISIONS = ("fp32", "bf16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerSettings:
+    """How long to train, in which portions, and how often to look.
+
+    An epoch is as many samples as the training split holds, read by all workers together. Batches
+    are always full: where a worker's shard ends inside one, its next pass begins. Raises
+    ``ValueError`` for settings that contradict each other.
+    """
+
+    epochs: float | None  # length of the run; not looked at when steps is set
+    steps: int | None  # length of the run in optimizer steps
+    batch_size: int | None  # samples per worker and step; None for the worker's whole shard
+    log_every: int  # steps between two records of metrics
+    evaluate_every: float  # epochs between two evaluations; there is always one at the end
+    evaluation_batch_size: int
+    clip_norm: float | None  # largest L2 norm of a worker's gradient, before compression
+    overlap: bool  # compress and communicate beside the backward pass, through DDP's hook
+    micro_batch_size: int | None = None  # samples that go through the model at once; None for all of a batch
+    precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
+    channels_last: bool = False  # convolutions' weights and activations with channels innermost
+    average_reset_epochs: float | None = None  # evaluate the running average of the weights too; None: don't
+
+    def __post_init__(self) -> None:
+        if self.steps is None:
+            valid = is_real(self.epochs) and 0 < self.epochs <= 1e6
+            require(valid, "trainer.epochs", "in (0, 1e6], unless trainer.steps is set", self.epochs)
+        else:
+            require(is_count(self.steps), "trainer.steps", "an integer >= 1", self.steps)
+        for name in ("log_every", "evaluation_batch_size"):
+            value = getattr(self, name)
+            require(is_count(value), f"trainer.{name}", "an integer >= 1", value)
+        valid = self.batch_size is None or is_count(self.batch_size)
+        require(valid, "trainer.batch_size", "an integer >= 1, or null for whole shards", self.batch_size)
+        valid = is_real(self.evaluate_every) and self.evaluate_every > 0
+        require(valid, "trainer.evaluate_every", "> 0", self.evaluate_every)
+        for name in ("clip_norm", "average_reset_epochs"):
+            value = getattr(self, name)
+            require(value is None or (is_real(value) and value > 0), f"trainer.{name}", "> 0 or null", value)
+        for name in ("overlap", "channels_last"):
+            require_flag(f"trainer.{name}", getattr(self, name))
+        known = self.precision in PRECISIONS
+        require(known, "trainer.precision", f"one of {', '.join(PRECISIONS)}", self.precision)
+        if self.overlap and self.clip_norm is not None:
+            raise ValueError(
+                "trainer.clip_norm cannot go with trainer.overlap: "
+                "the norm is known only when the backward pass is over"
+            )
+        if self.micro_batch_size is not None:
+            valid = is_count(self.micro_batch_size) and self.batch_size is not None
+            valid = valid and self.batch_size % self.micro_batch_size == 0
+            rule = f"a divisor of trainer.batch_size ({self.batch_size}), or null"
+            require(valid, "trainer.micro_batch_size", rule, self.micro_batch_size)
+
+    @property
+    def samples_at_once(self) -> int | None:
+        """Samples in one forward pass of a worker; None for its whole shard."""
+        return self.micro_batch_size or self.batch_size
