@@ -1,6 +1,6 @@
 """A few training steps of a small network with everything that tempts a process to differ."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +15,14 @@ from trainers.ledger import Ledger
 from trainers.step import ExplicitStep, GradientStep, OverlappedStep
 
 WORKERS, BATCH, STEPS = 4, 8, 4
+MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, to have both in one go
+
+
+class Images(NamedTuple):
+    """A batch."""
+
+    images: Tensor
+    labels: Tensor
 
 
 class SmallNet(nn.Module):
@@ -46,15 +54,17 @@ def settings() -> list[tuple[str, str, str]]:
     ]
 
 
-def loss_of(model: nn.Module, batch: tuple[Tensor, Tensor], memory: None = None) -> tuple[Tensor, None]:
-    images, labels = batch
-    return F.cross_entropy(model(images), labels), None
+def loss_of(model: nn.Module, batch: Images, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Cross entropy, pulled to where the worker's outputs were in its last batch."""
+    outputs = model(batch.images)
+    pull = 0.0 if memory is None else 0.1 * (outputs.mean(0) - memory).square().sum()
+    return F.cross_entropy(outputs, batch.labels) + pull, outputs.detach().mean(0)
 
 
-def batch_of(step: int, worker: int) -> tuple[Tensor, Tensor]:
+def batch_of(step: int, worker: int) -> Images:
     stream = torch.Generator().manual_seed(1000 * step + worker)
     images = torch.randn(BATCH, 1, 8, 8, generator=stream)
-    return images, torch.randint(10, (BATCH,), generator=stream)
+    return Images(images, torch.randint(10, (BATCH,), generator=stream))
 
 
 def train(
@@ -69,11 +79,12 @@ def train(
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     reducer = build_reducer(case.method(threshold=threshold), layout.num_parameters, FEEDBACKS[feedback])
     ledger = Ledger(layout, communicator)
+    pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
-        step = OverlappedStep(model, loss_of, reducer, communicator, ledger, seed=7)
+        step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces)
     else:
-        gradients = WorkerGradients(model, loss_of, layout, communicator, seed=7)
+        gradients = WorkerGradients(model, loss_of, layout, communicator, **pieces)
         step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
     losses, metrics = [], []

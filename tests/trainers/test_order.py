@@ -1,0 +1,170 @@
+"""The order of a step: clip, feed back, compress, average over workers, decay, momentum, running average.
+
+Each test has numbers that another order would change.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.none import NoCompression
+from compressors.top_k import TopK
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+from trainers.loop import Trainer
+from trainers.schedule import Constant
+from trainers.settings import TrainerSettings
+
+
+class Gradients(NamedTuple):
+    """A batch that says itself what its gradient is."""
+
+    wanted: Tensor  # [1, 2]
+
+
+class Task:
+    """A loss with that gradient; what is measured on held-out data is the weights."""
+
+    num_sums = 2
+    higher_is_better = frozenset()
+
+    def loss(self, model: nn.Module, batch: Gradients, memory: None) -> tuple[Tensor, None]:
+        return (model.weight * batch.wanted[0]).sum(), None
+
+    def measure(self, model: nn.Module, batch: Tensor) -> Tensor:
+        return model.weight.detach().double()
+
+    def summarise(self, sums: Tensor) -> dict[str, float]:
+        return {"first": sums[0].item(), "second": sums[1].item()}
+
+
+class Wanted:
+    """A dataset and loader of one worker that asks for these gradients, step by step; an epoch is a step."""
+
+    task = Task()
+    held_out = {"test": [0]}  # noqa: RUF012
+    epochs_per_step = 1.0
+
+    def __init__(self, gradients: list[list[float]]) -> None:
+        self.gradients = gradients
+
+    def batches(self, step: int) -> list[Gradients]:
+        return [Gradients(torch.tensor([self.gradients[step]]))]
+
+    def held_out_batch(self, split: str, indices: Tensor) -> Tensor:
+        return indices
+
+
+class Weights(nn.Module):
+    """Two weights that start at 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+
+class Records(list):
+    def log(self, record: dict[str, float]) -> None:
+        self.append(record)
+
+
+def train(
+    gradients: list[list[float]],
+    method: Any,
+    *,
+    optimizer: Callable[..., torch.optim.Optimizer] = torch.optim.SGD,
+    feedback: bool = True,
+    average: float | None = None,
+    clip_norm: float | None = None,
+    **options: float,
+) -> Records:
+    """The records of a training with learning rate 1/2."""
+    model, data, communicator = Weights(), Wanted(gradients), Communicator(1)
+    layout = Layout(dict(model.named_parameters()), "layer")
+    settings = TrainerSettings(
+        epochs=None,
+        steps=len(gradients),
+        batch_size=1,
+        log_every=1,
+        evaluate_every=1,
+        evaluation_batch_size=1,
+        clip_norm=clip_norm,
+        overlap=False,
+        average_reset_epochs=average,
+    )
+    wrap = [ErrorFeedback] if feedback else []
+    records = Records()
+    Trainer(
+        model=model,
+        dataset=data,
+        reducer=build_reducer(method, 2, *wrap),
+        optimizer=optimizer(model.parameters(), lr=0.5, **options),
+        schedule=Constant(),
+        layout=layout,
+        communicator=communicator,
+        loader=data,
+        settings=settings,
+        seed=0,
+    ).run(records)
+    return records
+
+
+def weights(records: Records, prefix: str = "test") -> list[tuple[float, float]]:
+    return [(r[f"{prefix}/first"], r[f"{prefix}/second"]) for r in records if f"{prefix}/first" in r]
+
+
+TOP_1 = TopK(density=0.5)
+
+
+def test_clipping_comes_before_feedback() -> None:
+    """The last gradient is (3, 0), on top of (3, 0) that was kept: a clipped p could not send 6."""
+    found = weights(train([[3.0, 4.0], [0.0, 4.0], [3.0, 0.0]], TOP_1, clip_norm=5.0))
+    assert found == [pytest.approx(expected, abs=1e-5) for expected in ((1, -1), (1, -3), (-2, -3))]
+
+
+def test_clipping_comes_before_compression() -> None:
+    """Clipped first, (3, 4) becomes (1.5, 2); the larger entry alone would be clipped to 2.5."""
+    assert weights(train([[3.0, 4.0]], TOP_1, clip_norm=2.5)) == [pytest.approx((1, 0), abs=1e-5)]
+
+
+def test_weight_decay_comes_after_compression() -> None:
+    """Also the weight whose gradient is not sent decays, and the residual holds no decay."""
+    records = train([[3.0, 4.0]], TOP_1, weight_decay=0.2)
+    assert weights(records) == [pytest.approx((1 - 0.5 * 0.2, 1 - 0.5 * (4 + 0.2)))]
+    assert records[0]["compression/error"] == 9.0
+
+
+def test_momentum_comes_after_compression() -> None:
+    """The second step moves by what the first one sent, and compresses the bare gradient."""
+    records = train([[3.0, 4.0], [0.0, 0.0]], TOP_1, momentum=0.9)
+    first = (1.0, 1 - 0.5 * 4)
+    second = (first[0] - 0.5 * 3, first[1] - 0.5 * 0.9 * 4)
+    assert weights(records) == [pytest.approx(first), pytest.approx(second)]
+    errors = [r["compression/error"] for r in records if "compression/error" in r]
+    assert errors == [9.0, 0.0]
+
+
+def test_momentum_comes_after_weight_decay() -> None:
+    """torch's order: the decay is part of what momentum remembers."""
+    records = train([[1.0, 1.0], [0.0, 0.0]], NoCompression(), feedback=False, momentum=0.9, weight_decay=0.2)
+    first = 1 - 0.5 * (1 + 0.2 * 1)
+    second = first - 0.5 * (0.9 * 1.2 + 0.2 * first)
+    assert weights(records) == [pytest.approx((first, first)), pytest.approx((second, second))]
+
+
+def test_running_average_takes_the_weights_after_the_update_and_begins_anew() -> None:
+    gradients = [[2.0, 0.0]] * 5
+    records = train(gradients, NoCompression(), feedback=False, average=2)
+    assert [first for first, _ in weights(records)] == [0, -1, -2, -3, -4]
+    averaged = [first for first, _ in weights(records, "average/test")]
+    assert averaged == pytest.approx([0, -0.5, -2, -2.5, -4])
+
+
+def test_running_average_takes_no_part_in_training() -> None:
+    gradients = [[2.0, 1.0]] * 3
+    assert weights(train(gradients, TOP_1, average=2)) == weights(train(gradients, TOP_1))
