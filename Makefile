@@ -1,12 +1,13 @@
 # make run     set up .venv and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
 # make test    set up .venv and run every check: format, lint, tests
 # make test-slow   the long checks on top
+# make small   every preset of experiment=small/ with three methods and three seeds, and their table; an hour or two
 # make convex  all of madelon's convex experiments with three seeds, their figures and table; some ten minutes
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
 
-.PHONY: run test test-slow format convex
+.PHONY: run test test-slow format convex small
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -31,6 +32,17 @@ convex-top_k convex-hard_threshold: convex-%: $(STAMP)
 	$(CONVEX) experiment=convex/madelon_sgd compressor=$*,$(if $(filter top_k,$*),none,random_k)
 	$(CONVEX) experiment=convex/heterogeneity data.partition=iid,by_label,dirichlet compressor=$*
 	$(CONVEX) experiment=$(STARS) compressor=$*
+
+# Two methods side by side; presets whose data are missing say so and leave the others alone.
+SMALL := $(patsubst conf/experiment/%.yaml,%,$(wildcard conf/experiment/small/*.yaml))
+SMALL_RUN := .venv/bin/python run.py -m output=outputs/small tracker=none seed=0,1,2 $(ARGS)
+
+small: $(STAMP)
+	-$(MAKE) --no-print-directory --keep-going -j2 $(addprefix small-run-,$(subst /,-,$(SMALL)))
+	.venv/bin/python -m results.small outputs/small --table results/small.md
+
+small-run-small-%: $(STAMP)
+	$(SMALL_RUN) experiment=small/$* compressor=none,top_k,hard_threshold
 
 format: $(STAMP)
 	.venv/bin/ruff format .

@@ -44,6 +44,11 @@ class Run:
         return self.config["compressor"]["_target_"].split(".")[-2]
 
     @property
+    def subject(self) -> str:
+        """What was trained, without the method: model and data, unless the run was given a name."""
+        return self.config["name"].removesuffix(f"-{self.compressor}")
+
+    @property
     def method(self) -> str:
         """The method with its settings, for a legend."""
         settings = {k: v for k, v in self.config["compressor"].items() if k != "_target_" and v is not None}
