@@ -1,0 +1,27 @@
+"""Fetching a published file, whole or not at all."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import torch
+
+
+def fetch(url: str, target: Path, md5: str) -> None:
+    """Download ``url`` to ``target``, which appears there only if its MD5 is the published one.
+
+    Raises ``OSError`` for a home that does not answer and for a file that did not arrive whole.
+    """
+    arriving = target.with_name(f"arriving-{os.getpid()}-{target.name}")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(url, str(arriving), progress=False)
+        with arriving.open("rb") as file:
+            found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        if found != md5:
+            raise OSError(f"its MD5 is {found}, not {md5}")
+        arriving.replace(target)
+    except OSError as error:
+        raise OSError(f"data.download: {url} did not arrive whole: {error}") from error
+    finally:
+        arriving.unlink(missing_ok=True)
