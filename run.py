@@ -216,8 +216,8 @@ def refuse_idle_settings(config: Config, overrides: set[str]) -> None:
     threshold = {"budget.threshold", "compressor.threshold"} & overrides
     if threshold and "threshold" not in compressor:
         raise Refusal(f"{min(threshold)} has no effect with this compressor, which has no threshold")
-    if "data.alpha" in overrides and config["data"]["partition"] != "dirichlet":
-        raise Refusal(f"data.alpha has no effect with data.partition={config['data']['partition']}")
+    if "data.alpha" in overrides and config["data"].get("partition") != "dirichlet":
+        raise Refusal(f"data.alpha has no effect with data.partition={config['data'].get('partition')}")
     if "feedback.scale" in overrides and compressor["_target_"].endswith(".NoCompression"):
         raise Refusal("feedback.scale has no effect with compressor=none, which leaves nothing to feed back")
     if density and compressor.get("threshold") is not None:

@@ -79,7 +79,8 @@ def python_docs() -> Corpus:
     seen: set[str] = set()
     paragraphs = {}
     for topic in sorted(topics):
-        lines = (" ".join(part.split()) for part in re.split(r"\n\s*\n", topics[topic]))
+        text = re.sub(r"^([*=~^-])\1+$", "", topics[topic], flags=re.MULTILINE)  # lines under headings
+        lines = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
         paragraphs[topic] = [line for line in lines if line and not (line in seen or seen.add(line))]
     sizes = {topic: sum(map(len, lines)) for topic, lines in paragraphs.items()}
     room = {"validation": sum(sizes.values()) // 10, "test": sum(sizes.values()) // 10}

@@ -1,0 +1,108 @@
+"""Text cut into columns that are read side by side, a window of tokens at a time."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+IGNORED = -100  # a target that is none; torch's own number for it
+
+
+class TokenBatch(NamedTuple):
+    """Pieces of text, and for each token the one that follows."""
+
+    inputs: Tensor  # [B, T] int64
+    targets: Tensor  # [B, T] int64
+    restart: bool  # the pieces do not go on where the last batch ended
+
+
+@dataclass(frozen=True)
+class StreamLoader:
+    """Windows of the local workers' streams; they follow from the step alone.
+
+    The training tokens are cut into n streams of equal length, the n-th for the n-th worker, and
+    each of them into B columns of C tokens; what does not fill a column is left out, fewer than n B
+    tokens. A step reads the next ``bptt`` tokens of each column, the last one of a pass those
+    that are left, and the next pass begins anew.
+    """
+
+    inputs: list[Tensor]  # [B, C] of each local worker
+    targets: list[Tensor]  # the same, a token further on
+    bptt: int
+    left_out: int
+
+    @classmethod
+    def cut(
+        cls, tokens: Tensor, workers: int, ranks: range, batch_size: int | None, bptt: int
+    ) -> "StreamLoader":
+        """The streams of the workers in ``ranks``.
+
+        Raises ``ValueError`` for more workers than there are tokens to predict, and for a batch size
+        that is None or larger than a worker's stream.
+        """
+        available = len(tokens) - 1  # the first token follows nothing
+        if workers > available:
+            raise ValueError(
+                f"workers must be at most the {available} tokens that there are to predict, got {workers}"
+            )
+        if batch_size is None:
+            raise ValueError("trainer.batch_size must be an integer >= 1 for streams of text, got None")
+        if batch_size > available // workers:
+            raise ValueError(
+                f"trainer.batch_size must be at most the {available // workers} tokens of a worker's stream, "
+                f"got {batch_size}"
+            )
+        length = available // (workers * batch_size)
+        read = length * workers * batch_size
+        shape = (workers, batch_size, length)
+        inputs, targets = tokens[:read].view(shape), tokens[1 : read + 1].view(shape)
+        return cls([inputs[w] for w in ranks], [targets[w] for w in ranks], bptt, available - read)
+
+    @property
+    def steps_per_epoch(self) -> float:
+        """Windows in a pass over the streams."""
+        return float(-(-self.inputs[0].shape[1] // self.bptt))
+
+    def batches(self, step: int) -> list[TokenBatch]:
+        """What the local workers read in ``step``, counted from 0."""
+        window = step % int(self.steps_per_epoch)
+        part = slice(window * self.bptt, (window + 1) * self.bptt)
+        return [
+            TokenBatch(inputs[:, part], targets[:, part], restart=window == 0)
+            for inputs, targets in zip(self.inputs, self.targets, strict=True)
+        ]
+
+    def facts(self) -> dict[str, Any]:
+        """How much a worker reads, and what none of them does."""
+        return {
+            "tokens_per_worker": self.inputs[0].numel(),
+            "windows_per_epoch": int(self.steps_per_epoch),
+            "tokens_left_out": self.left_out,
+        }
+
+
+@dataclass(frozen=True)
+class HeldOutColumns:
+    """A held-out text in columns that differ by at most one token, to be read from a fresh state each.
+
+    Every token but the text's first is a target exactly once; the first one of a column is
+    predicted from the last one of the column before.
+    """
+
+    inputs: Tensor  # [E, C] int64
+    targets: Tensor  # [E, C] int64, IGNORED behind the end of a shorter column
+
+    @classmethod
+    def cut(cls, tokens: Tensor, columns: int) -> "HeldOutColumns":
+        """``columns`` columns of ``tokens`` [N], N > columns."""
+        inputs = list(tokens[:-1].tensor_split(columns))
+        targets = list(tokens[1:].tensor_split(columns))
+        pad = torch.nn.utils.rnn.pad_sequence
+        return cls(pad(inputs, batch_first=True), pad(targets, batch_first=True, padding_value=IGNORED))
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def to(self, device: torch.device) -> "HeldOutColumns":
+        return HeldOutColumns(self.inputs.to(device), self.targets.to(device))
