@@ -60,13 +60,17 @@ class StreamLoader:
         return cls([inputs[w] for w in ranks], [targets[w] for w in ranks], bptt, available - read)
 
     @property
-    def steps_per_epoch(self) -> float:
-        """Windows in a pass over the streams."""
-        return float(-(-self.inputs[0].shape[1] // self.bptt))
+    def windows(self) -> int:
+        """Steps in a pass over the streams, which is an epoch."""
+        return -(-self.inputs[0].shape[1] // self.bptt)
+
+    @property
+    def epochs_per_step(self) -> float:
+        return 1 / self.windows
 
     def batches(self, step: int) -> list[TokenBatch]:
         """What the local workers read in ``step``, counted from 0."""
-        window = step % int(self.steps_per_epoch)
+        window = step % self.windows
         part = slice(window * self.bptt, (window + 1) * self.bptt)
         return [
             TokenBatch(inputs[:, part], targets[:, part], restart=window == 0)
@@ -77,7 +81,7 @@ class StreamLoader:
         """How much a worker reads, and what none of them does."""
         return {
             "tokens_per_worker": self.inputs[0].numel(),
-            "windows_per_epoch": int(self.steps_per_epoch),
+            "steps_per_epoch": self.windows,
             "tokens_left_out": self.left_out,
         }
 

@@ -58,21 +58,28 @@ def next_token_dataset(
     vocabulary_size: int | None = None,
     bptt: int = 30,
     evaluation_columns: int = 10,
+    evaluation_tokens: int | None = None,
 ) -> NextTokenDataset:
     """``corpus`` in numbers, by a vocabulary of its training split.
 
     The vocabulary has the ``vocabulary_size`` most frequent words, or all of them; every other word is
-    ``<unk>``, and each line ends with ``<eos>``. Raises ``ValueError`` for settings that are no good.
+    ``<unk>``, and each line ends with ``<eos>``. ``evaluation_tokens`` keeps only the first so many
+    tokens of both held-out splits, for a quick look. Raises ``ValueError`` for settings that are no good.
     """
     require_flag("data.lowercase", lowercase)
     if vocabulary_size is not None:
         require_count("data.vocabulary_size", vocabulary_size, minimum=3)
+
+    if evaluation_tokens is not None:
+        require_count("data.evaluation_tokens", evaluation_tokens, minimum=2)
 
     def words_of(line: str) -> list[str]:
         return tokenize(line.lower() if lowercase else line)
 
     vocabulary = Vocabulary.of(corpus.train, words_of, vocabulary_size)
     splits = {name: vocabulary.encode(getattr(corpus, name)) for name in ("train", "validation", "test")}
+    for name in ("validation", "test"):
+        splits[name] = splits[name][:evaluation_tokens]
     unknown = vocabulary.words.index(UNKNOWN)
     shares = {
         f"{name}_unknown": round((tokens == unknown).double().mean().item(), 4)
