@@ -1,0 +1,59 @@
+"""A small language model on a text written here, trained in any number of processes."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from configs import resolved
+
+import run
+from trainers.communicator import Communicator
+from trainers.loop import Trainer
+
+SETTINGS = {
+    "none": ["compressor=none"],
+    "top_k": ["compressor=top_k", "trainer.micro_batch_size=1"],
+    "hard_threshold": ["compressor=hard_threshold", "trainer.clip_norm=0.05"],
+}
+
+
+class Records(list):
+    def log(self, record: dict[str, float]) -> None:
+        self.append(record)
+
+
+def write_text(root: Path) -> str:
+    """A file in WikiText-2's place whose words follow one another in a pattern."""
+    folder = root / "wikitext-2"
+    folder.mkdir(parents=True)
+    for split, lines in (("train", 60), ("valid", 13), ("test", 11)):
+        text = "\n".join(" ".join(f"w{(i * j) % 17}" for j in range(1, 8)) for i in range(lines))
+        (folder / f"wiki.{split}.tokens").write_text(text + "\n")
+    return str(root)
+
+
+def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) -> Trainer:
+    """4 workers with 2 columns each, windows of 12 tokens, 5 of them in a pass, dropout everywhere."""
+    config = resolved(
+        "experiment=small/lstm_wikitext2",
+        f"data.root={root}",
+        *("data.bptt=12", "data.evaluation_columns=3", "data.vocabulary_size=null"),
+        *("model.width=8", "model.layers=2", "model.dropout=0.3", "budget.density=0.1"),
+        *("trainer.batch_size=2", "trainer.epochs=null", "trainer.steps=7", "trainer.log_every=2"),
+        *("trainer.evaluation_batch_size=2", "trainer.evaluate_every=1"),
+        *overrides,
+    )
+    communicator = Communicator(config["workers"], process=process, processes=processes)
+    return run.build(config, communicator, torch.device("cpu"))
+
+
+def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, Any]]:
+    """Weights and records of every setting."""
+    torch.set_num_threads(1)
+    found = {}
+    for name, overrides in SETTINGS.items():
+        it, records = trainer(root, *overrides, process=process, processes=processes), Records()
+        it.run(records)
+        weights = torch.cat([p.detach().flatten() for p in it.model.parameters()])
+        found[name] = {"weights": weights, "records": list(records)}
+    return found

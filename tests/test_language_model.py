@@ -1,0 +1,104 @@
+"""The language model from the config to its records: layouts, the state between steps, the presets."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from configs import resolved
+from processes import run_in_processes
+from speech import SETTINGS, Records, train_all, trainer, write_text
+
+import run
+from trainers.communicator import Communicator
+from trainers.gradients import WorkerGradients
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_text(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def layouts(root: str) -> dict[int, dict]:
+    threads = torch.get_num_threads()
+    results = {1: train_all(0, 1, root)}
+    torch.set_num_threads(threads)
+    for processes in (2, 4):
+        results[processes] = run_in_processes(train_all, processes, root)[0]
+    return results
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_layouts_agree(layouts: dict[int, dict], processes: int, name: str) -> None:
+    """Bit for bit where payloads are gathered, within rounding where an all-reduce sums."""
+    one, other = layouts[1][name], layouts[processes][name]
+    tolerance = 1e-5 if name == "none" else 0
+    torch.testing.assert_close(other["weights"], one["weights"], rtol=tolerance, atol=tolerance)
+    assert {"validation/perplexity", "test/perplexity"} <= one["records"][-1].keys()
+    for a, b in zip(one["records"], other["records"], strict=True):
+        for key, value in a.items():
+            if not key.startswith("time/"):
+                assert b[key] == pytest.approx(value, rel=tolerance, abs=tolerance), key
+
+
+def test_the_settings_differ(layouts: dict[int, dict]) -> None:
+    assert len({tuple(found["weights"].tolist()) for found in layouts[1].values()}) == len(SETTINGS)
+
+
+def test_each_worker_goes_on_from_its_own_state(root: str) -> None:
+    """The state after two steps is the one of reading the worker's first two windows in a row."""
+    found = trainer(root, "model.dropout=0")
+    loss = found.dataset.task.loss
+    gradients = WorkerGradients(found.model, loss, found.layout, found.communicator, seed=0)
+    for step in range(2):
+        gradients.compute(found.loader.batches(step), step)
+    for worker, memory in enumerate(gradients.memories):
+        windows = [found.loader.batches(step)[worker].inputs for step in range(2)]
+        _, hidden = found.model(torch.cat(windows, 1))
+        torch.testing.assert_close(memory[0], hidden)
+
+
+def test_learns(root: str) -> None:
+    """Better than the 19 words' frequencies can do."""
+    records, settings = (
+        Records(),
+        ["trainer.steps=100", "model.width=32", "model.layers=1", "model.dropout=0"],
+    )
+    trainer(root, "compressor=top_k", *settings).run(records)
+    assert records[-1]["validation/perplexity"] < 9
+
+
+def test_paper_preset(tmp_path: Path) -> None:
+    """The paper's sizes on a text of as many words as WikiText-2 has in lower case."""
+    folder = tmp_path / "wikitext-2"
+    folder.mkdir()
+    words = [" ".join(f"Word{i}" for i in range(start, start + 10)) for start in range(0, 28_910, 10)]
+    for split in ("train", "valid", "test"):
+        (folder / f"wiki.{split}.tokens").write_text("\n".join(words) + "\n")
+    config = resolved("experiment=paper/lstm_wikitext2", f"data.root={tmp_path}")
+    found = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert found.layout.num_parameters == 28_977_312
+    assert found.reducer.inner.inner.codec.threshold == pytest.approx(2.938e-3, rel=1e-3)
+    assert found.loader.batches(0)[0].inputs.shape[0] == 128
+    assert found.settings.clip_norm == 0.4
+    assert found.settings.average_reset_epochs == 30
+    assert [found.optimizer.param_groups[0][key] for key in ("lr", "momentum", "weight_decay")] == [
+        1.25,
+        0,
+        0,
+    ]
+    factors = [found.schedule.factor(epoch, 90) for epoch in (0, 2.5, 5, 59.9, 60, 80)]
+    assert factors == pytest.approx([1, 8.5, 16, 16, 1.6, 0.16])
+
+
+def test_batch_larger_than_a_stream(root: str) -> None:
+    with pytest.raises(ValueError, match=r"trainer.batch_size must be at most the 119 tokens of a worker's"):
+        trainer(root, "trainer.batch_size=120")
+
+
+def test_other_models_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match=r"models.mlp.mlp cannot be trained on the data of data.text.python_"
+    ):
+        run.build(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))
