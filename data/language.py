@@ -57,7 +57,7 @@ class NextToken:
 
 @dataclass(frozen=True, kw_only=True)
 class NextTokenDataset:
-    """A text in three splits of tokens, each [N] int64, numbers below ``vocabulary_size``.
+    """A text in three splits of tokens, each [N] int64, numbers below ``num_words``.
 
     Training reads it in one stream per worker (``streams.StreamLoader``), evaluation in
     ``evaluation_columns`` columns of each held-out split. Raises ``ValueError`` for a split with fewer
@@ -67,7 +67,7 @@ class NextTokenDataset:
     train: Tensor
     validation: Tensor
     test: Tensor
-    vocabulary_size: int
+    num_words: int
     bptt: int
     evaluation_columns: int
     about: dict[str, Any]  # what a reader should know of the text
@@ -101,12 +101,12 @@ class NextTokenDataset:
 
     def model_arguments(self) -> dict[str, Any]:
         """What a model has to know of the data."""
-        return {"vocabulary_size": self.vocabulary_size}
+        return {"num_words": self.num_words}
 
     def facts(self) -> dict[str, Any]:
         """What a reader of the results should know."""
         counts = {f"{name}_tokens": len(tokens) for name, tokens in self._measured.items()}
-        vocabulary = {"vocabulary_size": self.vocabulary_size}
+        vocabulary = {"num_words": self.num_words}
         return self.about | vocabulary | {"train_tokens": len(self.train)} | counts
 
     def to(self, device: torch.device) -> Self:

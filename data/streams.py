@@ -107,6 +107,3 @@ class HeldOutColumns:
 
     def __len__(self) -> int:
         return len(self.inputs)
-
-    def to(self, device: torch.device) -> "HeldOutColumns":
-        return HeldOutColumns(self.inputs.to(device), self.targets.to(device))

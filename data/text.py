@@ -87,7 +87,7 @@ def next_token_dataset(
     }
     return NextTokenDataset(
         **splits,
-        vocabulary_size=len(vocabulary),
+        num_words=len(vocabulary),
         bptt=bptt,
         evaluation_columns=evaluation_columns,
         about={"name": corpus.name} | about | shares,

@@ -3,6 +3,7 @@
 With the output layer tied to the embedding (Press and Wolf, 2017, https://arxiv.org/abs/1608.05859).
 """
 
+import torch
 from torch import Tensor, nn
 
 from data.checks import require_count
@@ -15,12 +16,14 @@ class LSTMLanguageModel(nn.Module):
     torch draws them, uniform in [-1, 1] / sqrt(width).
     """
 
-    def __init__(self, vocabulary_size: int, width: int, layers: int, dropout: float) -> None:
+    # One nn.LSTM per layer: the dropout between the layers of a single one comes, on CUDA, from a state
+    # that cuDNN keeps and torch.manual_seed does not reach, so that it would depend on the process.
+
+    def __init__(self, num_words: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary_size, width)
-        between = dropout if layers > 1 else 0.0  # torch warns where there is no between
-        self.lstm = nn.LSTM(width, width, layers, dropout=between, batch_first=True)
-        self.decoder = nn.Linear(width, vocabulary_size)
+        self.embedding = nn.Embedding(num_words, width)
+        self.layers = nn.ModuleList(nn.LSTM(width, width, batch_first=True) for _ in range(layers))
+        self.decoder = nn.Linear(width, num_words)
         self.dropout = nn.Dropout(dropout)
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
         nn.init.zeros_(self.decoder.bias)
@@ -33,11 +36,17 @@ class LSTMLanguageModel(nn.Module):
 
         The state is two tensors [layers, B, width]; None is one of zeros.
         """
-        outputs, hidden = self.lstm(self.dropout(self.embedding(tokens)), hidden)
-        return self.decoder(self.dropout(outputs)), hidden
+        outputs, ends = self.dropout(self.embedding(tokens)), []
+        for number, layer in enumerate(self.layers):
+            before = None if hidden is None else (hidden[0][number, None], hidden[1][number, None])
+            outputs, end = layer(outputs, before)
+            outputs = self.dropout(outputs)
+            ends.append(end)
+        outputs_end, cells_end = (torch.cat(parts) for parts in zip(*ends, strict=True))
+        return self.decoder(outputs), (outputs_end, cells_end)
 
 
-def lstm(*, vocabulary_size: int, width: int = 650, layers: int = 3, dropout: float = 0.4) -> nn.Module:
+def lstm(*, num_words: int, width: int = 650, layers: int = 3, dropout: float = 0.4) -> nn.Module:
     """An LSTM over words; 28,949,319 parameters for a vocabulary of 28,869.
 
     ``width`` is that of the embedding and of the hidden state, one number because the output layer
@@ -48,4 +57,4 @@ def lstm(*, vocabulary_size: int, width: int = 650, layers: int = 3, dropout: fl
     is_number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
     if not (is_number and 0 <= dropout < 1):
         raise ValueError(f"model.dropout must be in [0, 1), got {dropout!r}")
-    return LSTMLanguageModel(vocabulary_size, width, layers, dropout)
+    return LSTMLanguageModel(num_words, width, layers, dropout)

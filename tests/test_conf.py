@@ -7,6 +7,7 @@ import pytest
 import torch
 from configs import CONF, resolved
 from libsvm_files import write_rows
+from speech import write_words
 
 import run
 from trainers.communicator import Communicator
@@ -16,7 +17,7 @@ CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
     for p in sorted(CONF.glob("*/**/*.yaml"))
 ]
-NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100"}
+NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "wikitext2", "penn_treebank"}
 
 
 @pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
@@ -24,12 +25,16 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
     overrides = ["model=mlp", f"{group}={option}"] if group != "model" else [f"model={option}"]
     if option in ("libsvm", "logistic_l2"):
         overrides = ["model=logistic_l2", "data=libsvm"]
-    elif option.startswith("convex/"):
+    elif option in ("lstm", "python_docs"):
+        overrides = ["model=lstm", "data=python_docs"]
+    elif option.startswith(("convex/", "small/", "paper/")):
         overrides = overrides[1:]
     config = resolved(*overrides)
     if config["data"]["_target_"] == "data.libsvm.libsvm":
         write_rows(tmp_path, "few", rows=200, features=10)
         config["data"] |= {"name": "few", "root": str(tmp_path)}
+    elif config["data"]["_target_"] == "data.text.wikitext2" and option not in NEEDS_FILES:
+        config["data"]["root"] = write_words(tmp_path, words=9000)
     run.check(config)
     if option in NEEDS_FILES:
         factory = hydra.utils.get_method(config["data"]["_target_"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from configs import resolved
 from processes import run_in_processes
-from speech import SETTINGS, Records, train_all, trainer, write_text
+from speech import SETTINGS, Records, train_all, trainer, write_text, write_words
 
 import run
 from trainers.communicator import Communicator
@@ -71,12 +71,7 @@ def test_learns(root: str) -> None:
 
 def test_paper_preset(tmp_path: Path) -> None:
     """The paper's sizes on a text of as many words as WikiText-2 has in lower case."""
-    folder = tmp_path / "wikitext-2"
-    folder.mkdir()
-    words = [" ".join(f"Word{i}" for i in range(start, start + 10)) for start in range(0, 28_910, 10)]
-    for split in ("train", "valid", "test"):
-        (folder / f"wiki.{split}.tokens").write_text("\n".join(words) + "\n")
-    config = resolved("experiment=paper/lstm_wikitext2", f"data.root={tmp_path}")
+    config = resolved("experiment=paper/lstm_wikitext2", f"data.root={write_words(tmp_path, 28_910)}")
     found = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
     assert found.layout.num_parameters == 28_977_312
     assert found.reducer.inner.inner.codec.threshold == pytest.approx(2.938e-3, rel=1e-3)

@@ -151,8 +151,8 @@ def test_real_wikitext() -> None:
 
     found = dataset(root=str(ROOT))
     assert [len(found.train), len(found.validation), len(found.test)] == [2_088_628, 217_646, 245_569]
-    assert found.vocabulary_size == 33_278
-    assert dataset(root=str(ROOT), lowercase=True).vocabulary_size == 28_912
+    assert found.num_words == 33_278
+    assert dataset(root=str(ROOT), lowercase=True).num_words == 28_912
 
 
 @pytest.mark.slow
@@ -164,4 +164,4 @@ def test_real_penn_treebank() -> None:
 
     found = dataset(root=str(ROOT))
     assert [len(found.train), len(found.validation), len(found.test)] == [929_589, 73_760, 82_430]
-    assert found.vocabulary_size == 10_000
+    assert found.num_words == 10_000

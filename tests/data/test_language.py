@@ -25,7 +25,7 @@ def dataset(**changes: object) -> NextTokenDataset:
         "train": tokens(500),
         "validation": tokens(47, "v"),
         "test": tokens(30, "t"),
-        "vocabulary_size": WORDS,
+        "num_words": WORDS,
         "bptt": 6,
         "evaluation_columns": 4,
         "about": {},
@@ -35,7 +35,7 @@ def dataset(**changes: object) -> NextTokenDataset:
 
 def model(dropout: float = 0.0) -> nn.Module:
     torch.manual_seed(0)
-    return lstm(vocabulary_size=WORDS, width=8, layers=2, dropout=dropout)
+    return lstm(num_words=WORDS, width=8, layers=2, dropout=dropout)
 
 
 @pytest.mark.parametrize(("workers", "batch_size", "bptt"), [(1, 1, 7), (3, 4, 6), (4, 1, 1000), (4, 5, 1)])

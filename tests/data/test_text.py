@@ -40,13 +40,13 @@ def test_files_in_numbers(root: str) -> None:
     # <unk> <eos> a b A c
     assert found.train.tolist() == [5, 3, 4, 2, 1, 1, 2, 3, 2, 0, 1]
     assert found.validation.tolist() == [3, 5, 2, 1, 2, 0, 1]
-    assert found.model_arguments() == {"vocabulary_size": 6}
+    assert found.model_arguments() == {"num_words": 6}
     facts = found.facts()
     assert (facts["name"], facts["train_tokens"], facts["validation_unknown"]) == ("wikitext2", 11, 0.1429)
 
 
 def test_lowercase_and_size(root: str) -> None:
-    assert wikitext2(root=root, evaluation_columns=2, lowercase=True).vocabulary_size == 5
+    assert wikitext2(root=root, evaluation_columns=2, lowercase=True).num_words == 5
     limited = wikitext2(root=root, evaluation_columns=2, lowercase=True, vocabulary_size=3)
     assert limited.train.tolist() == [0, 0, 2, 2, 1, 1, 2, 0, 2, 0, 1]
 
@@ -58,12 +58,12 @@ def test_evaluation_tokens(root: str) -> None:
 
 def test_python_docs_need_no_files() -> None:
     found = python_docs()
-    assert found.vocabulary_size == 2000
+    assert found.num_words == 2000
     assert len(found.train) > 50_000
     assert found.facts()["python"] == sys.version.split()[0]
     assert 0 < found.facts()["validation_unknown"] < 0.1
     everything = python_docs(vocabulary_size=10**6, lowercase=False)
-    assert everything.vocabulary_size > found.vocabulary_size
+    assert everything.num_words > found.num_words
     assert everything.facts()["train_unknown"] == 0
 
 
