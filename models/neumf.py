@@ -1,0 +1,73 @@
+"""NeuMF, neural matrix factorisation (He et al., 2017, https://arxiv.org/abs/1708.05031)."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+
+class NeuMF(nn.Module):
+    """A score for a user and an item, from two pairs of embeddings that share nothing.
+
+    One pair is multiplied elementwise (matrix factorisation), the other concatenated and read by a
+    multilayer perceptron with ReLU, dropout behind each; a linear layer weighs what comes out of
+    both. Embeddings start as normal draws of standard deviation 0.01, as the authors' do; hidden
+    layers as Glorot's uniform draws, the last layer as LeCun's, and biases at 0.
+    """
+
+    def __init__(
+        self, num_users: int, num_items: int, factors: int, hidden: Sequence[int], dropout: float
+    ) -> None:
+        super().__init__()
+        self.factor_users = nn.Embedding(num_users, factors)
+        self.factor_items = nn.Embedding(num_items, factors)
+        self.mlp_users = nn.Embedding(num_users, hidden[0] // 2)
+        self.mlp_items = nn.Embedding(num_items, hidden[0] // 2)
+        layers: list[nn.Module] = []
+        for width_before, width in pairwise(hidden):
+            layers += [nn.Linear(width_before, width), nn.ReLU(), nn.Dropout(dropout)]
+        self.mlp = nn.Sequential(*layers)
+        self.output = nn.Linear(factors + hidden[-1], 1)
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=0.01)
+            elif isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+        bound = (3 / self.output.in_features) ** 0.5  # LeCun: a variance of 1 / fan in
+        nn.init.uniform_(self.output.weight, -bound, bound)
+
+    def forward(self, users: Tensor, items: Tensor) -> Tensor:
+        """Logits [B] of users [B] and items [B], int32 or int64."""
+        product = self.factor_users(users) * self.factor_items(items)  # [B, factors]
+        hidden = self.mlp(torch.cat([self.mlp_users(users), self.mlp_items(items)], 1))
+        return self.output(torch.cat([product, hidden], 1)).squeeze(1)
+
+
+def neumf(
+    *,
+    num_users: int,
+    num_items: int,
+    factors: int = 64,
+    hidden: Sequence[int] = (256, 256, 128, 64),
+    dropout: float = 0.5,
+) -> nn.Module:
+    """NeuMF with ``factors`` for the product and layers of ``hidden`` widths for the perceptron.
+
+    The first width is that of a user's and an item's embedding together. 31,832,577 parameters at
+    MovieLens-20M's 138,493 users and 26,744 items. Raises ``ValueError`` for a width below 1, an odd
+    first one and a dropout outside [0, 1).
+    """
+    if not (type(factors) is int and factors >= 1):
+        raise ValueError(f"model.factors must be an integer >= 1, got {factors!r}")
+    is_list = isinstance(hidden, Sequence) and not isinstance(hidden, str) and len(hidden) > 0
+    if not is_list or not all(type(width) is int and width >= 1 for width in hidden) or hidden[0] % 2:
+        raise ValueError(f"model.hidden must be a list of integers >= 1, the first one even, got {hidden!r}")
+    is_number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
+    if not (is_number and 0 <= dropout < 1):
+        raise ValueError(f"model.dropout must be in [0, 1), got {dropout!r}")
+    return NeuMF(num_users, num_items, factors, hidden, dropout)
