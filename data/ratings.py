@@ -13,7 +13,7 @@ from data.leave_last_out import Ratings, leave_last_out
 from data.negatives import RatedPairs
 from data.partition import check_partition, split
 from data.ranking import Candidates, Ranking, RatingsBatch, hits_and_gains
-from data.ratings_sampler import RatingsSampler, check_batch_size
+from data.ratings_sampler import RatingsSampler
 
 TEST_NEGATIVES = 100
 _TEST_SEED = 0  # of what the held-out items are ranked among: the same for every run
@@ -93,20 +93,24 @@ class RatingsDataset:
         users = torch.from_numpy(train.users)
         shards = split(users, workers, self.partition, stream("partition"), self.alpha)
         for worker, shard in enumerate(shards):
-            check_batch_size(batch_size or 1, len(shard) * (1 + train.negatives), f"worker {worker}")
+            samples = len(shard) * (1 + train.negatives)
+            if batch_size is not None and batch_size > samples:
+                raise ValueError(
+                    f"trainer.batch_size must be at most the {samples} samples of worker {worker}, "
+                    f"got {batch_size}"
+                )
         rated = RatedPairs.of(train.users, train.items, self.num_items)
         samplers = []
         for worker in ranks:
-            keys = rated.keys_of(train.users[shards[worker]], train.items[shards[worker]])
-            keys.sort()
+            shard = shards[worker][users[shards[worker]].argsort(stable=True)].numpy()
             samplers.append(
                 RatingsSampler(
-                    *rated.pairs_of(keys),
+                    train.users[shard],
+                    train.items[shard],
                     rated,
                     train.negatives,
-                    batch_size or len(keys) * (1 + train.negatives),
-                    partial(_stream_of, stream, worker),
-                    f"worker {worker}",
+                    batch_size or len(shard) * (1 + train.negatives),
+                    partial(_of_worker, stream, worker),
                     device,
                 )
             )
@@ -126,7 +130,7 @@ class RatingsLoader:
         return [sampler.batch(step) for sampler in self.samplers]
 
 
-def _stream_of(
+def _of_worker(
     stream: Callable[..., torch.Generator], worker: int, what: str, number: int
 ) -> torch.Generator:
     return stream(what, worker, number)

@@ -16,8 +16,7 @@ class RatingsSampler:
     A pass holds every positive once, ``negatives`` drawn items behind each, shuffled. What is drawn
     comes from the generators that ``stream("negatives", pass)`` and ``stream("order", pass)`` give,
     when the pass begins; the batch of a step follows from the step alone. ``users`` [N] int32
-    ascending and ``items`` [N] int32 are the positives; batches lie on ``device``. Raises
-    ``ValueError`` for a batch larger than a pass.
+    ascending and ``items`` [N] int32 are the positives; batches lie on ``device``.
     """
 
     def __init__(
@@ -28,12 +27,10 @@ class RatingsSampler:
         negatives: int,
         batch_size: int,
         stream: Callable[..., torch.Generator],
-        owner: str = "a worker",
         device: torch.device | str = "cpu",
     ) -> None:
         self._group = 1 + negatives
         self._length = len(users) * self._group
-        check_batch_size(batch_size, self._length, owner)
         self.batch_size = batch_size
         self._users, self._items, self._rated = users, items, rated
         self._stream = stream
@@ -70,11 +67,3 @@ class RatingsSampler:
         device = self._users_there.device
         self._drawn, self._order = torch.from_numpy(drawn).view(-1).to(device), order.to(device)
         self._pass = number
-
-
-def check_batch_size(batch_size: int, length: int, owner: str) -> None:
-    """Raise ``ValueError`` for a batch larger than the ``length`` samples of a pass."""
-    if batch_size > length:
-        raise ValueError(
-            f"trainer.batch_size must be at most the {length} samples of {owner}, got {batch_size}"
-        )
