@@ -18,6 +18,7 @@ CHOICES = [
     for p in sorted(CONF.glob("*/**/*.yaml"))
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "wikitext2", "penn_treebank"}
+NEEDS_FILES |= {"movielens", "paper/neumf_ml20m"}
 
 
 @pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
@@ -27,6 +28,8 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
         overrides = ["model=logistic_l2", "data=libsvm"]
     elif option in ("lstm", "python_docs"):
         overrides = ["model=lstm", "data=python_docs"]
+    elif option in ("neumf", "movielens", "synthetic_ratings"):
+        overrides = ["model=neumf", "data=movielens" if option == "movielens" else "data=synthetic_ratings"]
     elif option.startswith(("convex/", "small/", "paper/")):
         overrides = overrides[1:]
     config = resolved(*overrides)
@@ -38,7 +41,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
     run.check(config)
     if option in NEEDS_FILES:
         factory = hydra.utils.get_method(config["data"]["_target_"])
-        with pytest.raises(FileNotFoundError, match=f"data={option}: no file .*data.download=true"):
+        with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: no file .*data.download=true"):
             factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
         return
     trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))

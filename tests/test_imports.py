@@ -10,7 +10,7 @@ MAY_IMPORT = {
     "compressors": {"compressors", "numpy", "torch"},
     "trainers": {"trainers", "compressors", "numpy", "torch", "rich", "yaml"},
     "models": {"models", "numpy", "scipy", "torch", "torchvision", "data.torchvision_shim", "data.checks"},
-    "data": {"data", "numpy", "sklearn", "torch", "torchvision"},
+    "data": {"data", "numpy", "pandas", "sklearn", "torch", "torchvision"},
     "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
 }
 ONLY_IN = {

@@ -53,13 +53,16 @@ def test_an_item_rated_twice_counts_once_at_its_last_time() -> None:
 def test_against_plain_loops(spread: int) -> None:
     rng = np.random.default_rng(0)
     columns = rng.integers(40, size=600), rng.integers(60, size=600), rng.integers(8, size=600)
-    rows = [(user * spread, item * spread, time) for user, item, time in zip(*map(np.ndarray.tolist, columns))]
+    rows = [
+        (user * spread, item * spread, time)
+        for user, item, time in zip(*map(np.ndarray.tolist, columns), strict=True)
+    ]
     found = left_out(rows, min_ratings=13)
     training, held_out = plain(rows, min_ratings=13)
     assert 0 < len(held_out) < 40
     users = sorted({user for user, _ in held_out})
     items = sorted({item for _, item in training + held_out})
-    assert [(users[u], items[i]) for u, i in zip(found.users, found.items)] == training
+    assert [(users[u], items[i]) for u, i in zip(found.users, found.items, strict=True)] == training
     assert [(users[u], items[i]) for u, i in enumerate(found.last_items)] == held_out
     assert found.num_items == len(items)
     assert {found.users.dtype, found.items.dtype, found.last_items.dtype} == {np.dtype(np.int32)}

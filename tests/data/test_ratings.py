@@ -63,7 +63,7 @@ def test_popularity_baseline_against_a_loop() -> None:
     for row in data.candidates.tolist():
         mine, others = popularity[row[0]], [popularity[item] for item in row[1:]]
         better, ties = sum(o > mine for o in others), sum(o == mine for o in others)
-        ranks = [rank for rank in range(better + 1, better + ties + 2)]
+        ranks = list(range(better + 1, better + ties + 2))
         hits.append(np.mean([rank <= 10 for rank in ranks]))
         gains.append(np.mean([1 / math.log2(rank + 1) if rank <= 10 else 0 for rank in ranks]))
     facts = data.facts()
@@ -104,7 +104,9 @@ def test_a_held_out_item_may_be_drawn_in_training() -> None:
 
 
 def same(a: list, b: list) -> bool:
-    return all(torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True))
+    return all(
+        torch.equal(x, y) for one, other in zip(a, b, strict=True) for x, y in zip(one, other, strict=True)
+    )
 
 
 def test_batches_follow_from_step_and_worker_alone() -> None:
@@ -164,7 +166,7 @@ def test_batch_larger_than_a_shard_is_refused_also_elsewhere() -> None:
     data = dataset()
     fewest = len(data.train.users) // WORKERS * 5
     data.loader(WORKERS, range(WORKERS), fewest, streams())
-    with pytest.raises(ValueError, match=rf"trainer\.batch_size must be at most the \d+ samples of worker \d"):
+    with pytest.raises(ValueError, match=r"trainer\.batch_size must be at most the \d+ samples of worker \d"):
         data.loader(WORKERS, range(1), 10**6, streams())
     with pytest.raises(ValueError, match=r"workers must be at most the number of training samples"):
         data.loader(10**6, range(1), 1, streams())

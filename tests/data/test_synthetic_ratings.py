@@ -14,7 +14,7 @@ def test_sizes_and_order() -> None:
     counts = np.bincount(users)
     assert len(counts) == 80 and counts.min() >= 6 and counts.max() <= 20 and len(set(counts)) > 5
     assert len(set(zip(users.tolist(), items.tolist(), strict=True))) == len(users)
-    assert 0 <= items.min() and items.max() < 200
+    assert items.min() >= 0 and items.max() < 200
     assert (np.diff(times) > 0).all()
 
 

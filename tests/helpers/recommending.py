@@ -1,0 +1,33 @@
+"""A short training of NeuMF in this process's share of the workers."""
+
+from typing import Any
+
+import torch
+from configs import resolved
+
+import run
+from trainers.communicator import Communicator
+
+SMALL = ("data.users=60", "data.items=200", "data.fewest=5", "data.most=20", "model.hidden=[8,8,4]")
+LENGTH = ("trainer.steps=12", "trainer.batch_size=128", "trainer.evaluate_every=1", "trainer.log_every=1")
+
+
+class Records(list):
+    """A tracker that keeps what it is told, but for the times."""
+
+    def log(self, record: dict[str, float]) -> None:
+        self.append({name: value for name, value in record.items() if not name.startswith("time/")})
+
+
+def train_neumf(process: int = 0, processes: int = 1) -> dict[str, Any]:
+    """Weights and records of every compressor, over two passes and two evaluations."""
+    found = {}
+    for compressor in ("none", "top_k", "hard_threshold"):
+        config = resolved("experiment=small/neumf", f"compressor={compressor}", *SMALL, *LENGTH)
+        communicator = Communicator(config["workers"], process=process, processes=processes)
+        trainer = run.build(config, communicator, torch.device("cpu"))
+        records = Records()
+        trainer.run(records)
+        weights = torch.cat([p.detach().flatten() for p in trainer.model.parameters()])
+        found[compressor] = {"weights": weights, "records": list(records)}
+    return found

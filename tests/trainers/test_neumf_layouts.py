@@ -1,0 +1,34 @@
+"""NeuMF with dropout and drawn negatives gives the same result in 1, 2 and 4 processes."""
+
+from typing import Any
+
+import pytest
+import torch
+from processes import run_in_processes
+from recommending import train_neumf
+
+
+@pytest.fixture(scope="module")
+def one_process() -> dict[str, Any]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield train_neumf()
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_do_not_change_the_result(one_process: dict[str, Any], processes: int) -> None:
+    others = run_in_processes(train_neumf, processes)[0]
+    for compressor, one in one_process.items():
+        other, exactly = others[compressor], compressor != "none"  # an all-reduce rounds its own way
+        tolerance = {"rtol": 0, "atol": 0} if exactly else {"rtol": 1e-4, "atol": 1e-5}
+        torch.testing.assert_close(other["weights"], one["weights"], **tolerance)
+        for a, b in zip(one["records"], other["records"], strict=True):
+            assert b == (a if exactly else pytest.approx(a, rel=1e-3))
+
+
+def test_the_run_is_long_enough_to_mean_something(one_process: dict[str, Any]) -> None:
+    records = one_process["top_k"]["records"]
+    assert records[-1]["epoch"] > 1
+    assert sum("test/hit_rate_at_10" in record for record in records) >= 2
+    assert len({tuple(run["weights"].tolist()) for run in one_process.values()}) == 3
