@@ -8,23 +8,26 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.checks import is_real, require, require_flag
 
-UNDECAYED = ("batch_norm", "bias")
+UNDECAYED = ("batch_norm", "bias", "layer_norm")
 
 
 def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[str]) -> list[dict]:
     """Two groups of trainable parameters: decayed, and those that ``undecayed`` names.
 
-    ``batch_norm`` names every parameter of a BatchNorm, ``bias`` every parameter called bias.
+    ``batch_norm`` and ``layer_norm`` name every parameter of such a norm, ``bias`` every parameter
+    called bias.
     Raises ``ValueError`` for another word.
     """
     is_list = isinstance(undecayed, Sequence) and not isinstance(undecayed, str)
     known = is_list and all(word in UNDECAYED for word in undecayed)
-    require(known, "optimizer.undecayed", f"a list of {' and '.join(UNDECAYED)}", undecayed)
+    require(known, "optimizer.undecayed", f"a list of {', '.join(UNDECAYED)}", undecayed)
     decayed, spared, seen = [], [], set()
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
-            is_spared = ("batch_norm" in undecayed and isinstance(module, _NormBase)) or (
-                "bias" in undecayed and name == "bias"
+            is_spared = (
+                ("batch_norm" in undecayed and isinstance(module, _NormBase))
+                or ("layer_norm" in undecayed and isinstance(module, nn.LayerNorm))
+                or ("bias" in undecayed and name == "bias")
             )
             if parameter.requires_grad and parameter not in seen:  # tied weights are met twice
                 seen.add(parameter)
@@ -71,10 +74,34 @@ def adam(
 ) -> torch.optim.Adam:
     """``torch.optim.Adam`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
     _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
-    valid = isinstance(betas, Sequence) and len(betas) == 2 and all(is_real(b) and 0 <= b < 1 for b in betas)
-    require(valid, "optimizer.betas", "two numbers in [0, 1)", betas)
+    _require_betas(betas)
     groups = parameter_groups(model, weight_decay, undecayed)
     return torch.optim.Adam(groups, lr=lr, betas=tuple(betas), eps=eps)
+
+
+def adamw(
+    model: nn.Module,
+    *,
+    lr: float,
+    betas: Sequence[float] = (0.9, 0.999),
+    eps: float = 1e-8,
+    weight_decay: float = 0.01,
+    undecayed: Sequence[str] = (),
+) -> torch.optim.AdamW:
+    """``torch.optim.AdamW`` on the mean gradient: decay that the moments do not see.
+
+    Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101. Raises ``ValueError`` for
+    settings torch refuses.
+    """
+    _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
+    _require_betas(betas)
+    groups = parameter_groups(model, weight_decay, undecayed)
+    return torch.optim.AdamW(groups, lr=lr, betas=tuple(betas), eps=eps)
+
+
+def _require_betas(betas: Sequence[float]) -> None:
+    valid = isinstance(betas, Sequence) and len(betas) == 2 and all(is_real(b) and 0 <= b < 1 for b in betas)
+    require(valid, "optimizer.betas", "two numbers in [0, 1)", betas)
 
 
 def _require_rates(**rates: float) -> None:

@@ -70,6 +70,34 @@ class Cosine:
         return self.peak * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Linear:
+    """Linear warm-up from 0 to the base rate, then a straight line down to 0 at the last epoch.
+
+    Devlin et al., 2019, https://arxiv.org/abs/1810.04805. The warm-up takes ``warmup_epochs`` or,
+    where that is None, ``warmup_share`` of the training. Raises ``ValueError`` for a negative
+    warm-up and for a share that is not in [0, 1).
+    """
+
+    warmup_share: float = 0.1
+    warmup_epochs: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.warmup_epochs is None:
+            valid = is_real(self.warmup_share) and 0 <= self.warmup_share < 1
+            require(valid, "Linear.warmup_share", "in [0, 1)", self.warmup_share)
+        else:
+            valid = is_real(self.warmup_epochs) and self.warmup_epochs >= 0
+            require(valid, "Linear.warmup_epochs", ">= 0 or null", self.warmup_epochs)
+
+    def factor(self, epoch: float, total_epochs: float) -> float:
+        warmup = self.warmup_share * total_epochs if self.warmup_epochs is None else self.warmup_epochs
+        if epoch < warmup:
+            return epoch / warmup
+        progress = (epoch - warmup) / max(total_epochs - warmup, 1e-12)
+        return max(1 - progress, 0.0)
+
+
 def _require_warmup(owner: str, peak: float, warmup_epochs: float) -> None:
     require(is_real(peak) and peak > 0, f"{owner}.peak", "> 0", peak)
     valid = is_real(warmup_epochs) and warmup_epochs >= 0
