@@ -128,8 +128,8 @@ class SentenceDataset:
             )
             for worker, shard in enumerate(shards)
         ]
-        steps = 1.0 if batch_size is None else len(self.train) / (workers * batch_size)
-        return SentenceLoader(self.train, [samplers[worker] for worker in ranks], steps)
+        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
+        return SentenceLoader(self.train, [samplers[worker] for worker in ranks], epochs_per_step)
 
     def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
         """Sentences [B] of a held-out split."""
@@ -142,7 +142,7 @@ class SentenceLoader:
 
     train: SentenceSplit
     samplers: list[ShardSampler]
-    steps_per_epoch: float
+    epochs_per_step: float  # share of the training sentences that all workers read in a step
 
     def batches(self, step: int) -> list[SentenceBatch]:
         """W batches; they follow from the step alone."""
