@@ -22,7 +22,7 @@ def sst2(
     root: str,
     download: bool = False,
     vocabulary: str | None = None,
-    lower_case: bool = True,
+    lowercase: bool = True,
     max_length: int = 64,
     train_rows: int | None = None,
     partition: str = "iid",
@@ -49,7 +49,7 @@ def sst2(
         fetch_sst2(folder)
     if download and not vocabulary and not words.is_file():
         fetch_vocabulary(words)
-    units = WordPiece(path=words, lower_case=lower_case)
+    units = WordPiece.read(words, lowercase)
     train, validation = (read_rows(path) for path in paths)
     if train_rows is not None:
         train = _draw(train, train_rows)

@@ -1,9 +1,10 @@
 """WordPiece, the sub-word units of BERT (Devlin et al., 2019, https://arxiv.org/abs/1810.04805)."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -11,29 +12,78 @@ from torch import Tensor
 from data.checks import require_flag
 
 PADDING, UNKNOWN, START, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_INSIDE = "##"  # before a unit that goes on with a word
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordPiece:
-    """Text to numbers, by a vocabulary file of one unit per line.
+    """Text to numbers: each word as the longest units that the vocabulary has for it.
 
-    ``lower_case`` folds letters and strips accents, which the uncased vocabularies expect. Raises
-    ``FileNotFoundError`` for a file that is not there and ``ValueError`` for one that is no
-    vocabulary: not UTF-8, a line that is empty or was there before, a special unit missing.
+    ``lowercase`` folds letters and strips accents, which the uncased vocabularies expect. Raises
+    ``ValueError`` for a vocabulary without one of the special units.
     """
 
-    path: Path
-    lower_case: bool = True
-    units: dict[str, int] = field(init=False, repr=False)  # unit -> number
+    units: dict[str, int] = field(repr=False)  # unit -> number
+    lowercase: bool = True
     _tokenizer: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        require_flag("data.lower_case", self.lower_case)
-        object.__setattr__(self, "units", _read_units(self.path))
-        object.__setattr__(self, "_tokenizer", _tokenizer(self.units, self.lower_case))
+        require_flag("data.lowercase", self.lowercase)
+        missing = [unit for unit in SPECIAL if unit not in self.units]
+        if missing:
+            raise ValueError(f"a WordPiece vocabulary must have {', '.join(SPECIAL)}; no {missing[0]}")
+        object.__setattr__(self, "_tokenizer", _tokenizer(self.units, self.lowercase))
+
+    @classmethod
+    def read(cls, path: Path, lowercase: bool) -> Self:
+        """A vocabulary from its file, one unit per line.
+
+        Raises ``FileNotFoundError`` without one, ``ValueError`` with the line's number for a unit
+        that is empty or was there before, and for what is no UTF-8.
+        """
+        if not path.is_file():
+            raise FileNotFoundError(f"no WordPiece vocabulary {path}; data.vocabulary=FILE names one")
+        try:
+            lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+        units: dict[str, int] = {}
+        for number, line in enumerate(lines, start=1):
+            unit = line.removesuffix("\r")
+            if not unit or unit in units:
+                raise ValueError(f"{path}, line {number}: a unit must be new and not empty, got {unit!r}")
+            units[unit] = len(units)
+        try:
+            return cls(units=units, lowercase=lowercase)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def of(cls, lines: Sequence[str], size: int, lowercase: bool) -> Self:
+        """A vocabulary of at most ``size`` units for these lines: every character, by itself and
+        inside a word, and then the most frequent words. Simpler than the merges of the published ones,
+        and the same wherever it is made.
+        """
+        bare = cls(units={unit: number for number, unit in enumerate(SPECIAL)}, lowercase=lowercase)
+        counts = Counter(word for line in lines for word in bare.words(line))
+        characters = sorted({character for word in counts for character in word})
+        units = [*SPECIAL, *characters, *(_INSIDE + character for character in characters)]
+        if len(units) > size:
+            raise ValueError(
+                f"data.vocabulary_size must be at least the {len(units)} units for this text's characters, "
+                f"got {size}"
+            )
+        frequent = sorted(counts, key=lambda word: (-counts[word], word))
+        units += [word for word in frequent if len(word) > 1][: size - len(units)]
+        return cls(units={unit: number for number, unit in enumerate(units)}, lowercase=lowercase)
 
     def __len__(self) -> int:
         return len(self.units)
+
+    def words(self, line: str) -> list[str]:
+        """The words and signs of a line, before they are cut into units."""
+        normal = self._tokenizer.normalizer.normalize_str(line)
+        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """The numbers of every text, without special units around it."""
@@ -53,38 +103,16 @@ class WordPiece:
         return tokens, torch.tensor([len(row) for row in rows])
 
 
-def _read_units(path: Path) -> dict[str, int]:
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"no WordPiece vocabulary {path}; data.vocabulary=FILE names another, one unit per line"
-        )
-    try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error}") from error
-    units: dict[str, int] = {}
-    for number, line in enumerate(lines, start=1):
-        unit = line.removesuffix("\r")
-        if not unit:
-            raise ValueError(f"{path}, line {number}: a unit must not be empty")
-        if unit in units:
-            raise ValueError(f"{path}, line {number}: {unit!r} is on line {units[unit] + 1} already")
-        units[unit] = len(units)
-    missing = [unit for unit in SPECIAL if unit not in units]
-    if missing:
-        raise ValueError(f"{path} is no WordPiece vocabulary: {', '.join(missing)} missing")
-    return units
-
-
-def _tokenizer(units: dict[str, int], lower_case: bool) -> Any:
-    """transformers' BertTokenizerFast without importing transformers, which takes seconds."""
+def _tokenizer(units: dict[str, int], lowercase: bool) -> Any:
+    """transformers' BertTokenizer without importing transformers, which takes seconds."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece as Model
     from tokenizers.normalizers import BertNormalizer
     from tokenizers.pre_tokenizers import BertPreTokenizer
 
-    tokenizer = Tokenizer(Model(units, unk_token=UNKNOWN, max_input_chars_per_word=100))
-    tokenizer.normalizer = BertNormalizer(lowercase=lower_case)
+    model = Model(units, unk_token=UNKNOWN, max_input_chars_per_word=100, continuing_subword_prefix=_INSIDE)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = BertNormalizer(lowercase=lowercase)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     tokenizer.add_special_tokens(list(SPECIAL))
     return tokenizer
