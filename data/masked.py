@@ -210,10 +210,6 @@ def masked_dataset(
     Raises ``ValueError`` for settings that are no good, ``FileNotFoundError`` without the file.
     """
     require_count("data.max_length", max_length, minimum=3)
-    splits = {
-        name: [line.replace("<unk>", UNKNOWN) for line in getattr(corpus, name)]
-        for name in ("train", "validation", "test")
-    }
     if vocabulary is not None and vocabulary_size is not None:
         raise ValueError(f"data.vocabulary_size has no effect beside data.vocabulary={vocabulary}")
     if vocabulary is not None:
@@ -221,8 +217,10 @@ def masked_dataset(
     else:
         size = 8000 if vocabulary_size is None else vocabulary_size
         require_count("data.vocabulary_size", size)
-        units = WordPiece.of(splits["train"], size, lowercase)
-    blocks = {name: _blocks(units, lines, max_length) for name, lines in splits.items()}
+        units = WordPiece.of([line.replace("<unk>", " ") for line in corpus.train], size, lowercase)
+    blocks = {
+        name: _blocks(units, getattr(corpus, name), max_length) for name in ("train", "validation", "test")
+    }
     return MaskedDataset(
         **blocks,
         vocabulary=units,
@@ -234,7 +232,8 @@ def masked_dataset(
 
 def _blocks(units: WordPiece, lines: list[str], max_length: int) -> Tensor:
     """[N, T] int32 of the running text."""
-    running = [number for row in units.encode(lines) for number in row]
+    known = [line.replace("<unk>", UNKNOWN) for line in lines]
+    running = [number for row in units.encode(known) for number in row]
     inside = max_length - 2
     count = len(running) // inside
     text = torch.tensor(running[: count * inside], dtype=torch.int32).view(count, inside)

@@ -13,7 +13,10 @@ import data.torchvision_shim  # noqa: F401  has to come before the first import 
 from data.checks import require_count, require_flag
 
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
-_NEW_LAYERS = {"classifier.weight", "classifier.bias"}  # what a pretrained BERT need not have
+# What a pretrained BERT need not have, and then starts anew.
+_NEW_LAYERS = {
+    f"{layer}.{part}" for layer in ("classifier", "bert.pooler.dense") for part in ("weight", "bias")
+}
 
 
 class Classifier(nn.Module):

@@ -1,0 +1,236 @@
+"""BERT's sizes, kinds and refusals; pretrained folders written by transformers itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from configs import resolved
+from glue_files import UNITS, write_sst2
+
+import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
+import run
+from models.bert import SIZES, Classifier, MaskedModel, bert
+from trainers.communicator import Communicator
+
+WORDS = len(UNITS)
+
+
+def count(model: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def bert_count(words: int, layers: int, width: int, positions: int = 512) -> int:
+    """Embeddings of words, positions and two kinds of sentence, their norm; the layers."""
+    attention = 4 * (width * width + width)
+    feed_forward = 2 * 4 * width * width + 5 * width
+    return (words + positions + 2 + 2) * width + layers * (attention + feed_forward + 4 * width)
+
+
+@pytest.mark.parametrize(
+    ("config", "classifier", "masked"),
+    [
+        ("bert_tiny", 4_386_178, 4_416_698),
+        ("bert_mini", 11_171_074, 11_201_594),
+        ("bert_base", 109_483_778, 109_514_298),
+    ],
+)
+def test_parameter_counts(config: str, classifier: int, masked: int) -> None:
+    """By formula and by number; tied weights count once."""
+    layers, width = SIZES[config]
+    body = bert_count(30_522, layers, width)
+    assert body + width * width + width + 2 * width + 2 == classifier
+    assert body + width * width + 3 * width + 30_522 == masked
+    with torch.device("meta"):
+        assert count(bert(vocabulary_size=30_522, num_classes=2, config=config)) == classifier
+        assert count(bert(vocabulary_size=30_522, masked=True, config=config)) == masked
+
+
+def test_kinds_and_shapes() -> None:
+    tokens = torch.randint(WORDS, (3, 7))
+    classifier = bert(vocabulary_size=WORDS, num_classes=5)
+    assert isinstance(classifier, Classifier)
+    assert classifier(tokens, torch.ones(3, 7, dtype=torch.bool)).shape == (3, 5)
+    masked = bert(vocabulary_size=WORDS, masked=True)
+    assert isinstance(masked, MaskedModel)
+    assert masked(tokens, torch.tensor([[1, 4]] * 3)).shape == (3, 2, WORDS)
+
+
+def test_padding_does_not_change_a_sentence() -> None:
+    torch.manual_seed(0)
+    model = bert(vocabulary_size=WORDS, num_classes=2).eval()
+    tokens = torch.randint(WORDS, (2, 6))
+    padded = torch.cat([tokens, torch.randint(WORDS, (2, 4))], 1)
+    mask = torch.arange(10).expand(2, -1) < 6
+    plain = model(tokens, mask[:, :6])
+    torch.testing.assert_close(model(padded, mask), plain, rtol=1e-5, atol=1e-6)
+    assert not torch.allclose(model(padded, torch.ones_like(mask)), plain, atol=1e-4)
+
+
+def test_positions_asked_for_are_those_of_the_whole_output() -> None:
+    torch.manual_seed(0)
+    model = bert(vocabulary_size=WORDS, masked=True).eval()
+    tokens, positions = torch.randint(WORDS, (2, 6)), torch.tensor([[1, 4], [0, 5]])
+    whole = model.network(input_ids=tokens).logits
+    expected = torch.stack([whole[row, positions[row]] for row in range(2)])
+    torch.testing.assert_close(model(tokens, positions), expected)
+
+
+def test_output_layer_is_the_embedding() -> None:
+    network = bert(vocabulary_size=WORDS, masked=True).network
+    assert network.cls.predictions.decoder.weight is network.bert.embeddings.word_embeddings.weight
+
+
+def test_same_seed_same_weights() -> None:
+    starts = []
+    for _ in range(2):
+        torch.manual_seed(3)
+        model = bert(vocabulary_size=WORDS, num_classes=2, config="bert_mini")
+        starts.append(torch.cat([p.flatten() for p in model.parameters()]))
+    assert torch.equal(*starts)
+
+
+def test_dropout_reaches_every_layer() -> None:
+    def rates(**settings: object) -> set[float]:
+        model = bert(vocabulary_size=WORDS, num_classes=2, **settings)
+        return {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)}
+
+    assert rates() == {0.1}
+    assert rates(dropout=0.0) == {0.0}
+    tokens, mask = torch.randint(WORDS, (2, 6)), torch.ones(2, 6, dtype=torch.bool)
+    model = bert(vocabulary_size=WORDS, num_classes=2, dropout=0.0).train()
+    assert torch.equal(model(tokens, mask), model(tokens, mask))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A masked model saved as the hub keeps them."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    torch.manual_seed(1)
+    config = BertConfig(
+        vocab_size=WORDS,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=24,
+    )
+    path = tmp_path_factory.mktemp("bert")
+    BertForMaskedLM(config).save_pretrained(path)
+    return path
+
+
+def test_pretrained_weights_arrive(folder: Path) -> None:
+    from safetensors.torch import load_file
+
+    saved = load_file(folder / "model.safetensors")
+    for model in (
+        bert(vocabulary_size=WORDS, masked=True, pretrained=str(folder)),
+        bert(vocabulary_size=WORDS, num_classes=3, pretrained=str(folder)),
+    ):
+        found = {name.removeprefix("network."): p for name, p in model.named_parameters()}
+        shared = found.keys() & saved.keys()
+        assert len(shared) >= 21
+        assert all(torch.equal(found[name], saved[name]) for name in shared)
+    assert found["classifier.weight"].shape == (3, 16)
+
+
+def test_pretrained_and_resaved_as_a_classifier(folder: Path, tmp_path: Path) -> None:
+    """A fine-tuned folder fits the same number of classes and no other."""
+    bert(vocabulary_size=WORDS, num_classes=3, pretrained=str(folder)).network.save_pretrained(tmp_path)
+    bert(vocabulary_size=WORDS, num_classes=3, pretrained=str(tmp_path))
+    with pytest.raises(ValueError, match=r"model\.pretrained=.* cannot be read: .*"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained=str(tmp_path))
+
+
+def edited(folder: Path, target: Path, **changes: object) -> str:
+    target.mkdir(exist_ok=True)
+    for file in folder.iterdir():
+        (target / file.name).write_bytes(file.read_bytes())
+    config = json.loads((folder / "config.json").read_text()) | changes
+    (target / "config.json").write_text(json.dumps(config))
+    return str(target)
+
+
+def test_what_does_not_fit_pretrained_is_refused(folder: Path, tmp_path: Path) -> None:
+    name = str(folder)
+    with pytest.raises(ValueError, match=rf"vocabulary must be .*: {WORDS} units in .*, 99 in the data"):
+        bert(vocabulary_size=99, num_classes=2, pretrained=name)
+    with pytest.raises(
+        ValueError, match=r"data\.max_length must be at most the model's 24 positions, got 25"
+    ):
+        bert(vocabulary_size=WORDS, num_classes=2, max_length=25, pretrained=name)
+    with pytest.raises(ValueError, match=r"model\.positions has no effect beside model\.pretrained"):
+        bert(vocabulary_size=WORDS, num_classes=2, positions=24, pretrained=name)
+    other = edited(folder, tmp_path / "other", model_type="gpt2")
+    with pytest.raises(ValueError, match=r"must be a BERT, got 'gpt2'"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained=other)
+    deeper = edited(folder, tmp_path / "deeper", num_hidden_layers=2)
+    with pytest.raises(ValueError, match=r"lacks 16 parameters, one is bert\.encoder\.layer\.1"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained=deeper)
+
+
+def test_a_folder_without_safetensors_is_refused(folder: Path, tmp_path: Path) -> None:
+    """A pickle of the weights beside the config is not opened."""
+    name = edited(folder, tmp_path / "pickled")
+    weights = tmp_path / "pickled" / "model.safetensors"
+    content = weights.read_bytes()
+    weights.unlink()
+    (tmp_path / "pickled" / "pytorch_model.bin").write_bytes(b"\x80\x04.")
+    with pytest.raises(FileNotFoundError, match=r"must hold a config\.json and a model\.safetensors"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained=name)
+    weights.write_bytes(content[:100])
+    with pytest.raises(ValueError, match=r"model\.pretrained=.* cannot be read"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained=name)
+    with pytest.raises(FileNotFoundError, match=r"no folder, nor a kept download; model\.download=true"):
+        bert(vocabulary_size=WORDS, num_classes=2, pretrained="nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_classes": None}, r"needs data with classes or masked words"),
+        ({"config": "bert_huge"}, r"model\.config must be one of bert_tiny, bert_mini, bert_base, got"),
+        ({"config": None}, r"model\.config must be one of"),
+        ({"dropout": 1.0}, r"model\.dropout must be in \[0, 1\) or null, got 1\.0"),
+        ({"dropout": "0.1"}, r"model\.dropout must be in \[0, 1\) or null, got '0\.1'"),
+        ({"positions": 0}, r"model\.positions must be an integer >= 1, got 0"),
+        ({"positions": 8, "max_length": 9}, r"data\.max_length must be at most the model's 8 positions"),
+        ({"download": True}, r"model\.download has no effect without model\.pretrained"),
+        ({"download": "no", "pretrained": "x"}, r"model\.download must be true or false, got 'no'"),
+        ({"pretrained": ""}, r"model\.pretrained must be a folder or a name on the hub, got ''"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bert(**{"vocabulary_size": WORDS, "num_classes": 2} | settings)
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    write_sst2(tmp_path)
+    config = resolved(
+        "model=bert", "data=sst2", f"data.root={tmp_path}", "optimizer=adamw", "schedule=linear"
+    )
+    config["trainer"]["batch_size"] = 4
+    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert trainer.layout.num_parameters == bert_count(WORDS, 2, 128) + 128 * 129 + 2 * 129
+    config = resolved("model=bert", "data=python_docs", "data.objective=masked", "data.max_length=32")
+    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert isinstance(trainer.model, MaskedModel)
+
+
+@pytest.mark.parametrize(
+    "overrides", [("model=bert", "data=digits"), ("model=lstm", "data=python_docs", "data.objective=masked")]
+)
+def test_models_that_do_not_go_with_the_data(overrides: tuple[str, ...]) -> None:
+    config = resolved(*overrides)
+    with pytest.raises(ValueError, match="cannot be trained on the data of"):
+        run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+
+
+def test_next_word_data_is_refused() -> None:
+    config = resolved("model=bert", "data=python_docs")
+    with pytest.raises((ValueError, run.InstantiationException)) as refusal:
+        run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert "data.objective=masked" in str(refusal.value)
