@@ -9,8 +9,18 @@ OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmar
 MAY_IMPORT = {
     "compressors": {"compressors", "numpy", "torch"},
     "trainers": {"trainers", "compressors", "numpy", "torch", "rich", "yaml"},
-    "models": {"models", "numpy", "scipy", "torch", "torchvision", "data.torchvision_shim", "data.checks"},
-    "data": {"data", "numpy", "pandas", "sklearn", "torch", "torchvision"},
+    "models": {
+        "models",
+        "numpy",
+        "safetensors",
+        "scipy",
+        "torch",
+        "torchvision",
+        "transformers",
+        "data.torchvision_shim",
+        "data.checks",
+    },
+    "data": {"data", "numpy", "pandas", "sklearn", "tokenizers", "torch", "torchvision"},
     "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
 }
 ONLY_IN = {
@@ -57,7 +67,7 @@ def test_packages_kept_in_one_place() -> None:
 def test_torchvision_comes_after_its_shim() -> None:
     for path in sources():
         modules = imports(path)
-        if any(m.split(".")[0] == "torchvision" for m in modules):
+        if any(m.split(".")[0] in ("torchvision", "transformers") for m in modules):
             assert "data.torchvision_shim" in modules, path
 
 
@@ -71,6 +81,7 @@ def test_heavy_packages_are_imported_by_what_uses_them() -> None:
                     assert name.split(".")[0] not in {
                         "wandb",
                         "transformers",
+                        "tokenizers",
                         "sklearn",
                         "torchvision",
                     }, path

@@ -28,13 +28,12 @@ def build(tmp_path: Path, **settings: object) -> MaskedDataset:
 
 
 def test_blocks_hold_the_running_text(tmp_path: Path) -> None:
-    """14 units in four lines, of which the third has [UNK] from the corpus; 10 inside a block."""
+    """13 units in four lines, of which the third has [UNK] from the corpus; 10 inside a block."""
     dataset = build(tmp_path)
     assert len(dataset.train) == 60 * 13 // 10
-    words = [[UNITS[n] for n in row] for row in dataset.train[:2].tolist()]
-    text = [*"a dull film . play ##ful ##ly un a".split(), UNKNOWN, *"fine film . a dull film .".split()]
-    text += "play ##ful ##ly".split()
-    assert words == [[START, *text[:10], END], [START, *text[10:20], END]]
+    first = [START, "a", "dull", "film", ".", "play", "##ful", "##ly", "un", "a", UNKNOWN, END]
+    second = [START, "fine", "film", ".", "a", "dull", "film", ".", "play", "##ful", "##ly", END]
+    assert [[UNITS[n] for n in row] for row in dataset.train[:2].tolist()] == [first, second]
     assert dataset.model_arguments() == {"vocabulary_size": len(UNITS), "masked": True, "max_length": 12}
     assert {name: len(part) for name, part in dataset.held_out.items()} == {"validation": 13, "test": 26}
 

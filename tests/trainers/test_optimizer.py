@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainers.optimizer import adam, parameter_groups, sgd
+from trainers.optimizer import adam, adamw, parameter_groups, sgd
 
 
 class Mixed(nn.Module):
@@ -23,12 +23,15 @@ class Mixed(nn.Module):
 
 
 BATCH_NORM = {"norm.weight", "norm.bias", "head.1.weight", "head.1.bias"}
+LAYER_NORM = {"head.2.weight", "head.2.bias"}
 BIAS = {"convolution.bias", "norm.bias", "head.0.bias", "head.1.bias", "head.2.bias", "head.3.bias", "bias"}
 CHOICES = [
     ([], set()),
     (["batch_norm"], BATCH_NORM),
     (["bias"], BIAS),
+    (["layer_norm"], LAYER_NORM),
     (["batch_norm", "bias"], BATCH_NORM | BIAS),
+    (["bias", "layer_norm", "batch_norm"], BATCH_NORM | BIAS | LAYER_NORM),
     (("bias",), BIAS),
 ]
 
@@ -97,10 +100,19 @@ def test_adam_without_gradient_moves_only_what_decays(undecayed: list[str], expe
         torch.testing.assert_close(parameter.data, target, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize(("undecayed", "expected"), CHOICES)
+def test_adamw_decays_by_rate_and_not_by_sign(undecayed: list[str], expected: set[str]) -> None:
+    """w - lr * weight_decay * w = 2 - 0.5 * 0.25 * 2, where Adam would have moved by lr."""
+    model = filled(Mixed())
+    adamw(model, lr=0.5, weight_decay=0.25, undecayed=undecayed).step()
+    for name, parameter in trainable(model).items():
+        assert (parameter == (2.0 if name in expected else 1.75)).all(), name
+
+
 def test_without_weight_decay_nothing_moves() -> None:
-    for optimizer in (sgd, adam):
+    for optimizer in (sgd, adam, adamw):
         model = filled(Mixed())
-        optimizer(model, lr=0.5).step()
+        optimizer(model, lr=0.5, weight_decay=0.0).step()
         assert all((parameter == 2).all() for parameter in trainable(model).values())
 
 
@@ -116,11 +128,12 @@ def test_momentum_by_hand(nesterov: bool, expected: float) -> None:
     assert model.weight.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_adam_settings_arrive() -> None:
+@pytest.mark.parametrize("factory", [adam, adamw])
+def test_adam_settings_arrive(factory: Callable) -> None:
     """Gradients 1 and 3, betas 1/4 and 1/2: m = 0.75, 2.4375 and v = 0.5, 4.75 before correction."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
-    optimizer = adam(model, lr=0.1, betas=[0.25, 0.5], eps=0.5)
+    optimizer = factory(model, lr=0.1, betas=[0.25, 0.5], eps=0.5, weight_decay=0.0)
     expected = 0.0
     for gradient, mean, square in ((1.0, 0.75 / 0.75, 0.5 / 0.5), (3.0, 2.4375 / 0.9375, 4.75 / 0.75)):
         model.weight.grad = torch.full((1, 1), gradient)
@@ -132,7 +145,7 @@ def test_adam_settings_arrive() -> None:
 NOT_A_RATE = [-0.1, float("nan"), float("inf"), "0.1", None, True]
 
 
-@pytest.mark.parametrize("optimizer", [sgd, adam])
+@pytest.mark.parametrize("optimizer", [sgd, adam, adamw])
 @pytest.mark.parametrize("lr", [*NOT_A_RATE, 0, 0.0])
 def test_bad_learning_rate_is_refused(optimizer: Callable, lr) -> None:
     with pytest.raises(ValueError, match=r"optimizer\.lr must be .*, got"):
@@ -140,7 +153,8 @@ def test_bad_learning_rate_is_refused(optimizer: Callable, lr) -> None:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "key"), [(sgd, "momentum"), (sgd, "weight_decay"), (adam, "weight_decay"), (adam, "eps")]
+    ("optimizer", "key"),
+    [(sgd, "momentum"), *((o, "weight_decay") for o in (sgd, adam, adamw)), (adam, "eps"), (adamw, "eps")],
 )
 @pytest.mark.parametrize("value", NOT_A_RATE)
 def test_bad_rate_is_refused(optimizer: Callable, key: str, value) -> None:
@@ -163,9 +177,9 @@ def test_nesterov_must_be_true_or_false(nesterov) -> None:
 
 @pytest.mark.parametrize("undecayed", [["batchnorm"], ["bias", "norm"], "bias", None, [["bias"]], 3])
 def test_unknown_word_for_undecayed_is_refused(undecayed) -> None:
-    for optimizer in (sgd, adam):
+    for optimizer in (sgd, adam, adamw):
         with pytest.raises(
-            ValueError, match=r"optimizer\.undecayed must be a list of batch_norm and bias, got"
+            ValueError, match=r"optimizer\.undecayed must be a list of batch_norm, bias, layer_norm, got"
         ):
             optimizer(nn.Linear(1, 1), lr=0.1, undecayed=undecayed)
 
@@ -174,6 +188,7 @@ def test_unknown_word_for_undecayed_is_refused(undecayed) -> None:
     "betas",
     [(1, 0.9), (0.9, 1.0), (-0.1, 0.9), (0.9,), (0.9, 0.9, 0.9), 0.9, "ab", (0.9, float("nan")), None],
 )
-def test_bad_betas_are_refused(betas) -> None:
+@pytest.mark.parametrize("factory", [adam, adamw])
+def test_bad_betas_are_refused(betas, factory: Callable) -> None:
     with pytest.raises(ValueError, match=r"optimizer\.betas must be two numbers in \[0, 1\), got"):
-        adam(nn.Linear(1, 1), lr=0.1, betas=betas)
+        factory(nn.Linear(1, 1), lr=0.1, betas=betas)

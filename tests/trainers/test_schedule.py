@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.schedule import Constant, Cosine, WarmupStep
+from trainers.schedule import Constant, Cosine, Linear, WarmupStep
 
 # 300 epochs, a base rate of 0.1 scaled by 16 to 1.6 (Sahu et al., 2021)
 PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)
@@ -78,6 +78,28 @@ def test_cosine_without_settings() -> None:
     assert factors == pytest.approx([1.0, 0.75, 0.5, 0.25, 0.0], abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("epoch", "expected"),
+    [(0, 0.0), (0.1, 1 / 3), (0.3, 1.0), (0.57, 0.9), (1.65, 0.5), (3, 0.0), (3.1, 0.0)],
+)
+def test_linear_as_bert_is_fine_tuned(epoch: float, expected: float) -> None:
+    """3 epochs, of which a tenth goes up and the rest down."""
+    assert Linear().factor(epoch, 3) == pytest.approx(expected, abs=1e-12)
+
+
+def test_linear_warmup_in_epochs() -> None:
+    """The share is not looked at then."""
+    schedule = Linear(warmup_epochs=2, warmup_share=0.5)
+    factors = [schedule.factor(epoch, 10) for epoch in (0, 1, 2, 6, 10)]
+    assert factors == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-12)
+    assert Linear(warmup_epochs=5).factor(2, 3) == pytest.approx(0.4)
+
+
+def test_linear_without_warmup() -> None:
+    for schedule in (Linear(warmup_share=0), Linear(warmup_epochs=0)):
+        assert [schedule.factor(epoch, 4) for epoch in (0, 1, 4)] == [1.0, 0.75, 0.0]
+
+
 def test_a_run_shorter_than_the_warmup_never_leaves_it() -> None:
     for schedule in (Cosine(peak=6.0, warmup_epochs=5), WarmupStep(peak=6.0, warmup_epochs=5)):
         assert [schedule.factor(epoch, 3) for epoch in (0, 1, 2.5)] == [1.0, 2.0, 3.5]
@@ -90,6 +112,7 @@ def test_factors_stay_between_zero_and_the_larger_of_one_and_peak(epoch, total, 
     assert Constant().factor(epoch, total) == 1.0
     for schedule in (Cosine(peak=peak, warmup_epochs=warmup), WarmupStep(peak=peak, warmup_epochs=warmup)):
         assert 0 <= schedule.factor(epoch, total) <= max(1.0, peak) + 1e-9
+    assert 0 <= Linear(warmup_epochs=warmup).factor(epoch, total) <= 1
 
 
 NOT_POSITIVE = [0, 0.0, -1, float("nan"), float("inf"), "16", None, True]
@@ -121,3 +144,15 @@ def test_bad_decay_is_refused(decay) -> None:
 def test_bad_milestones_are_refused(milestones) -> None:
     with pytest.raises(ValueError, match=r"WarmupStep\.milestones must be epochs >= 0 in rising order, got"):
         WarmupStep(milestones=milestones)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1, 1.0, 2, float("nan"), "0.1", None, True])
+def test_bad_warmup_share_is_refused(share) -> None:
+    with pytest.raises(ValueError, match=r"Linear\.warmup_share must be in \[0, 1\), got"):
+        Linear(warmup_share=share)
+
+
+@pytest.mark.parametrize("epochs", [-1, float("inf"), "5", True])
+def test_bad_linear_warmup_is_refused(epochs) -> None:
+    with pytest.raises(ValueError, match=r"Linear\.warmup_epochs must be >= 0 or null, got"):
+        Linear(warmup_epochs=epochs)

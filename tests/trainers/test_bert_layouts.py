@@ -1,0 +1,32 @@
+"""BERT with dropout, classifying and unmasking: 1, 2 and 4 processes give the same result."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from bert_training import STEPS, WORKERS, train_both
+from processes import run_in_processes
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield train_both(0, 1, str(tmp_path_factory.mktemp("one")))
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_processes_do_not_change_the_result(one_process: dict, processes: int, tmp_path: Path) -> None:
+    for found in run_in_processes(train_both, processes, str(tmp_path)):
+        for kind, expected in one_process.items():
+            assert torch.equal(found[kind]["parameters"], expected["parameters"]), kind
+            for name in ("losses", "quality", "total_error"):
+                assert found[kind][name] == expected[name], (kind, name)
+
+
+def test_workers_differ(one_process: dict) -> None:
+    """Each reads its own batch under its own dropout, and the losses are not those of the start."""
+    for result in one_process.values():
+        assert len(set(result["losses"])) == STEPS * WORKERS
+        assert result["total_error"] > 0
