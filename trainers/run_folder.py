@@ -19,6 +19,7 @@ import yaml
 NOT_IN_ID = {
     "": ("processes", "threads", "device", "output", "name", "tracker", "budget"),
     "data": ("root", "download", "home"),
+    "model": ("download",),
     "trainer": ("overlap",),
 }
 PACKAGES = (
