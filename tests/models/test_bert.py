@@ -234,3 +234,28 @@ def test_next_word_data_is_refused() -> None:
     with pytest.raises((ValueError, run.InstantiationException)) as refusal:
         run.build(config, Communicator(config["workers"]), torch.device("cpu"))
     assert "data.objective=masked" in str(refusal.value)
+
+
+@pytest.mark.parametrize("preset", ["small/bert_sst2", "small/bert_masked"])
+@pytest.mark.parametrize("compressor", ["none", "top_k", "hard_threshold"])
+def test_small_presets_build(preset: str, compressor: str, tmp_path: Path) -> None:
+    write_sst2(tmp_path, train=[("a fine film", 1), ("dull", 0)] * 64)
+    config = resolved(f"experiment={preset}", f"compressor={compressor}")
+    if "root" in config["data"]:
+        config["data"]["root"] = str(tmp_path)
+    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    assert isinstance(trainer.optimizer, torch.optim.AdamW)
+    spared = {id(p) for g in trainer.optimizer.param_groups if g["weight_decay"] == 0 for p in g["params"]}
+    for name, parameter in trainer.model.named_parameters():
+        assert (id(parameter) in spared) == ("LayerNorm" in name or name.endswith("bias")), name
+
+
+def test_fine_tuning_preset_is_bert_base() -> None:
+    """Devlin et al., 2019: 32 sentences in all, 3 epochs; the model by shape alone."""
+    config = resolved("experiment=bert_sst2")
+    assert config["workers"] * config["trainer"]["batch_size"] == 32 and config["trainer"]["epochs"] == 3
+    settings = {key: value for key, value in config["model"].items() if key != "_target_"}
+    length = config["data"]["max_length"]
+    with torch.device("meta"):
+        model = bert(vocabulary_size=30_522, num_classes=2, max_length=length, **settings)
+    assert count(model) == 109_483_778
