@@ -72,10 +72,7 @@ def bert(
     """
     _check(config, pretrained, download, positions, dropout)
     if num_classes is None and not masked:
-        raise ValueError(
-            "model=bert needs data with classes or masked words, and this data predicts the next word "
-            "(data.objective=masked masks it)"
-        )
+        raise ValueError("model=bert needs data with classes or masked words (data.objective=masked)")
     changes: dict[str, Any] = {"attn_implementation": "eager"}  # the same bits wherever it runs
     if dropout is not None:
         changes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
