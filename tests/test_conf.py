@@ -18,7 +18,7 @@ CHOICES = [
     for p in sorted(CONF.glob("*/**/*.yaml"))
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "wikitext2", "penn_treebank"}
-NEEDS_FILES |= {"movielens", "paper/neumf_ml20m"}
+NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2"}
 
 
 @pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
@@ -28,6 +28,8 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
         overrides = ["model=logistic_l2", "data=libsvm"]
     elif option in ("lstm", "python_docs"):
         overrides = ["model=lstm", "data=python_docs"]
+    elif option == "bert":
+        overrides = ["model=bert", "data=python_docs", "data.objective=masked"]
     elif option in ("neumf", "movielens", "synthetic_ratings"):
         overrides = ["model=neumf", "data=movielens" if option == "movielens" else "data=synthetic_ratings"]
     elif option.startswith(("convex/", "small/", "paper/")):
