@@ -1,0 +1,57 @@
+"""Every preset of experiment=small/ to its end, at what it promises, on real data where it needs some."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PRESETS = sorted(path.stem for path in (ROOT / "conf/experiment/small").glob("*.yaml"))
+NEEDS = {  # files below DATA_DIR
+    "lstm_wikitext2": "wikitext-2/wiki.train.tokens",
+    "bert_sst2": "glue/SST-2/train.tsv",
+    "resnet20_mnist": "MNIST/raw",
+}
+
+
+def falls_to_a_third(summary: dict[str, Any], first: dict[str, float]) -> bool:
+    return summary["validation/perplexity"] < first["validation/perplexity"] / 3
+
+
+PROMISES = {
+    "lstm": falls_to_a_third,
+    "lstm_wikitext2": falls_to_a_third,
+    "bert_sst2": lambda summary, first: summary["validation/accuracy"] > 0.70,
+    "bert_masked": lambda summary, first: summary["test/perplexity"] < 80,  # frequencies alone: 89
+    "resnet20_mnist": lambda summary, first: summary["test/accuracy"] > 0.97,
+    "neumf": lambda summary, first: (
+        summary["test/hit_rate_at_10"] > 1.3 * summary["data"]["popularity_hit_rate_at_10"]
+    ),
+    "resnet18_digits": lambda summary, first: summary["test/accuracy"] > 0.9,
+    "googlenet_digits": lambda summary, first: summary["test/accuracy"] > 0.9,
+    "senet18_digits": lambda summary, first: summary["test/accuracy"] > 0.9,
+}
+
+
+def test_every_preset_promises_something() -> None:
+    assert sorted(PROMISES) == PRESETS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", PRESETS)
+def test_preset_keeps_its_promise(preset: str, tmp_path: Path) -> None:
+    root = Path(os.environ.get("DATA_DIR", ".data"))
+    if preset in NEEDS and not (root / NEEDS[preset]).exists():
+        pytest.skip(f"no {NEEDS[preset]} below DATA_DIR")
+    command = [sys.executable, "run.py", f"experiment=small/{preset}", "compressor=hard_threshold"]
+    subprocess.run([*command, f"output={tmp_path}", "tracker=none"], cwd=ROOT, check=True, timeout=1200)
+    (path,) = tmp_path.glob("*/*/summary.json")
+    summary = json.loads(path.read_text())
+    lines = (path.parent / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    first = next(record for record in records if "train/loss" not in record)
+    assert PROMISES[preset](summary, first), summary
