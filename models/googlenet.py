@@ -1,0 +1,61 @@
+"""GoogLeNet (Szegedy et al., 2014, https://arxiv.org/abs/1409.4842), torchvision's, for small images too."""
+
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+from models.variant import is_imagenet, like
+
+
+def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
+    """GoogLeNet with BatchNorm, without auxiliary classifiers.
+
+    Small, as in the experiments of Sahu et al., 2021, https://arxiv.org/abs/2108.00951: 6,166,250
+    parameters for 3 channels and 10 classes, 6,258,500 for 100. Other than Szegedy et al.: BatchNorm
+    after every convolution, which keeps its bias; one 3x3 convolution of 192 channels for a stem; two
+    3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32 pixels become 8x8; no local
+    response normalisation, no dropout. Network and blocks are torchvision's, with these parts put in;
+    its start is torch's own for layers.
+
+    Imagenet: torchvision's, with BatchNorm, one 3x3 convolution for a 5x5 one, dropout 0.2; 6,624,904
+    parameters for 1000 classes. ``variant`` auto takes it above 64 pixels. ``input_shape`` is
+    (channels, height, width). Raises ``ValueError`` for samples that are no images and for other
+    settings.
+    """
+    from torchvision.models import GoogLeNet
+    from torchvision.models.googlenet import InceptionAux
+    from torchvision.ops import Conv2dNormActivation
+
+    channels = input_shape[0] if input_shape else 0
+    if is_imagenet("googlenet", input_shape, variant):
+        model = GoogLeNet(num_classes, aux_logits=False, init_weights=True)
+        if channels != 3:
+            model.conv1.conv = like(model.conv1.conv, channels=channels)
+        return model
+    convolution = partial(Conv2dNormActivation, bias=True)
+    model = GoogLeNet(
+        num_classes,
+        aux_logits=False,
+        init_weights=False,
+        blocks=[convolution, _small_inception, InceptionAux],
+        dropout=0.0,
+    )
+    model.conv1 = convolution(channels, 192, kernel_size=3)
+    for name in ("maxpool1", "conv2", "conv3", "maxpool2"):
+        setattr(model, name, nn.Identity())
+    for name in ("maxpool3", "maxpool4"):  # torchvision's would leave nothing of a single pixel
+        setattr(model, name, nn.MaxPool2d(3, stride=2, padding=1))
+    return model
+
+
+def _small_inception(*widths: int) -> nn.Module:
+    """torchvision's block, convolutions with biases, and a second 3x3 one where the paper has a 5x5."""
+    from torchvision.models.googlenet import Inception
+    from torchvision.ops import Conv2dNormActivation
+
+    convolution: Any = partial(Conv2dNormActivation, bias=True)
+    block = Inception(*widths, conv_block=convolution)
+    block.branch3.append(convolution(widths[5], widths[5], kernel_size=3))
+    return block

@@ -1,0 +1,71 @@
+"""SENet (Hu et al., 2018, https://arxiv.org/abs/1709.01507): squeeze and excitation in a ResNet."""
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+from models.resnet import to_small
+from models.variant import is_imagenet, like
+
+REDUCTION = 16  # channels over those of the squeezed layer
+
+
+def senet18(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
+    """SENet-18 of pre-activation blocks (He et al., 2016, https://arxiv.org/abs/1603.05027).
+
+    Small, as in the experiments of Sahu et al., 2021, https://arxiv.org/abs/2108.00951: 11,260,354
+    parameters for 3 channels and 10 classes, 11,306,524 for 100, where their release has 11,436,256:
+    its last stage is 516 channels wide, a typo for 512. Other than Hu et al.: BatchNorm and ReLU come
+    before the convolutions, shortcuts have no BatchNorm, and none stands before the classifier.
+    torchvision's ResNet class and squeeze-and-excitation layer around our blocks, with that class's
+    start.
+
+    Imagenet: with torchvision's stem, 11,775,904 for 1000 classes; torchvision has no SENet.
+    ``variant`` auto takes it above 64 pixels. ``input_shape`` is (channels, height, width). Raises
+    ``ValueError`` for samples that are no images and for other settings.
+    """
+    from torchvision.models import ResNet
+
+    imagenet = is_imagenet("senet18", input_shape, variant)
+    model = ResNet(SqueezeExcitationBlock, [2, 2, 2, 2], num_classes=num_classes)
+    if not imagenet:
+        to_small(model, input_shape[0])
+    elif input_shape[0] != 3:
+        model.conv1 = like(model.conv1, channels=input_shape[0])
+    return model
+
+
+class SqueezeExcitationBlock(nn.Module):
+    """BatchNorm, ReLU and a 3x3 convolution, twice, reweighted by channel, plus a shortcut.
+
+    A shortcut that changes the shape is a 1x1 convolution of the activated input.
+    """
+
+    expansion = 1
+
+    def __init__(
+        self,
+        inplanes: int,
+        planes: int,
+        stride: int = 1,
+        downsample: nn.Module | None = None,
+        *_: object,
+        **__: object,
+    ) -> None:
+        """Called by torchvision's ResNet, whose further arguments a network of this kind leaves alone."""
+        super().__init__()
+        from torchvision.ops import SqueezeExcitation
+
+        self.bn1 = nn.BatchNorm2d(inplanes)
+        self.conv1 = nn.Conv2d(inplanes, planes, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(planes)
+        self.conv2 = nn.Conv2d(planes, planes, 3, padding=1, bias=False)
+        self.excitation = SqueezeExcitation(planes, planes // REDUCTION)
+        self.shortcut = None if downsample is None else downsample[0]  # without its BatchNorm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, inplanes, H, W] to [B, planes, ceil(H / stride), ceil(W / stride)]."""
+        active = F.relu(self.bn1(x))
+        shortcut = x if self.shortcut is None else self.shortcut(active)
+        out = self.conv2(F.relu(self.bn2(self.conv1(active))))
+        return self.excitation(out) + shortcut
