@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from data.augment import Augmentation
-from data.partition import check_partition, split
-from data.sampler import ShardSampler
+from data.partition import check_partition
+from data.sampler import ShardSampler, shard_samplers
 from data.tasks import Batch, Classification
 
 
@@ -30,7 +29,7 @@ class Split:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationDataset:
-    """Training and test samples on one device, normalised and augmented batch by batch.
+    """Training and held-out samples on one device, normalised and augmented batch by batch.
 
     ``mean`` and ``std`` are per channel, of pixels in [0, 1]. Raises ``ValueError`` for a partition
     that ``data.partition`` does not know, for a split without samples, and for labels that do not
@@ -45,12 +44,13 @@ class ClassificationDataset:
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     augmentation: Augmentation | None = None
+    validation: Split | None = None
 
     task = Classification()
 
     def __post_init__(self) -> None:
         check_partition(self.partition, self.alpha)
-        for name, part in (("training", self.train), ("test", self.test)):
+        for name, part in {"training": self.train, **self.held_out}.items():
             if not len(part.inputs) == len(part.targets) > 0:
                 raise ValueError(
                     f"the {name} split must have a label for every sample and at least one, "
@@ -65,7 +65,8 @@ class ClassificationDataset:
     @property
     def held_out(self) -> dict[str, Split]:
         """What quality is measured on."""
-        return {"test": self.test}
+        found = {"validation": self.validation, "test": self.test}
+        return {name: part for name, part in found.items() if part is not None}
 
     def model_arguments(self) -> dict[str, Any]:
         """What a model has to know of the data."""
@@ -73,7 +74,8 @@ class ClassificationDataset:
 
     def to(self, device: torch.device) -> Self:
         """The same dataset with its samples on ``device``."""
-        return replace(self, train=self.train.to(device), test=self.test.to(device))
+        parts = {"train": self.train, **self.held_out}
+        return replace(self, **{name: part.to(device) for name, part in parts.items()})
 
     def loader(
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
@@ -94,13 +96,7 @@ class ClassificationDataset:
         shard, also one that lives elsewhere.
         """
         targets = self.train.targets.cpu()
-        shards = split(targets, workers, self.partition, stream("partition"), self.alpha)
-        samplers = [
-            ShardSampler(
-                shard, batch_size or len(shard), partial(stream, "order", worker), f"worker {worker}"
-            )
-            for worker, shard in enumerate(shards)
-        ]
+        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream)
         return [samplers[worker] for worker in ranks]
 
     def train_batch(self, indices: Tensor, stream: torch.Generator) -> Batch:
@@ -123,9 +119,14 @@ class ClassificationDataset:
         return Batch(inputs, part.targets.index_select(0, indices))
 
     def _normalise(self, inputs: Tensor) -> Tensor:
-        shape = (-1, *[1] * (inputs.dim() - 2))
-        mean = torch.tensor(self.mean, device=inputs.device).view(shape)
-        return inputs.sub(mean).div_(torch.tensor(self.std, device=inputs.device).view(shape))
+        return normalise(inputs, self.mean, self.std)
+
+
+def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
+    """(inputs - mean) / std of samples [B, C, ...], by channel; leaves ``inputs`` alone."""
+    shape = (-1, *[1] * (inputs.dim() - 2))
+    centred = inputs.sub(torch.tensor(mean, device=inputs.device).view(shape))
+    return centred.div_(torch.tensor(std, device=inputs.device).view(shape))
 
 
 @dataclass(frozen=True)

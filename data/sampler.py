@@ -1,9 +1,12 @@
 """The order in which a worker reads its shard."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
+
+from data.partition import split
 
 
 class ShardSampler:
@@ -48,3 +51,23 @@ class ShardSampler:
             order = torch.randperm(len(self.shard), generator=self.stream(number))
             self._pass, self._order = number, self.shard[order]
         return self._order
+
+
+def shard_samplers(
+    targets: Tensor,
+    workers: int,
+    batch_size: int | None,
+    partition: str,
+    alpha: float | None,
+    stream: Callable[..., torch.Generator],
+) -> list[ShardSampler]:
+    """One sampler for each of all workers; ``stream(*salt)`` gives generators.
+
+    ``targets`` [N] int64 on the CPU. Without a ``batch_size`` a batch is the worker's whole shard.
+    Raises ``ValueError`` for more workers than samples and a batch larger than any worker's shard.
+    """
+    shards = split(targets, workers, partition, stream("partition"), alpha)
+    return [
+        ShardSampler(shard, batch_size or len(shard), partial(stream, "order", worker), f"worker {worker}")
+        for worker, shard in enumerate(shards)
+    ]

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from data.classification import ClassificationDataset, Split
+from data.stratified import held_out_mask
 
 
 def digits(*, partition: str = "iid", alpha: float | None = None) -> ClassificationDataset:
@@ -52,11 +53,6 @@ def read_table(file: str, header_lines: int) -> tuple[Tensor, Tensor]:
 
 
 def _stratified(inputs: Tensor, targets: Tensor) -> tuple[Split, Split]:
-    """A fifth of every class, drawn by a fixed seed, for the test."""
-    stream = torch.Generator().manual_seed(0)
-    held_out = torch.zeros(len(targets), dtype=torch.bool)
-    for label in targets.unique():
-        members = (targets == label).nonzero().squeeze(1)
-        drawn = torch.randperm(len(members), generator=stream)[: round(len(members) / 5)]
-        held_out[members[drawn]] = True
-    return Split(inputs[~held_out], targets[~held_out]), Split(inputs[held_out], targets[held_out])
+    """A fifth of every class for the test."""
+    mask = held_out_mask(targets, 0.2)
+    return Split(inputs[~mask], targets[~mask]), Split(inputs[mask], targets[mask])

@@ -20,7 +20,7 @@ MAY_IMPORT = {
         "data.torchvision_shim",
         "data.checks",
     },
-    "data": {"data", "numpy", "pandas", "sklearn", "tokenizers", "torch", "torchvision"},
+    "data": {"data", "numpy", "pandas", "PIL", "sklearn", "tokenizers", "torch", "torchvision"},
     "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
 }
 ONLY_IN = {

@@ -18,7 +18,7 @@ import yaml
 # compressor's density.
 NOT_IN_ID = {
     "": ("processes", "threads", "device", "output", "name", "tracker", "budget"),
-    "data": ("root", "download", "home"),
+    "data": ("root", "download", "home", "memory_gib", "decoders"),
     "model": ("download",),
     "trainer": ("overlap",),
 }

@@ -1,0 +1,106 @@
+"""Images in one folder per class: which files there are, which class and which split they belong to."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+from data.stratified import held_out_mask
+
+SPLITS = {"test": "test", "val": "validation"}  # folders beside train, and what metrics call them
+
+
+class ImageFiles(NamedTuple):
+    """Images of one split, sorted by class and then by path."""
+
+    paths: tuple[str, ...]  # N
+    targets: Tensor  # [N] int64
+
+
+class ImageTree(NamedTuple):
+    """Class names, sorted, and the files of the splits: "train", "test", perhaps "validation"."""
+
+    classes: tuple[str, ...]
+    splits: dict[str, ImageFiles]
+
+
+def read_tree(folder: Path, held_out: float | None) -> ImageTree:
+    """The images under ``folder``, which holds either train and test or val, or the classes themselves.
+
+    Where test is missing, val is the test split. Of a folder without train, ``held_out`` is the share
+    of every class that becomes the test split. Raises ``FileNotFoundError`` for folders that are
+    missing, ``ValueError`` for classes that differ between splits or have no images, and for a
+    ``held_out`` that does not fit.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"no folder {folder}; data.root and data.name say where the images are")
+    if not (folder / "train").is_dir():
+        return _cut(folder, held_out)
+    if held_out is not None:
+        raise ValueError(
+            f"data.held_out must be null for {folder}, which has a train folder, got {held_out!r}"
+        )
+    folders = {name: folder / part for part, name in SPLITS.items() if (folder / part).is_dir()}
+    if not folders:
+        raise FileNotFoundError(f"{folder} has a train folder, but neither test nor val beside it")
+    if "test" not in folders:
+        folders = {"test": folders["validation"]}
+    classes = _classes(folder / "train")
+    splits = {"train": _files(folder / "train", classes)}
+    for name, part in folders.items():
+        found = _classes(part)
+        for verb, names in (("lacks", set(classes) - set(found)), ("adds", set(found) - set(classes))):
+            if names:
+                raise ValueError(
+                    f"{part} must have the classes of {folder / 'train'}, but {verb} {_some(names)}"
+                )
+        splits[name] = _files(part, classes)
+    return ImageTree(classes, splits)
+
+
+def _cut(folder: Path, held_out: float | None) -> ImageTree:
+    if held_out is None:
+        raise ValueError(
+            f"{folder} has no train folder: give data.held_out, the share of every class to test on"
+        )
+    classes = _classes(folder)
+    paths, targets = _files(folder, classes)
+    mask = held_out_mask(targets, held_out)
+    for name, part in (("training", ~mask), ("test", mask)):
+        missing = set(range(len(classes))) - set(targets[part].tolist())
+        if missing:
+            names = _some({classes[label] for label in missing})
+            raise ValueError(f"data.held_out={held_out} leaves the {name} split without images of {names}")
+    splits = {
+        name: ImageFiles(
+            tuple(p for p, chosen in zip(paths, part.tolist(), strict=True) if chosen), targets[part]
+        )
+        for name, part in (("train", ~mask), ("test", mask))
+    }
+    return ImageTree(classes, splits)
+
+
+def _classes(folder: Path) -> tuple[str, ...]:
+    from torchvision.datasets.folder import find_classes
+
+    return tuple(find_classes(folder)[0])
+
+
+def _files(folder: Path, classes: tuple[str, ...]) -> ImageFiles:
+    from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+
+    labels = {name: label for label, name in enumerate(classes)}
+    samples = make_dataset(folder, labels, IMG_EXTENSIONS, allow_empty=True)
+    empty = set(labels.values()) - {label for _, label in samples}
+    if empty:
+        names = _some({classes[label] for label in empty})
+        raise ValueError(f"{folder} has no images ({' '.join(IMG_EXTENSIONS)}) of {names}")
+    return ImageFiles(tuple(path for path, _ in samples), torch.tensor([label for _, label in samples]))
+
+
+def _some(names: set[str]) -> str:
+    """The first few of many names."""
+    first = sorted(names)[:3]
+    return ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,160 @@
+"""Images that are decoded when a batch needs them, by threads, one step ahead of the model."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from data.augment import Augmentation
+from data.classification import normalise
+from data.image_reader import ImageReader
+from data.image_tree import ImageFiles
+from data.resized_crop import draw_crops
+from data.sampler import ShardSampler, shard_samplers
+from data.tasks import Batch, Classification
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """Images of one split on disk."""
+
+    files: ImageFiles
+
+    def __len__(self) -> int:
+        return len(self.files.paths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedImages:
+    """What ``ClassificationDataset`` is to images in memory, for those on disk.
+
+    With the same ``reader``, ``mean``, ``std`` and ``augmentation`` both give the same batches.
+    ``crops`` takes a random part of each training image, resized, instead of its middle.
+    """
+
+    train: FileSplit
+    held_out: dict[str, FileSplit]
+    num_classes: int
+    reader: ImageReader
+    decoders: int  # threads
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: Augmentation | None = None
+    crops: bool = False
+    partition: str = "iid"
+    alpha: float | None = None
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    task = Classification()
+
+    def model_arguments(self) -> dict[str, Any]:
+        """What a model has to know of the data."""
+        return {"input_shape": self.reader.shape, "num_classes": self.num_classes}
+
+    def to(self, device: torch.device) -> Self:
+        """The same dataset with its batches on ``device``."""
+        return replace(self, device=device)
+
+    def facts(self) -> dict[str, Any]:
+        counts = {
+            f"{name} images": len(part) for name, part in {"train": self.train, **self.held_out}.items()
+        }
+        return {"classes": self.num_classes, **counts, "decoded": "per batch"}
+
+    def loader(
+        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+    ) -> "StreamedLoader":
+        """What the workers in ``ranks`` read; raises as ``shard_samplers``."""
+        targets = self.train.files.targets
+        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream)
+        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
+        return StreamedLoader(self, ranks, [samplers[worker] for worker in ranks], stream, epochs_per_step)
+
+    def held_out_batch(self, split: str, indices: Tensor) -> Batch:
+        """Samples [B] of the split of that name. Raises ``OSError`` for an image that cannot be read."""
+        with ThreadPoolExecutor(self.decoders) as pool:
+            return self.finish(request(pool, self.reader, self.held_out[split].files, indices))
+
+    def finish(self, wanted: "Request", augment: bool = False) -> Batch:
+        """The batch that ``wanted`` asked for, on the device."""
+        images = torch.stack([image.result() for image in wanted.images]).contiguous()
+        images = images.to(self.device).float().div_(255)
+        if augment and self.augmentation is not None:
+            images = self.augmentation(images, wanted.stream)
+        return Batch(normalise(images, self.mean, self.std), wanted.targets.to(self.device))
+
+
+class Request(NamedTuple):
+    """A batch that is being decoded."""
+
+    images: Sequence[Future]  # B, of uint8 [C, H, W]
+    targets: Tensor  # [B] int64
+    stream: torch.Generator | None  # for what is drawn after decoding
+
+
+def request(
+    pool: ThreadPoolExecutor,
+    reader: ImageReader,
+    files: ImageFiles,
+    indices: Tensor,
+    stream: torch.Generator | None = None,
+    crops: bool = False,
+) -> Request:
+    """Have ``pool`` decode the files at ``indices`` [B]."""
+    draws = draw_crops(len(indices), stream) if crops else [None] * len(indices)
+    images = [
+        pool.submit(reader.read, files.paths[i], d) for i, d in zip(indices.tolist(), draws, strict=True)
+    ]
+    return Request(images, files.targets[indices], stream)
+
+
+class StreamedLoader:
+    """The batches of the local workers; those of the next step are decoded while the model computes."""
+
+    def __init__(
+        self,
+        dataset: StreamedImages,
+        ranks: range,
+        samplers: list[ShardSampler],
+        stream: Callable[..., torch.Generator],
+        epochs_per_step: float,
+    ) -> None:
+        self.dataset = dataset
+        self.ranks = ranks
+        self.samplers = samplers
+        self.stream = stream
+        self.epochs_per_step = (
+            epochs_per_step  # share of the training samples that all workers read in a step
+        )
+        self._pool = ThreadPoolExecutor(dataset.decoders)
+        self._ahead: tuple[int, list[Request]] = (-1, [])
+        # Otherwise the program would end only after decoding batches that nobody asks for any more.
+        weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+
+    def batches(self, step: int) -> list[Batch]:
+        """W batches; they follow from the step alone. Raises ``OSError`` for an unreadable image."""
+        number, requests = self._ahead
+        if number != step:
+            for image in (image for one in requests for image in one.images):
+                image.cancel()
+            requests = self._request(step)
+        self._ahead = step + 1, self._request(step + 1)
+        return [self.dataset.finish(one, augment=True) for one in requests]
+
+    def _request(self, step: int) -> list[Request]:
+        dataset = self.dataset
+        return [
+            request(
+                self._pool,
+                dataset.reader,
+                dataset.train.files,
+                sampler.batch(step),
+                self.stream("augment", step, worker),
+                dataset.crops,
+            )
+            for worker, sampler in zip(self.ranks, self.samplers, strict=True)
+        ]
