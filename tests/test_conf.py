@@ -6,6 +6,8 @@ import hydra.utils
 import pytest
 import torch
 from configs import CONF, resolved
+from full_size import has_images, stubbed
+from image_files import write_tree
 from libsvm_files import write_rows
 from speech import write_words
 
@@ -17,7 +19,7 @@ CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
     for p in sorted(CONF.glob("*/**/*.yaml"))
 ]
-NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "wikitext2", "penn_treebank"}
+NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
 NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2"}
 
 
@@ -32,18 +34,27 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
         overrides = ["model=bert", "data=python_docs", "data.objective=masked"]
     elif option in ("neumf", "movielens", "synthetic_ratings"):
         overrides = ["model=neumf", "data=movielens" if option == "movielens" else "data=synthetic_ratings"]
-    elif option.startswith(("convex/", "small/", "paper/")):
+    elif group == "experiment":
         overrides = overrides[1:]
+    elif option == "image_folder":
+        overrides.append("data.name=few")
     config = resolved(*overrides)
     if config["data"]["_target_"] == "data.libsvm.libsvm":
         write_rows(tmp_path, "few", rows=200, features=10)
         config["data"] |= {"name": "few", "root": str(tmp_path)}
     elif config["data"]["_target_"] == "data.text.wikitext2" and option not in NEEDS_FILES:
         config["data"]["root"] = write_words(tmp_path, words=9000)
+    elif config["data"]["_target_"] == "data.image_folder.image_folder":
+        for split in ("train", "test"):
+            write_tree(tmp_path / "few" / split, {"ant": 80, "bee": 80})
+        config["data"]["root"] = str(tmp_path)
+    elif group == "experiment" and has_images(config["data"]):
+        config["data"] = stubbed(config["data"])
     run.check(config)
     if option in NEEDS_FILES:
         factory = hydra.utils.get_method(config["data"]["_target_"])
-        with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: no file .*data.download=true"):
+        how = "no folder .*put the images" if option == "imagenet" else "no file .*data.download=true"
+        with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: {how}"):
             factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
         return
     trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))

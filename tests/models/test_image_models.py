@@ -41,22 +41,16 @@ def num_parameters(model: nn.Module) -> int:
 
 @ALL
 def test_counts_of_parameters(factory: Factory) -> None:
+    from torchvision.models import get_model_weights
+
     ten, hundred, thousand = COUNTS[factory]
     assert num_parameters(on_meta(factory, (3, 32, 32), 10)) == ten
     assert num_parameters(on_meta(factory, (3, 32, 32), 100)) == hundred
     if thousand is not None:
         assert num_parameters(on_meta(factory, (3, 224, 224), 1000)) == thousand
-
-
-@WITH_VARIANT
-def test_imagenets_form_has_the_parameters_that_torchvision_publishes(factory: Factory) -> None:
-    from torchvision.models import get_model_weights
-
-    if factory is senet18:
-        pytest.skip("torchvision has none")
-    name = factory.__name__ + ("_bn" if factory.__name__.startswith("vgg") else "")
-    model = on_meta(factory, (3, 224, 224), 1000)
-    assert num_parameters(model) == get_model_weights(name).DEFAULT.meta["num_params"]
+    if factory not in (resnet20, senet18):  # torchvision has none
+        name = factory.__name__ + ("_bn" if factory.__name__.startswith("vgg") else "")
+        assert get_model_weights(name).DEFAULT.meta["num_params"] == thousand
 
 
 @ALL
@@ -73,7 +67,7 @@ def test_small_images_forward_and_backward(factory: Factory, shape: tuple[int, .
 
 
 @ALL
-@pytest.mark.parametrize("shape", [(2, 1, 1), (4, 3, 9), (1, 40, 64), (3, 224, 224), (1, 96, 96)], ids=str)
+@pytest.mark.parametrize("shape", [(2, 1, 1), (4, 3, 9), (1, 96, 80)], ids=str)
 def test_any_size_and_number_of_channels(factory: Factory, shape: tuple[int, ...]) -> None:
     model = on_meta(factory, shape, 7)
     assert model(torch.empty(2, *shape, device="meta")).shape == (2, 7)

@@ -1,0 +1,46 @@
+"""Data of the papers' sizes that hold nothing: one black image, seen as often as it takes."""
+
+from typing import Any
+
+import torch
+
+from data.augment import Augmentation
+from data.classification import ClassificationDataset, Split
+
+SHAPES = {  # of an image, classes, training images
+    "mnist": ((1, 28, 28), 10, 60_000),
+    "cifar10": ((3, 32, 32), 10, 50_000),
+    "cifar100": ((3, 32, 32), 100, 50_000),
+}
+
+
+def black(*, name: str, partition: str, alpha: float | None, **_: Any) -> ClassificationDataset:
+    """The training images and 10,000 test images of the shapes of the dataset ``name``."""
+    shape, classes, count = SHAPES[name]
+
+    def part(count: int) -> Split:
+        images = torch.zeros(1, *shape, dtype=torch.uint8).expand(count, *shape)
+        return Split(images, torch.arange(count) % classes)
+
+    return ClassificationDataset(
+        train=part(count),
+        test=part(10_000),
+        num_classes=classes,
+        partition=partition,
+        alpha=alpha,
+        augmentation=Augmentation(padding=4, flip=True),
+    )
+
+
+def has_images(data: dict[str, Any]) -> bool:
+    """Whether the config of a dataset can be ``stubbed``."""
+    return _name(data) in SHAPES
+
+
+def stubbed(data: dict[str, Any]) -> dict[str, Any]:
+    """The config of a dataset, its files left out."""
+    return {**data, "_target_": "full_size.black", "name": _name(data)}
+
+
+def _name(data: dict[str, Any]) -> str:
+    return data["_target_"].rsplit(".", 1)[1]
