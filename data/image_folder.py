@@ -17,6 +17,7 @@ from data.partition import check_partition
 from data.streamed_images import FileSplit, StreamedImages
 
 MEASURED = 10_000  # images that mean and std are taken from
+CHUNK = 500  # of them in memory at once
 
 
 def image_folder(
@@ -66,9 +67,12 @@ def image_folder(
         images = {split: read(files.paths) for split, files in tree.splits.items()} if in_memory else {}
         if mean is None or std is None:
             paths = tree.splits["train"].paths
-            places = _evenly_spaced(len(paths), MEASURED)
-            sample = images["train"][places] if in_memory else read([paths[i] for i in places.tolist()])
-            found = _mean_and_std(sample)
+            chunks = _evenly_spaced(len(paths), MEASURED).split(CHUNK)
+            if in_memory:
+                samples = (images["train"][places] for places in chunks)
+            else:
+                samples = (read([paths[i] for i in places.tolist()]) for places in chunks)
+            found = _mean_and_std(sum(map(_histograms, samples)))
             mean, std = mean or found[0], std or found[1]
     padding = 0 if crops else min(reader.height, reader.width) // 8
     common = {
@@ -132,19 +136,21 @@ def _evenly_spaced(count: int, wanted: int) -> Tensor:
     return torch.arange(count) if count <= wanted else torch.arange(wanted) * count // wanted
 
 
-def _mean_and_std(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Per channel of ``images`` [N, C, H, W] uint8, of pixels in [0, 1]."""
+def _histograms(images: Tensor) -> Tensor:
+    """[C, 256] int64, how often each channel of ``images`` [N, C, H, W] has each value."""
+    return torch.stack([torch.bincount(pixels.flatten(), minlength=256) for pixels in images.unbind(1)])
+
+
+def _mean_and_std(histograms: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of pixels in [0, 1], per channel of ``histograms`` [C, 256]."""
     levels = torch.arange(256, dtype=torch.float64) / 255
-    means, stds = [], []
-    for channel, pixels in enumerate(images.unbind(1)):
-        shares = torch.bincount(pixels.flatten(), minlength=256).double() / pixels.numel()
-        mean = shares @ levels
-        std = (shares @ (levels - mean) ** 2).sqrt()
-        if std == 0:
-            raise ValueError(f"data.std must be given: channel {channel} of the training images is constant")
-        means.append(mean.item())
-        stds.append(std.item())
-    return tuple(means), tuple(stds)
+    shares = histograms.double() / histograms.sum(1, keepdim=True)
+    mean = shares @ levels
+    std = (shares * (levels - mean[:, None]) ** 2).sum(1).sqrt()
+    constant = (std == 0).nonzero().flatten().tolist()
+    if constant:
+        raise ValueError(f"data.std must be given: channel {constant[0]} of the training images is constant")
+    return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def _check(

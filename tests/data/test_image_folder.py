@@ -9,6 +9,7 @@ import torch
 from image_files import write_image, write_tree
 from PIL import Image
 
+import data.image_folder
 from data.augment import Augmentation
 from data.classification import ClassificationDataset
 from data.image_folder import image_folder, imagenet
@@ -99,6 +100,21 @@ def test_mean_and_std_are_those_of_the_training_split_or_given(tmp_path: Path) -
         assert dataset.std == pytest.approx(train.std((0, 2, 3), correction=0).tolist(), rel=1e-12)
     given = image_folder(name="few", root=str(tmp_path), mean=[0.0, 0.1, 0.2])
     assert given.mean == (0.0, 0.1, 0.2) and given.std == dataset.std
+
+
+def test_mean_and_std_of_many_are_those_of_evenly_spaced_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pixels = write_tree(tmp_path / "few/train", {"ant": 12})
+    write_tree(tmp_path / "few/test", {"ant": 1})
+    names = sorted(range(12), key=str)  # files are sorted by their names
+    monkeypatch.setattr(data.image_folder, "CHUNK", 2)
+    monkeypatch.setattr(data.image_folder, "MEASURED", 5)
+    some = np.stack([pixels[names[place]] for place in (0, 2, 4, 7, 9)]) / 255
+    for memory in (4, 0):
+        dataset = image_folder(name="few", root=str(tmp_path), memory_gib=memory)
+        assert dataset.mean == pytest.approx(some.mean((0, 1, 2)).tolist(), rel=1e-12)
+        assert dataset.std == pytest.approx(some.std((0, 1, 2)).tolist(), rel=1e-12)
 
 
 def test_resized_images_show_the_middle_at_seven_eighths(tmp_path: Path) -> None:
