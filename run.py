@@ -74,6 +74,7 @@ def train(config: Config) -> None:
 
     from trainers.communicator import Communicator, process_group, world
     from trainers.gradients import NonFiniteGradientError
+    from trainers.reading import UnreadableDataError
     from trainers.report import print_summary
     from trainers.run_folder import RunFolder
     from trainers.trackers import JsonLines, Terminal, Trackers
@@ -109,7 +110,7 @@ def train(config: Config) -> None:
             summary = trainer.run(trackers)
             if process == 0:
                 summary = folder.close(summary)
-        except NonFiniteGradientError as error:
+        except (NonFiniteGradientError, UnreadableDataError) as error:
             if process == 0:
                 folder.close({"error": str(error)}, "failed")
             raise Refusal(str(error)) from error

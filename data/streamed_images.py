@@ -50,6 +50,7 @@ class StreamedImages:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     task = Classification()
+    reads_files = True  # while it trains, so that a batch may fail
 
     def model_arguments(self) -> dict[str, Any]:
         """What a model has to know of the data."""
@@ -114,6 +115,8 @@ def request(
 
 class StreamedLoader:
     """The batches of the local workers; those of the next step are decoded while the model computes."""
+
+    reads_files = True
 
     def __init__(
         self,

@@ -113,6 +113,18 @@ class Communicator:
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         return int(tensor)
 
+    def first_text(self, text: str) -> str:
+        """The text of the first process that has one, or an empty one; not charged."""
+        if self.processes == 1:
+            return text
+        encoded = list(text.encode())
+        longest = self.largest(len(encoded))
+        if longest == 0:
+            return ""
+        rows = self.collect(torch.tensor([encoded + [0] * (longest - len(encoded))], dtype=torch.uint8))
+        texts = (bytes(row).rstrip(b"\0").decode(errors="replace") for row in rows.tolist())
+        return next(text for text in texts if text)
+
     def broadcast(self, tensors: list[Tensor]) -> None:
         """Overwrite ``tensors`` with those of the first process, not charged."""
         if self.processes > 1:

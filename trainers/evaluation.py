@@ -1,12 +1,14 @@
 """Quality on held-out data, every sample once, the same for every number of processes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainers.communicator import Communicator
 from trainers.forward import autocast
+from trainers.reading import read_together
 
 
 @torch.no_grad()
@@ -16,7 +18,8 @@ def evaluate(
     """Metrics of ``model`` on all held-out splits of the dataset, named ``split/metric``.
 
     Batches are dealt out to the processes; their sums are added in the order of the batches. The
-    processes take over the first one's buffers before.
+    processes take over the first one's buffers before. Raises ``UnreadableDataError`` where a batch
+    cannot be read.
     """
     communicator.broadcast(list(model.buffers()))
     was_training = model.training
@@ -25,10 +28,14 @@ def evaluate(
     for split, samples in dataset.held_out.items():
         chunks = torch.arange(len(samples)).split(batch_size)
         sums = torch.zeros(len(chunks), task.num_sums, dtype=torch.float64)
-        for position in range(communicator.process, len(chunks), communicator.processes):
-            batch = dataset.held_out_batch(split, chunks[position])
-            with autocast(communicator.device, precision):
-                sums[position] = task.measure(model, batch).cpu()
+
+        def measure(split: str = split, chunks: Sequence[Tensor] = chunks, sums: Tensor = sums) -> None:
+            for position in range(communicator.process, len(chunks), communicator.processes):
+                batch = dataset.held_out_batch(split, chunks[position])
+                with autocast(communicator.device, precision):
+                    sums[position] = task.measure(model, batch).cpu()
+
+        read_together(communicator, dataset, measure)
         found = task.summarise(communicator.sum(sums).cpu().sum(0))
         metrics |= {f"{split}/{name}": value for name, value in found.items()}
     model.train(was_training)

@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
@@ -19,6 +20,7 @@ from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.reading import read_together
 from trainers.schedule import Schedule
 from trainers.settings import TrainerSettings
 from trainers.step import ExplicitStep, GradientStep, OverlappedStep
@@ -101,7 +103,8 @@ class Trainer:
     def run(self, tracker: Tracker) -> dict[str, Any]:
         """Train; send records to ``tracker``; return the last, best and total values.
 
-        Raises ``NonFiniteGradientError`` when a gradient is not finite.
+        Raises ``NonFiniteGradientError`` when a gradient is not finite, ``UnreadableDataError`` when a
+        batch cannot be read.
         """
         settings, dataset, communicator = self.settings, self.dataset, self.communicator
         ledger = Ledger(self.layout, communicator)
@@ -127,9 +130,8 @@ class Trainer:
             done = step + 1
             finished = done == num_steps
             logged = finished or done % settings.log_every == 0
-            losses = gradient_step.run(
-                self.loader.batches(step), step, base_rates[0] * factor, measure=logged
-            )
+            batches = read_together(communicator, self.loader, partial(self.loader.batches, step))
+            losses = gradient_step.run(batches, step, base_rates[0] * factor, measure=logged)
             reduced = time.perf_counter()
             self.optimizer.step()
             if average is not None:

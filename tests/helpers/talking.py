@@ -38,6 +38,9 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     heard["collect"] = communicator.collect(counts.double())
     heard["largest"] = torch.tensor(communicator.largest(7 if process == 0 else 3))
     heard["sum"] = communicator.sum(torch.tensor([1.0 / processes]))
+    last = process == processes - 1
+    assert communicator.first_text("") == ""
+    assert communicator.first_text("größer als gedacht" if last else "") == "größer als gedacht"
     told = torch.tensor([1.0 if process == 0 else 2.0])
     communicator.broadcast([told])
     heard["broadcast"] = told

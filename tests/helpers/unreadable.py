@@ -1,0 +1,21 @@
+"""Processes of which the last cannot read its batch."""
+
+from types import SimpleNamespace
+
+from trainers.communicator import Communicator
+from trainers.reading import UnreadableDataError, read_together
+
+
+def read_where_the_last_process_fails(process: int, processes: int) -> str:
+    """What each process says of it."""
+
+    def read() -> None:
+        if process == processes - 1:
+            raise OSError("b.png is no image")
+
+    communicator = Communicator(processes, process=process, processes=processes)
+    try:
+        read_together(communicator, SimpleNamespace(reads_files=True), read)
+    except UnreadableDataError as error:
+        return str(error)
+    return "nothing"
