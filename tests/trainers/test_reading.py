@@ -23,7 +23,7 @@ def test_what_is_read_is_returned() -> None:
 
 
 def test_a_failure_keeps_its_words() -> None:
-    with pytest.raises(UnreadableDataError, match="no file a.png"):
+    with pytest.raises(UnreadableDataError, match="no file a"):
         read_together(Communicator(2), FILES, failing)
 
 
