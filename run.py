@@ -3,8 +3,11 @@
 import inspect
 import os
 import sys
-from collections.abc import Iterator
+import time
+import traceback
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,12 +15,14 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, InstantiationException
+from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 Config = dict[str, Any]
-failures: list[str] = []  # of this process's jobs; one failed job of a sweep does not stop the others
+failures: list[str] = []  # of a command with one job
 
 
 class Refusal(Exception):
@@ -26,37 +31,81 @@ class Refusal(Exception):
 
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")
 def main(config: DictConfig) -> None:
-    overrides = [override.split("=")[0].lstrip("+~") for override in HydraConfig.get().overrides.task]
+    """One job: the only one of a command, or one of a sweep."""
+    from trainers.jobs import FAILED, Job, current_sweep, report
+
+    hydra_config = HydraConfig.get()
+    overrides = tuple(hydra_config.overrides.task)
+    sweep = current_sweep() if hydra_config.mode == RunMode.MULTIRUN else None
+    if sweep is None:
+        try:
+            run(resolve(config, overrides))
+        except Refusal as refusal:
+            print(f"error: {refusal}", file=sys.stderr, flush=True)
+            failures.append(str(refusal))
+        return
+    job = Job(hydra_config.job.num, overrides)
+    report(sweep, job)
+    started = time.perf_counter()
     try:
-        with refusing():
-            resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-        refuse_idle_settings(resolved, set(overrides))
-        run(resolved)
+        status, folder = run(resolve(config, overrides))
+        job = replace(job, status=status, reason="", folder=str(folder))
     except Refusal as refusal:
         print(f"error: {refusal}", file=sys.stderr, flush=True)
-        failures.append(str(refusal))
+        job = replace(job, status=FAILED, reason=str(refusal))
+    except Exception as error:  # a fault in one job's code must not take the other jobs along
+        traceback.print_exc()
+        job = replace(job, status=FAILED, reason=f"{type(error).__name__}: {one_line(error)}")
+    report(sweep, replace(job, seconds=time.perf_counter() - started))
 
 
-def run(config: Config) -> None:
-    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones."""
+def resolve(config: DictConfig, overrides: Sequence[str]) -> Config:
+    """The config as plain values, without settings that were typed and have no effect."""
+    from trainers.checks import refuse_idle_settings
+
+    with refusing():
+        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        refuse_idle_settings(resolved, {override.split("=")[0].lstrip("+~") for override in overrides})
+    return resolved
+
+
+class StartOfSweep(Callback):
+    """Tells the jobs of a sweep, in whatever processes they run, where to say what became of them."""
+
+    def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        from trainers.jobs import start_sweep
+
+        with refusing():
+            start_sweep(Path(config.hydra.sweep.dir))
+
+
+def run(config: Config) -> tuple[str, Path]:
+    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones.
+
+    Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
+    """
+    from trainers.checks import check
+    from trainers.jobs import FINISHED, SKIPPED
     from trainers.launch import launch
     from trainers.report import print_summary
     from trainers.run_folder import RunFolder
 
-    check(config)
     with refusing():
+        check(config)
         folder = RunFolder(config)
         finished = folder.summary()
     if finished is not None:
         if is_first_process():
             print(f"{folder.path} is finished already; its numbers:")
             print_summary(finished)
-    elif "WORLD_SIZE" in os.environ or config["processes"] == 1:
+        return SKIPPED, folder.path
+    if "WORLD_SIZE" in os.environ or config["processes"] == 1:
         train(config)
     else:
         refusal = launch(train_in_child, config, config["processes"])
         if refusal is not None:
             raise Refusal(refusal)
+    return FINISHED, folder.path
 
 
 def train_in_child(config: Config) -> str | None:
@@ -73,6 +122,7 @@ def train(config: Config) -> None:
     import torch
 
     from trainers.communicator import Communicator, process_group, world
+    from trainers.device import choose_device
     from trainers.gradients import NonFiniteGradientError
     from trainers.reading import UnreadableDataError
     from trainers.report import print_summary
@@ -187,65 +237,6 @@ def announce(trainer: Any, path: Any, interrupted: bool) -> None:
     sys.stdout.flush()
 
 
-def check(config: Config) -> None:
-    """Refuse top-level settings that are no good, before anything heavy is imported."""
-    from compressors.checks import is_count
-
-    for key, minimum in (("seed", 0), ("workers", 1), ("processes", 1), ("threads", 1)):
-        if not is_count(config[key], minimum):
-            raise Refusal(f"{key} must be an integer >= {minimum}, got {config[key]!r}")
-    for key in ("output", "name"):
-        if not isinstance(config[key], str) or not config[key]:
-            raise Refusal(f"{key} must be a path, got {config[key]!r}")
-    if config["name"] in (".", "..") or "/" in config["name"]:
-        raise Refusal(f"name must be the name of one folder, got {config['name']!r}")
-    if config["threads"] > 1024:  # torch crashes on more than the system can start
-        raise Refusal(f"threads must be at most 1024, got {config['threads']}")
-    started = int(os.environ.get("WORLD_SIZE", config["processes"]))
-    if config["processes"] not in (1, started):
-        raise Refusal(f"processes={config['processes']}, but the launcher started {started}")
-    if config["workers"] % started:
-        raise Refusal(f"workers must be a multiple of processes ({started}), got {config['workers']}")
-
-
-def refuse_idle_settings(config: Config, overrides: set[str]) -> None:
-    """Refuse what the user typed on the command line although it cannot have an effect."""
-    compressor = config["compressor"]
-    density = {"budget.density", "compressor.density"} & overrides
-    if density and "density" not in compressor:
-        raise Refusal(f"{min(density)} has no effect with this compressor, which has no density")
-    threshold = {"budget.threshold", "compressor.threshold"} & overrides
-    if threshold and "threshold" not in compressor:
-        raise Refusal(f"{min(threshold)} has no effect with this compressor, which has no threshold")
-    if "data.alpha" in overrides and config["data"].get("partition") != "dirichlet":
-        raise Refusal(f"data.alpha has no effect with data.partition={config['data'].get('partition')}")
-    if "feedback.scale" in overrides and compressor["_target_"].endswith(".NoCompression"):
-        raise Refusal("feedback.scale has no effect with compressor=none, which leaves nothing to feed back")
-    if density and compressor.get("threshold") is not None:
-        raise Refusal(f"{min(density)} has no effect beside compressor.threshold={compressor['threshold']}")
-    if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:
-        raise Refusal("trainer.epochs has no effect beside trainer.steps: give one of the two")
-
-
-def choose_device(wanted: str, processes: int, local_process: int) -> Any:
-    """The torch device of this process. Raises ``ValueError`` for one that is not there."""
-    import torch
-
-    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"device must be auto, cpu or cuda, got {wanted!r}")
-    if wanted == "cuda" and count == 0:
-        raise ValueError("device=cuda: torch sees no CUDA device")
-    if wanted == "cpu" or count == 0:
-        return torch.device("cpu")
-    if local_process >= count:
-        if wanted == "auto" and processes > 1:
-            raise ValueError(f"{processes} processes but {count} CUDA device(s): use fewer or device=cpu")
-        raise ValueError(f"device=cuda: NCCL needs a GPU per process, {count} for {processes} processes")
-    torch.cuda.set_device(local_process)
-    return torch.device("cuda", local_process)
-
-
 def is_first_process() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
@@ -269,7 +260,13 @@ def one_line(error: BaseException) -> str:
 
 
 def command_line() -> int:
-    """Run ``main``; the exit status. What Hydra refuses is said in its own words, without a traceback."""
+    """Run ``main``; the exit status, not 0 if a job failed."""
+    status = run_hydra()
+    return max(status, end_sweep()) if not failures else 1
+
+
+def run_hydra() -> int:
+    """Run ``main``; 0 if Hydra did. What Hydra refuses is said in its own words, without a traceback."""
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints the errors below its own way and exits
     try:
         main()
@@ -287,7 +284,18 @@ def command_line() -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    return 1 if failures else 0
+    return 0
+
+
+def end_sweep() -> int:
+    """Say what became of the jobs of the sweep that ran, if one did; 1 if one of them failed."""
+    from trainers.jobs import FINISHED, SKIPPED, current_sweep, print_jobs, read_jobs
+
+    sweep = current_sweep()
+    jobs = read_jobs(sweep) if sweep is not None else []
+    if jobs:
+        print_jobs(jobs)
+    return int(any(job.status not in (FINISHED, SKIPPED) for job in jobs))
 
 
 if __name__ == "__main__":

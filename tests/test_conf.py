@@ -12,6 +12,7 @@ from libsvm_files import write_rows
 from speech import write_words
 
 import run
+from trainers.checks import check
 from trainers.communicator import Communicator
 from trainers.loop import Trainer
 
@@ -50,7 +51,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path) -> None:
         config["data"]["root"] = str(tmp_path)
     elif group == "experiment" and has_images(config["data"]):
         config["data"] = stubbed(config["data"])
-    run.check(config)
+    check(config)
     if option in NEEDS_FILES:
         factory = hydra.utils.get_method(config["data"]["_target_"])
         how = "no folder .*put the images" if option == "imagenet" else "no file .*data.download=true"

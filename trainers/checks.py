@@ -1,0 +1,50 @@
+"""What a composed config must not say, checked before anything heavy is imported."""
+
+import os
+from typing import Any
+
+from compressors.checks import is_count
+
+Config = dict[str, Any]
+
+
+def check(config: Config) -> None:
+    """Raise ``ValueError`` for top-level settings that are no good."""
+    for key, minimum in (("seed", 0), ("workers", 1), ("processes", 1), ("threads", 1)):
+        if not is_count(config[key], minimum):
+            raise ValueError(f"{key} must be an integer >= {minimum}, got {config[key]!r}")
+    for key in ("output", "name"):
+        if not isinstance(config[key], str) or not config[key]:
+            raise ValueError(f"{key} must be a path, got {config[key]!r}")
+    if config["name"] in (".", "..") or "/" in config["name"]:
+        raise ValueError(f"name must be the name of one folder, got {config['name']!r}")
+    if config["threads"] > 1024:  # torch crashes on more than the system can start
+        raise ValueError(f"threads must be at most 1024, got {config['threads']}")
+    started = int(os.environ.get("WORLD_SIZE", config["processes"]))
+    if config["processes"] not in (1, started):
+        raise ValueError(f"processes={config['processes']}, but the launcher started {started}")
+    if config["workers"] % started:
+        raise ValueError(f"workers must be a multiple of processes ({started}), got {config['workers']}")
+
+
+def refuse_idle_settings(config: Config, overrides: set[str]) -> None:
+    """Raise ``ValueError`` for what was typed on the command line although it cannot have an effect."""
+    compressor = config["compressor"]
+    density = {"budget.density", "compressor.density"} & overrides
+    if density and "density" not in compressor:
+        raise ValueError(f"{min(density)} has no effect with this compressor, which has no density")
+    threshold = {"budget.threshold", "compressor.threshold"} & overrides
+    if threshold and "threshold" not in compressor:
+        raise ValueError(f"{min(threshold)} has no effect with this compressor, which has no threshold")
+    if "data.alpha" in overrides and config["data"].get("partition") != "dirichlet":
+        raise ValueError(f"data.alpha has no effect with data.partition={config['data'].get('partition')}")
+    if "feedback.scale" in overrides and compressor["_target_"].endswith(".NoCompression"):
+        raise ValueError(
+            "feedback.scale has no effect with compressor=none, which leaves nothing to feed back"
+        )
+    if density and compressor.get("threshold") is not None:
+        raise ValueError(
+            f"{min(density)} has no effect beside compressor.threshold={compressor['threshold']}"
+        )
+    if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:
+        raise ValueError("trainer.epochs has no effect beside trainer.steps: give one of the two")

@@ -1,0 +1,79 @@
+"""What became of the jobs of a sweep: a small file for each, wherever it ran, and the table at the end."""
+
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
+_FOLDER = "TOTAL_ERROR_JOBS"  # where a sweep's jobs report to; processes that a launcher starts inherit it
+_STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a sweep and how it ended; ``lost`` until it says otherwise."""
+
+    number: int
+    overrides: tuple[str, ...]
+    status: str = LOST
+    reason: str = "its process ended without a word"
+    folder: str = ""
+    seconds: float = 0.0
+
+
+def start_sweep(folder: Path) -> Path:
+    """Name the folder that the jobs of a sweep, which begins now, report to."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    jobs = (folder / f"{moment}-{os.getpid()}").absolute()
+    jobs.mkdir(parents=True)
+    os.environ[_FOLDER] = str(jobs)
+    return jobs
+
+
+def current_sweep() -> Path | None:
+    """The folder of the sweep that this process belongs to."""
+    return Path(os.environ[_FOLDER]) if _FOLDER in os.environ else None
+
+
+def report(jobs: Path, job: Job) -> None:
+    """Put down what is known of a job; a later report replaces an earlier one."""
+    path = jobs / f"{job.number}.json"
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(asdict(job)) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def read_jobs(jobs: Path) -> list[Job]:
+    """The jobs that have started, by number."""
+    found = []
+    for path in sorted(jobs.glob("*.json"), key=lambda path: int(path.stem)):
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        found.append(Job(**fields | {"overrides": tuple(fields["overrides"])}))
+    return found
+
+
+def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
+    """A line for every job, with what tells it from the others, and a count of how they ended."""
+    common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("job", "status", "seconds", "settings", "folder, or why it failed"):
+        table.add_column(name, justify="right" if name in ("job", "seconds") else "left", overflow="fold")
+    for job in jobs:
+        status = f"[{_STYLES[job.status]}]{job.status}[/]"
+        own = " ".join(word for word in job.overrides if word not in common)
+        table.add_row(
+            str(job.number), status, f"{job.seconds:.0f}", escape(own), escape(job.reason or job.folder)
+        )
+    console = console or Console(width=None if os.isatty(1) else 160)
+    console.print(table)
+    counts = Counter(job.status for job in jobs)
+    order = (FINISHED, SKIPPED, FAILED, LOST)
+    console.print(", ".join(f"{counts[status]} {status}" for status in order if counts[status]))
