@@ -84,8 +84,8 @@ def _next_value(trials: Sequence[Pilot], wanted: float, slope: float) -> float:
             slope = measured
     step = math.log(wanted / last.sent) / slope
     value = last.value * math.exp(max(-3.0, min(3.0, step)))
-    more = [trial for trial in trials if trial.sent > wanted]
-    less = [trial for trial in trials if trial.sent < wanted]
+    more = [trial for trial in reversed(trials) if trial.sent > wanted]  # of equals, the latest counts
+    less = [trial for trial in reversed(trials) if trial.sent < wanted]
     if more and less:
         nearest = min(more, key=lambda trial: trial.sent), max(less, key=lambda trial: trial.sent)
         low, high = sorted(trial.value for trial in nearest)
@@ -145,8 +145,8 @@ def as_yaml(top_k: Pilot, threshold: Pilot, found: Match, command: str) -> str:
     """A choice of the group ``budget``."""
     return (
         f"# {command}\n"
-        f"# Bytes sent per worker: top_k {top_k.sent:,.0f}, hard_threshold {threshold.sent:,.0f}, which is\n"
-        f"# an average density of {threshold.density:.4%}; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
+        f"# Bytes per worker: top_k {top_k.sent:,.0f}; hard_threshold {threshold.sent:,.0f}, an average\n"
+        f"# density of {threshold.density:.4%}; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
         f"density: {top_k.value:g}\n"
         f"threshold: {threshold.value:g}\n"
     )

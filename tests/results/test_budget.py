@@ -1,0 +1,68 @@
+"""Matching one method's bytes by another's setting."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from results.budget import Pilot, main, search
+
+
+def power_law(exponent: float, wobble: float = 0.0):
+    """A training that sends value^exponent bytes, now a bit more and now a bit less."""
+    calls: list[float] = []
+
+    def pilot(value: float) -> Pilot:
+        calls.append(value)
+        sign = 1 if len(calls) % 2 else -1
+        return Pilot(value, 1e6 * value**exponent * (1 + sign * wobble), 0.01, "")
+
+    return pilot, calls
+
+
+@pytest.mark.parametrize("exponent", [-0.5, -1.0, -2.0, -3.5, 1.0])
+@pytest.mark.parametrize("start", [0.01, 1.0, 30.0])
+def test_a_power_law_is_met(exponent: float, start: float) -> None:
+    pilot, calls = power_law(exponent)
+    slope = -2.0 if exponent < 0 else 1.0
+    best, trials = search(pilot, 2e6, start, slope=slope, tolerance=0.01, runs=12)
+    assert best.sent == pytest.approx(2e6, rel=0.01)
+    assert trials == len(calls) <= 6
+
+
+def test_a_wobbling_training_is_met_within_its_wobble() -> None:
+    pilot, _ = power_law(-2.0, wobble=0.05)
+    best, trials = search(pilot, 5e5, 0.1, slope=-2.0, tolerance=0.001, runs=10)
+    assert best.sent == pytest.approx(5e5, rel=0.06)
+    assert trials <= 10
+
+
+def test_a_step_is_closed_in_on() -> None:
+    """Bytes that jump over the wanted ones: the trials stay between the two sides of the jump."""
+    values: list[float] = []
+
+    def pilot(value: float) -> Pilot:
+        values.append(value)
+        return Pilot(value, 1e6 if value < 0.5 else 1e3, 0.01, "")
+
+    search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.01, runs=8)
+    assert len(values) == 8
+    assert abs(values[-1] - 0.5) < 0.1
+
+
+def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["model=mlp", "model.hidden=[8]", "workers=2", "trainer.steps=4", "trainer.batch_size=8"]
+    target = tmp_path / "matched.yaml"
+    words = [*small, f"output={tmp_path}", "--threshold", "0.02", "--tolerance", "0.2", "--to", str(target)]
+    assert main(words) == 0
+    budget = yaml.safe_load(target.read_text())
+    assert budget["threshold"] == 0.02
+    assert 0 < budget["density"] < 1
+    assert "hard_threshold 0.02" in capsys.readouterr().out
+
+
+def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model=mlp", "workers=0", f"output={tmp_path}", "--density", "0.1"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "workers must be an integer >= 1, got 0" in error
