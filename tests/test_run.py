@@ -1,35 +1,17 @@
 """The command line from end to end: real processes, real files, real refusals."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import command
 
 import run
 
-ROOT = Path(__file__).parents[1]
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "run.py"]
-
-
-def command(
-    *overrides: str, launcher: list[str] | None = None, **environment: str
-) -> subprocess.CompletedProcess:
-    """Run run.py as a user does."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "DATA_DIR")}
-    return subprocess.run(
-        [*(launcher or [sys.executable, "run.py"]), *overrides],
-        cwd=ROOT,
-        env=clean | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def only_folder(output: Path) -> Path:

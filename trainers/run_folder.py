@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 # What decides where and how fast a run computes, not what it finds. A budget works through the
 # compressor's density.
@@ -69,9 +70,15 @@ class RunFolder:
     def open(self) -> bool:
         """Make the folder ready for a new run; True if records of an unfinished one were set aside.
 
-        Raises ``OSError`` when the folder cannot be written.
+        The folder is this process's until it ends, however it ends. Raises ``OSError`` when the folder
+        cannot be written, or belongs to another process that is running the same.
         """
         self.path.mkdir(parents=True, exist_ok=True)
+        self.lock = FileLock(self.path.parent / f".{self.id}.lock", timeout=0)
+        try:
+            self.lock.acquire()
+        except Timeout as error:
+            raise BlockingIOError(f"another process is running {self.path}") from error
         unfinished = self.metrics.exists()
         if unfinished:
             self.metrics.replace(self.path / "metrics.previous.jsonl")
@@ -92,6 +99,7 @@ class RunFolder:
             **summary,
         }
         self._write("summary.json", json.dumps(written, indent=2) + "\n")
+        self.lock.release()
         return written
 
     def _write(self, name: str, text: str) -> None:

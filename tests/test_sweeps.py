@@ -1,0 +1,104 @@
+"""Sweeps: what their files say of themselves, and that being killed costs only the job at hand."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, command
+from omegaconf import OmegaConf
+
+SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
+JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
+
+
+def table(text: str) -> dict[int, tuple[str, str]]:
+    """Job number to status and the rest of its line, from the table at the end of a sweep."""
+    lines = re.findall(r"^ +(\d+)  (finished|skipped|failed|lost) +\d+  (.*)$", text, re.M)
+    return {int(number): (status, rest.strip()) for number, status, rest in lines}
+
+
+@pytest.mark.parametrize("path", SWEEPS, ids=[path.stem for path in SWEEPS])
+def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
+    first, *comment = [line for line in path.read_text().splitlines() if line.startswith("# ")]
+    assert first == "# @package _global_"
+    assert comment[0] == f"# python run.py -m +sweeps={path.stem}"
+    params = OmegaConf.load(path).hydra.sweeper.params
+    runs = math.prod(len(str(values).split(",")) for values in params.values())
+    assert comment[1].startswith(f"# {runs} runs, ")
+
+
+def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
+    jobs = [*JOBS, "trainer.steps=2", f"output={tmp_path}", "compressor=top_k"]
+    result = command(*jobs, "budget.density=2.0,0.1", "optimizer.lr=0.1,1e38", "trainer.steps=3")
+    found = table(result.stdout)
+    assert result.returncode == 1
+    assert [status for status, _ in found.values()] == ["failed", "failed", "finished", "failed"]
+    assert "TopK.density must be in (0, 1], got 2.0" in found[0][1]
+    assert "is not finite" in found[3][1]
+    assert result.stdout.rstrip().endswith("1 finished, 3 failed")
+    assert "Traceback" not in result.stderr
+    again = command(*jobs, "budget.density=0.1", "optimizer.lr=0.1,1e38", "trainer.steps=3")
+    assert [status for status, _ in table(again.stdout).values()] == ["skipped", "failed"]
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    sweep = [*JOBS, "trainer.steps=150", "trainer.log_every=1", "seed=0,1,2", f"output={tmp_path}"]
+    process = subprocess.Popen(
+        [sys.executable, "run.py", *sweep], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+    try:
+        wait_for(lambda: summaries(tmp_path) and under_way(tmp_path), process)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    before = summaries(tmp_path)
+    assert 1 <= len(before) < 3
+    written = {path: path.stat().st_mtime_ns for path in before}
+    result = command(*sweep)
+    assert result.returncode == 0, result.stderr
+    statuses = [status for status, _ in table(result.stdout).values()]
+    assert statuses == ["skipped"] * len(before) + ["finished"] * (3 - len(before))
+    assert {path: path.stat().st_mtime_ns for path in before} == written
+    assert len(summaries(tmp_path)) == 3
+
+
+def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
+    run = ["model=mlp", "workers=2", "trainer.batch_size=8", "tracker=none", f"output={tmp_path}"]
+    run += ["trainer.steps=100000", "trainer.log_every=100"]
+    process = subprocess.Popen([sys.executable, "run.py", *run], cwd=ROOT, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
+        second = command(*run)
+    finally:
+        process.kill()
+        process.wait()
+    assert second.returncode == 1
+    assert re.fullmatch(r"error: another process is running \S+\n", second.stderr)
+
+
+def summaries(output: Path) -> list[Path]:
+    paths = sorted(output.glob("*/*/summary.json"))
+    return [path for path in paths if json.loads(path.read_text())["status"] == "finished"]
+
+
+def under_way(output: Path) -> bool:
+    """Whether a run has records and no summary."""
+    return any(
+        path.stat().st_size and not (path.parent / "summary.json").exists()
+        for path in output.glob("*/*/metrics.jsonl")
+    )
+
+
+def wait_for(condition, process: subprocess.Popen, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, "the command ended"
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.01)
