@@ -1,6 +1,5 @@
 """The convex experiments beside the paper's numbers, as Markdown."""
 
-import json
 import textwrap
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -201,11 +200,10 @@ def _differences() -> str:
 def _provenance(runs: list[Run]) -> str:
     commits, machines, experiments = set(), set(), set()
     for run in runs:
-        environment = json.loads((run.path / "environment.json").read_text(encoding="utf-8"))
-        modified = " (modified)" if environment["commit_is_modified"] else ""
-        commits.add(f"{(environment['commit'] or 'unknown')[:10]}{modified}")
-        torch = environment["packages"]["torch"]
-        machines.add(f"{environment['processor']}, {environment['cores']} cores, torch {torch}")
+        commits.add(f"{(run.commit or 'unknown')[:10]}{' (modified)' * run.modified}")
+        if run.environment:
+            torch = run.environment["packages"]["torch"]
+            machines.add(f"{run.environment['processor']}, {run.environment['cores']} cores, torch {torch}")
         experiments.add(_name(run))
     seeds = ", ".join(map(str, sorted({run.seed for run in runs})))
     made_from = (

@@ -1,0 +1,189 @@
+"""Run folders, whole and broken, as they are read and grouped."""
+
+import math
+from pathlib import Path
+
+import pytest
+from run_folders import write_run
+
+from results.runs import by_method, by_setting, latest, read_runs, warnings
+
+
+def record(step: int, **metrics: float) -> dict[str, float]:
+    return {"step": step, "epoch": step / 10, **{f"train/{name}": value for name, value in metrics.items()}}
+
+
+def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
+    records = [record(1, loss=0.1 + 0.2), {"step": 2, "test/accuracy": 1}, record(3, loss=5e-324)]
+    path = write_run(tmp_path, compressor="hard_threshold", seed=7, records=records, commit="c0ffee" * 5)
+    (run,) = read_runs([tmp_path])
+    assert (run.path, run.seed, run.compressor, run.subject) == (path, 7, "hard_threshold", "mlp-digits")
+    assert run.method == "hard_threshold, threshold 0.01"
+    assert run.curve("train/loss").to_dict() == {1: 0.1 + 0.2, 3: 5e-324}  # to the last bit
+    assert run.curve("test/accuracy").to_dict() == {2: 1.0}
+    assert run.curve("no/such").empty
+    assert (run.id, run.code, run.modified) == (path.name, "c0ffeec0ff", False)
+
+
+def test_numbers_that_json_does_not_have(tmp_path: Path) -> None:
+    values = [math.nan, math.inf, -math.inf, 1]
+    write_run(tmp_path, records=[record(i, loss=v) for i, v in enumerate(values)])
+    (run,) = read_runs([tmp_path])
+    assert run.records["train/loss"].tolist()[1:] == values[1:]
+    assert math.isnan(run.records["train/loss"][0])
+
+
+def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> None:
+    many = [record(i, loss=1) for i in range(50_000)]  # far more than a block of Arrow's
+    write_run(tmp_path, records=[*many, record(50_000, loss=0.5)])
+    (run,) = read_runs([tmp_path])
+    assert run.curve("train/loss").iloc[[0, -1]].tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ('{"step": 3, "train/lo', "left out line 3 of METRICS: it was cut off while it was written"),
+        ('{"step": 3}garbage\n', "left out line 3 of METRICS: it is not JSON"),
+        ("\0\0\0\0", "left out line 3 of METRICS: it was cut off while it was written"),
+        ("[1, 2]\n", "left out line 3 of METRICS: it has no step"),
+        ('{"epoch": 1}\n', "left out line 3 of METRICS: it has no step"),
+    ],
+)
+def test_a_broken_last_line(tmp_path: Path, broken: str, said: str, capsys: pytest.CaptureFixture) -> None:
+    path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)]) / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write(broken)
+    (run,) = read_runs([tmp_path])
+    assert run.curve("train/loss").to_dict() == {1: 2, 2: 1}
+    assert capsys.readouterr().err == said.replace("METRICS", str(path)) + "\n"
+
+
+def test_a_broken_line_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = write_run(tmp_path, records=[record(i, loss=i) for i in (1, 2, 3)]) / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:9] + lines[2], "", lines[2]]))
+    (run,) = read_runs([tmp_path])
+    assert run.records["step"].tolist() == [1, 3]
+    assert capsys.readouterr().err == f"left out line 2 of {path}: it is not JSON\n"
+
+
+@pytest.mark.parametrize("content", ["", "\n", '{"st'])
+def test_no_record_at_all(tmp_path: Path, content: str) -> None:
+    (write_run(tmp_path) / "metrics.jsonl").write_text(content)
+    (run,) = read_runs([tmp_path])
+    assert run.records.empty and run.curve("train/loss").empty
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("summary.json", None, "it has no summary; the run is still going or was interrupted"),
+        ("summary.json", '{"status": "fini', "summary.json is not JSON"),
+        ("summary.json", "3", "summary.json holds no object"),
+        ("summary.json", '{"status": "failed", "error": "no file"}', "its status is 'failed', no file"),
+        ("config.yaml", None, "it has no config.yaml"),
+        ("config.yaml", "seed: [", "while parsing"),
+        ("config.yaml", "just words", "config.yaml has no seed"),
+        ("config.yaml", "seed: 0\nname: a\n", "config.yaml has no compressor"),
+        ("metrics.jsonl", None, "No such file"),
+        ("metrics.jsonl", '{"step": 1, "a": "x"}\n{"step": 2, "a": 1}\n', "metrics.jsonl: "),
+        ("metrics.jsonl", '{"step": 1, "a": "x"}\n', "metrics.jsonl: a is not a number"),
+        ("metrics.jsonl", b'{"step": 1, "a": 1}\n\xff\xfe\n{"step": 2}', None),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_left_out(
+    tmp_path: Path, name: str, content: str | bytes | None, said: str | None, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1)
+    if content is None:
+        (path / name).unlink()
+    elif isinstance(content, bytes):
+        (path / name).write_bytes(content)
+    else:
+        (path / name).write_text(content)
+    seeds = [run.seed for run in read_runs([tmp_path])]
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    if said is None:  # a line, not the run
+        assert sorted(seeds) == [0, 1] and "left out line 2" in printed
+    else:
+        assert seeds == [0]
+        assert printed.startswith(f"left out {path}: ") and said in printed
+
+
+def test_environment_may_be_missing(tmp_path: Path) -> None:
+    path = write_run(tmp_path)
+    (path / "environment.json").write_text("{")
+    (run,) = read_runs([tmp_path])
+    assert (run.commit, run.modified, run.code) == (None, False, "unknown")
+
+
+def test_only_run_folders_are_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    outer = write_run(tmp_path)
+    for inside in (outer / "wandb" / "files", outer / "copy", tmp_path / ".multirun", tmp_path / "wandb"):
+        write_run(inside, seed=3)
+    (tmp_path / "empty").mkdir()
+    assert [run.path for run in read_runs([tmp_path])] == [outer]
+    assert [run.path for run in read_runs([outer, tmp_path])] == [outer]  # one folder given twice
+    assert read_runs([tmp_path / "empty"]) == []
+    assert capsys.readouterr().err == ""
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        read_runs([tmp_path / "not there"])
+
+
+def test_order_is_that_of_paths(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        write_run(tmp_path / name)
+    paths = [run.path for run in read_runs([tmp_path])]
+    assert paths == sorted(paths)
+
+
+def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path) -> None:
+    first = write_run(tmp_path / "a")
+    last = write_run(tmp_path / "b")  # the same id
+    other = write_run(
+        tmp_path / "c", name="another-top_k", trainer={"log_every": 5}
+    )  # another id, as good as
+    runs = read_runs([tmp_path / "c", tmp_path])
+    assert [run.path for run in latest(runs)] == [other]
+    said = warnings(runs)
+    assert f"{first} is left out: {last} is the same run" in said
+    assert f"{last} is left out: {other} is the same run" in said
+    assert [run.path for run in by_method(runs)["top_k, density 0.01"]] == [other]
+
+
+def test_a_step_recorded_twice_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path, records=[record(1, loss=3), record(2, loss=2), record(2, loss=1)])
+    (run,) = read_runs([tmp_path])
+    assert run.curve("train/loss").to_dict() == {1: 3, 2: 1}
+
+
+def test_several_versions_of_the_code_are_said(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0, commit="a" * 40)
+    write_run(tmp_path, seed=1, commit="a" * 40, modified=True)
+    write_run(tmp_path, seed=2, commit=None)
+    runs = read_runs([tmp_path])
+    said = "mlp-digits: runs of 3 versions of the code (*: modified): "
+    assert warnings(runs) == [said + "aaaaaaaaaa (1), aaaaaaaaaa* (1), unknown (1)"]
+    assert warnings([runs[i] for i in range(3) if runs[i].modified]) == [
+        "mlp-digits: runs of modified code, which may differ: aaaaaaaaaa*",
+        "mlp-digits: one seed only of top_k, density 0.01",
+    ]
+
+
+def test_versions_matter_within_a_comparison_only(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, seed=seed, workers=4, commit="a" * 40)
+        write_run(tmp_path, seed=seed, workers=8, commit="b" * 40)
+    runs = read_runs([tmp_path])
+    assert warnings(runs) == []
+    assert [len(group) for group in by_setting(runs)] == [2, 2]
+
+
+def test_the_summary_may_hold_what_json_does_not_have(tmp_path: Path) -> None:
+    path = write_run(tmp_path, summary={"test/loss": math.nan})
+    assert "NaN" in (path / "summary.json").read_text()
+    (run,) = read_runs([tmp_path])
+    assert math.isnan(run.summary["test/loss"])
