@@ -31,22 +31,22 @@ def _parsed(content: bytes) -> pd.DataFrame:
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
-    if not content.strip():
+    if not content or content.isspace():
         return pd.DataFrame({"step": pd.Series(dtype="int64")})
     # one block, so that a column has one type from its first row to its last
     options = arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1)
     table = arrow_json.read_json(pa.BufferReader(content), read_options=options)
-    columns = {name: table.column(name) for name in table.column_names}
-    steps = columns.get("step")
-    if steps is None or steps.null_count or not pa.types.is_integer(steps.type):
+    if "step" not in table.column_names:
+        raise ValueError("a record has no step")
+    steps = table["step"]
+    if steps.null_count or not pa.types.is_integer(steps.type):
         raise ValueError("a record has no step")
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
-    for name, column in columns.items():
-        if name != "step":
-            if not any(is_kind(column.type) for is_kind in kinds):
-                raise ValueError(f"{name} is not a number")
-            columns[name] = column.cast(pa.float64())
-    return pd.DataFrame({name: column.to_numpy() for name, column in columns.items()})
+    for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+        if not any(is_kind(kind) for is_kind in kinds):
+            raise ValueError(f"{name} is not a number")
+    floats = ((name, pa.int64() if name == "step" else pa.float64()) for name in table.column_names)
+    return table.cast(pa.schema(floats)).to_pandas()
 
 
 def _without_broken_lines(content: bytes) -> tuple[bytes, list[tuple[int, str]]]:

@@ -135,6 +135,20 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
     return runs
 
 
+def finished_runs(folders: Iterable[Path]) -> list[Run]:
+    """``read_runs`` without duplicates, and what ``warnings`` has to say on standard error.
+
+    Raises ``FileNotFoundError`` where there is no finished run.
+    """
+    folders = list(folders)
+    runs = read_runs(folders)
+    if not runs:
+        raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
+    for text in warnings(runs):
+        print(f"warning: {text}", file=sys.stderr)
+    return latest(runs)
+
+
 def run_folders(folder: Path) -> Iterator[Path]:
     """Folders at and below ``folder`` that hold a run, finished or not, in the order of their paths."""
     for parent, folders, files in os.walk(folder):
