@@ -9,8 +9,8 @@ import pandas as pd
 
 from results.paper import ERROR_CURVES, OFFSETS, PROBLEMS, ErrorCurve
 from results.runs import Run, by_method, by_setting
+from results.verdicts import END_SHARE, end_error, is_run_of, peak_error
 
-END_SHARE = 0.1  # of a run, at its end: what is averaged over where noise never dies out
 _DIFFERENCES = (
     """- **f(x0)** starts from x* + a constant, and f is steep there: the released x* is good to about 1e-8,
     ours to the last digits.""",
@@ -74,7 +74,7 @@ def _error_curves(runs: list[Run]) -> str:
     for paper in ERROR_CURVES:
         ours = _matching(runs, paper)
         name = f"{paper.compressor}, {_settings(paper)}"
-        for label, published, measure in (("peak", paper.peak, _peak), ("end", paper.end, _end)):
+        for label, published, measure in (("peak", paper.peak, peak_error), ("end", paper.end, end_error)):
             if published is None:
                 continue
             if ours:
@@ -221,22 +221,7 @@ def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: Tru
 
 def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:
     """Our runs of the paper's experiment, with its settings and no others."""
-    found = []
-    for run in runs:
-        config = run.config
-        trainer, model = config["trainer"], config["model"]
-        is_same = (
-            config["name"] == f"{paper.experiment}-{paper.compressor}"
-            and all(config["compressor"].get(key) == value for key, value in paper.settings.items())
-            and (config["workers"], trainer["batch_size"], trainer["steps"])
-            == (paper.workers, paper.batch_size, paper.steps)
-            and (config["feedback"].get("scale"), config["optimizer"]["lr"], model["l2"])
-            == ("step", None, None)
-            and config["data"]["partition"] in ("iid", "contiguous")
-        )
-        if is_same:
-            found.append(run)
-    return max(_groups(found), key=len, default=[])
+    return max(_groups(run for run in runs if is_run_of(run, paper)), key=len, default=[])
 
 
 def _name(run: Run) -> str:
@@ -248,17 +233,6 @@ def _name(run: Run) -> str:
 
 def _settings(paper: ErrorCurve) -> str:
     return ", ".join(f"{key} {value:g}" for key, value in paper.settings.items())
-
-
-def _peak(run: Run) -> float:
-    return float(run.curve("compression/error").max())
-
-
-def _end(run: Run) -> float:
-    errors = run.curve("compression/error")
-    if run.config["trainer"]["batch_size"] is None:
-        return float(errors.iloc[-1])
-    return float(errors.iloc[-max(1, int(END_SHARE * len(errors))) :].mean())
 
 
 def _stationary(run: Run) -> float:

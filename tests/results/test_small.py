@@ -41,8 +41,8 @@ def test_table_says_what_the_summaries_say(output: Path, tmp_path: Path) -> None
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == "0, 1, 2"
     assert cells[2] == f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f}"
-    assert cells[3] == "1.00 ± 0.00"
-    assert cells[5] == f"{megabytes:.2f} ± 0.00"
+    assert cells[3] == "0.996 ± 0.000"
+    assert cells[5] == f"{megabytes:.4f} ± 0.0000"
 
 
 def test_table_is_rebuilt_byte_for_byte(output: Path, tmp_path: Path) -> None:
@@ -53,4 +53,4 @@ def test_table_is_rebuilt_byte_for_byte(output: Path, tmp_path: Path) -> None:
 
 def test_an_empty_folder_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"error: no finished run with a quality in {tmp_path}\n"
+    assert capsys.readouterr().err == f"error: no finished run in {tmp_path}\n"

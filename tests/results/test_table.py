@@ -90,7 +90,9 @@ def test_command_writes_the_same_bytes_twice(output: Path, tmp_path: Path, endin
     assert b"\r" not in made[0][0] or ending == "parquet"
 
 
-def test_duplicates_are_said_and_left_out(output: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_duplicates_are_said_and_left_out(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     write_run(tmp_path / "zz", compressor="hard_threshold", seed=0, workers=8)
     wide = tmp_path / "wide.csv"
     assert main([str(output), str(tmp_path / "zz"), "--wide", str(wide)]) == 0

@@ -1,0 +1,192 @@
+"""Runs of one setting side by side: a row per method, and what it differs by from a baseline."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from results.measures import Measure, costs, num_parameters, qualities
+from results.paper import OFFSETS, PROBLEMS
+from results.runs import Run, by_method, by_setting, warnings
+from results.settings import differing, flatten
+from results.statistics import paired_difference
+from results.verdicts import Verdict, verdict
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Method minus baseline, mean over the seeds that both have; no ends for a single seed."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method."""
+
+    method: str
+    runs: tuple[Run, ...]  # seeds ascending
+    difference: Difference | None  # None for the baseline, and where there is nothing to compare
+    verdict: Verdict
+
+    @property
+    def code(self) -> str:
+        """The versions of the code that ran."""
+        return ", ".join(sorted({run.code for run in self.runs}))
+
+
+@dataclass(frozen=True)
+class Section:
+    """One subject in one setting."""
+
+    title: str
+    facts: tuple[str, ...]
+    qualities: tuple[Measure, ...]  # the first is the one that differences are of
+    costs: tuple[Measure, ...]
+    rows: tuple[Row, ...]
+    baseline: str | None  # a row's method
+    notes: tuple[str, ...]
+
+    @property
+    def has_several_codes(self) -> bool:
+        return len({run.code for row in self.rows for run in row.runs}) > 1
+
+
+def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
+    """A section for every setting, by its subject and what it differs by from others of that subject.
+
+    ``baseline`` names a method, with its settings or without; without it, none, or else top_k, where one
+    row and no more is that. Raises ``ValueError`` when no run is of the baseline that was asked for.
+    """
+    groups = by_setting(runs)
+    methods = {name: of[0].compressor for group in groups for name, of in by_method(group).items()}
+    if baseline is not None and baseline not in {*methods, *methods.values()}:
+        there = ", ".join(map(repr, sorted(methods)))
+        raise ValueError(f"no run of the baseline {baseline!r}; there are {there}")
+    subjects: dict[str, list[list[Run]]] = {}
+    for group in groups:
+        subjects.setdefault(_subject(group), []).append(group)
+    sections = []
+    for subject, groups in sorted(subjects.items()):
+        own = differing([flatten(json.loads(group[0].setting)) for group in groups])
+        order = sorted(range(len(groups)), key=lambda i: [_sortable(value) for value in own[i].values()])
+        sections += [_section(_title(subject, own[i]), groups[i], baseline) for i in order]
+    return sections
+
+
+def _section(title: str, group: list[Run], asked: str | None) -> Section:
+    of_group = qualities(group)
+    methods = by_method(group)
+    baseline, note = _baseline(methods, asked)
+    if not of_group:
+        baseline, note = None, "no run has a quality that tables know"
+    notes = [*warnings(group), *([note] if note else [])]
+    rows = [
+        Row(
+            method,
+            tuple(seeds),
+            _difference(seeds, methods[baseline], of_group[0]) if baseline not in (None, method) else None,
+            verdict(seeds),
+        )
+        for method, seeds in methods.items()
+    ]
+    alike = [method for method, seeds in methods.items() if len(seeds) > 1 and _are_alike(seeds, of_group)]
+    if alike:
+        names = "; ".join(alike)
+        notes.append(f"all seeds gave the same result, so that the spread says nothing: {names}")
+    is_measured = any(run.compressor == "none" for run in group)
+    notes.append(
+        "compression ratio: the bytes of `none` over those sent"
+        if is_measured
+        else "compression ratio: 4 bytes for every parameter and step, over the bytes sent"
+    )
+    return Section(
+        title,
+        tuple(_facts(group[0])),
+        tuple(of_group),
+        tuple(costs(group)),
+        tuple(rows),
+        baseline,
+        tuple(notes),
+    )
+
+
+def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | None, str]:
+    """The method to compare with, and a note where there is none."""
+    for name in (asked,) if asked else ("none", "top_k"):
+        found = [method for method, runs in methods.items() if name in (method, runs[0].compressor)]
+        if len(found) == 1:
+            return found[0], ""
+        if found:
+            return None, f"{len(found)} rows are {name}: --baseline chooses one to give differences from"
+    return None, f"no differences: there is no run of {asked or 'none nor of top_k'}"
+
+
+def _are_alike(runs: list[Run], measures: list[Measure]) -> bool:
+    """Whether nothing that the seed draws had an effect."""
+    return bool(measures) and all(len(set(measure.values(runs))) == 1 for measure in measures)
+
+
+def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) -> Difference | None:
+    ours, theirs = ({run.seed: measure.value(run) for run in group} for group in (runs, others))
+    seeds = tuple(seed for seed, value in ours.items() if value is not None and theirs.get(seed) is not None)
+    if not seeds:
+        return None
+    return Difference(*paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds]), seeds)
+
+
+def _subject(group: list[Run]) -> str:
+    """What the runs call it; where they do not agree, model and data."""
+    names = {run.subject for run in group}
+    if len(names) == 1:
+        return names.pop()
+    return "-".join(group[0].config[part]["_target_"].rsplit(".", 1)[-1] for part in ("model", "data"))
+
+
+def _title(subject: str, own: dict[str, object]) -> str:
+    words = [f"{key} {_plain(value)}" for key, value in own.items() if value is not None]
+    return ", ".join([subject, *words])
+
+
+def _sortable(value: object) -> tuple[bool, float, str]:
+    """Numbers by their size, before words."""
+    if isinstance(value, (int, float)):
+        return False, value, ""
+    return True, 0, str(value)
+
+
+def _facts(run: Run) -> list[str]:
+    """The size of the runs, what their data say of themselves, and where quality began."""
+    facts = [f"{run.config['workers']} workers"]
+    if elements := num_parameters(run):
+        facts.append(f"{elements:,} parameters")
+    if "step" in run.summary:
+        facts.append(f"{run.summary['step']:,} steps")
+    data = run.summary.get("data", {})
+    facts += [
+        f"{name} {_plain(value)}" for name, value in data.items() if not isinstance(value, (dict, list))
+    ]
+    lines = [f"{', '.join(facts)}."]
+    first = run.curve("validation/perplexity")
+    if not first.empty:
+        lines.append(
+            f"The first validation perplexity of `{run.method}`, seed {run.seed}, is {first.iloc[0]:.1f}, "
+            f"after {first.index[0]} steps."
+        )
+    name = data.get("name")
+    if name in PROBLEMS and "problem" in run.summary and run.config["model"].get("offset") == OFFSETS[name]:
+        pairs = zip(
+            ("L", "f(x0)", "f*"), ("smoothness", "start_value", "optimum_value"), PROBLEMS[name], strict=True
+        )
+        said = (
+            f"{label} {run.summary['problem'][key]:.11g} (paper {printed:.11g})"
+            for label, key, printed in pairs
+        )
+        lines.append(f"The problem: {', '.join(said)}.")
+    return lines
+
+
+def _plain(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

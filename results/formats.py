@@ -1,0 +1,160 @@
+"""Sections of a comparison as Markdown, CSV and LaTeX."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+
+from results.comparison import Row, Section
+from results.measures import standard_deviation
+from results.statistics import mean_and_interval
+
+_LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "²": "$^2$", "~": r"\textasciitilde{}"}
+_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"} | {"^": r"\textasciicircum{}"}
+_LATEX |= {"*": r"$^*$", "<": "$<$", ">": "$>$", "‖": r"$\|$"}
+
+
+def markdown(sections: Sequence[Section]) -> str:
+    """A heading, facts, a table and its notes for each."""
+    return "\n".join(map(_markdown_section, sections))
+
+
+def latex(sections: Sequence[Section]) -> str:
+    """A table environment for each, for a document with the packages booktabs and graphicx."""
+    return "\n".join(map(_latex_section, sections))
+
+
+def comma_separated(sections: Sequence[Section]) -> str:
+    """A line for each row of each; numbers in their metric's own unit, with all their digits."""
+    names = [m.name for section in sections for m in (*section.qualities, *section.costs)]
+    names = list(dict.fromkeys(names))
+    head = ["setting", "method", "compressor", "seeds", "code"]
+    head += [f"{name} {part}" for name in names for part in ("mean", "std")]
+    head += [
+        "baseline",
+        "difference of",
+        "difference",
+        "difference low",
+        "difference high",
+        "difference seeds",
+    ]
+    head += ["published", "verdict", "reason"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, head, lineterminator="\n")
+    writer.writeheader()
+    for section in sections:
+        writer.writerows(_flat(section, row) for row in section.rows)
+    return text.getvalue()
+
+
+def _flat(section: Section, row: Row) -> dict[str, object]:
+    line = {
+        "setting": section.title,
+        "method": row.method,
+        "compressor": row.runs[0].compressor,
+        "seeds": " ".join(str(run.seed) for run in row.runs),
+        "code": row.code,
+        "published": row.verdict.published,
+        "verdict": row.verdict.word,
+        "reason": row.verdict.reason,
+    }
+    for measure in (*section.qualities, *section.costs):
+        values = measure.values(row.runs)
+        if values:
+            line[f"{measure.name} mean"] = mean_and_interval(values)[0]
+        if len(values) > 1:
+            line[f"{measure.name} std"] = standard_deviation(values)
+    if row.difference:
+        line |= {
+            "baseline": section.baseline,
+            "difference of": section.qualities[0].name,
+            "difference": row.difference.mean,
+            "difference low": row.difference.low,
+            "difference high": row.difference.high,
+            "difference seeds": " ".join(map(str, row.difference.seeds)),
+        }
+    return line
+
+
+def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
+    """Header and rows as text, the method first."""
+    measures = (*section.qualities, *section.costs)
+    head = ["method", "seeds", *(measure.label for measure in measures)]
+    if section.baseline:
+        head.append(f"{section.qualities[0].label}, minus that of {section.baseline}")
+    head += ["code"] * section.has_several_codes
+    has_published = any(row.verdict.published for row in section.rows)
+    head += ["published"] * has_published + ["beside the paper"]
+    rows = []
+    for row in section.rows:
+        seeds = ", ".join(str(run.seed) for run in row.runs)
+        cells = [row.method, seeds if len(row.runs) > 1 else f"{seeds} (one seed)"]
+        cells += [measure.spread(row.runs) for measure in measures]
+        if section.baseline:
+            cells.append(_difference(section, row))
+        cells += [row.code] * section.has_several_codes
+        cells += [row.verdict.published or "-"] * has_published + [row.verdict.word]
+        rows.append(cells)
+    return head, rows
+
+
+def _difference(section: Section, row: Row) -> str:
+    if row.method == section.baseline:
+        return "-"
+    if row.difference is None:
+        return "no common seed"
+    return section.qualities[0].difference(row.difference.mean, row.difference.low, row.difference.high)
+
+
+def _reasons(section: Section) -> list[str]:
+    """Why each verdict, methods of one reason together."""
+    methods: dict[str, list[str]] = {}
+    for row in section.rows:
+        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}", []).append(row.method)
+    if len(methods) == 1:
+        return [f"All rows: {next(iter(methods))}."]
+    return [f"{'; '.join(f'`{name}`' for name in names)}: {reason}." for reason, names in methods.items()]
+
+
+def _markdown_section(section: Section) -> str:
+    head, rows = _cells(section)
+    lines = [f"## {section.title}", "", *section.facts, "", _line(head)]
+    lines.append("|---|---|" + "---:|" * (len(head) - 3) + "---|")
+    lines += [_line([f"`{first}`", *others]) for first, *others in rows]
+    notes = [*section.notes, *_reasons(section)]
+    return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _latex_section(section: Section) -> str:
+    head, rows = _cells(section)
+    label = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
+    notes = " ".join(
+        [*section.facts, *(f"{note.rstrip('.')}." for note in [*section.notes, *_reasons(section)])]
+    )
+    body = [" & ".join(map(_escaped, cells)) + r" \\" for cells in rows]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{_escaped(section.title)}. {_escaped(notes)}}}",
+            rf"\label{{tab:{label}}}",
+            r"\resizebox{\textwidth}{!}{%",
+            rf"\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}",
+            r"\toprule",
+            " & ".join(map(_escaped, head)) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text.replace("`", ""))

@@ -1,0 +1,154 @@
+"""Whether runs reproduce what the paper published, and why that cannot be said where it cannot."""
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from results.measures import num_parameters
+from results.paper import ERROR_CURVES, TRAININGS, ErrorCurve, Training
+from results.runs import Run
+
+REPRODUCED, NOT_REPRODUCED, NOT_COMPARABLE = "reproduced", "not reproduced", "not comparable"
+END_SHARE = 0.1  # of a run, at its end: what is averaged over where noise never dies out
+
+
+class Verdict(NamedTuple):
+    """What a row is beside the paper."""
+
+    word: str
+    reason: str
+    published: str = ""  # the paper's numbers
+
+
+def verdict(runs: Sequence[Run]) -> Verdict:
+    """On the runs of one method in one setting, seeds apart."""
+    for curve in ERROR_CURVES:
+        if all(is_run_of(run, curve) for run in runs):
+            return _beside_curve(runs, curve)
+    if _model(runs[0]) == "logistic_l2":
+        return Verdict(NOT_COMPARABLE, _unlike_curves(runs[0]))
+    return Verdict(NOT_COMPARABLE, _unlike_trainings(runs[0]))
+
+
+def is_run_of(run: Run, curve: ErrorCurve) -> bool:
+    """Whether a run has the settings of one of the paper's curves, and no others."""
+    return not _differences_from_curve(run, curve)
+
+
+def peak_error(run: Run) -> float:
+    """The largest mean ||e||^2 over workers that was recorded."""
+    return float(run.curve("compression/error").max())
+
+
+def end_error(run: Run) -> float:
+    """The last mean ||e||^2; under SGD, which goes on moving, the mean over the last tenth of the records."""
+    errors = run.curve("compression/error")
+    if run.config["trainer"]["batch_size"] is None:
+        return float(errors.iloc[-1])
+    return float(errors.iloc[-max(1, int(END_SHARE * len(errors))) :].mean())
+
+
+def _beside_curve(runs: Sequence[Run], curve: ErrorCurve) -> Verdict:
+    compared = (
+        ("peak", curve.peak, curve.peak_within, peak_error),
+        ("end", curve.end, curve.end_within, end_error),
+    )
+    published, words, agree = [], [], []
+    for name, read, within, measure in compared:
+        if read is None:
+            continue
+        ours = statistics.mean(map(measure, runs))
+        published.append(f"{name} {read:.1e}")
+        words.append(
+            f"{name} {ours:.2e}, read {read:.1e}, ratio {ours / read:.2f} (1/{within:g} to {within:g} agrees)"
+        )
+        agree.append(1 / within <= ours / read <= within)
+    return Verdict(
+        REPRODUCED if all(agree) else NOT_REPRODUCED,
+        f"mean ‖e‖² over workers: {'; '.join(words)}",
+        f"mean ‖e‖²: {', '.join(published)}",
+    )
+
+
+def _unlike_curves(run: Run) -> str:
+    """Why a convex run has no curve of the paper's beside it."""
+    experiment = run.subject
+    curves = [curve for curve in ERROR_CURVES if curve.experiment == experiment]
+    same = [curve for curve in curves if curve.compressor == run.compressor]
+    if same:
+        return f"not the paper's setting: {', '.join(_differences_from_curve(run, same[0]))}"
+    if curves:
+        return f"no value of the paper's was read for {run.compressor} in {experiment}"
+    return f"no value of the paper's was read for {experiment}"
+
+
+def _differences_from_curve(run: Run, curve: ErrorCurve) -> list[str]:
+    config = run.config
+    pairs = [
+        ("name", config["name"], f"{curve.experiment}-{curve.compressor}"),
+        *((key, config["compressor"].get(key), value) for key, value in curve.settings.items()),
+        ("workers", config["workers"], curve.workers),
+        ("batch per worker", config["trainer"]["batch_size"], curve.batch_size),
+        ("steps", config["trainer"]["steps"], curve.steps),
+        ("residual by", config["feedback"].get("scale"), "step"),
+        ("rate", config["optimizer"]["lr"], None),
+        ("l2", config["model"].get("l2"), None),
+    ]
+    found = _differing(pairs)
+    if config["data"].get("partition") not in ("iid", "contiguous"):
+        found.append(f"{config['data'].get('partition')} shards")
+    return found
+
+
+def _unlike_trainings(run: Run) -> str:
+    """Why a network's run has no number of the paper's beside it."""
+    model = _model(run)
+    trainings = [training for training in TRAININGS if training.model == model]
+    if not trainings:
+        return f"the paper trained no {model}"
+    training = min(trainings, key=lambda training: len(_differences_from_training(run, training)))
+    found = _differences_from_training(run, training)
+    if not found:
+        return f"the settings are the paper's for {training.title}, but no number of its figures is known"
+    return f"not the paper's {training.title}: {', '.join(found)}"
+
+
+def _differences_from_training(run: Run, training: Training) -> list[str]:
+    config = run.config
+    trainer = config["trainer"]
+    epochs = trainer["epochs"] if trainer["steps"] is None else round(run.summary.get("epoch", 0), 2)
+    return _differing(
+        [
+            ("data", _data(run), training.data),
+            ("workers", config["workers"], training.workers),
+            ("batch per worker", trainer["batch_size"], training.batch_size),
+            ("epochs", epochs, training.epochs),
+            ("rate", config["optimizer"]["lr"], training.lr),
+            ("parameters", num_parameters(run), training.num_parameters),
+        ]
+    )
+
+
+def _differing(pairs: Sequence[tuple[str, object, object]]) -> list[str]:
+    """``name ours instead of theirs`` where the two are not the same."""
+    return [
+        f"{name} {_plain(ours)} instead of {_plain(theirs)}" for name, ours, theirs in pairs if ours != theirs
+    ]
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "unset"
+    return (
+        f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    )
+
+
+def _model(run: Run) -> str:
+    return run.config["model"]["_target_"].rsplit(".", 1)[-1]
+
+
+def _data(run: Run) -> str:
+    """The data set, with the size or file that its name leaves open."""
+    data = run.config["data"]
+    return " ".join(filter(None, (data["_target_"].rsplit(".", 1)[-1], data.get("name"))))

@@ -1,0 +1,303 @@
+"""Methods side by side: numbers by hand, the baseline, what is said where a number is missing, formats."""
+
+import csv
+import io
+import math
+import statistics
+from pathlib import Path
+
+import pytest
+from run_folders import NUM_PARAMETERS, write_run
+
+from results.comparison import compare
+from results.formats import latex, markdown
+from results.runs import read_runs
+from results.tables import main
+
+SEEDS = (0, 1, 2)
+ACCURACY = {"none": (0.90, 0.92, 0.97), "top_k": (0.88, 0.91, 0.95), "hard_threshold": (0.91, 0.92, 0.96)}
+SENT = {"none": 120_000.0, "top_k": 2400.0, "hard_threshold": 1200.0}
+
+
+def write_methods(folder: Path, methods: dict = ACCURACY, **config: object) -> None:
+    for method, accuracies in methods.items():
+        for seed, accuracy in enumerate(accuracies):
+            summary = {"test/accuracy": accuracy, "comm/bytes_sent_total": SENT[method]}
+            write_run(folder, compressor=method, seed=seed, summary=summary, **config)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    write_methods(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def cells(text: str, method: str) -> dict[str, str]:
+    """A row of a Markdown table by its header."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    head = next(line for line in lines if line[0] == "method")
+    row = next(line for line in lines if line[0].startswith(f"`{method}"))
+    return dict(zip(head, row, strict=True))
+
+
+def test_a_row_says_what_the_summaries_say(output: Path) -> None:
+    text = markdown(compare(read_runs([output])))
+    assert f"## mlp-digits\n\n4 workers, {NUM_PARAMETERS:,} parameters, 30 steps, name digits." in text
+    row = cells(text, "top_k")
+    assert row["seeds"] == "0, 1, 2"
+    percent = [100 * value for value in ACCURACY["top_k"]]
+    assert row["test accuracy, %"] == f"{statistics.mean(percent):.2f} ± {statistics.stdev(percent):.2f}"
+    assert row["average density, %"] == "1.00 ± 0.00"
+    assert row["total error"] == "60.0 ± 0.0"
+    assert row["MB sent per worker"] == "0.00240 ± 0.00000"
+    assert row["compression ratio"] == "50.0 ± 0.0"
+    assert "the bytes of `none`" in text
+
+
+def test_the_difference_is_paired(output: Path) -> None:
+    (section,) = compare(read_runs([output]))
+    row = next(row for row in section.rows if row.method.startswith("top_k"))
+    differences = [a - b for a, b in zip(ACCURACY["top_k"], ACCURACY["none"], strict=True)]
+    half = 4.302652729911275 * statistics.stdev(differences) / math.sqrt(3)
+    mean = statistics.mean(differences)
+    assert row.difference.seeds == SEEDS
+    assert (row.difference.mean, row.difference.low) == pytest.approx((mean, mean - half))
+    shown = cells(markdown([section]), "top_k")["test accuracy, %, minus that of none"]
+    assert shown == f"{100 * mean:+.2f} [{100 * (mean - half):+.2f}, {100 * (mean + half):+.2f}]"
+    assert cells(markdown([section]), "none")["test accuracy, %, minus that of none"] == "-"
+
+
+def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85,)})
+    write_run(tmp_path, compressor="hard_threshold", seed=7)
+    text = markdown(compare(read_runs([tmp_path])))
+    name = "test accuracy, %, minus that of none"
+    assert cells(text, "top_k")[name] == "-5.00 (one seed)"
+    assert cells(text, "top_k")["seeds"] == "0 (one seed)"
+    assert cells(text, "hard_threshold")[name] == "no common seed"
+    assert "one seed only of hard_threshold, threshold 0.01; top_k, density 0.01" in text
+
+
+def test_without_none_top_k_is_the_baseline_and_dense_bytes_are_counted(tmp_path: Path) -> None:
+    write_methods(tmp_path, {name: ACCURACY[name] for name in ("top_k", "hard_threshold")})
+    text = markdown(compare(read_runs([tmp_path])))
+    row = cells(text, "hard_threshold")
+    assert "test accuracy, %, minus that of top_k, density 0.01" in row
+    assert row["compression ratio"] == "100 ± 0"  # 4 bytes * 1000 * 30 steps / 1200
+    assert "4 bytes for every parameter and step" in text
+
+
+def test_several_candidates_are_no_baseline(tmp_path: Path) -> None:
+    for density in (0.01, 0.1):
+        for seed in SEEDS:
+            write_run(tmp_path, seed=seed, settings={"density": density})
+    runs = read_runs([tmp_path])
+    text = markdown(compare(runs))
+    assert "2 rows are top_k: --baseline chooses one" in text and "minus that" not in text
+    assert "minus that of top_k, density 0.1" in markdown(compare(runs, "top_k, density 0.1"))
+    with pytest.raises(ValueError, match="no run of the baseline 'random_k'; there are 'top_k, density"):
+        compare(runs, "random_k")
+
+
+def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> None:
+    for workers in (16, 2, 8):
+        write_run(tmp_path, workers=workers)
+    write_run(tmp_path, name="another-top_k", workers=2, scope="global")
+    titles = [section.title for section in compare(read_runs([tmp_path]))]
+    assert titles == ["another", *(f"mlp-digits, workers {workers}" for workers in (2, 8, 16))]
+
+
+def test_versions_of_the_code_are_marked(output: Path) -> None:
+    write_run(output, compressor="random_k", seed=0, commit="b" * 40, modified=True)
+    text = markdown(compare(read_runs([output])))
+    assert cells(text, "random_k")["code"] == "bbbbbbbbbb*"
+    assert cells(text, "top_k")["code"] == "aaaaaaaaaa"
+    assert "runs of 2 versions of the code (*: modified): aaaaaaaaaa (9), bbbbbbbbbb* (1)" in text
+
+
+def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.85)})
+    text = markdown(compare(read_runs([tmp_path])))
+    assert "the spread says nothing: top_k, density 0.01" in text
+
+
+def test_what_a_run_lacks_is_a_dash(output: Path) -> None:
+    lacks = {"test/accuracy": None, "layers": None, "comm/bytes_sent_total": None}
+    write_run(output, compressor="random_k", summary=lacks)
+    row = cells(markdown(compare(read_runs([output]))), "random_k")
+    assert (row["test accuracy, %"], row["compression ratio"]) == ("-", "-")
+    assert row["test accuracy, %, minus that of none"] == "no common seed"
+
+
+def test_no_quality_at_all(tmp_path: Path) -> None:
+    for method in ("none", "top_k"):
+        write_run(tmp_path, compressor=method, summary={"test/accuracy": None})
+    text = markdown(compare(read_runs([tmp_path])))
+    assert "no run has a quality that tables know" in text and "minus" not in text
+
+
+def test_a_diverged_run_is_not_hidden(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, math.nan)})
+    row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
+    assert row["test accuracy, %"] == "nan ± nan"
+    assert row["test accuracy, %, minus that of none"] == "+nan [+nan, +nan]"
+
+
+@pytest.mark.parametrize(
+    ("total_errors", "shown"),
+    [
+        ((15727.0, 15000.0), "15364 ± 514"),
+        ((0.9999, 0.9999), "1.00 ± 0.00"),
+        ((2542.1, 2542.4), "2542.2 ± 0.2"),
+        ((1.25e-12, 1.5e-12), "1.38e-12 ± 1.77e-13"),
+        ((0.0, 0.0), "0 ± 0"),
+        ((3e9, 3e9), "3.00e+09 ± 0.00e+00"),
+    ],
+)
+def test_numbers_are_shown_with_the_digits_that_count(
+    tmp_path: Path, total_errors: tuple[float, ...], shown: str
+) -> None:
+    for seed, error in enumerate(total_errors):
+        write_run(tmp_path, seed=seed, summary={"compression/total_error": error})
+    assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["total error"] == shown
+
+
+def write_madelon(folder: Path, end: float, **config: object) -> None:
+    """The paper's Top-1 run of madelon, which peaks at 3e-4 and ends at 4e-5 there."""
+    records = [
+        {"step": 10 * (i + 1), "compression/error": 3.1e-4 if i == 0 else end, "comm/bytes_sent_total": 36.0}
+        for i in range(300)
+    ]
+    settings = {
+        "name": "madelon_sgd-top_k",
+        "workers": 20,
+        "model": {"_target_": "models.logistic_l2.logistic_l2", "l2": None, "offset": 1e-4},
+        "data": {"_target_": "data.libsvm.libsvm", "name": "madelon", "partition": "contiguous"},
+        "feedback": {"scale": "step"},
+        "optimizer": {"lr": None},
+        "trainer": {"steps": 3000, "batch_size": 1},
+    }
+    problem = {"smoothness": 29790805.64933511, "start_value": 12.17092905, "optimum_value": 0.6679195534}
+    summary = {"convex/suboptimality": 0.02, "problem": problem, "data": {"name": "madelon"}}
+    write_run(folder, settings={"density": 0.002}, records=records, summary=summary, **(settings | config))
+
+
+@pytest.mark.parametrize(("end", "word"), [(4.4e-5, "reproduced"), (6e-5, "not reproduced")])
+def test_a_published_number_stands_beside(tmp_path: Path, end: float, word: str) -> None:
+    write_madelon(tmp_path, end)
+    text = markdown(compare(read_runs([tmp_path])))
+    row = cells(text, "top_k")
+    assert row["beside the paper"] == word
+    assert row["published"] == "mean ‖e‖²: peak 3.0e-04, end 4.0e-05"
+    assert f"end {end:.2e}, read 4.0e-05, ratio {end / 4e-5:.2f}" in text
+    assert "L 29790805.649 (paper 29790805.649)" in text
+
+
+def test_another_setting_is_not_comparable(tmp_path: Path) -> None:
+    write_madelon(tmp_path, 4e-5, workers=10)
+    text = markdown(compare(read_runs([tmp_path])))
+    assert cells(text, "top_k")["beside the paper"] == "not comparable"
+    assert "not the paper's setting: workers 10 instead of 20" in text
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, "the paper trained no mlp"),
+        (
+            {"model": {"_target_": "models.lstm.lstm"}},
+            "not the paper's LSTM on WikiText-2: data digits instead of wikitext2, workers 4 instead of 8, "
+            "batch per worker 32 instead of 128, epochs 3 instead of 90, rate 0.1 instead of 1.25, "
+            "parameters 1,000 instead of 28,949,319",
+        ),
+        (
+            {
+                "model": {"_target_": "models.resnet.resnet18"},
+                "data": {"_target_": "data.torchvision_data.cifar100"},
+                "workers": 8,
+                "trainer": {"epochs": 300, "batch_size": 256},
+            },
+            "not the paper's ResNet-18 on CIFAR-100: parameters 1,000 instead of 11,220,132",
+        ),
+    ],
+)
+def test_networks_say_why_they_are_not_comparable(tmp_path: Path, config: dict, reason: str) -> None:
+    write_run(tmp_path, **config)
+    (section,) = compare(read_runs([tmp_path]))
+    assert section.rows[0].verdict.word == "not comparable"
+    assert section.rows[0].verdict.reason == reason
+
+
+def test_the_papers_own_setting_has_no_number_either(tmp_path: Path) -> None:
+    write_run(
+        tmp_path,
+        model={"_target_": "models.lstm.lstm"},
+        data={"_target_": "data.text.wikitext2"},
+        optimizer={"lr": 1.25},
+        workers=8,
+        trainer={"epochs": 90, "batch_size": 128},
+        summary={"layers": {"all": {"elements": 28_949_319}}},
+    )
+    (section,) = compare(read_runs([tmp_path]))
+    assert "no number of its figures is known" in section.rows[0].verdict.reason
+
+
+def test_command_writes_all_formats_and_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
+    made = []
+    for name in ("a", "b"):
+        assert main([str(output), "--format", "all", "--to", str(tmp_path / name)]) == 0
+        made.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("md", "csv", "tex")])
+    assert made[0] == made[1]
+    rows = list(csv.DictReader(io.StringIO(made[0][1].decode())))
+    top_k = next(row for row in rows if row["compressor"] == "top_k")
+    assert float(top_k["test/accuracy mean"]) == pytest.approx(statistics.mean(ACCURACY["top_k"]), rel=1e-15)
+    assert float(top_k["test/accuracy std"]) == statistics.stdev(ACCURACY["top_k"])
+    assert (top_k["baseline"], top_k["difference seeds"], top_k["verdict"]) == (
+        "none",
+        "0 1 2",
+        "not comparable",
+    )
+    assert float(top_k["difference low"]) < float(top_k["difference"]) < float(top_k["difference high"])
+
+
+def test_all_formats_have_a_place_of_their_own_by_default(
+    output: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main([str(output), "--format", "all"]) == 0
+    assert capsys.readouterr().out.split() == [
+        str(output / f"tables.{kind}") for kind in ("md", "csv", "tex")
+    ]
+    assert main([str(output)]) == 0
+    assert capsys.readouterr().out == (output / "tables.md").read_text()
+
+
+def test_latex_is_escaped_and_balanced(output: Path) -> None:
+    write_run(output, name="50%_of & more-top_k", workers=2)
+    text = latex(compare(read_runs([output])))
+    assert r"hard\_threshold, threshold 0.01" in text and r"50\%\_of \& more" in text
+    assert r"91.33 $\pm$ 3.51" in text and r"test accuracy, \%" in text
+    plain = text.replace(r"\{", "").replace(r"\}", "")
+    assert plain.count("{") == plain.count("}")
+    assert text.isascii()
+    bodies = [line for line in text.splitlines() if line.endswith(r"\\")]
+    columns = {line.replace(r"\&", "").count("&") for line in bodies}
+    assert len(bodies) == 6 and len(columns) <= 2  # a table each, with and without a difference
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/nowhere"], "no folder /nowhere"),
+        (["EMPTY"], "no finished run in EMPTY"),
+        (["OUTPUT", "--baseline", "nothing"], "no run of the baseline 'nothing'; there are 'hard_threshold"),
+        (["OUTPUT", "--to", "/nowhere/tables"], "[Errno 2]"),
+    ],
+)
+def test_bad_input_is_one_line(
+    output: Path, tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "empty").mkdir()
+    names = {"OUTPUT": str(output), "EMPTY": str(tmp_path / "empty")}
+    assert main([names.get(word, word) for word in arguments]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}") and printed.count("\n") == 1
