@@ -126,7 +126,8 @@ def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | N
 
 def _are_alike(runs: list[Run], measures: list[Measure]) -> bool:
     """Whether nothing that the seed draws had an effect."""
-    return bool(measures) and all(len(set(measure.values(runs))) == 1 for measure in measures)
+    losses = {run.summary.get("train/loss") for run in runs}
+    return len(losses) == 1 and all(len(set(measure.values(runs))) == 1 for measure in measures)
 
 
 def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) -> Difference | None:
@@ -159,7 +160,7 @@ def _sortable(value: object) -> tuple[bool, float, str]:
 
 def _facts(run: Run) -> list[str]:
     """The size of the runs, what their data say of themselves, and where quality began."""
-    facts = [f"{run.config['workers']} workers"]
+    facts = [f"{run.config.get('workers')} workers"]
     if elements := num_parameters(run):
         facts.append(f"{elements:,} parameters")
     if "step" in run.summary:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
@@ -28,6 +29,7 @@ NOT_THE_SETTING = (
 NOT_THE_SETTING += ("device", "experiment")
 # libyaml's loader reads a config in a tenth of the time of PyYAML's own
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 _NEEDED = {"seed": int, "name": str, "compressor": dict, "feedback": dict, "model": dict, "data": dict}
 _NEEDED |= {"trainer": dict}
 
@@ -178,7 +180,15 @@ def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
         if run.seed in found[name]:
             print(f"two runs of {name}, seed {run.seed}: using {run.path}", file=sys.stderr)
         found[name][run.seed] = run
-    return {method: [seeds[s] for s in sorted(seeds)] for method, seeds in sorted(found.items())}
+    return {
+        method: [found[method][s] for s in sorted(found[method])] for method in sorted(found, key=_natural)
+    }
+
+
+def _natural(text: str) -> list[str | float]:
+    """A key for sorting: numbers by their size, 1e-05 before 0.01, what stands between them as text."""
+    parts = _NUMBER.split(text)
+    return [float(part) if i % 2 else part for i, part in enumerate(parts)]
 
 
 def latest(runs: Iterable[Run]) -> list[Run]:
@@ -234,7 +244,7 @@ def _read(path: Path) -> Run:
     for key, kind in _NEEDED.items():
         if not isinstance(config, dict) or not isinstance(config.get(key), kind):
             raise ValueError(f"config.yaml has no {key}")
-    for key in ("compressor", "feedback"):
+    for key in ("compressor", "feedback", "model", "data"):
         if "." not in str(config[key].get("_target_")):
             raise ValueError(f"config.yaml has no {key}._target_")
     try:

@@ -43,7 +43,7 @@ def peak_error(run: Run) -> float:
 def end_error(run: Run) -> float:
     """The last mean ||e||^2; under SGD, which goes on moving, the mean over the last tenth of the records."""
     errors = run.curve("compression/error")
-    if run.config["trainer"]["batch_size"] is None:
+    if run.config["trainer"].get("batch_size") is None:
         return float(errors.iloc[-1])
     return float(errors.iloc[-max(1, int(END_SHARE * len(errors))) :].mean())
 
@@ -87,11 +87,11 @@ def _differences_from_curve(run: Run, curve: ErrorCurve) -> list[str]:
     pairs = [
         ("name", config["name"], f"{curve.experiment}-{curve.compressor}"),
         *((key, config["compressor"].get(key), value) for key, value in curve.settings.items()),
-        ("workers", config["workers"], curve.workers),
-        ("batch per worker", config["trainer"]["batch_size"], curve.batch_size),
-        ("steps", config["trainer"]["steps"], curve.steps),
+        ("workers", config.get("workers"), curve.workers),
+        ("batch per worker", config["trainer"].get("batch_size"), curve.batch_size),
+        ("steps", config["trainer"].get("steps"), curve.steps),
         ("residual by", config["feedback"].get("scale"), "step"),
-        ("rate", config["optimizer"]["lr"], None),
+        ("rate", config.get("optimizer", {}).get("lr"), None),
         ("l2", config["model"].get("l2"), None),
     ]
     found = _differing(pairs)
@@ -116,14 +116,14 @@ def _unlike_trainings(run: Run) -> str:
 def _differences_from_training(run: Run, training: Training) -> list[str]:
     config = run.config
     trainer = config["trainer"]
-    epochs = trainer["epochs"] if trainer["steps"] is None else round(run.summary.get("epoch", 0), 2)
+    epochs = trainer.get("epochs") if trainer.get("steps") is None else round(run.summary.get("epoch", 0), 2)
     return _differing(
         [
             ("data", _data(run), training.data),
-            ("workers", config["workers"], training.workers),
-            ("batch per worker", trainer["batch_size"], training.batch_size),
+            ("workers", config.get("workers"), training.workers),
+            ("batch per worker", trainer.get("batch_size"), training.batch_size),
             ("epochs", epochs, training.epochs),
-            ("rate", config["optimizer"]["lr"], training.lr),
+            ("rate", config.get("optimizer", {}).get("lr"), training.lr),
             ("parameters", num_parameters(run), training.num_parameters),
         ]
     )

@@ -24,3 +24,12 @@ def test_compress_builds_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
     reducers = {str(case): case.reducer(0.01, 1000) for case in module.cases()}
     assert {"none", "top_k", "hard_threshold"} <= reducers.keys()
     assert "threshold=2.5758" in repr(reducers["hard_threshold"])  # what 1 % of normal draws exceed
+
+
+def test_results_reading_writes_runs_and_reads_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    module = load("results_reading", monkeypatch)
+    module.main(["--runs", "11", "--steps", "3", "--in", str(tmp_path)])
+    assert len(list(tmp_path.glob("runs/*/*/summary.json"))) == 11
+    assert "read_runs" in capsys.readouterr().out

@@ -187,3 +187,11 @@ def test_the_summary_may_hold_what_json_does_not_have(tmp_path: Path) -> None:
     assert "NaN" in (path / "summary.json").read_text()
     (run,) = read_runs([tmp_path])
     assert math.isnan(run.summary["test/loss"])
+
+
+def test_methods_are_ordered_by_the_size_of_their_settings(tmp_path: Path) -> None:
+    for threshold in (0.1, 1e-5, 0.02):
+        write_run(tmp_path, compressor="hard_threshold", settings={"threshold": threshold})
+    write_run(tmp_path, compressor="none")
+    methods = list(by_method(read_runs([tmp_path])))
+    assert methods == [*(f"hard_threshold, threshold {t}" for t in ("1e-05", "0.02", "0.1")), "none"]
