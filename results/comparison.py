@@ -82,6 +82,8 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     baseline, note = _baseline(methods, asked)
     if not of_group:
         baseline, note = None, "no run has a quality that tables know"
+    elif len(methods) == 1:
+        baseline, note = None, ""
     notes = [*warnings(group), *([note] if note else [])]
     rows = [
         Row(
@@ -104,7 +106,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     )
     return Section(
         title,
-        tuple(_facts(group[0])),
+        tuple(_facts(next(iter(methods.values()))[0])),
         tuple(of_group),
         tuple(costs(group)),
         tuple(rows),

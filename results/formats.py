@@ -103,7 +103,11 @@ def _difference(section: Section, row: Row) -> str:
         return "-"
     if row.difference is None:
         return "no common seed"
-    return section.qualities[0].difference(row.difference.mean, row.difference.low, row.difference.high)
+    found = row.difference
+    shown = section.qualities[0].difference(found.mean, found.low, found.high)
+    if found.low is None or found.seeds == tuple(run.seed for run in row.runs):
+        return shown
+    return f"{shown} over seeds {', '.join(map(str, found.seeds))}"
 
 
 def _reasons(section: Section) -> list[str]:

@@ -78,6 +78,18 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
     assert "one seed only of hard_threshold, threshold 0.01; top_k, density 0.01" in text
 
 
+def test_a_difference_over_fewer_seeds_names_them(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.75, 0.8)})
+    row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
+    assert row["test accuracy, %, minus that of none"] == "-5.00 [-5.00, -5.00] over seeds 0, 1"
+
+
+def test_one_method_alone_is_compared_with_nothing(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8)})
+    text = markdown(compare(read_runs([tmp_path])))
+    assert "minus that of" not in text and "no differences" not in text
+
+
 def test_without_none_top_k_is_the_baseline_and_dense_bytes_are_counted(tmp_path: Path) -> None:
     write_methods(tmp_path, {name: ACCURACY[name] for name in ("top_k", "hard_threshold")})
     text = markdown(compare(read_runs([tmp_path])))
