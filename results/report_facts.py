@@ -1,0 +1,188 @@
+"""What a report says of its runs beside their numbers: series, settings in common, what varies, machines."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from results.runs import Run, by_method, by_setting
+
+NOT_SHOWN = ("output", "name", "tracker", "seed")  # of the settings: where a run lies, and its repetition
+MOST_VALUES = 12  # of a setting that varies
+
+
+@dataclass(frozen=True)
+class Page:
+    """A run with its place in the report."""
+
+    key: str  # unique in the report, the same for the same runs
+    folder: str  # below the folder that was given
+    run: Run
+
+    @cached_property
+    def environment(self) -> dict[str, Any]:
+        """environment.json, or nothing where there is none."""
+        try:
+            read = json.loads((self.run.path / "environment.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return read if isinstance(read, dict) else {}
+
+    @property
+    def config_text(self) -> str:
+        """config.yaml as it lies on disk."""
+        return (self.run.path / "config.yaml").read_text(encoding="utf-8", errors="replace")
+
+    @property
+    def command(self) -> str:
+        """The command line that started the run; of a sweep's job, the sweep's."""
+        words = self.environment.get("command")
+        if not isinstance(words, list):
+            return "not recorded"
+        return " ".join(["python", *(_quoted(str(word)) for word in words)])
+
+
+@dataclass(frozen=True)
+class Series:
+    """The seeds of one method under one setting: one line of a figure, one row of a table."""
+
+    label: str  # the method, and what else tells it from the subject's other series
+    family: str  # the label without density and threshold: a trade-off curve of its own
+    compressor: str
+    pages: tuple[Page, ...]  # seeds ascending
+
+    @property
+    def runs(self) -> list[Run]:
+        return [page.run for page in self.pages]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(run.seed for run in self.runs)
+
+
+def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
+    """The runs in a fixed order, each with a key and its folder below the output it was found in."""
+    outputs = list(outputs)
+    named = sorted(((_below(run.path, outputs), run) for run in runs), key=lambda pair: pair[0])
+    return [Page(f"run-{number}", folder, run) for number, (folder, run) in enumerate(named, 1)]
+
+
+def series_of(pages: Iterable[Page]) -> dict[str, list[Series]]:
+    """Subject -> its series, in the order of their labels."""
+    by_run = {id(page.run): page for page in pages}
+    subjects: dict[str, list[Run]] = {}
+    for page in by_run.values():
+        subjects.setdefault(page.run.subject, []).append(page.run)
+    return {subject: _series(runs, by_run) for subject, runs in sorted(subjects.items())}
+
+
+def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
+    settings = {run.setting: flat(json.loads(run.setting)) for run in runs}
+    differing = varying(settings.values())
+    found = []
+    for group in by_setting(runs):
+        own = settings[group[0].setting]
+        extra = [f"{key} {own[key]}" for key in differing if key in own]
+        for method, seeds in by_method(group).items():
+            words = [*method.split(", "), *extra]
+            family = [word for word in words if not re.match(r"(density|threshold) [-\d.e+]+$", word)]
+            pages = tuple(by_run[id(run)] for run in seeds)
+            found.append(Series(", ".join(words), ", ".join(family), seeds[0].compressor, pages))
+    return sorted(found, key=lambda series: _natural(series.label))
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as ``a.b`` -> value, values in the words of the command line."""
+    lines: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            lines |= flat(value, f"{prefix}{key}.")
+        else:
+            lines[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
+    return lines
+
+
+def varying(settings: Iterable[dict[str, str]]) -> list[str]:
+    """Keys whose value is not the same, or not there, in all."""
+    settings = list(settings)
+    keys = sorted({key for one in settings for key in one})
+    return [key for key in keys if len({one.get(key) for one in settings}) > 1]
+
+
+def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Settings that all runs share, and the values of those that they do not share."""
+    settings = [
+        {key: value for key, value in flat(run.config).items() if key.split(".")[0] not in NOT_SHOWN}
+        for run in runs
+    ]
+    differing = varying(settings)
+    common = {key: value for key, value in settings[0].items() if key not in differing}
+    values = {key: {one[key] for one in settings if key in one} for key in differing}
+    return common, {key: sorted(found, key=_natural) for key, found in values.items()}
+
+
+def default_question(subjects: Iterable[str], series: Iterable[Series], varies: dict[str, list[str]]) -> str:
+    """What the runs can answer, made of what they do not share."""
+    methods = sorted({one.compressor for one in series})
+    where = ", ".join(subjects)
+    if len(methods) > 1:
+        what = f"How do {_listed(methods)} compare in quality, bytes sent and total error on {where}"
+    else:
+        what = f"What quality does {methods[0]} reach on {where}, with how many bytes and how much total error"
+    others = [key for key in varies if not key.startswith(("compressor._", "budget.", "model.", "data._"))]
+    others = [key for key in others if len(varies[key]) > 1]
+    return f"{what}, as {_listed(others)} {'varies' if len(others) == 1 else 'vary'}?" if others else f"{what}?"
+
+
+def code_versions(pages: Iterable[Page]) -> dict[str, int]:
+    """Commit, marked where the code had been changed since -> number of runs."""
+    counts: dict[str, int] = {}
+    for page in pages:
+        commit = str(page.environment.get("commit") or "not recorded")[:12]
+        name = f"{commit}, with changes" if page.environment.get("commit_is_modified") else commit
+        counts[name] = counts.get(name, 0) + 1
+    return dict(sorted(counts.items()))
+
+
+def machines(pages: Iterable[Page]) -> list[str]:
+    """Hardware and main versions, a line for each kind."""
+    lines = set()
+    for page in pages:
+        found = page.environment
+        packages = found.get("packages") if isinstance(found.get("packages"), dict) else {}
+        gpus = found.get("gpus") if isinstance(found.get("gpus"), list) else []
+        parts = [found.get("processor"), f"{found['cores']} cores" if found.get("cores") else None]
+        parts += [*gpus, f"Python {found['python']}" if found.get("python") else None]
+        parts += [f"torch {packages['torch']}" if packages.get("torch") else None]
+        lines.add(", ".join(str(part) for part in parts if part) or "not recorded")
+    return sorted(lines)
+
+
+def shortened(values: list[str]) -> str:
+    """Values of a setting, at most a dozen of them."""
+    shown = values[:MOST_VALUES]
+    return ", ".join(shown) + (f", and {len(values) - len(shown)} more" if len(values) > len(shown) else "")
+
+
+def _below(path: Path, outputs: list[Path]) -> str:
+    for output in outputs:
+        if path.is_relative_to(output):
+            return path.relative_to(output).as_posix()
+    return path.name
+
+
+def _natural(text: str) -> list[tuple[int, float, str]]:
+    """Sorts numbers inside words by their size."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", text)
+    return [(0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts)]
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

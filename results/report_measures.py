@@ -1,0 +1,74 @@
+"""The numbers of a report: which metric is a run's quality, and its totals with their units."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from results.runs import Run
+
+DENSE_BYTES = 4  # of one element sent without compression
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run as tables and figures show it: ``factor`` times the summary's value."""
+
+    metric: str
+    label: str  # with its unit
+    factor: float = 1.0
+    form: str = ".4g"
+    log: bool = False  # drawn on a logarithmic axis
+
+    def of(self, run: Run) -> float | None:
+        value = value_of(run, self.metric)
+        return None if value is None else self.factor * value
+
+
+# In the order of preference: the first that a subject's runs have is its quality
+QUALITIES = (
+    Measure("test/accuracy", "test accuracy, %", 100, ".2f"),
+    Measure("test/perplexity", "test perplexity", 1, ".1f"),
+    Measure("test/hit_rate_at_10", "test hit rate at 10, %", 100, ".2f"),
+    Measure("validation/accuracy", "validation accuracy, %", 100, ".2f"),
+    Measure("validation/perplexity", "validation perplexity", 1, ".1f"),
+    Measure("validation/hit_rate_at_10", "validation hit rate at 10, %", 100, ".2f"),
+    Measure("convex/suboptimality", "suboptimality f(x) − f*", 1, ".3g", log=True),
+    Measure("test/loss", "test loss", 1, ".4f"),
+    Measure("validation/loss", "validation loss", 1, ".4f"),
+    Measure("train/loss", "training loss", 1, ".4f"),
+)
+DENSITY = Measure("compression/density_mean", "average density, %", 100, ".3g", log=True)
+TOTAL_ERROR = Measure("compression/total_error", "total error, squared L2", 1, ".3g", log=True)
+BYTES = "comm/bytes_sent_total"
+RATIO = Measure("ratio", "compression ratio", 1, ".3g")
+_BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
+
+
+def value_of(run: Run, metric: str) -> float | None:
+    """A number of the run's summary, or None where it has none."""
+    if metric == RATIO.metric:
+        return compression_ratio(run)
+    value = run.summary.get(metric)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+
+def compression_ratio(run: Run) -> float | None:
+    """Bytes that 4 per parameter and step make, over the bytes that a worker sent."""
+    layers: Any = run.summary.get("layers")
+    steps, sent = value_of(run, "step"), value_of(run, BYTES)
+    if not isinstance(layers, dict) or not layers or not steps or not sent:
+        return None
+    return DENSE_BYTES * sum(layer["elements"] for layer in layers.values()) * steps / sent
+
+
+def quality_of(runs: list[Run]) -> Measure | None:
+    """The quality that most runs of a subject have."""
+    counts = {q: sum(q.of(run) is not None for run in runs) for q in QUALITIES}
+    best = max(counts.values(), default=0)
+    return next((quality for quality, count in counts.items() if count == best > 0), None)
+
+
+def bytes_measure(runs: list[Run]) -> Measure:
+    """Bytes sent in the unit that suits the largest of them."""
+    largest = max((value_of(run, BYTES) or 0.0 for run in runs), default=0.0)
+    unit, size = next(((u, s) for u, s in _BYTE_UNITS if largest >= s), _BYTE_UNITS[-1])
+    return Measure(BYTES, f"{unit} sent per worker", 1 / size, ".4g", log=True)
