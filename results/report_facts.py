@@ -2,15 +2,16 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from results.runs import Run, by_method, by_setting
 
-NOT_SHOWN = ("output", "name", "tracker", "seed")  # of the settings: where a run lies, and its repetition
+# Of the settings: where a run lies, its repetition, and what works through the compressor
+NOT_SHOWN = ("output", "name", "tracker", "seed", "budget")
 MOST_VALUES = 12  # of a setting that varies
 
 
@@ -22,15 +23,6 @@ class Page:
     folder: str  # below the folder that was given
     run: Run
 
-    @cached_property
-    def environment(self) -> dict[str, Any]:
-        """environment.json, or nothing where there is none."""
-        try:
-            read = json.loads((self.run.path / "environment.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return read if isinstance(read, dict) else {}
-
     @property
     def config_text(self) -> str:
         """config.yaml as it lies on disk."""
@@ -39,7 +31,7 @@ class Page:
     @property
     def command(self) -> str:
         """The command line that started the run; of a sweep's job, the sweep's."""
-        words = self.environment.get("command")
+        words = self.run.environment.get("command")
         if not isinstance(words, list):
             return "not recorded"
         return " ".join(["python", *(_quoted(str(word)) for word in words)])
@@ -113,15 +105,14 @@ def varying(settings: Iterable[dict[str, str]]) -> list[str]:
 
 
 def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Settings that all runs share, and the values of those that they do not share."""
-    settings = [
-        {key: value for key, value in flat(run.config).items() if key.split(".")[0] not in NOT_SHOWN}
-        for run in runs
-    ]
-    differing = varying(settings)
-    common = {key: value for key, value in settings[0].items() if key not in differing}
-    values = {key: {one[key] for one in settings if key in one} for key in differing}
-    return common, {key: sorted(found, key=_natural) for key, found in values.items()}
+    """Settings that are the same wherever there are any, and the values of the others."""
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        kept = {key: value for key, value in run.config.items() if key not in NOT_SHOWN}
+        for key, value in flat(kept).items():
+            values.setdefault(key, set()).add(value)
+    common = {key: next(iter(found)) for key, found in values.items() if len(found) == 1}
+    return common, {key: sorted(found, key=_natural) for key, found in values.items() if len(found) > 1}
 
 
 def default_question(subjects: Iterable[str], series: Iterable[Series], varies: dict[str, list[str]]) -> str:
@@ -132,26 +123,20 @@ def default_question(subjects: Iterable[str], series: Iterable[Series], varies: 
         what = f"How do {_listed(methods)} compare in quality, bytes sent and total error on {where}"
     else:
         what = f"What quality does {methods[0]} reach on {where}, with how many bytes and how much total error"
-    others = [key for key in varies if not key.startswith(("compressor._", "budget.", "model.", "data._"))]
-    others = [key for key in others if len(varies[key]) > 1]
+    others = [key for key in varies if not key.endswith("_target_") and not key.startswith("model.")]
     return f"{what}, as {_listed(others)} {'varies' if len(others) == 1 else 'vary'}?" if others else f"{what}?"
 
 
-def code_versions(pages: Iterable[Page]) -> dict[str, int]:
-    """Commit, marked where the code had been changed since -> number of runs."""
-    counts: dict[str, int] = {}
-    for page in pages:
-        commit = str(page.environment.get("commit") or "not recorded")[:12]
-        name = f"{commit}, with changes" if page.environment.get("commit_is_modified") else commit
-        counts[name] = counts.get(name, 0) + 1
-    return dict(sorted(counts.items()))
+def code_versions(runs: Iterable[Run]) -> dict[str, int]:
+    """Version of the code, a star behind a modified one -> number of runs."""
+    return dict(sorted(Counter(run.code for run in runs).items()))
 
 
-def machines(pages: Iterable[Page]) -> list[str]:
+def machines(runs: Iterable[Run]) -> list[str]:
     """Hardware and main versions, a line for each kind."""
     lines = set()
-    for page in pages:
-        found = page.environment
+    for run in runs:
+        found = run.environment
         packages = found.get("packages") if isinstance(found.get("packages"), dict) else {}
         gpus = found.get("gpus") if isinstance(found.get("gpus"), list) else []
         parts = [found.get("processor"), f"{found['cores']} cores" if found.get("cores") else None]

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from results.report_facts import Page, Series
-from results.report_measures import DENSITY, TOTAL_ERROR, Measure, bytes_measure, quality_of
+from results.report_measures import DENSITY, TOTAL_ERROR, Measure, bytes_measure, quality_of, shown
 from results.runs import Run
 from results.style import line_styles
 
@@ -22,7 +22,9 @@ SYMBOLS = {
     "random_k": "diamond",
     "random_block": "x",
 }
-FADED = 0.45  # a run's point beside the mean of its seeds
+VARIANTS = ("", "-open", "-dot", "-open-dot")  # of a method's symbol, for several families of one method
+FADED = 0.6  # a run's point beside the mean of its seeds
+FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis
 WIDE_RANGE = 100  # largest over smallest value of a curve that is drawn on a logarithmic axis
 
 
@@ -58,6 +60,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     for one in series:
         families.setdefault(one.family, []).append(one)
     styles = line_styles((family, members[0].compressor) for family, members in families.items())
+    symbols = _symbols((family, members[0].compressor) for family, members in families.items())
     data, missing = [], []
     for family, members in families.items():
         runs, means = [], []
@@ -71,7 +74,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
                 missing.append(one.label)
         if not runs:
             continue
-        style, symbol = styles[family], SYMBOLS.get(members[0].compressor, "star")
+        style, symbol = styles[family], symbols[family]
         means.sort(key=lambda point: (point["x"], point["y"]))
         line = {"color": style["color"], "width": 1.2, "dash": _dash(style["linestyle"], 1.2)}
         data.append(
@@ -88,9 +91,8 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     several = any(len(one.pages) > 1 for one in series)
     note = "Large marks: means over seeds; small marks: single runs." if several else "One run per mark."
     note += " Click a mark to see how its run was made."
-    return Figure(
-        f"{_bare(y)} against {_bare(x)}", note + _missing(missing, x, y), data, _layout(_axis(x), _axis(y))
-    )
+    axes = [_axis(m, (v for t in data for v in t[k])) for m, k in ((x, "x"), (y, "y"))]
+    return Figure(f"{_bare(y)} against {_bare(x)}", note + _missing(missing, x, y), data, _layout(*axes))
 
 
 def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
@@ -114,7 +116,7 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
         data.append(_line(seeds.mean(axis=1, skipna=False), one, styles[one.label], measure))
     if not data:
         return None
-    kind = Measure(measure.metric, measure.label, measure.factor, measure.form, log)
+    kind = Measure(measure.metric, measure.label, measure.factor, log)
     seeds_said = "Lines: means over seeds, bands: their range"
     note = seeds_said if any(len(one.pages) > 1 for one in series) else "Lines: one seed each"
     steps = {"title": {"text": "step"}, "type": "linear", "exponentformat": "SI", "zeroline": False}
@@ -122,7 +124,7 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
         f"{_bare(measure)} against steps",
         f"{note}; at most {MOST_POINTS} points each." + _missing(missing, kind),
         data,
-        _layout(steps, _axis(kind)),
+        _layout(steps, _axis(kind, (value for trace in data for value in trace["y"]))),
     )
 
 
@@ -134,6 +136,15 @@ def plain(text: str) -> str:
 def rounded(value: float) -> float | None:
     """Five significant digits keep the page small; what is no number is a gap."""
     return float(f"{value:.5g}") if math.isfinite(value) else None
+
+
+def _symbols(families: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Plotly's symbol per family, from pairs (family, compressor)."""
+    symbols, seen = {}, {}
+    for family, compressor in families:
+        variant = seen[compressor] = seen.get(compressor, -1) + 1
+        symbols[family] = SYMBOLS.get(compressor, "star") + VARIANTS[variant % len(VARIANTS)]
+    return symbols
 
 
 def _point(page: Page, series: Series, x: Measure, y: Measure) -> dict[str, Any] | None:
@@ -148,9 +159,7 @@ def _mean(series: Series, found: list[dict[str, Any]], x: Measure, y: Measure) -
     at = {axis: [point[axis] for point in found] for axis in "xy"}
     count = f"mean of {len(found)} seeds" if len(found) > 1 else f"seed {series.seeds[0]} only"
     words = [plain(series.label), count]
-    for measure, values in ((x, at["x"]), (y, at["y"])):
-        spread = f" ± {statistics.stdev(values):{measure.form}}" if len(values) > 1 else ""
-        words.append(f"{plain(measure.label)}: {statistics.mean(values):{measure.form}}{spread}")
+    words += [f"{plain(measure.label)}: {shown(at[axis])}" for measure, axis in ((x, "x"), (y, "y"))]
     keys = [key for point in found for key in point["keys"]]
     return {
         "x": statistics.mean(at["x"]),
@@ -226,9 +235,15 @@ def _layout(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     return {"xaxis": x, "yaxis": y, "hovermode": "closest"}
 
 
-def _axis(measure: Measure) -> dict[str, Any]:
+def _axis(measure: Measure, values: Iterable[float | None]) -> dict[str, Any]:
     axis = {"title": {"text": plain(measure.label)}, "zeroline": False, "exponentformat": "power"}
-    return axis | {"type": "log" if measure.log else "linear"}
+    if not measure.log:
+        return axis | {"type": "linear"}
+    values = [value for value in values if value is not None]
+    decades = math.log10(max(values) / min(values))
+    if decades > FEW_DECADES:  # plotly numbers 2 and 5 between the powers of ten, too, if left alone
+        axis["dtick"] = math.ceil(decades / MOST_POWERS)
+    return axis | {"type": "log"}
 
 
 def _spans_much(tables: Iterable[pd.DataFrame]) -> bool:
@@ -246,7 +261,7 @@ def _missing(labels: Sequence[str], *measures: Measure) -> str:
 
 
 def _value(measure: Measure, value: float) -> str:
-    return f"{plain(measure.label)}: {value:{measure.form}}"
+    return f"{plain(measure.label)}: {shown([value])}"
 
 
 def _bare(measure: Measure) -> str:

@@ -1,10 +1,14 @@
 """The numbers of a report: which metric is a run's quality, and its totals with their units."""
 
+import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from results.runs import Run
 
+SMALL, LARGE = 1e-3, 1e6  # numbers outside are written with an exponent
 DENSE_BYTES = 4  # of one element sent without compression
 
 
@@ -15,7 +19,6 @@ class Measure:
     metric: str
     label: str  # with its unit
     factor: float = 1.0
-    form: str = ".4g"
     log: bool = False  # drawn on a logarithmic axis
 
     def of(self, run: Run) -> float | None:
@@ -25,21 +28,21 @@ class Measure:
 
 # In the order of preference: the first that a subject's runs have is its quality
 QUALITIES = (
-    Measure("test/accuracy", "test accuracy, %", 100, ".2f"),
-    Measure("test/perplexity", "test perplexity", 1, ".1f"),
-    Measure("test/hit_rate_at_10", "test hit rate at 10, %", 100, ".2f"),
-    Measure("validation/accuracy", "validation accuracy, %", 100, ".2f"),
-    Measure("validation/perplexity", "validation perplexity", 1, ".1f"),
-    Measure("validation/hit_rate_at_10", "validation hit rate at 10, %", 100, ".2f"),
-    Measure("convex/suboptimality", "suboptimality f(x) − f*", 1, ".3g", log=True),
-    Measure("test/loss", "test loss", 1, ".4f"),
-    Measure("validation/loss", "validation loss", 1, ".4f"),
-    Measure("train/loss", "training loss", 1, ".4f"),
+    Measure("test/accuracy", "test accuracy, %", 100),
+    Measure("test/perplexity", "test perplexity"),
+    Measure("test/hit_rate_at_10", "test hit rate at 10, %", 100),
+    Measure("validation/accuracy", "validation accuracy, %", 100),
+    Measure("validation/perplexity", "validation perplexity"),
+    Measure("validation/hit_rate_at_10", "validation hit rate at 10, %", 100),
+    Measure("convex/suboptimality", "suboptimality f(x) − f*", log=True),
+    Measure("test/loss", "test loss"),
+    Measure("validation/loss", "validation loss"),
+    Measure("train/loss", "training loss"),
 )
-DENSITY = Measure("compression/density_mean", "average density, %", 100, ".3g", log=True)
-TOTAL_ERROR = Measure("compression/total_error", "total error, squared L2", 1, ".3g", log=True)
+DENSITY = Measure("compression/density_mean", "average density, %", 100, log=True)
+TOTAL_ERROR = Measure("compression/total_error", "total error, squared L2", log=True)
 BYTES = "comm/bytes_sent_total"
-RATIO = Measure("ratio", "compression ratio", 1, ".3g")
+RATIO = Measure("ratio", "compression ratio")
 _BYTE_UNITS = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0))
 
 
@@ -71,4 +74,15 @@ def bytes_measure(runs: list[Run]) -> Measure:
     """Bytes sent in the unit that suits the largest of them."""
     largest = max((value_of(run, BYTES) or 0.0 for run in runs), default=0.0)
     unit, size = next(((u, s) for u, s in _BYTE_UNITS if largest >= s), _BYTE_UNITS[-1])
-    return Measure(BYTES, f"{unit} sent per worker", 1 / size, ".4g", log=True)
+    return Measure(BYTES, f"{unit} sent per worker", 1 / size, log=True)
+
+
+def shown(values: Sequence[float]) -> str:
+    """Mean ± standard deviation with the mean's decimals, four significant digits; of one value, itself."""
+    mean = statistics.mean(values)
+    deviation = statistics.stdev(values) if len(values) > 1 else None
+    largest = max(abs(mean), deviation or 0.0)
+    if largest and not SMALL <= largest < LARGE:
+        return f"{mean:.2e}" + ("" if deviation is None else f" ± {deviation:.1e}")
+    decimals = 0 if mean == 0 else max(0, min(6, 3 - math.floor(math.log10(abs(mean)))))
+    return f"{mean:,.{decimals}f}" + ("" if deviation is None else f" ± {deviation:,.{decimals}f}")

@@ -22,7 +22,7 @@ from results.report_facts import (
 )
 from results.report_figures import Figure, figures_of
 from results.report_tables import Table, table_of
-from results.runs import Run, warnings
+from results.runs import Run, latest, warnings
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -60,6 +60,9 @@ class Report:
         left_out: Sequence[str] = (),
     ) -> "Report":
         """A report on ``runs`` found below ``outputs``; ``left_out`` says which were not read, and why."""
+        runs, said = latest(runs), [*warnings(runs), *left_out]
+        for output in outputs:
+            said = [line.replace(f"{output}/", "") for line in said]
         pages = pages_of(runs, outputs)
         common, varies = common_and_varying(runs)
         subjects = [
@@ -71,13 +74,13 @@ class Report:
             ("Runs", f"{len(pages)} finished, {len(everything)} methods and settings"),
             ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
             *((f"Varies: {key}", shortened(values)) for key, values in varies.items()),
-            *(("Code version", f"{name} ({count} runs)") for name, count in code_versions(pages).items()),
-            *(("Machine", machine) for machine in machines(pages)),
+            *(("Code version", f"{name} ({count} runs)") for name, count in code_versions(runs).items()),
+            *(("Machine", machine) for machine in machines(runs)),
         ]
         return cls(
             title=title or f"Runs of {', '.join(output.resolve().name for output in outputs)}",
             question=question or default_question([s.name for s in subjects], everything, varies),
-            warnings=[*warnings(list(runs)), *left_out],
+            warnings=said,
             facts=facts,
             common=common,
             subjects=subjects,

@@ -5,7 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from results.report_facts import Page, Series
-from results.report_measures import DENSITY, QUALITIES, RATIO, TOTAL_ERROR, Measure, bytes_measure, quality_of
+from results.report_measures import (
+    DENSITY,
+    QUALITIES,
+    RATIO,
+    TOTAL_ERROR,
+    Measure,
+    bytes_measure,
+    quality_of,
+    shown,
+)
 
 
 @dataclass(frozen=True)
@@ -49,6 +58,4 @@ def _cell(series: Series, measure: Measure) -> Cell:
     values = [value for run in series.runs if (value := measure.of(run)) is not None]
     if not values:
         return Cell("–", None)
-    mean = statistics.mean(values)
-    spread = f" ± {statistics.stdev(values):{measure.form}}" if len(values) > 1 else ""
-    return Cell(f"{mean:{measure.form}}{spread}", mean)
+    return Cell(shown(values), statistics.mean(values))
