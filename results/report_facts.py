@@ -10,8 +10,8 @@ from typing import Any
 
 from results.runs import Run, by_method, by_setting
 
-# Of the settings: where a run lies, its repetition, and what works through the compressor
-NOT_SHOWN = ("output", "name", "tracker", "seed", "budget")
+# Of the settings: where a run and its data lie, its repetition, and what works through the compressor
+NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")
 MOST_VALUES = 12  # of a setting that varies
 
 
@@ -108,23 +108,35 @@ def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, l
     """Settings that are the same wherever there are any, and the values of the others."""
     values: dict[str, set[str]] = {}
     for run in runs:
-        kept = {key: value for key, value in run.config.items() if key not in NOT_SHOWN}
-        for key, value in flat(kept).items():
-            values.setdefault(key, set()).add(value)
+        for key, value in flat(run.config).items():
+            if key not in NOT_SHOWN and key.split(".")[0] not in NOT_SHOWN:
+                values.setdefault(key, set()).add(value)
     common = {key: next(iter(found)) for key, found in values.items() if len(found) == 1}
     return common, {key: sorted(found, key=_natural) for key, found in values.items() if len(found) > 1}
 
 
-def default_question(subjects: Iterable[str], series: Iterable[Series], varies: dict[str, list[str]]) -> str:
+def varying_within(subjects: dict[str, list[Series]]) -> dict[str, list[str]]:
+    """Settings that vary among the runs of some subject, with their values in all of these subjects."""
+    values: dict[str, set[str]] = {}
+    for series in subjects.values():
+        _, varies = common_and_varying(run for one in series for run in one.runs)
+        for key, found in varies.items():
+            values.setdefault(key, set()).update(found)
+    return {key: sorted(found, key=_natural) for key, found in values.items()}
+
+
+def default_question(subjects: dict[str, list[Series]]) -> str:
     """What the runs can answer, made of what they do not share."""
-    methods = sorted({one.compressor for one in series})
-    where = ", ".join(subjects)
+    methods = sorted({one.compressor for series in subjects.values() for one in series})
+    where = _listed(list(subjects))
     if len(methods) > 1:
         what = f"How do {_listed(methods)} compare in quality, bytes sent and total error on {where}"
     else:
-        what = f"What quality does {methods[0]} reach on {where}, with how many bytes and how much total error"
-    others = [key for key in varies if not key.endswith("_target_") and not key.startswith("model.")]
-    return f"{what}, as {_listed(others)} {'varies' if len(others) == 1 else 'vary'}?" if others else f"{what}?"
+        what = (
+            f"What quality does {methods[0]} reach on {where}, with how many bytes and how much total error"
+        )
+    keys = [key for key in varying_within(subjects) if not key.endswith("_target_")]
+    return f"{what}, as {_listed(keys)} {'varies' if len(keys) == 1 else 'vary'}?" if keys else f"{what}?"
 
 
 def code_versions(runs: Iterable[Run]) -> dict[str, int]:

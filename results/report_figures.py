@@ -22,7 +22,7 @@ SYMBOLS = {
     "random_k": "diamond",
     "random_block": "x",
 }
-VARIANTS = ("", "-open", "-dot", "-open-dot")  # of a method's symbol, for several families of one method
+VARIANTS = ("", "-open", "-open-dot", "-dot")  # of a method's symbol, for several families of one method
 FADED = 0.6  # a run's point beside the mean of its seeds
 FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis
 WIDE_RANGE = 100  # largest over smallest value of a curve that is drawn on a logarithmic axis

@@ -34,7 +34,7 @@ QUALITIES = (
     Measure("validation/accuracy", "validation accuracy, %", 100),
     Measure("validation/perplexity", "validation perplexity"),
     Measure("validation/hit_rate_at_10", "validation hit rate at 10, %", 100),
-    Measure("convex/suboptimality", "suboptimality f(x) − f*", log=True),
+    Measure("convex/suboptimality", "suboptimality f(x) - f*", log=True),
     Measure("test/loss", "test loss"),
     Measure("validation/loss", "validation loss"),
     Measure("train/loss", "training loss"),
@@ -83,6 +83,10 @@ def shown(values: Sequence[float]) -> str:
     deviation = statistics.stdev(values) if len(values) > 1 else None
     largest = max(abs(mean), deviation or 0.0)
     if largest and not SMALL <= largest < LARGE:
-        return f"{mean:.2e}" + ("" if deviation is None else f" ± {deviation:.1e}")
-    decimals = 0 if mean == 0 else max(0, min(6, 3 - math.floor(math.log10(abs(mean)))))
-    return f"{mean:,.{decimals}f}" + ("" if deviation is None else f" ± {deviation:,.{decimals}f}")
+        form, deviation_form = ".2e", ".1e"
+    else:
+        decimals = 0 if mean == 0 else max(0, min(6, 3 - math.floor(math.log10(abs(mean)))))
+        form = deviation_form = f",.{decimals}f"
+    if deviation is None:
+        return f"{mean:{form}}"
+    return f"{mean:{form}} ± " + (f"{deviation:{deviation_form}}" if deviation else "0")

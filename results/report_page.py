@@ -19,6 +19,7 @@ from results.report_facts import (
     pages_of,
     series_of,
     shortened,
+    varying_within,
 )
 from results.report_figures import Figure, figures_of
 from results.report_tables import Table, table_of
@@ -32,9 +33,14 @@ class Subject:
     """One section of the page."""
 
     name: str
-    series: Sequence[Series]
+    common: dict[str, str]  # settings with one value
     table: Table
     figures: Sequence[Figure]
+
+    @classmethod
+    def of(cls, name: str, series: Sequence[Series]) -> "Subject":
+        common, _ = common_and_varying(run for one in series for run in one.runs)
+        return cls(name, common, table_of(series), figures_of(series))
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,6 @@ class Report:
     question: str
     warnings: Sequence[str]
     facts: Sequence[tuple[str, str]]  # what was run, in a few lines
-    common: dict[str, str]
     subjects: Sequence[Subject]
     pages: Sequence[Page]
 
@@ -64,25 +69,21 @@ class Report:
         for output in outputs:
             said = [line.replace(f"{output}/", "") for line in said]
         pages = pages_of(runs, outputs)
-        common, varies = common_and_varying(runs)
-        subjects = [
-            Subject(name, series, table_of(series), figures_of(series))
-            for name, series in series_of(pages).items()
-        ]
-        everything = [one for subject in subjects for one in subject.series]
+        found = series_of(pages)
+        subjects = [Subject.of(name, series) for name, series in found.items()]
+        num_series = sum(len(series) for series in found.values())
         facts = [
-            ("Runs", f"{len(pages)} finished, {len(everything)} methods and settings"),
+            ("Runs", f"{len(pages)} finished, {num_series} methods and settings"),
             ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
-            *((f"Varies: {key}", shortened(values)) for key, values in varies.items()),
+            *((f"Varies: {key}", shortened(values)) for key, values in varying_within(found).items()),
             *(("Code version", f"{name} ({count} runs)") for name, count in code_versions(runs).items()),
             *(("Machine", machine) for machine in machines(runs)),
         ]
         return cls(
             title=title or f"Runs of {', '.join(output.resolve().name for output in outputs)}",
-            question=question or default_question([s.name for s in subjects], everything, varies),
+            question=question or default_question(found),
             warnings=said,
             facts=facts,
-            common=common,
             subjects=subjects,
             pages=pages,
         )

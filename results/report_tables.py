@@ -57,5 +57,5 @@ def table_of(series: Sequence[Series]) -> Table:
 def _cell(series: Series, measure: Measure) -> Cell:
     values = [value for run in series.runs if (value := measure.of(run)) is not None]
     if not values:
-        return Cell("–", None)
+        return Cell("none", None)
     return Cell(shown(values), statistics.mean(values))
