@@ -58,7 +58,8 @@ class Series:
 def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
     """The runs in a fixed order, each with a key and its folder below the output it was found in."""
     outputs = list(outputs)
-    named = sorted(((_below(run.path, outputs), run) for run in runs), key=lambda pair: pair[0])
+    named = [(_below(run.path, outputs), run) for run in runs]
+    named.sort(key=lambda pair: (pair[1].subject, _natural(pair[1].method), pair[1].seed, pair[0]))
     return [Page(f"run-{number}", folder, run) for number, (folder, run) in enumerate(named, 1)]
 
 

@@ -76,7 +76,10 @@ class Report:
             ("Runs", f"{len(pages)} finished, {num_series} methods and settings"),
             ("Seeds", ", ".join(map(str, sorted({run.seed for run in runs})))),
             *((f"Varies: {key}", shortened(values)) for key, values in varying_within(found).items()),
-            *(("Code version", f"{name} ({count} runs)") for name, count in code_versions(runs).items()),
+            *(
+                ("Code version", f"{name} ({count} run{'s' * (count > 1)})")
+                for name, count in code_versions(runs).items()
+            ),
             *(("Machine", machine) for machine in machines(runs)),
         ]
         return cls(
