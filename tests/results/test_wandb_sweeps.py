@@ -1,0 +1,107 @@
+"""Sweep files for Weights & Biases: its schema, its own way to a command line, the same runs as Hydra's."""
+
+import copy
+import importlib.metadata
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from configs import CONF, resolved
+
+from trainers.checks import check, refuse_idle_settings
+
+SWEEPS = CONF.parent / "sweeps"
+FILES = sorted((SWEEPS / "wandb").glob("*.yaml"))
+NO_SCHEMA = "needs W&B's schema: pip install jsonschema, and pip install --no-deps sweeps"
+
+
+def commands(path: Path) -> Iterator[list[str]]:
+    """The command line of every run, made as W&B's agent makes it."""
+    from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
+
+    sweep = yaml.safe_load(path.read_text())
+    names = list(sweep["parameters"])
+    for values in itertools.product(*(sweep["parameters"][name]["values"] for name in names)):
+        arguments = {name: {"value": value} for name, value in zip(names, values, strict=True)}
+        macros = create_sweep_command_args({"args": arguments})
+        macros |= {"env": ["/usr/bin/env"], "interpreter": ["python"], "program": [sweep["program"]]}
+        words = create_sweep_command(copy.deepcopy(sweep["command"]))
+        yield [
+            word for part in words for word in (macros[part[2:-1]] if part.startswith("${") else [str(part)])
+        ]
+
+
+def hydra_runs(path: Path) -> list[list[str]]:
+    """The overrides of every job of Hydra's own sweep of the same name."""
+    sweep = yaml.safe_load((SWEEPS / path.name).read_text())
+    parameters = sweep["hydra"]["sweeper"]["params"]
+    lists = [[f"{key}={value}" for value in str(values).split(",")] for key, values in parameters.items()]
+    return [[f"+sweeps={path.stem}", *job] for job in itertools.product(*lists)]
+
+
+def settings(overrides: list[str]) -> frozenset[tuple[str, str]]:
+    """What overrides say, numbers by their value, without where the run goes."""
+    pairs = [override.split("=") for override in overrides]
+    kept = [(key, value) for key, value in pairs if not key.startswith(("output", "tracker"))]
+    return frozenset((key, f"{float(value):g}" if value[0].isdigit() else value) for key, value in kept)
+
+
+def chosen(overrides: list[str]) -> str:
+    """The run that overrides describe, without where it goes."""
+    config = resolved(*overrides)
+    check(config)
+    refuse_idle_settings(config, {override.split("=")[0].lstrip("+") for override in overrides})
+    return json.dumps({key: value for key, value in config.items() if key not in ("output", "tracker")})
+
+
+def test_there_are_sweeps() -> None:
+    assert [path.stem for path in FILES] == ["density", "lambda", "smoke"]
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_file_keeps_to_the_schema(path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema", reason=NO_SCHEMA)
+    try:  # not imported: it asks for an older numpy than this project
+        found = importlib.metadata.distribution("sweeps").locate_file("sweeps/config/schema.json")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip(NO_SCHEMA)
+    validator = jsonschema.Draft7Validator(json.loads(Path(found).read_text()))
+    sweep = yaml.safe_load(path.read_text())
+    assert [error.message for error in validator.iter_errors(sweep)] == []
+    broken: dict[str, Any] = sweep | {"parameters": {"seed": {"valeus": [0]}}}
+    assert not validator.is_valid(broken)  # the schema sees what is wrong
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_file_is_one_that_wandb_loads(path: Path) -> None:
+    from wandb.sdk.launch.sweeps.utils import load_sweep_config
+
+    sweep = load_sweep_config(str(path))
+    assert sweep["method"] == "grid" and (SWEEPS.parent / sweep["program"]).is_file()
+    assert all(set(parameter) == {"values"} for parameter in sweep["parameters"].values())
+    text = path.read_text()
+    assert text.startswith(f"# wandb sweep sweeps/wandb/{path.name}, ")
+    assert f"\n# {len(list(commands(path)))} runs, " in text
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_agents_run_what_the_sweep_of_hydra_runs(path: Path) -> None:
+    lines = list(commands(path))
+    assert all(line[:3] == ["/usr/bin/env", "python", "run.py"] for line in lines)
+    here, there = [line[3:] for line in lines], hydra_runs(path)
+    assert len({settings(run) for run in here}) == len(here) == len(there)
+    assert {settings(run) for run in here} == {settings(run) for run in there}
+    twin = next(run for run in there if settings(run) == settings(here[-1]))
+    assert chosen(here[-1]) == chosen(twin)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_runs_go_to_wandb_and_to_a_folder_of_their_own(path: Path) -> None:
+    config = resolved(*next(commands(path))[3:])
+    assert config["tracker"]["mode"] == "online"
+    assert config["output"] == f"outputs/wandb/{path.stem}"
+    assert config["output"] != resolved(f"+sweeps={path.stem}")["output"]
