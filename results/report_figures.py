@@ -9,11 +9,14 @@ from typing import Any
 
 import pandas as pd
 
+from results.measures import Measure, costs, qualities
 from results.report_facts import Page, Series
-from results.report_measures import DENSITY, TOTAL_ERROR, Measure, bytes_measure, quality_of, shown
 from results.runs import Run
 from results.style import line_styles
 
+BYTES, DENSITY = "comm/bytes_sent_total", "compression/density_mean"
+TOTAL_ERROR = "compression/total_error"
+LOGARITHMIC = {BYTES, DENSITY, TOTAL_ERROR, "compression/density", "convex/suboptimality"}
 MOST_POINTS = 300  # of a curve
 SYMBOLS = {
     "none": "circle",
@@ -41,15 +44,16 @@ class Figure:
 def figures_of(series: Sequence[Series]) -> list[Figure]:
     """The figures of one subject; those whose numbers no run has are left out."""
     runs = [run for one in series for run in one.runs]
-    quality, sent = quality_of(runs), bytes_measure(runs)
-    drawn = []
-    if quality is not None:
-        drawn = [points(series, sent, quality), points(series, DENSITY, quality)]
-    drawn.append(points(series, sent, TOTAL_ERROR))
-    percent = Measure("compression/density", "density, %", 100, log=True)
-    measures = [Measure("train/loss", "training loss"), percent, TOTAL_ERROR]
-    if quality is not None and quality.metric != "train/loss":
-        measures.append(quality)
+    quality = next(iter(qualities(runs)), None)
+    cost = {measure.name: measure for measure in costs(runs)}
+    sent, density, error = (cost.get(name) for name in (BYTES, DENSITY, TOTAL_ERROR))
+    drawn = [
+        points(series, x, y)
+        for x, y in ((sent, quality), (density, quality), (sent, error))
+        if x is not None and y is not None
+    ]
+    measures = [_recorded("train/loss", "training loss"), _recorded("compression/density", "density, %", 100)]
+    measures += [measure for measure in (error, quality) if measure is not None]
     drawn += [curves(series, measure) for measure in measures]
     return [figure for figure in drawn if figure is not None]
 
@@ -91,8 +95,13 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     several = any(len(one.pages) > 1 for one in series)
     note = "Large marks: means over seeds; small marks: single runs." if several else "One run per mark."
     note += " Click a mark to see how its run was made."
-    axes = [_axis(m, (v for t in data for v in t[k])) for m, k in ((x, "x"), (y, "y"))]
-    return Figure(f"{_bare(y)} against {_bare(x)}", note + _missing(missing, x, y), data, _layout(*axes))
+    axes = [_axis(m, _is_log(m), (v for t in data for v in t[k])) for m, k in ((x, "x"), (y, "y"))]
+    return Figure(
+        f"{_bare(y)} against {_bare(x)}",
+        note + _missing(missing, _is_log(x) or _is_log(y)),
+        data,
+        _layout(*axes),
+    )
 
 
 def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
@@ -101,7 +110,7 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
     found = {one.label: seeds for one in series if not (seeds := _by_step(one.runs, measure)).empty}
     if not found:
         return None
-    log = measure.log or _spans_much(found.values())
+    log = _is_log(measure) or _spans_much(found.values())
     data, missing = [], [one.label for one in series if one.label not in found]
     for one in series:
         if one.label not in found:
@@ -116,15 +125,14 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
         data.append(_line(seeds.mean(axis=1, skipna=False), one, styles[one.label], measure))
     if not data:
         return None
-    kind = Measure(measure.metric, measure.label, measure.factor, log)
     seeds_said = "Lines: means over seeds, bands: their range"
     note = seeds_said if any(len(one.pages) > 1 for one in series) else "Lines: one seed each"
     steps = {"title": {"text": "step"}, "type": "linear", "exponentformat": "SI", "zeroline": False}
     return Figure(
         f"{_bare(measure)} against steps",
-        f"{note}; at most {MOST_POINTS} points each." + _missing(missing, kind),
+        f"{note}; at most {MOST_POINTS} points each." + _missing(missing, log),
         data,
-        _layout(steps, _axis(kind, (value for trace in data for value in trace["y"]))),
+        _layout(steps, _axis(measure, log, (value for trace in data for value in trace["y"]))),
     )
 
 
@@ -148,22 +156,22 @@ def _symbols(families: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def _point(page: Page, series: Series, x: Measure, y: Measure) -> dict[str, Any] | None:
-    at = (x.of(page.run), y.of(page.run))
-    if any(v is None or (m.log and v <= 0) for v, m in zip(at, (x, y), strict=True)):
-        return None
-    words = f"{plain(series.label)}<br>seed {page.run.seed}<br>{_value(x, at[0])}<br>{_value(y, at[1])}"
-    return {"x": at[0], "y": at[1], "text": words, "keys": [page.key]}
+    at = (_at(page.run, x), _at(page.run, y))
+    for value, measure in zip(at, (x, y), strict=True):
+        if value is None or not math.isfinite(value) or (_is_log(measure) and value <= 0):
+            return None
+    words = [plain(series.label), f"seed {page.run.seed}", _said(x, [page.run]), _said(y, [page.run])]
+    return {"x": at[0], "y": at[1], "text": "<br>".join(words), "keys": [page.key], "run": page.run}
 
 
 def _mean(series: Series, found: list[dict[str, Any]], x: Measure, y: Measure) -> dict[str, Any]:
-    at = {axis: [point[axis] for point in found] for axis in "xy"}
-    count = f"mean of {len(found)} seeds" if len(found) > 1 else f"seed {series.seeds[0]} only"
-    words = [plain(series.label), count]
-    words += [f"{plain(measure.label)}: {shown(at[axis])}" for measure, axis in ((x, "x"), (y, "y"))]
+    runs = [point["run"] for point in found]
+    count = f"mean of {len(runs)} seeds" if len(runs) > 1 else f"seed {runs[0].seed} only"
+    words = [plain(series.label), count, _said(x, runs), _said(y, runs)]
     keys = [key for point in found for key in point["keys"]]
     return {
-        "x": statistics.mean(at["x"]),
-        "y": statistics.mean(at["y"]),
+        "x": statistics.mean(point["x"] for point in found),
+        "y": statistics.mean(point["y"] for point in found),
         "text": "<br>".join(words),
         "keys": keys,
     }
@@ -187,9 +195,9 @@ def _by_step(runs: Sequence[Run], measure: Measure) -> pd.DataFrame:
     """A row per step that all seeds recorded, thinned; a column per seed."""
     columns = []
     for run in runs:
-        if measure.metric not in run.records or "step" not in run.records:
+        if measure.name not in run.records or "step" not in run.records:
             return pd.DataFrame()
-        curve = measure.factor * run.curve(measure.metric)
+        curve = measure.factor * run.curve(measure.name)
         columns.append(curve[~curve.index.duplicated(keep="last")])
     table = pd.concat(columns, axis=1, join="inner").sort_index()
     if len(table) <= MOST_POINTS:
@@ -235,9 +243,9 @@ def _layout(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     return {"xaxis": x, "yaxis": y, "hovermode": "closest"}
 
 
-def _axis(measure: Measure, values: Iterable[float | None]) -> dict[str, Any]:
+def _axis(measure: Measure, log: bool, values: Iterable[float | None]) -> dict[str, Any]:
     axis = {"title": {"text": plain(measure.label)}, "zeroline": False, "exponentformat": "power"}
-    if not measure.log:
+    if not log:
         return axis | {"type": "linear"}
     values = [value for value in values if value is not None]
     decades = math.log10(max(values) / min(values))
@@ -251,17 +259,31 @@ def _spans_much(tables: Iterable[pd.DataFrame]) -> bool:
     return bool(values.min() > 0 and values.max() / values.min() > WIDE_RANGE)
 
 
-def _missing(labels: Sequence[str], *measures: Measure) -> str:
+def _missing(labels: Sequence[str], log: bool) -> str:
     if not labels:
         return ""
     why = "not above zero on a logarithmic axis, or not recorded"
-    if not any(measure.log for measure in measures):
+    if not log:
         why = "not recorded"
     return f" Not shown ({why}): {'; '.join(labels)}."
 
 
-def _value(measure: Measure, value: float) -> str:
-    return f"{plain(measure.label)}: {shown([value])}"
+def _recorded(name: str, label: str, factor: float = 1) -> Measure:
+    """A metric that is drawn over the steps only."""
+    return Measure(name, label, lambda run: run.summary.get(name), factor)
+
+
+def _at(run: Run, measure: Measure) -> float | None:
+    value = measure.value(run)
+    return None if value is None else measure.factor * value
+
+
+def _said(measure: Measure, runs: Sequence[Run]) -> str:
+    return f"{plain(measure.label)}: {measure.spread(runs)}"
+
+
+def _is_log(measure: Measure) -> bool:
+    return measure.name in LOGARITHMIC
 
 
 def _bare(measure: Measure) -> str:

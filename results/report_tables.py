@@ -1,28 +1,26 @@
-"""The tables of a report: a row per method, cells that know what they sort by."""
+"""The tables of a report: a row per method, cells that know what they sort by.
+
+The numbers are those of ``python -m results.tables``.
+"""
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from results.comparison import Row as ComparedRow
+from results.comparison import Section, compare
+from results.measures import Measure
 from results.report_facts import Page, Series
-from results.report_measures import (
-    DENSITY,
-    QUALITIES,
-    RATIO,
-    TOTAL_ERROR,
-    Measure,
-    bytes_measure,
-    quality_of,
-    shown,
-)
+from results.runs import warnings
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, and the number it sorts by; None sorts last."""
+    """What is shown, the number it sorts by, and what a pointer held over it says."""
 
     text: str
-    number: float | None
+    number: float | None = None  # None sorts last; in a column of words, where all are None, by the word
+    more: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,22 +38,52 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
+    facts: tuple[str, ...]  # what was trained
+    notes: tuple[str, ...]
 
 
 def table_of(series: Sequence[Series]) -> Table:
-    """The table of one subject."""
+    """The table of one subject, of all its settings."""
     runs = [run for one in series for run in one.runs]
-    quality = quality_of(runs)
-    measures = [quality] if quality is not None else []
-    measures += [q for q in QUALITIES if q != quality and q.metric == "test/loss" and quality is not None]
-    measures += [DENSITY, bytes_measure(runs), TOTAL_ERROR, RATIO]
-    measures = [m for m in measures if any(m.of(run) is not None for run in runs)]
-    rows = tuple(Row(one.label, one.pages, tuple(_cell(one, m) for m in measures)) for one in series)
-    return Table(tuple(measure.label for measure in measures), rows)
+    sections = compare(runs)
+    of_run = {id(run): (section, row) for section in sections for row in section.rows for run in row.runs}
+    found = [of_run[id(one.runs[0])] for one in series]
+    measures = {m.name: m for part in ("qualities", "costs") for s in sections for m in getattr(s, part)}
+    columns = [measure.label for measure in measures.values()]
+    compared = [section for section in sections if any(row.difference for row in section.rows)]
+    if compared:
+        columns.append(_difference_column(compared))
+    rows = []
+    for one, (section, row) in zip(series, found, strict=True):
+        own = {measure.name: measure for measure in (*section.qualities, *section.costs)}
+        cells = [_cell(own[name], row) if name in own else Cell("-") for name in measures]
+        cells += [_difference(section, row)] * bool(compared)
+        cells.append(Cell(row.verdict.word, more=f"{row.verdict.reason} {row.verdict.published}".strip()))
+        rows.append(Row(one.label, one.pages, tuple(cells)))
+    on_top = set(warnings(runs))
+    notes = dict.fromkeys(note for section in sections for note in section.notes if note not in on_top)
+    facts = dict.fromkeys(fact for section in sections for fact in section.facts)
+    return Table((*columns, "beside the paper"), tuple(rows), tuple(facts), tuple(notes))
 
 
-def _cell(series: Series, measure: Measure) -> Cell:
-    values = [value for run in series.runs if (value := measure.of(run)) is not None]
-    if not values:
-        return Cell("none", None)
-    return Cell(shown(values), statistics.mean(values))
+def _difference_column(sections: Sequence[Section]) -> str:
+    """Over the differences of sections that have some."""
+    baselines = {section.baseline for section in sections}
+    quality = sections[0].qualities[0].label
+    named = f"that of {min(baselines)}" if len(baselines) == 1 else "that of the baseline"
+    return f"{quality}, minus {named}, paired, with 95 % interval"
+
+
+def _cell(measure: Measure, row: ComparedRow) -> Cell:
+    values = measure.values(row.runs)
+    return Cell(measure.spread(row.runs), measure.factor * statistics.mean(values) if values else None)
+
+
+def _difference(section: Section, row: ComparedRow) -> Cell:
+    if section.baseline in (None, row.method):
+        return Cell("-")
+    if row.difference is None:
+        return Cell("no common seed")
+    quality, found = section.qualities[0], row.difference
+    seeds = f"minus {section.baseline}, seeds {', '.join(map(str, found.seeds))}"
+    return Cell(quality.difference(found.mean, found.low, found.high), quality.factor * found.mean, seeds)

@@ -44,9 +44,10 @@
           const cell = row.cells[column];
           return { row, number: cell.dataset.sort, text: cell.textContent };
         });
+        const numeric = rows.some(({ number }) => number !== undefined && number !== "");
         rows.sort((a, b) => {
-          if (a.number === "" || b.number === "") return (a.number === "") - (b.number === "");
-          const order = a.number !== undefined
+          if (numeric && (a.number === "" || b.number === "")) return (a.number === "") - (b.number === "");
+          const order = numeric
             ? Number(a.number) - Number(b.number)
             : a.text.localeCompare(b.text, "en", { numeric: true });
           return up ? order : -order;
@@ -71,7 +72,7 @@
     const labels = figure.data.filter((trace) => trace.showlegend !== false).map((trace) => trace.name.length);
     const width = plot.clientWidth;
     const perRow = Math.max(1, Math.floor(width / (6.6 * Math.max(...labels) + 52)));
-    const legend = 20 * Math.ceil(labels.length / perRow) + 8;
+    const legend = Math.min(20 * Math.ceil(labels.length / perRow) + 8, 208); // longer ones scroll
     const axis = { gridcolor: grid, linecolor: grid, automargin: true };
     return {
       ...figure.layout,
@@ -81,7 +82,7 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       showlegend: true,
-      legend: { orientation: "h", x: 0, xanchor: "left", xref: "container", y: 0, yanchor: "bottom", yref: "container" },
+      legend: { orientation: "h", x: 0, xanchor: "left", xref: "container", y: 0, yanchor: "bottom", yref: "container", maxheight: legend },
       margin: { l: 56, r: 12, t: 12, b: 52 + legend },
       height: 340 + legend,
       width,

@@ -130,7 +130,7 @@ def test_a_click_on_a_head_sorts_by_number(opened: Opened) -> None:
 
 def test_a_row_leads_to_its_run(opened: Opened) -> None:
     page = opened.page
-    row = page.locator("tr", has_text="top_k, density 0.01").filter(has_text="9.000").first
+    row = page.locator("tr", has_text="top_k, density 0.01").filter(has_text="0.009").first
     row.locator("a", has_text="1").click()
     dialog = page.locator("dialog[open]")
     assert "python run.py compressor=top_k" in dialog.locator(".command").inner_text()
@@ -142,7 +142,7 @@ def test_a_row_leads_to_its_run(opened: Opened) -> None:
 
 def test_a_point_leads_to_its_run(opened: Opened) -> None:
     page = opened.page
-    figure = figure_of(page, "Test accuracy against kB sent")
+    figure = figure_of(page, "Test accuracy against MB sent")
     page.mouse.click(*centre(page, f"#{figure} .scatterlayer .trace .points path"))
     dialog = page.locator("dialog[open]")
     dialog.wait_for()
@@ -153,7 +153,7 @@ def test_a_point_leads_to_its_run(opened: Opened) -> None:
 
 def test_nothing_is_wider_than_a_telephone(opened: Opened) -> None:
     page = opened.page
-    figure = figure_of(page, "Test accuracy against kB sent")
+    figure = figure_of(page, "Test accuracy against MB sent")
     width = f"document.querySelector('#{figure} svg').clientWidth <= 340"
     assert not page.evaluate(width)
     before = page.viewport_size
@@ -165,7 +165,7 @@ def test_nothing_is_wider_than_a_telephone(opened: Opened) -> None:
 
 def test_a_dark_page_has_white_lines_for_the_baseline(opened: Opened) -> None:
     page = opened.page
-    figure = figure_of(page, "Test accuracy against kB sent")
+    figure = figure_of(page, "Test accuracy against MB sent")
     black, white = (
         f"document.getElementById('{figure}').data.some(t => t.marker?.color === '{colour}')"
         for colour in ("#000000", "#ffffff")
