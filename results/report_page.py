@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from results.report_axes import Figure
 from results.report_facts import (
     Page,
     Series,
@@ -21,7 +22,7 @@ from results.report_facts import (
     shortened,
     varying_within,
 )
-from results.report_figures import Figure, figures_of
+from results.report_figures import figures_of
 from results.report_tables import Table, table_of
 from results.runs import Run, latest, warnings
 

@@ -3,6 +3,7 @@
 The numbers are those of ``python -m results.tables``.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def table_of(series: Sequence[Series]) -> Table:
     columns = [measure.label for measure in measures.values()]
     compared = [section for section in sections if any(row.difference for row in section.rows)]
     if compared:
-        columns.append(_difference_column(compared))
+        columns.append(f"minus {_baseline(compared)} [95 %]")
     rows = []
     for one, (section, row) in zip(series, found, strict=True):
         own = {measure.name: measure for measure in (*section.qualities, *section.costs)}
@@ -61,22 +62,24 @@ def table_of(series: Sequence[Series]) -> Table:
         cells.append(Cell(row.verdict.word, more=f"{row.verdict.reason} {row.verdict.published}".strip()))
         rows.append(Row(one.label, one.pages, tuple(cells)))
     on_top = set(warnings(runs))
-    notes = dict.fromkeys(note for section in sections for note in section.notes if note not in on_top)
+    notes = [note for section in sections for note in section.notes if note not in on_top]
+    if compared:
+        quality = compared[0].qualities[0].label
+        notes.append(f"differences: of {quality}, paired over the seeds, with Student's 95 % interval")
     facts = dict.fromkeys(fact for section in sections for fact in section.facts)
-    return Table((*columns, "beside the paper"), tuple(rows), tuple(facts), tuple(notes))
+    return Table((*columns, "beside the paper"), tuple(rows), tuple(facts), tuple(dict.fromkeys(notes)))
 
 
-def _difference_column(sections: Sequence[Section]) -> str:
-    """Over the differences of sections that have some."""
+def _baseline(sections: Sequence[Section]) -> str:
+    """What the differences of these sections are from, in a word."""
     baselines = {section.baseline for section in sections}
-    quality = sections[0].qualities[0].label
-    named = f"that of {min(baselines)}" if len(baselines) == 1 else "that of the baseline"
-    return f"{quality}, minus {named}, paired, with 95 % interval"
+    return str(min(baselines, key=str)) if len(baselines) == 1 else "the baseline"
 
 
 def _cell(measure: Measure, row: ComparedRow) -> Cell:
     values = measure.values(row.runs)
-    return Cell(measure.spread(row.runs), measure.factor * statistics.mean(values) if values else None)
+    mean = statistics.mean(values) if values and all(map(math.isfinite, values)) else None
+    return Cell(measure.spread(row.runs), None if mean is None else measure.factor * mean)
 
 
 def _difference(section: Section, row: ComparedRow) -> Cell:

@@ -82,7 +82,7 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       showlegend: true,
-      legend: { orientation: "h", x: 0, xanchor: "left", xref: "container", y: 0, yanchor: "bottom", yref: "container", maxheight: legend },
+      legend: { orientation: "h", x: 0, xanchor: "left", xref: "container", y: 0, yanchor: "bottom", yref: "container", maxheight: legend, tracegroupgap: 0 },
       margin: { l: 56, r: 12, t: 12, b: 52 + legend },
       height: 340 + legend,
       width,

@@ -10,8 +10,10 @@ import pytest
 from run_folders import write_run
 
 from results.report import main
+from results.report_axes import plain
+from results.report_curves import MOST_POINTS
 from results.report_facts import pages_of, series_of
-from results.report_figures import MOST_POINTS, figures_of, plain
+from results.report_figures import figures_of
 from results.report_page import in_script
 from results.runs import read_runs
 
@@ -156,7 +158,7 @@ def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
     for figure in figures:
         go.Figure(data=figure.data, layout=figure.layout)  # plotly refuses what it does not know
     quality = figures[0]
-    assert quality.title == "test accuracy against MB sent per worker"
+    assert quality.title == "Test accuracy against MB sent per worker"
     small = [trace for trace in quality.data if trace.get("showlegend") is False]
     assert sorted(key for trace in small for key in trace["customdata"]) == sorted(p.key for p in pages)
     (means,) = (t for t in quality.data if t["name"] == "hard_threshold" and "showlegend" not in t)
@@ -167,7 +169,7 @@ def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
 def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path) -> None:
     write_run(output, scope="global", seed=5)
     text = body_of(page_of(output, to=tmp_path / "page.html"))
-    assert "test accuracy, %, minus that of none, paired, with 95 % interval" in text
+    assert "minus none [95 %]" in text
     assert 'title="minus none, seeds 0, 1"' in text
     assert "not comparable" in text and "no differences: there is no run of none" not in text
     assert "top_k, density 0.01, scope global" in text and "compression ratio: the bytes of `none`" in text
@@ -178,7 +180,7 @@ def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -
         write_run(tmp_path, seed=seed)
         write_run(tmp_path, compressor="none", seed=seed, summary={"compression/total_error": 0.0})
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
-    (error,) = (f for f in figures_of(series) if f.title == "total error against MB sent per worker")
+    (error,) = (f for f in figures_of(series) if f.title == "Total error against MB sent per worker")
     assert error.note.endswith("Not shown (not above zero on a logarithmic axis, or not recorded): none.")
 
 
@@ -188,9 +190,21 @@ def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
         records = [{"step": step, "train/loss": 1 + seed + 1 / step} for step in steps]
         write_run(tmp_path, seed=seed, records=records)
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
-    (loss,) = (figure for figure in figures_of(series) if figure.title == "training loss against steps")
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
     high, low, mean = loss.data
     assert len(mean["x"]) == MOST_POINTS and (mean["x"][0], mean["x"][-1]) == (1, 2000)
     assert (low["y"][0], mean["y"][0], high["y"][0]) == (2, 2.5, 3)
     assert mean["meta"] == "run-1 run-2"
     assert high["legendgroup"] == low["legendgroup"] == mean["legendgroup"]
+
+
+def test_numbers_that_are_none_leave_gaps(tmp_path: Path) -> None:
+    nan, inf = float("nan"), float("inf")
+    records = [{"step": step, "train/loss": loss} for step, loss in ((1, 1.0), (2, nan), (3, inf), (4, 2.0))]
+    write_run(
+        tmp_path / "runs", records=records, summary={"test/accuracy": nan, "comm/bytes_sent_total": inf}
+    )
+    write_run(tmp_path / "runs", seed=1, records=[{"step": 1, "train/loss": nan}] * 2)
+    page = page_of(tmp_path / "runs", to=tmp_path / "page.html")
+    assert "Infinity" not in str(figures_in(page)) and "nan" not in str(figures_in(page))
+    assert 'data-sort="nan"' not in page and 'data-sort="inf"' not in page

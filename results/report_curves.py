@@ -1,0 +1,93 @@
+"""Figures of a report over the steps: means over seeds as lines, their range as bands."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from results.measures import Measure
+from results.report_axes import Figure, axis, dash, is_log, layout, missing, plain, rounded, title
+from results.report_facts import Series
+from results.runs import Run
+from results.style import line_styles
+
+MOST_POINTS = 300  # of a curve
+WIDE_RANGE = 100  # largest over smallest value of a curve that is drawn on a logarithmic axis
+
+
+def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
+    """A metric over the steps: the mean over seeds as a line, their range as a band."""
+    styles = line_styles((one.label, one.compressor) for one in series)
+    found = {one.label: seeds for one in series if not (seeds := _by_step(one.runs, measure)).empty}
+    if not found:
+        return None
+    log = is_log(measure) or _spans_much(found.values())
+    data, absent = [], [one.label for one in series if one.label not in found]
+    for one in series:
+        if one.label not in found:
+            continue
+        seeds = found[one.label]
+        if log:
+            seeds = seeds.where(seeds > 0)
+            if not seeds.notna().to_numpy().any():
+                absent.append(one.label)
+                continue
+        data += _band(seeds, one, styles[one.label]) if len(one.pages) > 1 else []
+        data.append(_line(seeds.mean(axis=1, skipna=False), one, styles[one.label], measure))
+    if not data:
+        return None
+    seeds_said = "Lines: means over seeds, bands: their range"
+    note = seeds_said if any(len(one.pages) > 1 for one in series) else "Lines: one seed each"
+    steps = {"title": {"text": "step"}, "type": "linear", "exponentformat": "SI", "zeroline": False}
+    return Figure(
+        title(measure, "steps"),
+        f"{note}; at most {MOST_POINTS} points each." + missing(absent, log),
+        data,
+        layout(steps, axis(measure, log, (value for trace in data for value in trace["y"]))),
+    )
+
+
+def _by_step(runs: Sequence[Run], measure: Measure) -> pd.DataFrame:
+    """A row per step that all seeds recorded, thinned; a column per seed."""
+    columns = []
+    for run in runs:
+        if measure.name not in run.records or "step" not in run.records:
+            return pd.DataFrame()
+        curve = measure.factor * run.curve(measure.name)
+        columns.append(curve[~curve.index.duplicated(keep="last")])
+    table = pd.concat(columns, axis=1, join="inner").sort_index()
+    if len(table) <= MOST_POINTS:
+        return table if len(table) > 1 else pd.DataFrame()
+    picked = sorted({round(i * (len(table) - 1) / (MOST_POINTS - 1)) for i in range(MOST_POINTS)})
+    return table.iloc[picked]
+
+
+def _line(mean: pd.Series, series: Series, style: dict[str, Any], measure: Measure) -> dict[str, Any]:
+    label = plain(series.label)
+    width = style["linewidth"]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": label,
+        "legendgroup": series.label,
+        "x": [int(step) for step in mean.index],
+        "y": [rounded(value) for value in mean],
+        "meta": " ".join(page.key for page in series.pages),
+        "hovertemplate": f"step %{{x:,}}<br>{plain(measure.label)}: %{{y:.4g}}<extra>{label}</extra>",
+        "line": {"color": style["color"], "width": width, "dash": dash(style["linestyle"], width)},
+    }
+
+
+def _band(seeds: pd.DataFrame, series: Series, style: dict[str, Any]) -> list[dict[str, Any]]:
+    common = {"type": "scatter", "mode": "lines", "legendgroup": series.label, "showlegend": False}
+    common |= {"x": [int(step) for step in seeds.index], "hoverinfo": "skip", "line": {"width": 0}}
+    colour = style["color"]
+    red, green, blue = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    high = common | {"y": [rounded(value) for value in seeds.max(axis=1, skipna=False)]}
+    low = common | {"y": [rounded(value) for value in seeds.min(axis=1, skipna=False)]}
+    return [high, low | {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.18)"}]
+
+
+def _spans_much(tables: Iterable[pd.DataFrame]) -> bool:
+    values = pd.concat([pd.Series(table.to_numpy().ravel()) for table in tables])
+    return bool(values.min() > 0 and values.max() / values.min() > WIDE_RANGE)
