@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
         )
         page = options.to or options.output[0] / "report.html"
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(render(report), encoding="utf-8")
+        page.write_text(render(report), encoding="utf-8", errors="replace")
         print(page)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)

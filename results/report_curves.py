@@ -12,6 +12,23 @@ from results.runs import Run
 from results.style import line_styles
 
 MOST_POINTS = 300  # of a curve
+MARKERS = {  # matplotlib's in plotly's words
+    "o": "circle",
+    "s": "square",
+    "D": "diamond",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "*": "star",
+    "h": "hexagon",
+    "d": "diamond-tall",
+    "p": "pentagon",
+    "8": "octagon",
+}
+MARKS_SHOWN = 10  # of a curve's points
 WIDE_RANGE = 100  # largest over smallest value of a curve that is drawn on a logarithmic axis
 
 
@@ -65,7 +82,7 @@ def _by_step(runs: Sequence[Run], measure: Measure) -> pd.DataFrame:
 def _line(mean: pd.Series, series: Series, style: dict[str, Any], measure: Measure) -> dict[str, Any]:
     label = plain(series.label)
     width = style["linewidth"]
-    return {
+    drawn = {
         "type": "scatter",
         "mode": "lines",
         "name": label,
@@ -76,6 +93,13 @@ def _line(mean: pd.Series, series: Series, style: dict[str, Any], measure: Measu
         "hovertemplate": f"step %{{x:,}}<br>{plain(measure.label)}: %{{y:.4g}}<extra>{label}</extra>",
         "line": {"color": style["color"], "width": width, "dash": dash(style["linestyle"], width)},
     }
+    if "marker" in style:
+        symbol = MARKERS.get(style["marker"], "circle") + "-open" * ("markerfacecolor" in style)
+        drawn |= {
+            "mode": "lines+markers",
+            "marker": {"symbol": symbol, "maxdisplayed": MARKS_SHOWN, "size": 7},
+        }
+    return drawn
 
 
 def _band(seeds: pd.DataFrame, series: Series, style: dict[str, Any]) -> list[dict[str, Any]]:

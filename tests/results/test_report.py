@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import plotly.graph_objects as go
@@ -136,6 +137,25 @@ def test_a_run_without_environment_or_quality_is_shown(tmp_path: Path) -> None:
     assert "not recorded" in text and "unknown (1 run)" in text
     assert "accuracy" not in text and ">compression ratio<" not in text
     assert "average density, %" in text
+
+
+def test_words_that_are_no_utf_8_are_replaced(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs")
+    environment = json.loads((path / "environment.json").read_text()) | {"command": ["run.py", "name=\ud800"]}
+    (path / "environment.json").write_text(json.dumps(environment))
+    assert "python run.py &#39;name=?&#39;" in body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
+
+
+def test_curves_have_the_marks_of_their_style(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def styles(methods: Iterable[tuple[str, str]]) -> dict[str, dict]:
+        hollow = {"marker": "D", "markerfacecolor": "white"}
+        return {m: {"color": "#123456", "linestyle": "solid", "linewidth": 1} | hollow for m, _ in methods}
+
+    monkeypatch.setattr("results.report_curves.line_styles", styles)
+    (series,) = series_of(pages_of(read_runs([output]), [output])).values()
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
+    assert {trace["marker"]["symbol"] for trace in loss.data if "marker" in trace} == {"diamond-open"}
+    go.Figure(data=loss.data, layout=loss.layout)
 
 
 def test_settings_tell_series_apart(tmp_path: Path) -> None:
