@@ -1,5 +1,7 @@
 """One look for all figures: the same colour for a method everywhere, told apart in grey by its line."""
 
+import re
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,25 +14,68 @@ COLOURS = {
     "random_k": "#009E73",
     "random_block": "#CC79A7",
 }
-OTHER_COLOURS = ("#E69F00", "#56B4E9", "#F0E442")
+OTHER_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31")
 DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), "random_k": (0, (6, 2, 1, 2))}
 DASHES |= {"random_block": (0, (3, 2, 1, 2, 1, 2))}
-VARIANT_WIDTHS = (1.8, 3.0, 1.0, 4.2)  # lines of one method with several settings
+LINE_WIDTH = 1.8
+MARKERS = "osD^vPX<>*"
+FIRST_MARKER = {"none": 9, "hard_threshold": 0, "top_k": 1, "random_k": 2, "random_block": 3}
+DARKEST, LIGHTEST = -0.45, 0.5  # share of black or white in the colours of one compressor's settings
+LOOK = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
+_NUMBER = re.compile(r" (-?[\d.]+(?:e[+-]?\d+)?)$")
 
 
-def line_styles(methods: Iterable[tuple[str, str]]) -> dict[str, dict[str, Any]]:
-    """Matplotlib's arguments per method, from pairs (method with its settings, compressor)."""
-    styles, seen = {}, {}
-    for method, compressor in methods:
-        variant = seen[compressor] = seen.get(compressor, -1) + 1
-        others = [c for c in seen if c not in COLOURS]
-        colour = COLOURS.get(compressor) or OTHER_COLOURS[others.index(compressor) % len(OTHER_COLOURS)]
-        styles[method] = {
-            "color": colour,
-            "linestyle": DASHES.get(compressor, "dashdot"),
-            "linewidth": VARIANT_WIDTHS[variant % len(VARIANT_WIDTHS)],
-        }
-    return styles
+def apply_look() -> None:
+    import matplotlib as mpl
+
+    mpl.rcParams.update(LOOK)
+
+
+def family(method: str) -> str:
+    """The method without its numbers: what one line through several settings has in common."""
+    words = [word for word in method.split(", ") if not _NUMBER.search(word)]
+    return ", ".join(words)
+
+
+def in_order(methods: Iterable[str]) -> list[str]:
+    """By family, then by the numbers in their settings."""
+
+    def key(method: str) -> tuple[str, list[float], str]:
+        found = [_NUMBER.search(word) for word in method.split(", ")]
+        return family(method), [float(number[1]) for number in found if number], method
+
+    return sorted(methods, key=key)
+
+
+def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dict[str, dict[str, Any]]:
+    """Matplotlib's arguments per method, from pairs (method with its settings, compressor).
+
+    A compressor has a colour and a dash; several settings of it differ in lightness and marker, and those
+    of its second family, such as without feedback, have hollow markers. ``marked``: markers even where
+    a compressor has one setting.
+    """
+    compressors = dict(methods)
+    styles = {}
+    for compressor in dict.fromkeys(compressors.values()):
+        settings = in_order(method for method, its in compressors.items() if its == compressor)
+        families = list(dict.fromkeys(family(method) for method in settings))
+        for variant, method in enumerate(settings):
+            share = variant / (len(settings) - 1) if len(settings) > 1 else None
+            style = {
+                "color": _shade(_colour(compressor), share),
+                "linestyle": DASHES.get(compressor, "dashdot"),
+                "linewidth": LINE_WIDTH,
+            }
+            if marked or len(settings) > 1:
+                first = FIRST_MARKER.get(compressor, 4)
+                style["marker"] = MARKERS[(first + variant) % len(MARKERS)]
+                style["markersize"] = 6
+                if families.index(family(method)) % 2:
+                    style["markerfacecolor"] = "white"
+                start = 0.03 + 0.12 * (len(styles) % 5) / 5
+                style["markevery"] = (start, 0.15)
+            styles[method] = style
+    return {method: styles[method] for method in compressors}
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
@@ -39,3 +84,19 @@ def save(figure: Any, stem: Path) -> list[Path]:
     figure.savefig(paths[0], dpi=150, metadata={"Software": None})
     figure.savefig(paths[1], metadata={"CreationDate": None, "Producer": None, "Creator": None})
     return paths
+
+
+def _colour(compressor: str) -> str:
+    """A compressor that has none of its own gets one by its name, the same in all figures."""
+    return COLOURS.get(compressor) or OTHER_COLOURS[zlib.crc32(compressor.encode()) % len(OTHER_COLOURS)]
+
+
+def _shade(colour: str, share: float | None) -> str:
+    """The colour from its darkest, at 0, to its lightest, at 1; None: as it is."""
+    if share is None:
+        return colour
+    amount = DARKEST + (LIGHTEST - DARKEST) * share
+    towards = 255 if amount > 0 else 0
+    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    mixed = [round(part + (towards - part) * abs(amount)) for part in parts]
+    return "#" + "".join(f"{part:02X}" for part in mixed)

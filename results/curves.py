@@ -1,0 +1,96 @@
+"""Quantities of a run by step, and their mean over seeds."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from results.runs import Run
+from results.statistics import mean_and_interval
+
+Quantity = Callable[[Run], pd.Series]  # of one run, by step
+Spread = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # [points, seeds] to lowest and highest
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A mean over seeds and how far they spread, all [points]."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def metric(name: str, factor: float = 1.0) -> Quantity:
+    """A recorded metric, times ``factor``."""
+    return lambda run: run.curve(name) * factor
+
+
+def epochs(run: Run) -> pd.Series:
+    return run.curve("epoch")
+
+
+def steps(run: Run) -> pd.Series:
+    return run.curve("epoch").index.to_series()
+
+
+def positive(quantity: Quantity) -> Quantity:
+    """The same with gaps where it is not positive, for a logarithmic axis."""
+
+    def of(run: Run) -> pd.Series:
+        series = quantity(run)
+        return series.where(series > 0)
+
+    return of
+
+
+def over_seeds(
+    runs: Iterable[Run], x: Quantity, y: Quantity, spread: Spread, most: int | None = None
+) -> Curve:
+    """The mean of ``y`` at the steps that all runs recorded, at most about ``most`` points of them.
+
+    Where one of the runs has a gap, so has the mean.
+    """
+    runs = list(runs)
+    xs = pd.concat([x(run) for run in runs], axis=1, join="inner").mean(axis=1)
+    ys = pd.concat([y(run) for run in runs], axis=1, join="inner")
+    common = xs.index.intersection(ys.index)
+    xs, ys = xs.loc[common].to_numpy(), ys.loc[common]
+    mean = ys.mean(axis=1, skipna=False).to_numpy()
+    kept = thinned(mean, most) if most else slice(None)
+    return Curve(xs[kept], mean[kept], *spread(ys.to_numpy()[kept]))
+
+
+def seed_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest value of any seed."""
+    frame = pd.DataFrame(values)
+    return frame.min(axis=1).to_numpy(), frame.max(axis=1).to_numpy()
+
+
+def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % interval of the mean over seeds; not a number for one seed."""
+    pairs = [mean_and_interval(row) for row in values.tolist()]
+    means, halves = np.array(pairs, dtype=float).reshape(-1, 2).T
+    return means - halves, means + halves
+
+
+def thinned(values: np.ndarray, most: int) -> np.ndarray:
+    """Indices of at most about ``most`` of the values, which draw the same line.
+
+    The smallest and the largest of every stretch are kept, so that no peak is lost. Stretches are even
+    in the number of points, and finer at the beginning, which a logarithmic axis pulls apart.
+    """
+    number = len(values)
+    if number <= most:
+        return np.arange(number)
+    edges = np.linspace(0, number, most // 4 + 1).astype(int)
+    early = np.geomspace(1, number, most // 4 + 1).astype(int)
+    edges = np.union1d(edges, early)
+    comparable = np.nan_to_num(values, nan=np.inf)
+    kept = {0, number - 1}
+    for start, stop in zip(edges, edges[1:], strict=False):
+        kept.add(start + int(np.argmin(comparable[start:stop])))
+        kept.add(start + int(np.argmax(np.nan_to_num(values[start:stop], nan=-np.inf))))
+    return np.array(sorted(kept))

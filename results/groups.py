@@ -1,0 +1,131 @@
+"""Runs that belong into one picture, and what has to be said beside it."""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from results.runs import Run, by_method, by_setting
+from results.style import in_order, line_styles
+
+MOST_WORDS = 4  # of what tells a setting apart, in a title
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one subject and setting, by method."""
+
+    stem: str  # of file names, no other group has it
+    subject: str
+    facts: str  # workers, steps and what tells it from the subject's other settings
+    methods: dict[str, list[Run]]  # in the order of a legend, seeds ascending
+    styles: dict[str, dict[str, Any]]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for runs in self.methods.values() for run in runs]
+
+
+def groups(runs: Iterable[Run]) -> list[Group]:
+    """A group per subject and setting, in the order of their file names."""
+    subjects: dict[str, list[list[Run]]] = defaultdict(list)
+    for setting in by_setting(runs):
+        subjects[setting[0].subject].append(setting)
+    made: dict[str, Group] = {}
+    for subject, settings in sorted(subjects.items()):
+        methods = [by_method(setting) for setting in settings]
+        compressors = {name: its[0].compressor for of in methods for name, its in of.items()}
+        styles = line_styles(((name, compressors[name]) for name in in_order(compressors)), marked=True)
+        words = what_differs([setting[0] for setting in settings])
+        named = sorted(zip(words, settings, methods, strict=True), key=lambda each: each[0])
+        for differs, setting, of_method in named:
+            stem = unused(file_stem("-".join([subject, *differs[:MOST_WORDS]])), made)
+            made[stem] = Group(
+                stem,
+                subject,
+                ", ".join([*_size(setting), *_shown(differs)]),
+                {method: of_method[method] for method in in_order(of_method)},
+                {method: styles[method] for method in of_method},
+            )
+    return list(made.values())
+
+
+def what_differs(runs: list[Run]) -> list[list[str]]:
+    """Per run of another setting, its values where the settings are not all the same: "scope layer"."""
+    flat = [dict(_flat(json.loads(run.setting))) for run in runs]
+    keys = sorted({key for each in flat for key in each})
+    varying = [key for key in keys if len({json.dumps(each.get(key)) for each in flat}) > 1]
+    lasts = Counter(key.rsplit(".", 1)[-1] for key in varying)
+    names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in varying}
+    return [[f"{names[key]} {_plain(each[key])}" for key in varying if key in each] for each in flat]
+
+
+def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
+    """Over which seeds means were taken, and what is drawn around them."""
+    seeds = {tuple(sorted(run.seed for run in runs)) for runs in methods.values()}
+    if len(seeds) > 1:
+        return f"mean and {spread} over seeds, not the same ones for all methods"
+    (same,) = seeds
+    if len(same) == 1:
+        return f"one seed only ({same[0]})"
+    return f"mean and {spread} over seeds {', '.join(map(str, same))}"
+
+
+def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
+    """Methods as they are called in a legend: with their seeds where these are not the same for all."""
+    seeds = {method: ", ".join(str(run.seed) for run in runs) for method, runs in methods.items()}
+    if len(set(seeds.values())) == 1:
+        return {method: method for method in methods}
+    return {
+        method: f"{method} ({'one seed' if len(runs) == 1 else 'seeds'}: {seeds[method]})"
+        for method, runs in methods.items()
+    }
+
+
+def code_note(runs: Iterable[Run]) -> str | None:
+    """The versions of the code that made the runs, where there are several."""
+    codes = Counter(f"{(run.commit or 'unknown')[:10]}{'*' * run.modified}" for run in runs)
+    if len(codes) < 2:
+        return None
+    listed = ", ".join(f"{code} ({count} run{'s' * (count > 1)})" for code, count in sorted(codes.items()))
+    changed = "; * with uncommitted changes" if any("*" in code for code in codes) else ""
+    return f"Runs of {len(codes)} versions of the code: {listed}{changed}."
+
+
+def file_stem(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)
+
+
+def unused(stem: str, used: Iterable[str]) -> str:
+    """The stem itself, or with the first number from 2 on that makes it new."""
+    used, number, candidate = set(used), 2, stem
+    while candidate in used:
+        candidate, number = f"{stem}-{number}", number + 1
+    return candidate
+
+
+def _size(runs: list[Run]) -> list[str]:
+    workers = runs[0].config["workers"]
+    steps = sorted({run.summary["step"] for run in runs})
+    length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+    return [f"{workers} worker{'s' * (workers != 1)}", f"{length} steps"]
+
+
+def _shown(differs: list[str]) -> list[str]:
+    shown = [word for word in differs if not word.startswith("workers ")]
+    more = len(shown) - MOST_WORDS
+    return shown if more <= 0 else [*shown[:MOST_WORDS], f"and {more} more setting{'s' * (more > 1)}"]
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,59 @@
+"""What metrics are called on an axis, in which unit, and which of them says how good a model is."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from results.runs import Run
+from results.small import QUALITY
+
+
+class Metric(NamedTuple):
+    """A metric of a run folder as it is drawn."""
+
+    name: str
+    label: str  # with its unit
+    factor: float = 1.0  # from the recorded to the drawn unit
+    can_be_logarithmic: bool = True
+
+    @property
+    def short(self) -> str:
+        """Without the unit."""
+        return self.label.split(",")[0]
+
+
+STEPS = Metric("step", "iterations", can_be_logarithmic=False)
+EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False)
+BYTES = Metric("comm/bytes_sent_total", "sent per worker, MB", 1e-6)
+DENSITY = Metric("compression/density", "density of a step, %", 100)
+MEAN_DENSITY = Metric("compression/density_mean", "average density, %", 100)
+ERROR = Metric("compression/error", "squared error ||e||² of a step")
+TOTAL_ERROR = Metric("compression/total_error", "total error, sum of ||e||² so far")
+FINAL_BYTES = BYTES._replace(label="sent per worker over the whole run, MB")
+FINAL_TOTAL_ERROR = TOTAL_ERROR._replace(label="total error, sum of ||e||² over the run")
+LAYER_DENSITY = Metric("density_mean", "average density of the layer, %", 100)
+LAYER_ERROR = Metric("total_error", "total error of the layer, sum of ||e||² over the run")
+LOSS = Metric("train/loss", "training loss")
+SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*")
+
+# The first that a run has is its quality.
+_QUALITIES = ("test/accuracy", "test/perplexity", "test/hit_rate_at_10", "test/ndcg_at_10")
+_QUALITIES += ("validation/accuracy", "validation/perplexity", "convex/suboptimality")
+_QUALITIES += ("test/loss", "validation/loss")
+_HIGHER = ("accuracy", "hit_rate", "ndcg")
+_LOWER = ("loss", "perplexity", "suboptimality", "distance", "error")
+
+
+def quality(name: str) -> Metric:
+    """A metric as the quality at the end of a run, saying which way is better where that is known."""
+    known = {metric: (label, factor) for metric, label, factor, _ in QUALITY}
+    label, factor = known.get(name, (SUBOPTIMALITY.label if name == SUBOPTIMALITY.name else name, 1.0))
+    higher = any(part in name for part in _HIGHER)
+    better = "higher" if higher else "lower" if any(part in name for part in _LOWER) else None
+    label = f"{label} at the end" + (f" ({better} is better)" if better else "")
+    return Metric(name, label, factor, can_be_logarithmic=not higher)
+
+
+def default_quality(runs: Iterable[Run]) -> str | None:
+    """The name of the quality that the runs were after, None where they measured none."""
+    runs = list(runs)
+    return next((name for name in _QUALITIES if any(name in run.summary for run in runs)), None)

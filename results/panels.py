@@ -1,0 +1,174 @@
+"""What is drawn into one panel: curves over seeds, points with intervals, layers."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from results.curves import Quantity, interval, metric, over_seeds, steps
+from results.groups import Group
+from results.metrics import MEAN_DENSITY, STEPS, Metric
+from results.runs import Run
+from results.scales import set_scale
+from results.statistics import mean_and_interval
+from results.style import family
+
+Methods = dict[str, list[Run]]
+MOST_POINTS = 600  # of a curve
+
+
+class NothingToDraw(Exception):
+    """No run has what the figure is about."""
+
+
+def recorded(group: Group, *metrics: str) -> Methods:
+    """The runs that recorded all metrics on their way. Raises ``NothingToDraw`` when there is none."""
+    return _having(
+        group, lambda run: all(name in run.records and len(run.curve(name)) for name in metrics), metrics
+    )
+
+
+def ended(group: Group, *metrics: str) -> Methods:
+    """The runs that ended with a number for all metrics. Raises ``NothingToDraw`` when there is none."""
+    return _having(group, lambda run: all(_is_number(run.summary.get(name)) for name in metrics), metrics)
+
+
+def layered(group: Group) -> Methods:
+    """The runs that say how their layers fared. Raises ``NothingToDraw`` when there is none."""
+    return _having(group, lambda run: bool(run.summary.get("layers")), ("layers",))
+
+
+def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
+    """A line per method, the mean over seeds within its 95 % interval. Returns what has to be noted."""
+    found = {
+        method: over_seeds(runs, _quantity(x), _quantity(y), interval, MOST_POINTS)
+        for method, runs in drawn.items()
+    }
+    every = [curve for curve in found.values() if len(curve.x)]
+    set_scale(
+        axis,
+        "x",
+        [curve.x for curve in every],
+        can_be_logarithmic=x.can_be_logarithmic,
+        decided_by=[curve.x[-1:] for curve in every],
+    )
+    logarithmic = set_scale(
+        axis,
+        "y",
+        [curve.mean for curve in every],
+        [curve.low for curve in every],
+        [curve.high for curve in every],
+        can_be_logarithmic=y.can_be_logarithmic,
+    )
+    bottom = axis.get_ylim()[0]
+    for method, curve in found.items():
+        style = group.styles[method]
+        axis.plot(curve.x, _shown(curve.mean, logarithmic), **style, label=method)
+        if np.isfinite(curve.low).any():
+            low = np.maximum(curve.low, bottom)
+            axis.fill_between(curve.x, low, curve.high, color=style["color"], alpha=0.18, linewidth=0)
+    return off_the_axis(y, {method: curve.mean for method, curve in found.items()}) if logarithmic else []
+
+
+def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
+    """A point per method at the end of its runs, with 95 % intervals, and a line per compressor."""
+    notes = []
+    at: dict[str, list[tuple[float, float]]] = {method: [] for method in drawn}
+    for which, each in (("x", x), ("y", y)):
+        for method, runs in drawn.items():
+            at[method].append(_mean_and_half(each.factor * run.summary[each.name] for run in runs))
+        mean, half = np.array([pairs[-1] for pairs in at.values()]).T
+        able = each.can_be_logarithmic
+        if set_scale(axis, which, [mean], [mean - half], [mean + half], can_be_logarithmic=able):
+            notes += off_the_axis(each, {method: np.array(pairs[-1][:1]) for method, pairs in at.items()})
+    for settings in families(drawn):
+        line = [[at[method][which][0] for method in settings] for which in (0, 1)]
+        style = group.styles[settings[len(settings) // 2]]
+        kept = {key: style[key] for key in ("color", "linestyle")}
+        axis.plot(*line, **kept, linewidth=1.2, zorder=1.5, label="_")
+    for method, ((x_mean, x_half), (y_mean, y_half)) in at.items():
+        style = _point_style(group, method)
+        bars = {"xerr": x_half or None, "yerr": y_half or None}
+        axis.errorbar(x_mean, y_mean, **style, **bars, elinewidth=1.2, capsize=3, label=method)
+    return notes
+
+
+def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
+    """A row per layer, in the order of the model; per method the mean of ``what`` with its 95 % interval."""
+    elements = {
+        name: layer["elements"]
+        for runs in drawn.values()
+        for name, layer in runs[0].summary["layers"].items()
+    }
+    found = {}
+    for method, runs in drawn.items():
+        each = [[run.summary["layers"].get(name, {}).get(what.name) for run in runs] for name in elements]
+        pairs = [
+            _mean_and_half(what.factor * value for value in values if _is_number(value)) for values in each
+        ]
+        found[method] = np.array(pairs).T  # [2, layers]
+    means, halves = zip(*found.values(), strict=True)
+    lows = [mean - half for mean, half in zip(means, halves, strict=True)]
+    highs = [mean + half for mean, half in zip(means, halves, strict=True)]
+    logarithmic = set_scale(axis, "x", means, lows, highs, can_be_logarithmic=what.can_be_logarithmic)
+    rows = np.arange(len(elements))
+    for method, (mean, half) in found.items():
+        style = _point_style(group, method) | {"linewidth": 0.8, "markersize": 4.5}
+        bars = {"xerr": half if half.any() else None}
+        axis.errorbar(_shown(mean, logarithmic), rows, **style, **bars, elinewidth=1.0, label=method)
+    axis.set_yticks(rows, [f"{name} ({size:,})" for name, size in elements.items()])
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    return off_the_axis(what, {method: mean for method, (mean, _) in found.items()}) if logarithmic else []
+
+
+def families(drawn: Methods) -> list[list[str]]:
+    """Methods that differ in numbers only, in the order of their average density."""
+
+    def density(method: str) -> float:
+        values = [run.summary.get(MEAN_DENSITY.name, math.nan) for run in drawn[method]]
+        return sum(values) / len(values)
+
+    found: dict[str, list[str]] = {}
+    for method in drawn:
+        found.setdefault(family(method), []).append(method)
+    return [sorted(methods, key=density) for methods in found.values()]
+
+
+def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
+    """A note on the methods that have nothing to show on a logarithmic axis."""
+    absent = [method for method, mean in means.items() if not (mean > 0).any()]
+    return [f"Not on the logarithmic axis: {'; '.join(absent)} ({what.short} 0)."] if absent else []
+
+
+def _having(group: Group, has: Callable[[Run], bool], metrics: Iterable[str]) -> Methods:
+    found = {method: [run for run in runs if has(run)] for method, runs in group.methods.items()}
+    found = {method: runs for method, runs in found.items() if runs}
+    if not found:
+        raise NothingToDraw(f"no run has {' and '.join(metrics)}")
+    return found
+
+
+def _quantity(what: Metric) -> Quantity:
+    return steps if what is STEPS else metric(what.name, what.factor)
+
+
+def _mean_and_half(values: Iterable[float]) -> tuple[float, float]:
+    """The mean and half its interval, which is 0 where one seed, or none, knows of no interval."""
+    values = list(values)
+    if not values:
+        return math.nan, 0.0
+    mean, half = mean_and_interval(values)
+    return mean, half or 0.0
+
+
+def _point_style(group: Group, method: str) -> dict[str, Any]:
+    return {key: value for key, value in group.styles[method].items() if key != "markevery"}
+
+
+def _shown(mean: np.ndarray, logarithmic: bool) -> np.ndarray:
+    return np.where(mean > 0, mean, np.nan) if logarithmic else mean
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
