@@ -1,5 +1,6 @@
 """Quantities of a run by step, and their mean over seeds."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from results.runs import Run
 from results.statistics import mean_and_interval
 
 Quantity = Callable[[Run], pd.Series]  # of one run, by step
+SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running mean is over
 Spread = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # [points, seeds] to lowest and highest
 
 
@@ -44,6 +46,29 @@ def positive(quantity: Quantity) -> Quantity:
         return series.where(series > 0)
 
     return of
+
+
+def smoothed(quantity: Quantity) -> Quantity:
+    """Its running mean over ``window`` records around each, over fewer at both ends.
+
+    As many records before as after, but at the end; so the first value is the first one recorded.
+    """
+
+    def of(run: Run) -> pd.Series:
+        series = quantity(run)
+        values, half = series.to_numpy(dtype=float), window(len(series)) // 2
+        at = np.arange(len(values))
+        before = np.minimum(at, half)
+        after = np.minimum(before, len(values) - 1 - at)
+        sums = [values[i - b : i + a + 1].mean() for i, b, a in zip(at, before, after, strict=True)]
+        return pd.Series(sums, index=series.index)
+
+    return of
+
+
+def window(number: int) -> int:
+    """Over how many of ``number`` records a running mean is taken, an odd number."""
+    return 2 * round(SMOOTHED_SHARE * number / 2) + 1
 
 
 def over_seeds(
@@ -90,7 +115,7 @@ def thinned(values: np.ndarray, most: int) -> np.ndarray:
     edges = np.union1d(edges, early)
     comparable = np.nan_to_num(values, nan=np.inf)
     kept = {0, number - 1}
-    for start, stop in zip(edges, edges[1:], strict=False):
+    for start, stop in itertools.pairwise(edges):
         kept.add(start + int(np.argmin(comparable[start:stop])))
         kept.add(start + int(np.argmax(np.nan_to_num(values[start:stop], nan=-np.inf))))
     return np.array(sorted(kept))

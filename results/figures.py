@@ -69,7 +69,14 @@ def layers(group: Group, quality: Metric | None) -> Any:
         for what, label in ((metrics.LAYER_DENSITY, "layer (elements)"), (metrics.LAYER_ERROR, ""))
     ]
     height = max(2.0, 0.8 + LAYER_HEIGHT * rows)
-    return sheet.draw(group, drawn, f"{group.subject}: layers", shown, height, share_y=True)
+    return sheet.draw(
+        group,
+        drawn,
+        f"{group.subject}: average density and total error of every layer",
+        shown,
+        height,
+        share_y=True,
+    )
 
 
 FIGURES: dict[str, Callable[[Group, Metric | None], Any]] = {

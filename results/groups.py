@@ -76,10 +76,11 @@ def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
 def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
     """Methods as they are called in a legend: with their seeds where these are not the same for all."""
     seeds = {method: ", ".join(str(run.seed) for run in runs) for method, runs in methods.items()}
+    names = {method: _in_percent(method, runs[0].compressor) for method, runs in methods.items()}
     if len(set(seeds.values())) == 1:
-        return {method: method for method in methods}
+        return names
     return {
-        method: f"{method} ({'one seed' if len(runs) == 1 else 'seeds'}: {seeds[method]})"
+        method: f"{names[method]} ({'one seed' if len(runs) == 1 else 'seeds'}: {seeds[method]})"
         for method, runs in methods.items()
     }
 
@@ -104,6 +105,16 @@ def unused(stem: str, used: Iterable[str]) -> str:
     while candidate in used:
         candidate, number = f"{stem}-{number}", number + 1
     return candidate
+
+
+def _in_percent(method: str, compressor: str) -> str:
+    """Densities in the unit of the axes, and what a threshold's density means: that of the paper's rule."""
+    before = " for density" if compressor == "hard_threshold" else ", density"
+    return re.sub(
+        r", density ([\d.]+(?:e[+-]?\d+)?)(?=,|$)",
+        lambda found: f"{before} {100 * float(found[1]):g} %",
+        method,
+    )
 
 
 def _size(runs: list[Run]) -> list[str]:

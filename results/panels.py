@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from results.curves import Quantity, interval, metric, over_seeds, steps
+from results.curves import Quantity, interval, metric, over_seeds, smoothed, steps, window
 from results.groups import Group
 from results.metrics import MEAN_DENSITY, STEPS, Metric
 from results.runs import Run
@@ -16,6 +16,7 @@ from results.style import family
 
 Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
+MARKERS_PER_CURVE = 6
 
 
 class NothingToDraw(Exception):
@@ -24,19 +25,17 @@ class NothingToDraw(Exception):
 
 def recorded(group: Group, *metrics: str) -> Methods:
     """The runs that recorded all metrics on their way. Raises ``NothingToDraw`` when there is none."""
-    return _having(
-        group, lambda run: all(name in run.records and len(run.curve(name)) for name in metrics), metrics
-    )
+    return _having(group, lambda run, name: name in run.records and len(run.curve(name)) > 0, metrics)
 
 
 def ended(group: Group, *metrics: str) -> Methods:
     """The runs that ended with a number for all metrics. Raises ``NothingToDraw`` when there is none."""
-    return _having(group, lambda run: all(_is_number(run.summary.get(name)) for name in metrics), metrics)
+    return _having(group, lambda run, name: _is_number(run.summary.get(name)), metrics)
 
 
 def layered(group: Group) -> Methods:
     """The runs that say how their layers fared. Raises ``NothingToDraw`` when there is none."""
-    return _having(group, lambda run: bool(run.summary.get("layers")), ("layers",))
+    return _having(group, lambda run, name: bool(run.summary.get(name)), ("layers",))
 
 
 def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
@@ -45,6 +44,7 @@ def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         method: over_seeds(runs, _quantity(x), _quantity(y), interval, MOST_POINTS)
         for method, runs in drawn.items()
     }
+    notes = _running(drawn, y) if y.noisy else []
     every = [curve for curve in found.values() if len(curve.x)]
     set_scale(
         axis,
@@ -60,15 +60,21 @@ def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         [curve.low for curve in every],
         [curve.high for curve in every],
         can_be_logarithmic=y.can_be_logarithmic,
+        limit=y.limit,
     )
     bottom = axis.get_ylim()[0]
-    for method, curve in found.items():
-        style = group.styles[method]
-        axis.plot(curve.x, _shown(curve.mean, logarithmic), **style, label=method)
+    for number, (method, curve) in enumerate(found.items()):
+        style, mean = group.styles[method], _shown(curve.mean, logarithmic)
+        markers = _marked(axis, curve.x, mean, number / len(found))
+        axis.plot(curve.x, mean, **style, markevery=markers, label=method)
         if np.isfinite(curve.low).any():
             low = np.maximum(curve.low, bottom)
             axis.fill_between(curve.x, low, curve.high, color=style["color"], alpha=0.18, linewidth=0)
-    return off_the_axis(y, {method: curve.mean for method, curve in found.items()}) if logarithmic else []
+    if logarithmic:
+        notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
+        if any(((curve.low <= 0) & (curve.mean > 0)).any() for curve in found.values()):
+            notes.append("Where a band reaches the lower end of a logarithmic axis, the interval holds zero.")
+    return notes
 
 
 def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
@@ -79,8 +85,8 @@ def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         for method, runs in drawn.items():
             at[method].append(_mean_and_half(each.factor * run.summary[each.name] for run in runs))
         mean, half = np.array([pairs[-1] for pairs in at.values()]).T
-        able = each.can_be_logarithmic
-        if set_scale(axis, which, [mean], [mean - half], [mean + half], can_be_logarithmic=able):
+        options = {"can_be_logarithmic": each.can_be_logarithmic, "limit": each.limit}
+        if set_scale(axis, which, [mean], [mean - half], [mean + half], **options):
             notes += off_the_axis(each, {method: np.array(pairs[-1][:1]) for method, pairs in at.items()})
     for settings in families(drawn):
         line = [[at[method][which][0] for method in settings] for which in (0, 1)]
@@ -88,7 +94,9 @@ def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         kept = {key: style[key] for key in ("color", "linestyle")}
         axis.plot(*line, **kept, linewidth=1.2, zorder=1.5, label="_")
     for method, ((x_mean, x_half), (y_mean, y_half)) in at.items():
-        style = _point_style(group, method)
+        style = group.styles[method]
+        if drawn[method][0].compressor == "none":  # what all others are held against
+            axis.axhline(y_mean, color=style["color"], linestyle=style["linestyle"], linewidth=1.0, zorder=1)
         bars = {"xerr": x_half or None, "yerr": y_half or None}
         axis.errorbar(x_mean, y_mean, **style, **bars, elinewidth=1.2, capsize=3, label=method)
     return notes
@@ -111,10 +119,11 @@ def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
     means, halves = zip(*found.values(), strict=True)
     lows = [mean - half for mean, half in zip(means, halves, strict=True)]
     highs = [mean + half for mean, half in zip(means, halves, strict=True)]
-    logarithmic = set_scale(axis, "x", means, lows, highs, can_be_logarithmic=what.can_be_logarithmic)
+    able = what.can_be_logarithmic
+    logarithmic = set_scale(axis, "x", means, lows, highs, can_be_logarithmic=able, limit=what.limit)
     rows = np.arange(len(elements))
     for method, (mean, half) in found.items():
-        style = _point_style(group, method) | {"linewidth": 0.8, "markersize": 4.5}
+        style = group.styles[method] | {"linewidth": 0.8, "markersize": 4.5}
         bars = {"xerr": half if half.any() else None}
         axis.errorbar(_shown(mean, logarithmic), rows, **style, **bars, elinewidth=1.0, label=method)
     axis.set_yticks(rows, [f"{name} ({size:,})" for name, size in elements.items()])
@@ -141,16 +150,48 @@ def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
     return [f"Not on the logarithmic axis: {'; '.join(absent)} ({what.short} 0)."] if absent else []
 
 
-def _having(group: Group, has: Callable[[Run], bool], metrics: Iterable[str]) -> Methods:
-    found = {method: [run for run in runs if has(run)] for method, runs in group.methods.items()}
+def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:
+    metrics = list(metrics)
+    found = {
+        method: [run for run in runs if all(has(run, name) for name in metrics)]
+        for method, runs in group.methods.items()
+    }
     found = {method: runs for method, runs in found.items() if runs}
     if not found:
-        raise NothingToDraw(f"no run has {' and '.join(metrics)}")
+        absent = [name for name in metrics if not any(has(run, name) for run in group.runs)]
+        raise NothingToDraw(f"no run has {' and '.join(absent or metrics)}")
     return found
 
 
 def _quantity(what: Metric) -> Quantity:
-    return steps if what is STEPS else metric(what.name, what.factor)
+    if what is STEPS:
+        return steps
+    quantity = metric(what.name, what.factor)
+    return smoothed(quantity) if what.noisy else quantity
+
+
+def _running(drawn: Methods, what: Metric) -> list[str]:
+    """A note on the window of the running means, the longest of them."""
+    records = max(len(run.curve(what.name)) for runs in drawn.values() for run in runs)
+    if window(records) == 1:
+        return []
+    return [f"Curves of single steps are running means over {window(records)} of {records:,} records."]
+
+
+def _marked(axis: Any, x: np.ndarray, mean: np.ndarray, shift: float) -> list[int]:
+    """Indices of points at even distances along the visible x axis, shifted by a share of a distance."""
+    left, right = axis.get_xlim()
+    ahead, back = (np.log, np.exp) if axis.get_xscale() == "log" else (np.positive, np.positive)
+    ends = ahead(left), ahead(right)
+    at = back(
+        ends[0]
+        + (np.arange(MARKERS_PER_CURVE) + 0.25 + shift) / (MARKERS_PER_CURVE + 1) * (ends[1] - ends[0])
+    )
+    drawn = np.flatnonzero(np.isfinite(mean) & np.isfinite(x) & (x >= left))
+    if not len(drawn):
+        return []
+    nearest = {int(drawn[np.argmin(np.abs(x[drawn] - place))]) for place in at if place <= x[drawn].max()}
+    return sorted(nearest or {int(drawn[-1])})
 
 
 def _mean_and_half(values: Iterable[float]) -> tuple[float, float]:
@@ -160,10 +201,6 @@ def _mean_and_half(values: Iterable[float]) -> tuple[float, float]:
         return math.nan, 0.0
     mean, half = mean_and_interval(values)
     return mean, half or 0.0
-
-
-def _point_style(group: Group, method: str) -> dict[str, Any]:
-    return {key: value for key, value in group.styles[method].items() if key != "markevery"}
 
 
 def _shown(mean: np.ndarray, logarithmic: bool) -> np.ndarray:

@@ -10,6 +10,8 @@ MARGIN = 0.05  # of the axis, on both sides
 # How far intervals may widen an axis beyond the means, since those of two seeds are endless: as a share
 # of the means' own extent where it is linear, as a factor where it is logarithmic.
 WIDEN_SHARE, WIDEN_FACTOR = 1.0, 4.0
+DECADES_BELOW = 2  # of the smallest end of a curve: what came before is a hundredth of it
+SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
 
 
 def set_scale(
@@ -20,12 +22,15 @@ def set_scale(
     highs: Sequence[np.ndarray] = (),
     *,
     can_be_logarithmic: bool,
+    limit: float | None = None,
     decided_by: Sequence[np.ndarray] | None = None,
 ) -> bool:
     """Scale the axis "x" or "y" for all means and, as far as there is room, their intervals.
 
     It becomes logarithmic where the means, or what is in ``decided_by``, differ by ``LOG_FROM`` times.
-    Returns whether it did; values that are not positive have no place on it then.
+    Returns whether it did; values that are not positive have no place on it then. Where something else
+    decides, the axis reaches no further below it than ``DECADES_BELOW``. ``limit`` is the largest value
+    that there can be, whatever an interval says.
     """
     mean = _finite(means)
     if not len(mean):
@@ -36,9 +41,13 @@ def set_scale(
         can_be_logarithmic and len(deciding) > 0 and bool(deciding.max() / deciding.min() >= LOG_FROM)
     )
     low, high = np.append(_finite(lows), mean), np.append(_finite(highs), mean)
+    if limit is not None:
+        high = np.minimum(high, limit)
     if logarithmic:
         mean, low = mean[mean > 0], low[low > 0]
         first = max(low.min(), mean.min() / WIDEN_FACTOR)
+        if decided_by is not None:
+            first = max(first, deciding.min() / 10**DECADES_BELOW)
         last = min(high.max(), mean.max() * WIDEN_FACTOR)
         room = (last / first) ** MARGIN
         limits = first / room, last * room
@@ -50,7 +59,25 @@ def set_scale(
         limits = first - room, last + room
     getattr(axis, f"set_{which}scale")("log" if logarithmic else "linear")
     getattr(axis, f"set_{which}lim")(*limits)
+    if logarithmic:
+        _plain_numbers(getattr(axis, f"{which}axis"))
     return logarithmic
+
+
+def _plain_numbers(axis: Any) -> None:
+    """Write 0.01, 1 and 100 rather than powers of ten, unless some would be long."""
+    from matplotlib.ticker import LogFormatterSciNotation
+
+    class Short(LogFormatterSciNotation):
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            text = super().__call__(x, pos)
+            return f"{x:,.4f}".rstrip("0").rstrip(".") if text else text
+
+    low, high = axis.get_view_interval()
+    if low < SHORTEST or high > LONGEST:
+        return
+    axis.set_major_formatter(Short())
+    axis.set_minor_formatter(Short(labelOnlyBase=False, minor_thresholds=(1.5, 0.4)))
 
 
 def _finite(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -6,13 +6,13 @@ from typing import Any
 
 from results.groups import Group, code_note, legend_labels, seeds_of
 from results.panels import Methods
-from results.style import LINE_WIDTH, apply_look
+from results.style import apply_look, family
 
 WIDTH, HEIGHT = 6.0, 3.9  # of a panel, inches
 LINE = 0.19  # from a line of text to the next, inches
 CHARACTER = 0.073  # inches of a character, about
 HANDLE = 0.75  # inches of what stands before a legend's text, and of the gap to the next column
-EDGE = 0.12  # inches
+EDGE = 0.14  # inches
 
 
 def draw(
@@ -66,10 +66,11 @@ def _around(
     notes = [line for note in notes for line in textwrap.wrap(note, int(across * 1.1))]
     labels = legend_labels(drawn)
     longest = max(len(label) for label in labels.values())
-    columns = max(1, min(len(labels), int((width - 2 * EDGE) / (HANDLE + CHARACTER * longest))))
-    rows = -(-len(labels) // columns)
+    fitting = max(1, int((width - 2 * EDGE) / (HANDLE + CHARACTER * longest)))
+    columns = _columns(list(labels), fitting)
+    rows = max(map(len, columns))
     above = EDGE + LINE * 1.3 + LINE * len(facts)
-    below = EDGE + LINE * rows + LINE * len(notes) + (EDGE / 2 if notes else 0)
+    below = 2 * EDGE + 0.18 * rows + LINE * len(notes) + (EDGE / 2 if notes else 0)
     total = above + height + below
     figure.set_size_inches(width, total)
     figure.get_layout_engine().set(rect=(0, below / total, 1, height / total))
@@ -78,14 +79,17 @@ def _around(
     figure.text(left, top, title, va="top", fontsize=11, fontweight="bold")
     figure.text(left, top - 1.3 * LINE / total, "\n".join(facts), va="top", fontsize=9, linespacing=1.4)
     handles = [
-        Line2D([], [], label=label, **{k: v for k, v in group.styles[method].items() if k != "markevery"})
-        for method, label in labels.items()
+        Line2D([], [], label=labels[method], **group.styles[method])
+        if method
+        else Line2D([], [], label=" ", alpha=0)
+        for column in columns
+        for method in [*column, *[None] * (rows - len(column))]
     ]
     figure.legend(
         handles=handles,
         loc="upper left",
-        bbox_to_anchor=(left, below / total),
-        ncols=columns,
+        bbox_to_anchor=(left, (below - EDGE) / total),
+        ncols=len(columns),
         frameon=False,
         handlelength=4,
         borderpad=0,
@@ -102,3 +106,15 @@ def _around(
             color="#444444",
             linespacing=1.4,
         )
+
+
+def _columns(methods: list[str], fitting: int) -> list[list[str]]:
+    """Methods by column of a legend: a family begins a column of its own, where there is room."""
+    families: dict[str, list[str]] = {}
+    for method in methods:
+        families.setdefault(family(method), []).append(method)
+    if len(families) > fitting:
+        rows = -(-len(methods) // fitting)
+        return [methods[i : i + rows] for i in range(0, len(methods), rows)]
+    rows = -(-max(map(len, families.values())) // (fitting // len(families)))
+    return [each[i : i + rows] for each in families.values() for i in range(0, len(each), rows)]

@@ -72,8 +72,6 @@ def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dic
                 style["markersize"] = 6
                 if families.index(family(method)) % 2:
                     style["markerfacecolor"] = "white"
-                start = 0.03 + 0.12 * (len(styles) % 5) / 5
-                style["markevery"] = (start, 0.15)
             styles[method] = style
     return {method: styles[method] for method in compressors}
 
