@@ -11,7 +11,7 @@ from results.runs import Run
 from results.statistics import mean_and_interval
 
 Quantity = Callable[[Run], pd.Series]  # of one run, by step
-SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running mean is over
+SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running median is over
 Spread = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # [points, seeds] to lowest and highest
 
 
@@ -49,25 +49,26 @@ def positive(quantity: Quantity) -> Quantity:
 
 
 def smoothed(quantity: Quantity) -> Quantity:
-    """Its running mean over ``window`` records around each, over fewer at both ends.
+    """Its running median over ``window`` records around each, over fewer at both ends.
 
-    As many records before as after, but at the end; so the first value is the first one recorded.
+    As many records before as after: where a curve rises or falls steadily, however steeply, nothing
+    changes, and the first and the last value are those recorded.
     """
 
     def of(run: Run) -> pd.Series:
         series = quantity(run)
         values, half = series.to_numpy(dtype=float), window(len(series)) // 2
-        at = np.arange(len(values))
-        before = np.minimum(at, half)
-        after = np.minimum(before, len(values) - 1 - at)
-        sums = [values[i - b : i + a + 1].mean() for i, b, a in zip(at, before, after, strict=True)]
-        return pd.Series(sums, index=series.index)
+        found = series.rolling(2 * half + 1, center=True).median().to_numpy().copy()
+        for reach in range(min(half, len(values))):
+            found[reach] = np.median(values[: 2 * reach + 1])
+            found[-1 - reach] = np.median(values[-1 - 2 * reach :])
+        return pd.Series(found, index=series.index)
 
     return of
 
 
 def window(number: int) -> int:
-    """Over how many of ``number`` records a running mean is taken, an odd number."""
+    """Over how many of ``number`` records a running median is taken, an odd number."""
     return 2 * round(SMOOTHED_SHARE * number / 2) + 1
 
 

@@ -146,7 +146,7 @@ def _against(group: Group, y: Metric | None, x: Metric) -> Any:
         raise NothingToDraw("no run has a quality")
     drawn = panels.ended(group, x.name, y.name)
     panel = partial(panels.points, group=group, drawn=drawn, x=x, y=y)
-    title = f"{group.subject}: {y.short} against {x.short}"
+    title = f"{group.subject}: {y.title} against {x.title}"
     return sheet.draw(group, drawn, title, [(panel, x.label, y.label)])
 
 
@@ -154,7 +154,7 @@ def _curves(group: Group, what: str, pairs: list[tuple[Metric, Metric]]) -> Any:
     needed = {metric.name for pair in pairs for metric in pair} - {metrics.STEPS.name}
     drawn = panels.recorded(group, *sorted(needed))
     shown = [(partial(panels.curves, group=group, drawn=drawn, x=x, y=y), x.label, y.label) for x, y in pairs]
-    against = " and ".join(dict.fromkeys(x.short for x, _ in pairs))
+    against = " and ".join(dict.fromkeys(x.title for x, _ in pairs))
     return sheet.draw(group, drawn, f"{group.subject}: {what} against {against}", shown)
 
 

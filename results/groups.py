@@ -36,8 +36,6 @@ def groups(runs: Iterable[Run]) -> list[Group]:
     made: dict[str, Group] = {}
     for subject, settings in sorted(subjects.items()):
         methods = [by_method(setting) for setting in settings]
-        compressors = {name: its[0].compressor for of in methods for name, its in of.items()}
-        styles = line_styles(((name, compressors[name]) for name in in_order(compressors)), marked=True)
         words = what_differs([setting[0] for setting in settings])
         named = sorted(zip(words, settings, methods, strict=True), key=lambda each: each[0])
         for differs, setting, of_method in named:
@@ -47,7 +45,9 @@ def groups(runs: Iterable[Run]) -> list[Group]:
                 subject,
                 ", ".join([*_size(setting), *_shown(differs)]),
                 {method: of_method[method] for method in in_order(of_method)},
-                {method: styles[method] for method in of_method},
+                line_styles(
+                    ((method, of_method[method][0].compressor) for method in in_order(of_method)), marked=True
+                ),
             )
     return list(made.values())
 

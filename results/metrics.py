@@ -14,30 +14,28 @@ class Metric(NamedTuple):
     label: str  # with its unit
     factor: float = 1.0  # from the recorded to the drawn unit
     can_be_logarithmic: bool = True
-    noisy: bool = False  # from step to step, so that a curve of it is a running mean
+    noisy: bool = False  # from step to step, so that a curve of it is a running median
     limit: float | None = None  # the largest value there is
+    short: str = ""  # in a title, if not the label without its unit
 
     @property
-    def short(self) -> str:
-        """For a title."""
-        return _SHORT.get(self.name, self.label.split(",")[0])
+    def title(self) -> str:
+        return self.short or self.label.split(",")[0]
 
 
 STEPS = Metric("step", "iterations", can_be_logarithmic=False)
 EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False)
-BYTES = Metric("comm/bytes_sent_total", "sent per worker, MB", 1e-6)
+BYTES = Metric("comm/bytes_sent_total", "sent per worker, MB", 1e-6, short="bytes sent")
 DENSITY = Metric("compression/density", "density of a step, %", 100, noisy=True)
 MEAN_DENSITY = Metric("compression/density_mean", "average density, %", 100, limit=100)
-ERROR = Metric("compression/error", "squared error ||e||² of a step", noisy=True)
+ERROR = Metric("compression/error", "squared error ||e||² of a step", noisy=True, short="error of a step")
 TOTAL_ERROR = Metric("compression/total_error", "total error, sum of ||e||² so far")
 FINAL_BYTES = BYTES._replace(label="sent per worker over the whole run, MB")
 FINAL_TOTAL_ERROR = TOTAL_ERROR._replace(label="total error, sum of ||e||² over the run")
 LAYER_DENSITY = Metric("density_mean", "average density of the layer, %", 100, limit=100)
 LAYER_ERROR = Metric("total_error", "total error of the layer, sum of ||e||² over the run")
 LOSS = Metric("train/loss", "training loss", noisy=True)
-SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*")
-
-_SHORT = {BYTES.name: "bytes sent"}
+SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*", noisy=True, short="suboptimality")
 
 # The first that a run has is its quality.
 _QUALITIES = ("test/accuracy", "test/perplexity", "test/hit_rate_at_10", "test/ndcg_at_10")
@@ -49,12 +47,17 @@ _LOWER = ("loss", "perplexity", "suboptimality", "distance", "error")
 
 def quality(name: str) -> Metric:
     """A metric as the quality at the end of a run, saying which way is better where that is known."""
-    known = {metric: (label, factor) for metric, label, factor, _ in QUALITY}
-    label, factor = known.get(name, (SUBOPTIMALITY.label if name == SUBOPTIMALITY.name else name, 1.0))
+    known = {metric: Metric(metric, label, factor) for metric, label, factor, _ in QUALITY}
+    known[SUBOPTIMALITY.name] = SUBOPTIMALITY
+    what = known.get(name, Metric(name, name))
     higher = any(part in name for part in _HIGHER)
     better = "higher" if higher else "lower" if any(part in name for part in _LOWER) else None
-    label = f"{label} at the end" + (f" ({better} is better)" if better else "")
-    return Metric(name, label, factor, can_be_logarithmic=not higher, limit=factor if higher else None)
+    return what._replace(
+        label=f"{what.label} at the end" + (f" ({better} is better)" if better else ""),
+        short=what.title,
+        can_be_logarithmic=not higher,
+        limit=what.factor if higher else None,
+    )
 
 
 def default_quality(runs: Iterable[Run]) -> str | None:

@@ -17,6 +17,7 @@ from results.style import family
 Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
 MARKERS_PER_CURVE = 6
+HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis holds zero."
 
 
 class NothingToDraw(Exception):
@@ -34,8 +35,14 @@ def ended(group: Group, *metrics: str) -> Methods:
 
 
 def layered(group: Group) -> Methods:
-    """The runs that say how their layers fared. Raises ``NothingToDraw`` when there is none."""
-    return _having(group, lambda run, name: bool(run.summary.get(name)), ("layers",))
+    """The runs that say how their layers fared.
+
+    Raises ``NothingToDraw`` when there is none, or a single layer, which the totals tell all about.
+    """
+    drawn = _having(group, lambda run, name: bool(run.summary.get(name)), ("layers",))
+    if all(len(run.summary["layers"]) < 2 for runs in drawn.values() for run in runs):
+        raise NothingToDraw("the model has a single layer, whose numbers are the totals")
+    return drawn
 
 
 def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
@@ -73,7 +80,7 @@ def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
     if logarithmic:
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
         if any(((curve.low <= 0) & (curve.mean > 0)).any() for curve in found.values()):
-            notes.append("Where a band reaches the lower end of a logarithmic axis, the interval holds zero.")
+            notes.append(HOLDS_ZERO)
     return notes
 
 
@@ -88,6 +95,7 @@ def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         options = {"can_be_logarithmic": each.can_be_logarithmic, "limit": each.limit}
         if set_scale(axis, which, [mean], [mean - half], [mean + half], **options):
             notes += off_the_axis(each, {method: np.array(pairs[-1][:1]) for method, pairs in at.items()})
+            notes += [HOLDS_ZERO] if ((mean > 0) & (mean <= half)).any() else []
     for settings in families(drawn):
         line = [[at[method][which][0] for method in settings] for which in (0, 1)]
         style = group.styles[settings[len(settings) // 2]]
@@ -147,7 +155,7 @@ def families(drawn: Methods) -> list[list[str]]:
 def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
     """A note on the methods that have nothing to show on a logarithmic axis."""
     absent = [method for method, mean in means.items() if not (mean > 0).any()]
-    return [f"Not on the logarithmic axis: {'; '.join(absent)} ({what.short} 0)."] if absent else []
+    return [f"Zero, and so not on a logarithmic axis: {what.title} of {'; '.join(absent)}."] if absent else []
 
 
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:
@@ -171,11 +179,11 @@ def _quantity(what: Metric) -> Quantity:
 
 
 def _running(drawn: Methods, what: Metric) -> list[str]:
-    """A note on the window of the running means, the longest of them."""
+    """A note on the window of the running medians, the longest of them."""
     records = max(len(run.curve(what.name)) for runs in drawn.values() for run in runs)
     if window(records) == 1:
         return []
-    return [f"Curves of single steps are running means over {window(records)} of {records:,} records."]
+    return [f"Curves of single steps are running medians over {window(records)} of {records:,} records."]
 
 
 def _marked(axis: Any, x: np.ndarray, mean: np.ndarray, shift: float) -> list[int]:

@@ -7,10 +7,11 @@ import numpy as np
 
 LOG_FROM = 10  # largest over smallest value from which on an axis is logarithmic
 MARGIN = 0.05  # of the axis, on both sides
-# How far intervals may widen an axis beyond the means, since those of two seeds are endless: as a share
-# of the means' own extent where it is linear, as a factor where it is logarithmic.
-WIDEN_SHARE, WIDEN_FACTOR = 1.0, 4.0
+# How far intervals may widen an axis beyond the means, since those of two seeds are endless: by this factor
+# where it is logarithmic, else by the extent of the means or by the average interval.
+WIDEN_FACTOR = 4.0
 DECADES_BELOW = 2  # of the smallest end of a curve: what came before is a hundredth of it
+MANY = 5000  # from where on thousands are set apart
 SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
 
 
@@ -44,8 +45,10 @@ def set_scale(
     if limit is not None:
         high = np.minimum(high, limit)
     if logarithmic:
+        holds_zero = (low <= 0).any()
         mean, low = mean[mean > 0], low[low > 0]
-        first = max(low.min(), mean.min() / WIDEN_FACTOR)
+        first = min(low.min(), mean.min() / WIDEN_FACTOR**0.5 if holds_zero else np.inf)
+        first = max(first, mean.min() / WIDEN_FACTOR)
         if decided_by is not None:
             first = max(first, deciding.min() / 10**DECADES_BELOW)
         last = min(high.max(), mean.max() * WIDEN_FACTOR)
@@ -53,14 +56,17 @@ def set_scale(
         limits = first / room, last * room
     else:
         extent = mean.max() - mean.min() or abs(mean.max()) * 0.1 or 1.0
-        first = max(low.min(), mean.min() - WIDEN_SHARE * extent)
-        last = min(high.max(), mean.max() + WIDEN_SHARE * extent)
+        wide = max(extent, (high.mean() - low.mean()) / 2)
+        first = max(low.min(), mean.min() - wide)
+        last = min(high.max(), mean.max() + wide)
         room = (last - first or extent) * MARGIN
         limits = first - room, last + room
     getattr(axis, f"set_{which}scale")("log" if logarithmic else "linear")
     getattr(axis, f"set_{which}lim")(*limits)
     if logarithmic:
         _plain_numbers(getattr(axis, f"{which}axis"))
+    elif limits[1] >= MANY:
+        getattr(axis, f"{which}axis").set_major_formatter("{x:,.0f}")
     return logarithmic
 
 

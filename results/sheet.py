@@ -62,6 +62,7 @@ def _around(
     from matplotlib.lines import Line2D
 
     across = int((width - 2 * EDGE) / CHARACTER)
+    title = textwrap.fill(title, int(across * 0.75))
     facts = textwrap.wrap(f"{group.facts}; {seeds_of(drawn, '95 % interval')}", across)
     notes = [line for note in notes for line in textwrap.wrap(note, int(across * 1.1))]
     labels = legend_labels(drawn)
@@ -69,7 +70,8 @@ def _around(
     fitting = max(1, int((width - 2 * EDGE) / (HANDLE + CHARACTER * longest)))
     columns = _columns(list(labels), fitting)
     rows = max(map(len, columns))
-    above = EDGE + LINE * 1.3 + LINE * len(facts)
+    title_lines = 1.3 * (title.count("\n") + 1)
+    above = EDGE + LINE * title_lines + LINE * len(facts)
     below = 2 * EDGE + 0.18 * rows + LINE * len(notes) + (EDGE / 2 if notes else 0)
     total = above + height + below
     figure.set_size_inches(width, total)
@@ -77,7 +79,9 @@ def _around(
     left = EDGE / width
     top = 1 - EDGE / total
     figure.text(left, top, title, va="top", fontsize=11, fontweight="bold")
-    figure.text(left, top - 1.3 * LINE / total, "\n".join(facts), va="top", fontsize=9, linespacing=1.4)
+    figure.text(
+        left, top - title_lines * LINE / total, "\n".join(facts), va="top", fontsize=9, linespacing=1.4
+    )
     handles = [
         Line2D([], [], label=labels[method], **group.styles[method])
         if method

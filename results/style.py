@@ -18,8 +18,7 @@ OTHER_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31")
 DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), "random_k": (0, (6, 2, 1, 2))}
 DASHES |= {"random_block": (0, (3, 2, 1, 2, 1, 2))}
 LINE_WIDTH = 1.8
-MARKERS = "osD^vPX<>*"
-FIRST_MARKER = {"none": 9, "hard_threshold": 0, "top_k": 1, "random_k": 2, "random_block": 3}
+MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.5  # share of black or white in the colours of one compressor's settings
 LOOK = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
 _NUMBER = re.compile(r" (-?[\d.]+(?:e[+-]?\d+)?)$")
@@ -67,8 +66,7 @@ def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dic
                 "linewidth": LINE_WIDTH,
             }
             if marked or len(settings) > 1:
-                first = FIRST_MARKER.get(compressor, 4)
-                style["marker"] = MARKERS[(first + variant) % len(MARKERS)]
+                style["marker"] = MARKERS[len(styles) % len(MARKERS)]
                 style["markersize"] = 6
                 if families.index(family(method)) % 2:
                     style["markerfacecolor"] = "white"
