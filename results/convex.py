@@ -7,20 +7,18 @@ epochs, and bits per step; one line per method, its mean over seeds, and the see
 """
 
 import argparse
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import pandas as pd
 
+from results.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
+from results.groups import file_stem, seeds_of, unused
 from results.reproduction import reproduction_table
 from results.runs import Run, by_method, by_setting, read_runs
-from results.style import line_styles, save
+from results.style import apply_look, line_styles, save
 
-Curves = Callable[[Run], tuple[pd.Series, pd.Series]]
 BITS_LABELS = {
     "paper": "bits sent per worker (32 per value, no index)",
     "ledger": "bits sent per worker (values, indices and counts)",
@@ -66,11 +64,7 @@ def named_groups(runs: list[Run]) -> dict[str, list[Run]]:
         name = config["name"].rsplit("-", 1)[0] + (
             "" if partition in ("iid", "contiguous") else f"-{partition}"
         )
-        stem = base = re.sub(r"[^\w.-]", "_", name)
-        number = 2
-        while stem in named:
-            stem, number = f"{base}-{number}", number + 1
-        named[stem] = group
+        named[unused(file_stem(name), named)] = group
     return named
 
 
@@ -79,7 +73,7 @@ def draw(runs: list[Run], bits: str) -> Any:
     from matplotlib.figure import Figure
     from matplotlib.ticker import EngFormatter
 
-    mpl.rcParams.update({"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9})
+    apply_look()
     methods = by_method(runs)
     styles = line_styles((method, of_method[0].compressor) for method, of_method in methods.items())
     figure = Figure(figsize=(13, 7.4), layout="constrained")
@@ -93,12 +87,15 @@ def draw(runs: list[Run], bits: str) -> Any:
         (epochs, "epochs", "convex/distance_squared", distance),
         (steps, "steps", bits, "bits per worker and step"),
     )
-    for axis, (abscissa, x_label, metric, y_label) in zip(axes.flat, panels, strict=True):
+    for axis, (abscissa, x_label, name, y_label) in zip(axes.flat, panels, strict=True):
+        ordinate = positive(bits_per_step(name) if name in BITS_LABELS else metric(name))
         for method, of_method in methods.items():
-            ordinate = (
-                bits_per_step(metric) if metric in BITS_LABELS else (lambda run, m=metric: run.curve(m))
-            )
-            _band(axis, of_method, abscissa, ordinate, styles[method] | {"label": method})
+            curve, style = over_seeds(of_method, abscissa, ordinate, seed_range), styles[method]
+            axis.plot(curve.x, curve.mean, **style, label=method)
+            if len(of_method) > 1:
+                axis.fill_between(
+                    curve.x, curve.low, curve.high, color=style["color"], alpha=0.2, linewidth=0
+                )
         axis.set(xlabel=x_label, ylabel=y_label, yscale="log")
         if abscissa not in (epochs, steps):
             axis.set_xscale("log")
@@ -123,31 +120,13 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> str:
     samples = "" if batch is None else f"{batch} row{'s' * (batch > 1)} per worker and step, "
     split = config["data"]["partition"]
     alpha = f" (alpha {config['data']['alpha']:g})" if split == "dirichlet" else ""
-    seeds = {tuple(sorted(run.seed for run in of_method)) for of_method in methods.values()}
-    if len(seeds) > 1:
-        over = "mean and range over seeds, not the same ones for all methods"
-    else:
-        (same,) = seeds
-        over = (
-            f"mean and range over seeds {', '.join(map(str, same))}"
-            if len(same) > 1
-            else f"seed {same[0]} only"
-        )
     return (
         f"{config['data'].get('name', '')}: {algorithm}{star}, {config['workers']} workers, {samples}"
-        f"{split} shards{alpha}; {over}"
+        f"{split} shards{alpha}; {seeds_of(methods, 'range')}"
     )
 
 
-def epochs(run: Run) -> pd.Series:
-    return run.curve("epoch")
-
-
-def steps(run: Run) -> pd.Series:
-    return run.curve("epoch").index.to_series()
-
-
-def bits_so_far(kind: str) -> Callable[[Run], pd.Series]:
+def bits_so_far(kind: str) -> Quantity:
     """Bits a worker has sent by each record, in either way of counting."""
 
     def of(run: Run) -> pd.Series:
@@ -158,7 +137,7 @@ def bits_so_far(kind: str) -> Callable[[Run], pd.Series]:
     return of
 
 
-def bits_per_step(kind: str) -> Callable[[Run], pd.Series]:
+def bits_per_step(kind: str) -> Quantity:
     """Bits a worker sent per step, averaged between two records."""
 
     def of(run: Run) -> pd.Series:
@@ -168,25 +147,6 @@ def bits_per_step(kind: str) -> Callable[[Run], pd.Series]:
         return pd.Series(per_step, index=sent.index)
 
     return of
-
-
-def _band(
-    axis: Any,
-    runs: list[Run],
-    abscissa: Callable[[Run], pd.Series],
-    ordinate: Callable[[Run], pd.Series],
-    style: dict[str, Any],
-) -> None:
-    """The mean over seeds as a line and their range as a band; a gap where one is not positive."""
-    xs = pd.concat([abscissa(run) for run in runs], axis=1, join="inner").mean(axis=1)
-    ys = pd.concat([ordinate(run) for run in runs], axis=1, join="inner")
-    common = xs.index.intersection(ys.index)
-    xs, ys = xs.loc[common], ys.loc[common]
-    positive = ys.where(ys > 0)
-    axis.plot(xs, positive.mean(axis=1, skipna=False), **style)
-    if len(runs) > 1:
-        low, high = positive.min(axis=1), positive.max(axis=1)
-        axis.fill_between(xs, low, high, color=style["color"], alpha=0.2, linewidth=0)
 
 
 if __name__ == "__main__":

@@ -64,25 +64,23 @@ def what_differs(runs: list[Run]) -> list[list[str]]:
 
 def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
     """Over which seeds means were taken, and what is drawn around them."""
-    seeds = {tuple(sorted(run.seed for run in runs)) for runs in methods.values()}
-    if len(seeds) > 1:
-        return f"mean and {spread} over seeds, not the same ones for all methods"
-    (same,) = seeds
+    same, others = _most_seeds(methods)
     if len(same) == 1:
-        return f"one seed only ({same[0]})"
-    return f"mean and {spread} over seeds {', '.join(map(str, same))}"
+        over = f"one seed only ({same[0]})"
+    else:
+        over = f"mean and {spread} over seeds {', '.join(map(str, same))}"
+    return f"{over}, unless the legend says otherwise" if others else over
 
 
 def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
-    """Methods as they are called in a legend: with their seeds where these are not the same for all."""
-    seeds = {method: ", ".join(str(run.seed) for run in runs) for method, runs in methods.items()}
-    names = {method: _in_percent(method, runs[0].compressor) for method, runs in methods.items()}
-    if len(set(seeds.values())) == 1:
-        return names
-    return {
-        method: f"{names[method]} ({'one seed' if len(runs) == 1 else 'seeds'}: {seeds[method]})"
-        for method, runs in methods.items()
-    }
+    """Methods as they are called in a legend: with their seeds where these are not those of the others."""
+    same, _ = _most_seeds(methods)
+    labels = {}
+    for method, runs in methods.items():
+        seeds = tuple(run.seed for run in runs)
+        listed = f" ({'one seed' if len(seeds) == 1 else 'seeds'}: {', '.join(map(str, seeds))})"
+        labels[method] = _in_percent(method, runs[0].compressor) + (listed if seeds != same else "")
+    return labels
 
 
 def code_note(runs: Iterable[Run]) -> str | None:
@@ -105,6 +103,13 @@ def unused(stem: str, used: Iterable[str]) -> str:
     while candidate in used:
         candidate, number = f"{stem}-{number}", number + 1
     return candidate
+
+
+def _most_seeds(methods: Mapping[str, list[Run]]) -> tuple[tuple[int, ...], bool]:
+    """The seeds that most methods have, the more where it is a tie; whether some have others."""
+    found = Counter(tuple(run.seed for run in runs) for runs in methods.values())
+    same = max(found, key=lambda seeds: (found[seeds], len(seeds), seeds))
+    return same, len(found) > 1
 
 
 def _in_percent(method: str, compressor: str) -> str:

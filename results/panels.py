@@ -17,6 +17,7 @@ from results.style import family
 Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
 MARKERS_PER_CURVE = 6
+BAND_ALPHA, FEW = 0.18, 8  # bands of more curves than these are paler
 HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis holds zero."
 
 
@@ -69,14 +70,14 @@ def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         can_be_logarithmic=y.can_be_logarithmic,
         limit=y.limit,
     )
-    bottom = axis.get_ylim()[0]
+    bottom, alpha = axis.get_ylim()[0], BAND_ALPHA if len(found) <= FEW else BAND_ALPHA / 2
     for number, (method, curve) in enumerate(found.items()):
         style, mean = group.styles[method], _shown(curve.mean, logarithmic)
         markers = _marked(axis, curve.x, mean, number / len(found))
         axis.plot(curve.x, mean, **style, markevery=markers, label=method)
         if np.isfinite(curve.low).any():
             low = np.maximum(curve.low, bottom)
-            axis.fill_between(curve.x, low, curve.high, color=style["color"], alpha=0.18, linewidth=0)
+            axis.fill_between(curve.x, low, curve.high, color=style["color"], alpha=alpha, linewidth=0)
     if logarithmic:
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
         if any(((curve.low <= 0) & (curve.mean > 0)).any() for curve in found.values()):
@@ -155,7 +156,7 @@ def families(drawn: Methods) -> list[list[str]]:
 def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
     """A note on the methods that have nothing to show on a logarithmic axis."""
     absent = [method for method, mean in means.items() if not (mean > 0).any()]
-    return [f"Zero, and so not on a logarithmic axis: {what.title} of {'; '.join(absent)}."] if absent else []
+    return [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
 
 
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:

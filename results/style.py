@@ -19,7 +19,7 @@ DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), 
 DASHES |= {"random_block": (0, (3, 2, 1, 2, 1, 2))}
 LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
-DARKEST, LIGHTEST = -0.45, 0.5  # share of black or white in the colours of one compressor's settings
+DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
 LOOK = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
 _NUMBER = re.compile(r" (-?[\d.]+(?:e[+-]?\d+)?)$")
 
@@ -50,7 +50,7 @@ def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dic
     """Matplotlib's arguments per method, from pairs (method with its settings, compressor).
 
     A compressor has a colour and a dash; several settings of it differ in lightness and marker, and those
-    of its second family, such as without feedback, have hollow markers. ``marked``: markers even where
+    of a second family, such as without feedback, have hollow markers. ``marked``: markers even where
     a compressor has one setting.
     """
     compressors = dict(methods)
@@ -58,10 +58,10 @@ def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dic
     for compressor in dict.fromkeys(compressors.values()):
         settings = in_order(method for method, its in compressors.items() if its == compressor)
         families = list(dict.fromkeys(family(method) for method in settings))
-        for variant, method in enumerate(settings):
-            share = variant / (len(settings) - 1) if len(settings) > 1 else None
+        for method in settings:
+            alike = [other for other in settings if family(other) == family(method)]
             style = {
-                "color": _shade(_colour(compressor), share),
+                "color": _shade(_colour(compressor), alike.index(method), len(alike)),
                 "linestyle": DASHES.get(compressor, "dashdot"),
                 "linewidth": LINE_WIDTH,
             }
@@ -87,11 +87,11 @@ def _colour(compressor: str) -> str:
     return COLOURS.get(compressor) or OTHER_COLOURS[zlib.crc32(compressor.encode()) % len(OTHER_COLOURS)]
 
 
-def _shade(colour: str, share: float | None) -> str:
-    """The colour from its darkest, at 0, to its lightest, at 1; None: as it is."""
-    if share is None:
+def _shade(colour: str, number: int, of: int) -> str:
+    """The colour itself where it is for one setting, else from its darkest to its lightest."""
+    if of == 1:
         return colour
-    amount = DARKEST + (LIGHTEST - DARKEST) * share
+    amount = DARKEST + (LIGHTEST - DARKEST) * number / (of - 1)
     towards = 255 if amount > 0 else 0
     parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
     mixed = [round(part + (towards - part) * abs(amount)) for part in parts]
