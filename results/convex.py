@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from results.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
-from results.groups import file_stem, seeds_of, unused
+from results.groups import file_stem, other_seeds, seeds_of, unused
 from results.reproduction import reproduction_table
 from results.runs import Run, by_method, by_setting, read_runs
 from results.style import apply_look, line_styles, save
@@ -76,6 +76,7 @@ def draw(runs: list[Run], bits: str) -> Any:
     apply_look()
     methods = by_method(runs)
     styles = line_styles((method, of_method[0].compressor) for method, of_method in methods.items())
+    others = other_seeds(methods)
     figure = Figure(figsize=(13, 7.4), layout="constrained")
     axes = figure.subplots(2, 3)
     to_optimum, distance, error = "f(x) - f*", "||x - x*||²", "mean ||e||² over workers"
@@ -91,7 +92,7 @@ def draw(runs: list[Run], bits: str) -> Any:
         ordinate = positive(bits_per_step(name) if name in BITS_LABELS else metric(name))
         for method, of_method in methods.items():
             curve, style = over_seeds(of_method, abscissa, ordinate, seed_range), styles[method]
-            axis.plot(curve.x, curve.mean, **style, label=method)
+            axis.plot(curve.x, curve.mean, **style, label=method + others[method])
             if len(of_method) > 1:
                 axis.fill_between(
                     curve.x, curve.low, curve.high, color=style["color"], alpha=0.2, linewidth=0

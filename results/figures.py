@@ -17,7 +17,7 @@ from results import metrics, panels, sheet
 from results.groups import Group, groups
 from results.metrics import Metric
 from results.panels import NothingToDraw
-from results.runs import read_runs
+from results.runs import finished_runs
 from results.style import save
 
 LAYER_HEIGHT = 0.2  # inches
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         names = _names(options.only)
-        runs = read_runs(options.output)
+        runs = finished_runs(options.output)
         folder = options.to or options.output[0] / "figures"
         if not _draw_all(groups(runs), names, folder, options.quality):
             raise FileNotFoundError(f"nothing to draw in {', '.join(map(str, options.output))}")
@@ -127,10 +127,10 @@ def _draw_all(of: list[Group], names: list[str], folder: Path, quality: str | No
     """Draw, save and print the paths of all figures that can be made; how many."""
     made = 0
     for group in of:
-        quality_name = quality or metrics.default_quality(group.runs)
+        judged_by = metrics.quality(group.runs, quality)
         for name in names:
             try:
-                figure = FIGURES[name](group, metrics.quality(quality_name) if quality_name else None)
+                figure = FIGURES[name](group, judged_by)
             except NothingToDraw as reason:
                 print(f"skipped {group.stem}-{name}: {reason}", file=sys.stderr)
                 continue

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from results.runs import Run, by_method, by_setting
+from results.settings import differing, flatten
 from results.style import in_order, line_styles
 
 MOST_WORDS = 4  # of what tells a setting apart, in a title
+LONGEST_STEM = 120
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ def groups(runs: Iterable[Run]) -> list[Group]:
     """A group per subject and setting, in the order of their file names."""
     subjects: dict[str, list[list[Run]]] = defaultdict(list)
     for setting in by_setting(runs):
-        subjects[setting[0].subject].append(setting)
+        subjects[" and ".join(sorted({run.subject for run in setting}))].append(setting)
     made: dict[str, Group] = {}
     for subject, settings in sorted(subjects.items()):
         methods = [by_method(setting) for setting in settings]
@@ -54,12 +56,12 @@ def groups(runs: Iterable[Run]) -> list[Group]:
 
 def what_differs(runs: list[Run]) -> list[list[str]]:
     """Per run of another setting, its values where the settings are not all the same: "scope layer"."""
-    flat = [dict(_flat(json.loads(run.setting))) for run in runs]
-    keys = sorted({key for each in flat for key in each})
-    varying = [key for key in keys if len({json.dumps(each.get(key)) for each in flat}) > 1]
-    lasts = Counter(key.rsplit(".", 1)[-1] for key in varying)
-    names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in varying}
-    return [[f"{names[key]} {_plain(each[key])}" for key in varying if key in each] for each in flat]
+    own = differing([flatten(json.loads(run.setting)) for run in runs])
+    lasts = Counter(key.rsplit(".", 1)[-1] for key in own[0])
+    names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in own[0]}
+    return [
+        [f"{names[key]} {_plain(value)}" for key, value in each.items() if value is not None] for each in own
+    ]
 
 
 def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
@@ -74,18 +76,26 @@ def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
 
 def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
     """Methods as they are called in a legend: with their seeds where these are not those of the others."""
+    others = other_seeds(methods)
+    return {
+        method: _in_percent(method, runs[0].compressor) + others[method] for method, runs in methods.items()
+    }
+
+
+def other_seeds(methods: Mapping[str, list[Run]]) -> dict[str, str]:
+    """What a legend says after a method: its seeds where these are not those of the others."""
     same, _ = _most_seeds(methods)
-    labels = {}
+    said = {}
     for method, runs in methods.items():
         seeds = tuple(run.seed for run in runs)
         listed = f" ({'one seed' if len(seeds) == 1 else 'seeds'}: {', '.join(map(str, seeds))})"
-        labels[method] = _in_percent(method, runs[0].compressor) + (listed if seeds != same else "")
-    return labels
+        said[method] = listed if seeds != same else ""
+    return said
 
 
 def code_note(runs: Iterable[Run]) -> str | None:
     """The versions of the code that made the runs, where there are several."""
-    codes = Counter(f"{(run.commit or 'unknown')[:10]}{'*' * run.modified}" for run in runs)
+    codes = Counter(run.code for run in runs)
     if len(codes) < 2:
         return None
     listed = ", ".join(f"{code} ({count} run{'s' * (count > 1)})" for code, count in sorted(codes.items()))
@@ -94,7 +104,8 @@ def code_note(runs: Iterable[Run]) -> str | None:
 
 
 def file_stem(name: str) -> str:
-    return re.sub(r"[^\w.-]", "_", name)
+    """The name as the beginning of a file's name, on any system."""
+    return re.sub(r"[^\w.-]", "_", name)[:LONGEST_STEM]
 
 
 def unused(stem: str, used: Iterable[str]) -> str:
@@ -123,24 +134,20 @@ def _in_percent(method: str, compressor: str) -> str:
 
 
 def _size(runs: list[Run]) -> list[str]:
-    workers = runs[0].config["workers"]
-    steps = sorted({run.summary["step"] for run in runs})
-    length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
-    return [f"{workers} worker{'s' * (workers != 1)}", f"{length} steps"]
+    """Workers and steps, as far as the runs tell."""
+    facts = []
+    if workers := runs[0].config.get("workers"):
+        facts.append(f"{workers} worker{'s' * (workers != 1)}")
+    if steps := sorted({run.summary["step"] for run in runs if "step" in run.summary}):
+        length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+        facts.append(f"{length} steps")
+    return facts
 
 
 def _shown(differs: list[str]) -> list[str]:
     shown = [word for word in differs if not word.startswith("workers ")]
     more = len(shown) - MOST_WORDS
     return shown if more <= 0 else [*shown[:MOST_WORDS], f"and {more} more setting{'s' * (more > 1)}"]
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in config.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _plain(value: Any) -> str:

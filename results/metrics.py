@@ -1,10 +1,10 @@
 """What metrics are called on an axis, in which unit, and which of them says how good a model is."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from results.measures import qualities
 from results.runs import Run
-from results.small import QUALITY
 
 
 class Metric(NamedTuple):
@@ -37,18 +37,23 @@ LAYER_ERROR = Metric("total_error", "total error of the layer, sum of ||e||² ov
 LOSS = Metric("train/loss", "training loss", noisy=True)
 SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*", noisy=True, short="suboptimality")
 
-# The first that a run has is its quality.
-_QUALITIES = ("test/accuracy", "test/perplexity", "test/hit_rate_at_10", "test/ndcg_at_10")
-_QUALITIES += ("validation/accuracy", "validation/perplexity", "convex/suboptimality")
-_QUALITIES += ("test/loss", "validation/loss")
+_OTHER_QUALITIES = ("test/loss", "validation/loss")  # where none of those that tables know was measured
 _HIGHER = ("accuracy", "hit_rate", "ndcg")
 _LOWER = ("loss", "perplexity", "suboptimality", "distance", "error")
 
 
-def quality(name: str) -> Metric:
-    """A metric as the quality at the end of a run, saying which way is better where that is known."""
-    known = {metric: Metric(metric, label, factor) for metric, label, factor, _ in QUALITY}
-    known[SUBOPTIMALITY.name] = SUBOPTIMALITY
+def quality(runs: Sequence[Run], name: str | None = None) -> Metric | None:
+    """The metric of that name as the quality at the end of a run, saying which way is better if it knows.
+
+    Without a name the first that tables compare methods by; None where the runs measured none.
+    """
+    known = {measure.name: Metric(measure.name, measure.label, measure.factor) for measure in qualities(runs)}
+    if SUBOPTIMALITY.name in known:
+        known[SUBOPTIMALITY.name] = SUBOPTIMALITY
+    others = [each for each in _OTHER_QUALITIES if any(each in run.summary for run in runs)]
+    name = name or next(iter([*known, *others]), None)
+    if name is None:
+        return None
     what = known.get(name, Metric(name, name))
     higher = any(part in name for part in _HIGHER)
     better = "higher" if higher else "lower" if any(part in name for part in _LOWER) else None
@@ -58,9 +63,3 @@ def quality(name: str) -> Metric:
         can_be_logarithmic=not higher,
         limit=what.factor if higher else None,
     )
-
-
-def default_quality(runs: Iterable[Run]) -> str | None:
-    """The name of the quality that the runs were after, None where they measured none."""
-    runs = list(runs)
-    return next((name for name in _QUALITIES if any(name in run.summary for run in runs)), None)

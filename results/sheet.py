@@ -52,7 +52,7 @@ def _not_drawn(group: Group, drawn: Methods) -> list[str]:
         for run in runs
         if run.path not in paths
     }
-    return [f"Not drawn, since they did not record it: {'; '.join(missing)}."] if missing else []
+    return [f"Not drawn, for want of a number: {'; '.join(missing)}."] if missing else []
 
 
 def _around(

@@ -100,7 +100,7 @@ def test_one_seed_says_so(output: Path) -> None:
     group = [
         run for run in read_runs([output]) if run.seed == 0 and run.config["name"].startswith("madelon_sgd")
     ]
-    assert "seed 0 only" in convex.draw(group, "paper").get_suptitle()
+    assert "one seed only (0)" in convex.draw(group, "paper").get_suptitle()
     assert "(one seed)" in reproduction.reproduction_table(group)
 
 
@@ -212,4 +212,4 @@ def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
     copied(output, tmp_path / "a", "madelon_sgd-top_k", seed=0)
     copied(output, tmp_path / "b", "madelon_sgd-hard_threshold", seed=1)
     runs = read_runs([tmp_path])
-    assert "not the same ones for all methods" in convex.title(runs, by_method(runs))
+    assert "unless the legend says otherwise" in convex.title(runs, by_method(runs))
