@@ -56,7 +56,9 @@ def groups(runs: Iterable[Run]) -> list[Group]:
 
 def what_differs(runs: list[Run]) -> list[list[str]]:
     """Per run of another setting, its values where the settings are not all the same: "scope layer"."""
-    own = differing([flatten(json.loads(run.setting)) for run in runs])
+    own = [
+        dict(sorted(each.items())) for each in differing([flatten(json.loads(run.setting)) for run in runs])
+    ]
     lasts = Counter(key.rsplit(".", 1)[-1] for key in own[0])
     names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in own[0]}
     return [
@@ -71,7 +73,7 @@ def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
         over = f"one seed only ({same[0]})"
     else:
         over = f"mean and {spread} over seeds {', '.join(map(str, same))}"
-    return f"{over}, unless the legend says otherwise" if others else over
+    return f"{over} (others: see the legend)" if others else over
 
 
 def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:

@@ -18,7 +18,7 @@ Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
 MARKERS_PER_CURVE = 6
 BAND_ALPHA, FEW = 0.18, 8  # bands of more curves than these are paler
-HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis holds zero."
+HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis includes zero."
 
 
 class NothingToDraw(Exception):
@@ -76,8 +76,11 @@ def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         markers = _marked(axis, curve.x, mean, number / len(found))
         axis.plot(curve.x, mean, **style, markevery=markers, label=method)
         if np.isfinite(curve.low).any():
-            low = np.maximum(curve.low, bottom)
-            axis.fill_between(curve.x, low, curve.high, color=style["color"], alpha=alpha, linewidth=0)
+            holds_zero = logarithmic & (curve.low <= 0)
+            band = {"color": style["color"], "linewidth": 0}
+            axis.fill_between(curve.x, np.where(holds_zero, mean, curve.low), curve.high, alpha=alpha, **band)
+            if holds_zero.any():  # paler, since what lies below the axis is most of it
+                axis.fill_between(curve.x, bottom, mean, where=holds_zero, alpha=alpha / 3, **band)
     if logarithmic:
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
         if any(((curve.low <= 0) & (curve.mean > 0)).any() for curve in found.values()):
@@ -137,7 +140,11 @@ def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
         axis.errorbar(_shown(mean, logarithmic), rows, **style, **bars, elinewidth=1.0, label=method)
     axis.set_yticks(rows, [f"{name} ({size:,})" for name, size in elements.items()])
     axis.set_ylim(len(rows) - 0.5, -0.5)
-    return off_the_axis(what, {method: mean for method, (mean, _) in found.items()}) if logarithmic else []
+    if not logarithmic:
+        return []
+    holds_zero = any(((mean > 0) & (mean <= half)).any() for mean, half in found.values())
+    notes = off_the_axis(what, {method: mean for method, (mean, _) in found.items()})
+    return [*notes, HOLDS_ZERO] if holds_zero else notes
 
 
 def families(drawn: Methods) -> list[list[str]]:

@@ -212,4 +212,4 @@ def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
     copied(output, tmp_path / "a", "madelon_sgd-top_k", seed=0)
     copied(output, tmp_path / "b", "madelon_sgd-hard_threshold", seed=1)
     runs = read_runs([tmp_path])
-    assert "unless the legend says otherwise" in convex.title(runs, by_method(runs))
+    assert "(others: see the legend)" in convex.title(runs, by_method(runs))
