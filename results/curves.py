@@ -35,7 +35,8 @@ def epochs(run: Run) -> pd.Series:
 
 
 def steps(run: Run) -> pd.Series:
-    return run.curve("epoch").index.to_series()
+    taken = pd.Index(run.records["step"].unique(), name="step")
+    return taken.to_series()
 
 
 def positive(quantity: Quantity) -> Quantity:

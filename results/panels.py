@@ -163,7 +163,10 @@ def families(drawn: Methods) -> list[list[str]]:
 def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
     """A note on the methods that have nothing to show on a logarithmic axis."""
     absent = [method for method, mean in means.items() if not (mean > 0).any()]
-    return [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
+    notes = [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
+    if any((mean > 0).any() and (mean <= 0).any() for mean in means.values()):
+        notes.append(f"Gaps are where {what.title} is 0, which the logarithmic axis does not show.")
+    return notes
 
 
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:

@@ -8,8 +8,8 @@ import numpy as np
 LOG_FROM = 10  # largest over smallest value from which on an axis is logarithmic
 MARGIN = 0.05  # of the axis, on both sides
 # How far intervals may widen an axis beyond the means, since those of two seeds are endless: by this factor
-# where it is logarithmic, else by half the extent of the means or by the average interval.
-WIDEN_FACTOR = 4.0
+# where it is logarithmic, else by half the extent of the means or by so many times half the average interval.
+WIDEN_FACTOR, WIDEN_HALVES = 4.0, 1.5
 DECADES_BELOW = 2  # of the smallest end of a curve: what came before is a hundredth of it
 MANY = 5000  # from where on thousands are set apart
 SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
@@ -56,7 +56,8 @@ def set_scale(
         limits = first / room, last * room
     else:
         extent = mean.max() - mean.min() or abs(mean.max()) * 0.1 or 1.0
-        wide = max(extent / 2, (high.mean() - low.mean()) / 2)
+        halves = _finite([(top - bottom) / 2 for bottom, top in zip(lows, highs, strict=True)])
+        wide = max(extent / 2, WIDEN_HALVES * halves.mean() if len(halves) else 0.0)
         first = max(low.min(), mean.min() - wide)
         last = min(high.max(), mean.max() + wide)
         room = (last - first or extent) * MARGIN

@@ -147,6 +147,16 @@ def test_zero_is_named_where_an_axis_is_logarithmic(group: Group) -> None:
     assert not np.isfinite(none.get_ydata()).any()
 
 
+def test_a_gap_in_a_curve_is_explained(tmp_path: Path) -> None:
+    lines = [{"step": i, "compression/density": 0.0 if i < 5 else 10.0**-i} for i in range(1, 11)]
+    write_run(tmp_path, records=lines)
+    (group,) = groups(read_runs([tmp_path]))
+    figure = draw("density", group)
+    assert "Gaps are where density of a step is 0" in texts(figure)
+    (line,) = figure.axes[0].lines
+    assert np.isfinite(line.get_ydata()).tolist() == [False] * 4 + [True] * 6
+
+
 def test_layers_in_the_order_of_the_model(group: Group) -> None:
     density, error = draw("layers", group).axes
     assert [label.get_text() for label in density.get_yticklabels()] == [
@@ -337,8 +347,10 @@ def test_axis_keeps_room_for_means_not_for_endless_intervals() -> None:
     axis = Figure().subplots()
     means = [np.array([1.0, 2.0])]
     options = {"can_be_logarithmic": True}
-    assert not scales.set_scale(axis, "y", means, [np.array([-99.0])], [np.array([99.0])], **options)
+    assert not scales.set_scale(
+        axis, "y", means, [np.array([-99.0, 1.9])], [np.array([99.0, 2.1])], **options
+    )
     low, high = axis.get_ylim()
-    assert low > -99 and high < 99
+    assert -99 < low < 1 and 2 < high < 99
     assert scales.set_scale(axis, "y", [np.array([0.0, 0.01, 100.0])], **options)
     assert axis.get_yscale() == "log" and 0 < axis.get_ylim()[0] < 0.01
