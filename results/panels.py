@@ -17,6 +17,7 @@ from results.style import family
 Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
 MARKERS_PER_CURVE = 6
+CUT = "An interval without a cap at its end reaches beyond the panel."
 BAND_ALPHA, FEW = 0.18, 8  # bands of more curves than these are paler
 HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis includes zero."
 
@@ -100,6 +101,9 @@ def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
         if set_scale(axis, which, [mean], [mean - half], [mean + half], **options):
             notes += off_the_axis(each, {method: np.array(pairs[-1][:1]) for method, pairs in at.items()})
             notes += [HOLDS_ZERO] if ((mean > 0) & (mean <= half)).any() else []
+        else:
+            low, high = getattr(axis, f"get_{which}lim")()
+            notes += [CUT] if ((mean - half < low) | (mean + half > high)).any() else []
     for settings in families(drawn):
         line = [[at[method][which][0] for method in settings] for which in (0, 1)]
         style = group.styles[settings[len(settings) // 2]]

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from run_folders import write_run
 
-from results import curves, figures, metrics, scales
+from results import figures, metrics
 from results.groups import Group, groups
 from results.panels import NothingToDraw
 from results.runs import read_runs
 from results.statistics import mean_and_interval
-from results.style import COLOURS, family, in_order, line_styles
 
 SEEDS = (0, 1, 2)
 
@@ -109,6 +108,17 @@ def test_quality_stands_at_the_means_with_their_intervals(group: Group) -> None:
     assert axis.get_xlabel() == "average density, %" and axis.get_xscale() == "log"
     assert axis.get_ylabel() == "test accuracy, % at the end (higher is better)"
     assert axis.get_yscale() == "linear" and axis.get_ylim()[1] <= 101
+
+
+def test_an_interval_beyond_the_panel_is_said(tmp_path: Path, group: Group) -> None:
+    for seed in SEEDS:
+        write_run(tmp_path, seed=seed, summary={"test/accuracy": 0.4 + 0.2 * seed})
+        for threshold in (0.1, 0.2, 0.3):
+            settings = {"threshold": threshold, "density": 0.01}
+            write_run(tmp_path, compressor="hard_threshold", seed=seed, settings=settings)
+    (wide,) = groups(read_runs([tmp_path]))
+    assert "reaches beyond the panel" in texts(draw("quality_bytes", wide))
+    assert "reaches beyond the panel" not in texts(draw("quality_bytes", group))
 
 
 def test_one_line_joins_the_settings_of_a_compressor(group: Group) -> None:
@@ -290,67 +300,3 @@ def test_an_empty_folder_is_one_line(folder: str, tmp_path: Path, capsys: pytest
 def test_a_quality_of_ones_own(group: Group) -> None:
     (axis,) = draw("quality_density", group, "train/loss").axes
     assert axis.get_ylabel() == "train/loss at the end (lower is better)"
-
-
-def test_every_compressor_has_a_colour_of_its_own() -> None:
-    shipped = {path.stem for path in (Path(__file__).parents[2] / "conf" / "compressor").glob("*.yaml")}
-    assert shipped <= set(COLOURS)
-    assert len(set(COLOURS.values())) == len(COLOURS)
-
-
-def test_styles_tell_methods_apart_without_colour() -> None:
-    methods = [(f"top_k, density {density:g}", "top_k") for density in (0.001, 0.01, 0.1)]
-    methods += [("top_k, density 0.01, no feedback", "top_k"), ("none", "none"), ("new, k 3", "new")]
-    styles = line_styles(methods, marked=True)
-    assert list(styles) == [method for method, _ in methods]
-    assert len({style["marker"] for style in styles.values()}) == len(methods)
-    shades = [sum(int(styles[m]["color"][i : i + 2], 16) for i in (1, 3, 5)) for m, _ in methods[:3]]
-    assert shades == sorted(shades) and len(set(shades)) == 3
-    assert styles["top_k, density 0.01, no feedback"]["markerfacecolor"] == "white"
-
-
-def test_a_compressors_colour_does_not_depend_on_the_others() -> None:
-    alone = line_styles([("new, k 3", "new")])["new, k 3"]["color"]
-    among = line_styles([("old, k 1", "old"), ("none", "none"), ("new, k 3", "new")])["new, k 3"]["color"]
-    assert alone == among
-
-
-def test_methods_in_the_order_of_their_numbers() -> None:
-    methods = [f"top_k, density {density}" for density in ("0.1", "1e-05", "0.001")]
-    assert in_order(methods) == [methods[1], methods[2], methods[0]]
-    assert {family(method) for method in methods} == {"top_k"}
-    assert family("top_k, density 0.1, no feedback") == "top_k, no feedback"
-
-
-def test_thinned_curves_keep_ends_and_peaks() -> None:
-    values = np.sin(np.arange(20000) / 500)
-    values[[7, 12345]] = 50, -50
-    kept = curves.thinned(values, 600)
-    assert len(kept) <= 600 and {0, 7, 12345, 19999} <= set(kept.tolist())
-    assert (np.diff(kept) > 0).all()
-    assert curves.thinned(values[:600], 600).tolist() == list(range(600))
-
-
-def test_running_median_leaves_steady_curves_alone(tmp_path: Path) -> None:
-    lines = [{"step": i, "steady": 0.5**i, "noisy": 1.0 + (i % 2)} for i in range(1, 101)]
-    (run,) = read_runs([write_run(tmp_path, records=lines)])
-    steady = curves.smoothed(curves.metric("steady"))(run)
-    assert steady.tolist() == run.curve("steady").tolist()
-    noisy = curves.smoothed(curves.metric("noisy"))(run)
-    assert curves.window(100) == 5
-    assert noisy.iloc[0] == 2.0 and noisy.iloc[50] == np.median(run.curve("noisy").iloc[48:53])
-
-
-def test_axis_keeps_room_for_means_not_for_endless_intervals() -> None:
-    from matplotlib.figure import Figure
-
-    axis = Figure().subplots()
-    means = [np.array([1.0, 2.0])]
-    options = {"can_be_logarithmic": True}
-    assert not scales.set_scale(
-        axis, "y", means, [np.array([-99.0, 1.9])], [np.array([99.0, 2.1])], **options
-    )
-    low, high = axis.get_ylim()
-    assert -99 < low < 1 and 2 < high < 99
-    assert scales.set_scale(axis, "y", [np.array([0.0, 0.01, 100.0])], **options)
-    assert axis.get_yscale() == "log" and 0 < axis.get_ylim()[0] < 0.01
