@@ -231,17 +231,6 @@ def test_several_versions_of_the_code_are_marked(tmp_path: Path, group: Group) -
     assert "versions" not in texts(draw("loss", group))
 
 
-def test_settings_of_one_subject_are_told_apart(tmp_path: Path) -> None:
-    for workers in (4, 16):
-        for scope in ("layer", "global"):
-            write_run(tmp_path, workers=workers, scope=scope)
-    found = groups(read_runs([tmp_path]))
-    assert [group.stem for group in found] == [
-        f"mlp-digits-scope_{scope}-workers_{workers}" for scope in ("global", "layer") for workers in (16, 4)
-    ]
-    assert found[0].facts == "16 workers, 30 steps, scope global"
-
-
 def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
     write_run(tmp_path)
     lines = [{"step": step, "comm/bytes_sent_total": 80.0 * step} for step in (10, 20)]
