@@ -102,7 +102,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     notes.append(
         "compression ratio: the bytes of `none` over those sent"
         if is_measured
-        else "compression ratio: 4 bytes for every parameter and step, over the bytes sent"
+        else "compression ratio: a value for every parameter and step over the bytes sent"
     )
     return Section(
         title,

@@ -105,13 +105,17 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
 
 
 def dense_bytes(runs: Sequence[Run]) -> float | None:
-    """What a worker sends without compression: as measured where such a run is there, else 4 D steps."""
+    """What a worker sends without compression: as measured where such a run is there, else D values a step."""
     measured = [run.summary.get("comm/bytes_sent_total") for run in runs if run.compressor == "none"]
     measured = [sent for sent in measured if sent]
     if measured:
         return statistics.mean(measured)
-    elements = num_parameters(runs[0])
-    return 4 * elements * runs[0].summary["step"] if elements and "step" in runs[0].summary else None
+    summary, elements = runs[0].summary, num_parameters(runs[0])
+    if not elements or "step" not in summary:
+        return None
+    sent = summary.get("comm/paper_bits_total", 0) / 32  # values, whatever their dtype
+    bytes_per_value = summary["comm/values_bytes_total"] / sent if sent else 4
+    return bytes_per_value * elements * summary["step"]
 
 
 def num_parameters(run: Run) -> int | None:
