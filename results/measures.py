@@ -105,7 +105,7 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
 
 
 def dense_bytes(runs: Sequence[Run]) -> float | None:
-    """What a worker sends without compression: as measured where there is such a run, else D values a step."""
+    """What a worker sends without compression: as measured if there is such a run, else D values a step."""
     measured = [run.summary.get("comm/bytes_sent_total") for run in runs if run.compressor == "none"]
     measured = [sent for sent in measured if sent]
     if measured:
