@@ -6,6 +6,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,6 +38,8 @@ def main(config: DictConfig) -> None:
     hydra_config = HydraConfig.get()
     overrides = tuple(hydra_config.overrides.task)
     sweep = current_sweep() if hydra_config.mode == RunMode.MULTIRUN else None
+    if hydra_config.mode == RunMode.MULTIRUN and sweep is None:
+        return  # it could not start, which has been said
     if sweep is None:
         try:
             run(resolve(config, overrides))
@@ -75,8 +78,11 @@ class StartOfSweep(Callback):
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         from trainers.jobs import start_sweep
 
-        with refusing():
+        try:
             start_sweep(Path(config.hydra.sweep.dir))
+        except OSError as error:  # Hydra turns what a callback raises into a warning
+            print(f"error: {one_line(error)}", file=sys.stderr)
+            failures.append(str(error))
 
 
 def run(config: Config) -> tuple[str, Path]:
@@ -102,7 +108,10 @@ def run(config: Config) -> tuple[str, Path]:
     if "WORLD_SIZE" in os.environ or config["processes"] == 1:
         train(config)
     else:
-        refusal = launch(train_in_child, config, config["processes"])
+        try:
+            refusal = launch(train_in_child, config, config["processes"])
+        except RuntimeError as error:
+            raise Refusal(str(error)) from error
         if refusal is not None:
             raise Refusal(refusal)
     return FINISHED, folder.path
@@ -270,6 +279,12 @@ def run_hydra() -> int:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints the errors below its own way and exits
     try:
         main()
+    except BrokenProcessPool:
+        print(
+            "error: a process of this sweep was killed; the same command goes on with the rest",
+            file=sys.stderr,
+        )
+        return 1
     except HydraException as error:
         print(error, *([error.__cause__] if error.__cause__ else []), sep="\n", file=sys.stderr)
         return 1

@@ -69,7 +69,7 @@ def search(
         best = min(trials, key=lambda trial: abs(math.log(trial.sent / wanted)))
         if abs(best.sent / wanted - 1) <= tolerance:
             break
-        value = _next_value(trials, wanted, slope)
+        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # as many digits as a pilot is told
         if any(trial.value == value for trial in trials):
             break
     return best, len(trials)
@@ -162,10 +162,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
     parser.add_argument("--to", type=Path, help="write the budget here")
     options = parser.parse_args(arguments)
-    method, value = ("top_k", options.density) if options.density else ("hard_threshold", options.threshold)
+    is_density = options.density is not None
+    method, value = ("top_k", options.density) if is_density else ("hard_threshold", options.threshold)
     try:
-        if options.to is not None and options.to.suffix != ".yaml":
-            raise PilotError(f"--to must end in .yaml, got {options.to}")
+        if not (math.isfinite(value) and value > 0):
+            raise PilotError(f"--{'density' if is_density else 'threshold'} must be > 0, got {value}")
+        if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
+            raise PilotError(f"--to must be a .yaml in a folder that is there, got {options.to}")
         overrides = [*options.overrides, "tracker=none"]
         found = match(overrides, method, value, tolerance=options.tolerance, runs=options.runs)
     except PilotError as error:

@@ -98,7 +98,9 @@ class Run:
     def setting(self) -> str:
         """Everything but method and seed, as one string: runs that may be compared share it."""
         kept = {key: value for key, value in self.config.items() if key not in NOT_THE_SETTING}
-        kept["data"] = {k: v for k, v in kept["data"].items() if k not in ("root", "download", "home")}
+        idle = ("root", "download", "home", "memory_gib", "decoders")
+        kept["data"] = {k: v for k, v in kept["data"].items() if k not in idle}
+        kept["model"] = {k: v for k, v in kept["model"].items() if k != "download"}
         if kept["data"].get("partition") != "dirichlet":
             kept["data"].pop("alpha", None)
         kept["trainer"] = {k: v for k, v in kept["trainer"].items() if k not in ("log_every", "overlap")}

@@ -48,5 +48,7 @@ def refuse_idle_settings(config: Config, overrides: set[str]) -> None:
         )
     if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:
         raise ValueError("trainer.epochs has no effect beside trainer.steps: give one of the two")
+    if config["schedule"].get("warmup_epochs") is not None and "schedule.warmup_share" in overrides:
+        raise ValueError("schedule.warmup_share has no effect beside schedule.warmup_epochs")
     if "model.config" in overrides and config["model"].get("pretrained") is not None:
         raise ValueError("model.config has no effect beside model.pretrained")

@@ -85,8 +85,10 @@ class WorkerGradients:
             _restore(self.buffers, after_first)
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
-            _first_bad(self.views[row], self.communicator.ranks[row], self.layout)
-            for row, fine in enumerate(finite)
+            _first_bad(self.views[row], worker, self.layout)
+            # a norm that overflowed has clipped the gradient to 0
+            or (encode_fault(worker, 0, self.layout) if self.clip_norm is not None else 0)
+            for row, (worker, fine) in enumerate(zip(self.communicator.ranks, finite, strict=True))
             if not fine
         ]
         raise_together(self.communicator, self.layout, step, max(bad, default=0))

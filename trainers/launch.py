@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable
 from typing import TypeVar
 
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 Argument = TypeVar("Argument")
@@ -13,8 +14,8 @@ Result = TypeVar("Result")
 def launch(entry: Callable[[Argument], Result], argument: Argument, processes: int) -> Result:
     """Run ``entry(argument)`` in ``processes`` fresh processes that can find each other.
 
-    ``entry`` has to be importable by name. Returns what the first process returned. Raises torch's
-    ``ChildFailedError`` when one of them dies, after the others were stopped.
+    ``entry`` has to be importable by name. Returns what the first process returned. Raises
+    ``RuntimeError`` when one of them dies, after the others were stopped.
     """
     config = LaunchConfig(
         min_nodes=1,
@@ -27,4 +28,9 @@ def launch(entry: Callable[[Argument], Result], argument: Argument, processes: i
         monitor_interval=0.1,
         start_method="spawn",
     )
-    return elastic_launch(config, entry)(argument)[0]
+    try:
+        return elastic_launch(config, entry)(argument)[0]
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        how = f"was killed by {failure.signal_name()}" if failure.exitcode < 0 else "failed, as it says above"
+        raise RuntimeError(f"process {rank} of {processes} {how}") from error

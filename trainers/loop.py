@@ -64,6 +64,10 @@ class Trainer:
                     "trainer.overlap needs scope=layer: with scope=global nothing can be "
                     "compressed before the whole gradient is there"
                 )
+            if self.settings.channels_last:
+                raise ValueError(
+                    "trainer.overlap cannot go with trainer.channels_last: DDP permutes what it hands on"
+                )
             if self._is_analytic:
                 raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
         settings = self.settings

@@ -23,6 +23,7 @@ NOT_IN_ID = {
     "model": ("download",),
     "trainer": ("overlap",),
 }
+OWN_FILES = ("data.image_folder.image_folder",)
 PACKAGES = (
     "torch",
     "torchvision",
@@ -39,6 +40,8 @@ PACKAGES = (
 def run_id(config: dict[str, Any]) -> str:
     """A hash of every setting that can change the result, 10 hexadecimal digits."""
     config = copy.deepcopy(config)
+    # The user's own files have no name but where they are.
+    own_files = config["data"].get("root") if config["data"].get("_target_") in OWN_FILES else None
     for group, keys in NOT_IN_ID.items():
         settings = config.get(group, {}) if group else config
         for key in keys:
@@ -47,6 +50,8 @@ def run_id(config: dict[str, Any]) -> str:
         del config["trainer"]["epochs"]  # not looked at then
     if config["data"].get("partition") != "dirichlet":
         config["data"].pop("alpha", None)
+    if own_files is not None:
+        config["data"]["root"] = own_files
     return hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=5).hexdigest()
 
 
@@ -79,6 +84,9 @@ class RunFolder:
             self.lock.acquire()
         except Timeout as error:
             raise BlockingIOError(f"another process is running {self.path}") from error
+        if self.summary() is not None:  # by another process, while this one was being set up
+            self.lock.release()
+            raise FileExistsError(f"another process has just finished {self.path}; the same command shows it")
         unfinished = self.metrics.exists()
         if unfinished:
             self.metrics.replace(self.path / "metrics.previous.jsonl")

@@ -66,3 +66,19 @@ def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert "workers must be an integer >= 1, got 0" in error
+
+
+@pytest.mark.parametrize(
+    "words", [["--density", "0"], ["--threshold", "-1"], ["--density", "1", "--to", "no/x.yaml"]]
+)
+def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith("error: --")
+
+
+def test_a_jump_between_two_roundings_ends_the_search() -> None:
+    def pilot(value: float) -> Pilot:
+        return Pilot(float(f"{value:.4g}"), 1e6 if value < 0.0123456 else 1e3, 0.01, "")
+
+    _, trials = search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.02, runs=30)
+    assert trials < 30

@@ -104,6 +104,13 @@ def test_a_norm_that_overflows_is_no_fault() -> None:
     assert torch.equal(workers.flat, torch.full((1, 2), 1e30))
 
 
+def test_a_norm_that_overflows_is_a_fault_where_it_would_clip_all_away() -> None:
+    model = nn.Linear(2, 1, bias=False)
+    workers = workers_of(model, 1, clip_norm=1.0, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
+    with pytest.raises(NonFiniteGradientError, match="worker 0 is not finite"):
+        workers.compute([None], 0)
+
+
 def test_unused_parameters_have_zero_gradients() -> None:
     model = nn.ModuleDict({"used": nn.Linear(2, 2), "idle": nn.Linear(2, 2)})
     workers = workers_of(

@@ -72,6 +72,17 @@ def test_epochs_do_not_matter_beside_steps() -> None:
     assert run_id(one) == run_id(other)
 
 
+def test_what_another_process_finished_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    config = changed("output", to=str(tmp_path))
+    early, late = RunFolder(config), RunFolder(config)
+    assert early.summary() is None and late.summary() is None
+    early.open()
+    written = early.close({"test/accuracy": 0.5})
+    with pytest.raises(FileExistsError, match="another process has just finished"):
+        late.open()
+    assert late.summary() == written
+
+
 def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
     folder = RunFolder(changed("output", to=str(tmp_path)))
     assert folder.path == tmp_path / "a-b-c" / folder.id
