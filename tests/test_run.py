@@ -187,7 +187,7 @@ REFUSED = {
     "trainer.clip_norm=-1": "trainer.clip_norm must be > 0 or null, got -1",
     "trainer.overlap=true": "trainer.overlap needs one worker per process: workers=4 but processes=1",
     "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",
-    "model=resnet20 trainer.overlap=true workers=1 trainer.channels_last=true": "trainer.overlap cannot go with",
+    "model=resnet20 trainer.overlap=true workers=1 trainer.channels_last=true": "cannot go with trainer.c",
     "schedule=linear schedule.warmup_epochs=1 schedule.warmup_share=0.3": "warmup_share has no effect",
     "trainer.overlap=true trainer.clip_norm=1": "trainer.clip_norm cannot go with trainer.overlap",
     "schedule=warmup_step schedule.milestones=[5,3]": "WarmupStep.milestones must be epochs >= 0",
