@@ -179,6 +179,19 @@ def test_local_clipping(root: Path) -> None:
     assert result["records"][-1]["compression/input_norm_squared"] == pytest.approx(1e-6, rel=1e-2)
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("trainer.precision=bf16", r"trainer\.precision has no effect on a model that writes its gradient"),
+        ("trainer.micro_batch_size=1", r"trainer\.micro_batch_size has no effect on a model that writes"),
+        ("trainer.average_reset_epochs=1", r"trainer\.average_reset_epochs has no effect: these data hold"),
+    ],
+)
+def test_settings_without_effect_are_refused(root: Path, setting: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        trainer(root, "trainer.batch_size=1", setting)
+
+
 def test_overlap_needs_a_backward_pass(root: Path) -> None:
     with pytest.raises(ValueError, match=r"trainer\.overlap needs a model with a backward pass"):
         trainer(root, "trainer.overlap=true", "workers=1")

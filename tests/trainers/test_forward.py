@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.communicator import Communicator
-from trainers.forward import autocast, cut, in_precision
+from trainers.forward import autocast, cut, in_precision, require_bf16
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 
@@ -87,6 +87,14 @@ def test_bf16_computes_in_bf16_and_leaves_the_gradient_in_fp32() -> None:
         assert rounded.dtype == torch.float32
         torch.testing.assert_close(rounded, exact, rtol=0.02, atol=0.1)
     assert not torch.equal(found["fp32"][0], found["bf16"][0])
+
+
+def test_bf16_needs_a_device_that_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "An old GPU")
+    require_bf16(CPU)
+    with pytest.raises(ValueError, match=r"trainer\.precision=bf16: An old GPU does not compute in it"):
+        require_bf16(torch.device("cuda"))
 
 
 def test_float64_is_left_alone() -> None:
