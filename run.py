@@ -270,6 +270,8 @@ def one_line(error: BaseException) -> str:
 
 def command_line() -> int:
     """Run ``main``; the exit status, not 0 if a job failed."""
+    from trainers.jobs import end_sweep
+
     status = run_hydra()
     return max(status, end_sweep()) if not failures else 1
 
@@ -300,17 +302,6 @@ def run_hydra() -> int:
         print("interrupted", file=sys.stderr)
         return 130
     return 0
-
-
-def end_sweep() -> int:
-    """Say what became of the jobs of the sweep that ran, if one did; 1 if one of them failed."""
-    from trainers.jobs import FINISHED, SKIPPED, current_sweep, print_jobs, read_jobs
-
-    sweep = current_sweep()
-    jobs = read_jobs(sweep) if sweep is not None else []
-    if jobs:
-        print_jobs(jobs)
-    return int(any(job.status not in (FINISHED, SKIPPED) for job in jobs))
 
 
 if __name__ == "__main__":

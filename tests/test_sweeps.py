@@ -83,6 +83,38 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
     assert re.fullmatch(r"error: another process is running \S+\n", second.stderr)
 
 
+def test_a_killed_process_of_a_run_is_named_in_the_last_line(tmp_path: Path) -> None:
+    run = [
+        "model=mlp",
+        "workers=2",
+        "trainer.batch_size=8",
+        "tracker=none",
+        f"output={tmp_path}",
+        "processes=2",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "run.py", *run, "trainer.steps=100000", "trainer.log_every=100"],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
+    found = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not found.exists():
+        process.kill()
+        pytest.skip("this system does not list the children of a process")
+    workers = [
+        pid
+        for pid in map(int, found.read_text().split())
+        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    os.kill(workers[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert re.fullmatch(r"error: process \d of 2 was killed by SIGKILL", said.splitlines()[-1]), said
+
+
 def summaries(output: Path) -> list[Path]:
     paths = sorted(output.glob("*/*/summary.json"))
     return [path for path in paths if json.loads(path.read_text())["status"] == "finished"]

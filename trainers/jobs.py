@@ -77,3 +77,12 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
     counts = Counter(job.status for job in jobs)
     order = (FINISHED, SKIPPED, FAILED, LOST)
     console.print(", ".join(f"{counts[status]} {status}" for status in order if counts[status]))
+
+
+def end_sweep() -> int:
+    """Print what became of the jobs of the sweep that ran, if one did; 1 if one of them failed."""
+    sweep = current_sweep()
+    jobs = read_jobs(sweep) if sweep is not None else []
+    if jobs:
+        print_jobs(jobs)
+    return int(any(job.status not in (FINISHED, SKIPPED) for job in jobs))
