@@ -60,8 +60,9 @@ def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
     """A loop over workers in NumPy: gradient, error feedback, compression, mean."""
     model, loader = trainer.model, trainer.loader
     rows = loader.whole()
-    blocks = [b[:, : rows.num_features].numpy() for b in rows.features.split(rows.lengths)]
-    workers, size, step_size, l2 = len(blocks), rows.num_features, model.step_size, model.l2
+    table = rows.features[rows.indices]  # this worker's rows one after the other, that one's next
+    blocks = [block.numpy() for block in table.split(rows.lengths.tolist())]
+    workers, size, step_size, l2 = len(blocks), table.shape[1], model.step_size, model.l2
     reducer = trainer.reducer  # feedback, measurement, method; without feedback one less
     while hasattr(reducer, "inner"):
         reducer = reducer.inner

@@ -48,7 +48,7 @@ class RandomK:
 
         def payload(values: Tensor, num_rows: int) -> Sparse:
             columns = drawn if len(drawn) == num_rows else drawn.expand(num_rows, -1)
-            return Sparse(values, columns.to(index_dtype(size)).flatten())
+            return Sparse(values, columns.reshape(-1).to(index_dtype(size)))
 
         return Drawn(drawn.numpy(), _UNROTATED, payload)
 

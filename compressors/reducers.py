@@ -46,7 +46,7 @@ class AllReduceMean:
         averages = communicator.mean([summed.total for summed in local])
         for segment, summed, average in zip(segments, local, averages, strict=True):
             payload = summed.payload(average)
-            out = torch.zeros_like(segment.rows[0])
+            out = segment.rows.new_zeros(segment.rows.shape[1])
             payload.add_to(out)
             mean[segment.name] = out
             if summed.sent is None:

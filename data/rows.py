@@ -6,6 +6,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,10 +21,9 @@ class Rows(NamedTuple):
     """What the W local workers read in one step, worker after worker, R rows in all."""
 
     features: Any  # [R, D] float64, each times minus its label: a scipy CSR matrix, or a dense tensor
-    num_features: int  # D; a dense tensor has zeros behind them, up to a multiple of 8
+    indices: Tensor | None  # [R] int64, with dense features [m, D] on the CPU: which of them are read
     weights: Tensor  # [R], how much of the worker's loss a row's loss is
-    lengths: tuple[int, ...]  # rows of each worker
-    uniform: bool  # whether all workers, also those elsewhere, have as many rows
+    lengths: np.ndarray  # [W] int64, rows of each worker
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,40 +88,31 @@ class RowsDataset:
         """All rows as the one worker of one process would read them."""
         count = len(self.labels)
         weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
-        return Rows(self._stored, self.features.shape[1], weights, (count,), uniform=True)
+        indices = torch.arange(count) if self._is_read_in_place else None
+        return Rows(self._stored, indices, weights, np.array([count]))
 
     @cached_property
     def _stored(self) -> Any:
-        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU.
-
-        Dense rows are filled up to 64 bytes, so that every worker's block begins at a cache line: the
-        bits of a BLAS product depend on where its operands lie.
-        """
+        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU."""
         signs = -self.labels.numpy()[:, None]
         if self.device.type == "cpu" and self._share_not_zero < DENSE:
             return self.features.multiply(signs).tocsr()
-        num_rows, num_features = self.features.shape
-        stored = torch.zeros(num_rows, -(-num_features // 8) * 8, dtype=torch.float64)
-        stored[:, :num_features] = torch.from_numpy(self.features.toarray() * signs)
-        return stored.to(self.device)
+        return torch.from_numpy(self.features.toarray() * signs).to(self.device)
 
-    def rows(
-        self,
-        indices: Tensor,
-        weights: Tensor,
-        lengths: tuple[int, ...],
-        uniform: bool = True,
-        dense: bool = False,
-    ) -> Rows:
+    @property
+    def _is_read_in_place(self) -> bool:
+        return isinstance(self._stored, Tensor) and self.device.type == "cpu"
+
+    def rows(self, indices: Tensor, weights: Tensor, lengths: np.ndarray, dense: bool = False) -> Rows:
         """The rows at ``indices`` [R]; ``dense`` ones however sparse they are stored."""
+        if self._is_read_in_place:
+            return Rows(self._stored, indices, weights, lengths)
         if isinstance(self._stored, Tensor):
-            features = self._stored.index_select(0, indices.to(self.device))
-        else:
-            features = self._stored[indices.numpy()]
-            if dense:
-                few = torch.from_numpy(features.toarray())
-                features = torch.nn.functional.pad(few, (0, -few.shape[1] % 8))
-        return Rows(features, self.features.shape[1], weights, lengths, uniform)
+            return Rows(self._stored.index_select(0, indices.to(self.device)), None, weights, lengths)
+        features = self._stored[indices.numpy()]
+        if not dense:
+            return Rows(features, None, weights, lengths)
+        return Rows(torch.from_numpy(features.toarray()), torch.arange(len(indices)), weights, lengths)
 
     def loader(
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
@@ -172,7 +163,7 @@ class RowsLoader:
             shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
             own = torch.tensor([shares[worker] for worker in ranks], dtype=torch.float64)
             self._weights = own.repeat_interleave(batch_size).to(dataset.device)
-            self._lengths = (batch_size,) * len(ranks)
+            self._lengths = np.full(len(ranks), batch_size)
 
     def whole(self) -> Rows:
         """All rows of the local workers."""
@@ -180,12 +171,10 @@ class RowsLoader:
 
     @cached_property
     def _whole(self) -> Rows:
-        lengths = tuple(len(shard) for shard in self.shards)
+        indices = torch.cat(self.shards)
         weight = len(self.lengths) / len(self.dataset.labels)
-        weights = torch.full((sum(lengths),), weight, dtype=torch.float64, device=self.dataset.device)
-        return self.dataset.rows(
-            torch.cat(self.shards), weights, lengths, uniform=len(set(self.lengths)) == 1
-        )
+        weights = torch.full((len(indices),), weight, dtype=torch.float64, device=self.dataset.device)
+        return self.dataset.rows(indices, weights, np.array([len(shard) for shard in self.shards]))
 
     def batches(self, step: int) -> Rows:
         """What the local workers read in ``step``, counted from 0."""

@@ -33,7 +33,6 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
     ``ValueError`` for a known ``name`` with another L, and where there is no unique minimum.
     """
     rows, weights = _to_numpy(problem.features), _to_numpy(problem.weights)
-    rows = rows[:, : problem.num_features]
     sigma = np.float64(largest_singular_value(rows))
     with np.errstate(over="ignore"):
         smoothness = float(sigma * sigma / (4 * len(weights)))

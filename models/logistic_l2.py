@@ -9,6 +9,7 @@ come from two matrix products.
 """
 
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,6 @@ from scipy.special import expit
 from torch import Tensor, nn
 
 from models.known import known_optimum
-
-_AT_ONCE = 2**13  # features of an inner product: OpenBLAS splits those of more than 10,000 over threads
 
 
 class LogisticL2(nn.Module):
@@ -96,10 +95,15 @@ class LogisticL2(nn.Module):
         return losses
 
     def _gradients(self, rows: Any, x: Tensor, out: Tensor, measure: bool) -> Tensor | None:
-        products = _products(rows, x)
-        pull = _sigmoid(products).mul_(rows.weights)  # [R]
-        _gather_rows(rows, pull, out)
-        out.add_(self.l2 * x)
+        if rows.indices is None:
+            products = _products(rows, x)
+            _gather_rows(rows, _sigmoid(products).mul_(rows.weights), out)
+            out.add_(self.l2 * x)
+        else:
+            products = torch.empty_like(rows.weights)
+            table, indices, weights = rows.features.numpy(), rows.indices.numpy(), rows.weights.numpy()
+            arrays = weights, x.numpy(), self.l2, products.numpy(), out.numpy()
+            _row_loop().gradients(table, indices, rows.lengths, *arrays)
         if not measure:
             return None
         losses = _softplus(products).mul_(rows.weights)
@@ -107,18 +111,15 @@ class LogisticL2(nn.Module):
 
 
 def _products(rows: Any, x: Tensor) -> Tensor:
-    """c_j.x = -y_j a_j.x, [R]; the same bits for every number of workers in this process."""
+    """c_j.x = -y_j a_j.x, [R]."""
     features = rows.features
-    if not isinstance(features, Tensor):
-        return torch.from_numpy(features @ x.numpy())
-    if features.device.type != "cpu":
-        return features[:, : rows.num_features] @ x
-    # One inner product per row: matrix products round by shape, those with a vector also by address.
-    table, x = features.numpy()[:, : rows.num_features], x.numpy()
-    products = np.vecdot(table[:, :_AT_ONCE], x[:_AT_ONCE])
-    for start in range(_AT_ONCE, len(x), _AT_ONCE):
-        products += np.vecdot(table[:, start : start + _AT_ONCE], x[start : start + _AT_ONCE])
-    return torch.from_numpy(products)
+    if rows.indices is not None:
+        products = torch.empty_like(rows.weights)
+        _row_loop().products(features.numpy(), rows.indices.numpy(), x.numpy(), products.numpy())
+        return products
+    if isinstance(features, Tensor):
+        return features @ x
+    return torch.from_numpy(features @ x.numpy())
 
 
 # torch computes the last few entries of a vector by another formula than those before, so that an entry's
@@ -146,23 +147,21 @@ def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
         pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
         out.copy_(torch.from_numpy((pulls @ features).toarray()))
         return
-    if rows.uniform and features.shape[0] == num_workers:
-        torch.mul(features[:, : rows.num_features], pull.unsqueeze(1), out=out)
-        return
-    sums = features.new_empty(num_workers, 1, features.shape[1])  # whole cache lines, as the rows have
-    if rows.uniform:
-        blocks = features.view(num_workers, -1, features.shape[1])
-        torch.bmm(pull.view(num_workers, 1, -1), blocks, out=sums)
-    else:
-        parts = zip(features.split(rows.lengths), pull.split(rows.lengths), sums, strict=True)
-        for block, of_block, row in parts:
-            torch.bmm(of_block.view(1, 1, -1), block.unsqueeze(0), out=row.unsqueeze(0))
-    out.copy_(sums[:, 0, : rows.num_features])
+    lengths = rows.lengths.tolist()
+    for block, of_block, row in zip(features.split(lengths), pull.split(lengths), out, strict=True):
+        torch.mv(block.T, of_block, out=row)
 
 
 def _sum_per_worker(rows: Any, values: Tensor) -> Tensor:
     """[R] to [W]; one by one, since torch adds up several rows in another order than one."""
-    return torch.stack([part.sum() for part in values.split(rows.lengths)])
+    return torch.stack([part.sum() for part in values.split(rows.lengths.tolist())])
+
+
+@cache
+def _row_loop() -> Any:
+    from models import row_loop  # loading numba takes half a second
+
+    return row_loop
 
 
 def logistic_l2(

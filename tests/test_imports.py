@@ -22,6 +22,7 @@ MAY_IMPORT = {
     },
     "models": {
         "models",
+        "numba",
         "numpy",
         "safetensors",
         "scipy",

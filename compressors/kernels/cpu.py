@@ -17,6 +17,7 @@ from compressors.rules import AtLeast, Drawn, Largest, Rule
 
 _DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
 _NOTHING = {dtype: np.empty(0, dtype=numpys) for dtype, numpys in _DTYPES.items()}
+_INT64 = np.dtype(np.int64)
 _MAGNITUDE = {  # all bits but the sign, in the type that magnitudes are compared by
     np.dtype(np.float32): np.array([2**31 - 1], dtype=np.uint32),
     np.dtype(np.float64): np.array([2**63 - 1], dtype=np.uint64),
@@ -55,8 +56,7 @@ class CpuKernels:
         if isinstance(rules[0], Drawn):
             return _select_drawn(table, rules, factor)
         if isinstance(rules[0], AtLeast):
-            thresholds = np.array([r.threshold for r in rules], dtype=like).repeat(table.num_workers)
-            return _select(table, thresholds, factor)
+            return _select(table, table.per_row([r.threshold for r in rules], like), factor)
         return _select_largest(table, rules, factor)
 
     def add_rows(self, values: Tensor, num_rows: int) -> Tensor:
@@ -113,7 +113,7 @@ def _select(table: Table, thresholds: np.ndarray, factor: np.floating) -> list[S
 def _select_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -> list[Selected]:
     pieces, row_pieces = table.pieces, table.row_pieces
     masks, squares, counts = table.masks, table.sums, table.counts
-    wanted = np.array([r.count for r in rules], dtype=np.int64).repeat(table.num_workers)
+    wanted = table.per_row([r.count for r in rules], _INT64)
     magnitude = _MAGNITUDE[factor.dtype]
     thresholds = np.empty(len(wanted), dtype=factor.dtype)
     keys = np.empty(len(wanted), dtype=magnitude.dtype)
@@ -140,9 +140,8 @@ def _select_largest(table: Table, rules: Sequence[Largest], factor: np.floating)
 
 def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Room for what is marked, and where each piece's begins, [P + 1]."""
-    offsets = np.zeros(len(table.counts) + 1, dtype=np.int64)
-    np.cumsum(table.counts, out=offsets[1:])
-    total = int(offsets[-1])
+    offsets = np.empty(len(table.counts) + 1, dtype=np.int64)
+    total = sums.running_total(table.counts, offsets)
     return np.empty(total, dtype=dtype), np.empty(total, dtype=np.int32), offsets
 
 
@@ -162,10 +161,10 @@ def _selected(table: Table, values: np.ndarray, indices: np.ndarray, offsets: np
 
 
 def _select_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> list[Selected]:
-    draws, sizes = table.draws(tuple(rule.positions.shape for rule in rules))
+    draws, sizes = table.draws(tuple([rule.positions.shape for rule in rules]))
     for rule, own in zip(rules, draws, strict=True):
         own[:, 3] = rule.rotations
-    positions = [rule.positions.reshape(-1) for rule in rules]
+    positions = [rule.positions.ravel() for rule in rules]
     drawn = np.concatenate(positions) if len(positions) > 1 else positions[0]
     values = np.empty(sum(sizes), dtype=factor.dtype)
     _take(table, factor, drawn, draws.reshape(-1, 4), values)

@@ -31,3 +31,12 @@ def mean_of(values, indices, divisor, out):
         out[indices[i]] += values[i]
     for i in range(len(out)):
         out[i] /= divisor
+
+
+@compiled
+def running_total(counts, offsets):
+    """Sums of all ``counts`` [P] before each into ``offsets`` [P + 1], whose last is the sum of all."""
+    offsets[0] = 0
+    for i in range(len(counts)):
+        offsets[i + 1] = offsets[i] + counts[i]
+    return offsets[len(counts)]

@@ -47,6 +47,7 @@ class Table:
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
         self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
+        self._per_row: tuple[list, np.ndarray] = ([], np.empty(0))
 
     def fits(self, segments: list[Segment]) -> bool:
         """Whether the layers of ``segments``, which have the same names and shapes, lie alike."""
@@ -86,6 +87,14 @@ class Table:
                 sizes.append(k * self.num_workers)
             self._draws = {shapes: (draws, sizes)}
         return self._draws[shapes]
+
+    def per_row(self, of_segments: list[float], dtype: np.dtype) -> np.ndarray:
+        """[S] to [S W]; what the last call asked for is kept."""
+        known, rows = self._per_row
+        if known != of_segments or rows.dtype != dtype:
+            rows = np.array(of_segments, dtype=dtype).repeat(self.num_workers)
+            self._per_row = (of_segments, rows)
+        return rows
 
     def per_segment(self, of_parts: np.ndarray) -> list[np.ndarray]:
         """[sum of W L] to [W, L] for each segment."""

@@ -1,0 +1,71 @@
+"""Gradients of logistic regression row by row: a row is read from memory once, for product and sum.
+
+A worker's rows are added in their order. On one machine the bits depend on nothing but these rows: not on
+who else is in the process, nor on where anything lies, as they do in a BLAS. The code is kept on disk next
+to this file or, if that cannot be written to, in the user's cache folder; else each process compiles anew,
+within a second or two.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+
+def _compiled(function: Callable) -> Callable:
+    try:
+        return njit(nogil=True, cache=True)(function)
+    except RuntimeError:
+        return njit(nogil=True)(function)
+
+
+@njit(fastmath={"reassoc", "contract"})  # the compiler's order of a sum, one for each length
+def _dot(row, x):
+    total = 0.0
+    for i in range(len(x)):
+        total += row[i] * x[i]
+    return total
+
+
+@njit
+def _add_four(rows, indices, pulls, out):
+    """Row after row, but with one visit to ``out`` [D]."""
+    a, b, c, d = rows[indices[0]], rows[indices[1]], rows[indices[2]], rows[indices[3]]
+    of_a, of_b, of_c, of_d = pulls[0], pulls[1], pulls[2], pulls[3]
+    for i in range(len(out)):
+        out[i] = (((out[i] + of_a * a[i]) + of_b * b[i]) + of_c * c[i]) + of_d * d[i]
+
+
+@_compiled
+def products(rows, indices, x, out):
+    """c_j.x of the ``rows`` [m, D] at ``indices`` [R], into ``out`` [R]."""
+    for place in range(len(indices)):
+        out[place] = _dot(rows[indices[place]], x)
+
+
+@_compiled
+def gradients(rows, indices, lengths, weights, x, l2, found, out):
+    """Sums of weight sigmoid(c_j.x) c_j over each worker's rows, and l2 x, into ``out`` [W, D].
+
+    Worker after worker has the next ``lengths`` [W] of the R ``indices``; ``found`` [R] becomes c_j.x.
+    """
+    pulls = np.empty(len(indices))
+    begin = 0
+    for worker in range(len(lengths)):
+        own = out[worker]
+        for i in range(len(x)):
+            own[i] = l2 * x[i]
+        end = begin + lengths[worker]
+        whole = end - lengths[worker] % 4
+        for first in range(begin, end, 4):  # while they are in the nearest cache
+            for place in range(first, min(first + 4, end)):
+                found[place] = _dot(rows[indices[place]], x)
+                pulls[place] = weights[place] / (1 + np.exp(-found[place]))
+            if first < whole:
+                _add_four(rows, indices[first : first + 4], pulls[first : first + 4], own)
+            else:
+                for place in range(first, end):
+                    row, pull = rows[indices[place]], pulls[place]
+                    for i in range(len(x)):
+                        own[i] += pull * row[i]
+        begin = end
