@@ -1,0 +1,91 @@
+"""The comparison of schedules, from run folders written by hand."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from run_folders import write_run
+
+from results.autolrs import main, schedules_of, steps_in_all, steps_until
+from results.runs import finished_runs
+
+SCHEDULE = "trainers.schedule."
+ACCURACY = {  # after 100, 200, 300 and 400 steps in all
+    "Constant": (0.5, 0.6, 0.7, 0.8),
+    "Cosine": (0.5, 0.6, 0.8, 0.9),
+    "WarmupStep": (0.3, 0.4, 0.5, 0.6),
+}
+
+
+def plain_run(folder: Path, schedule: str, seed: int, lr: float = 0.1) -> None:
+    records = [
+        {"step": 100 * (i + 1), "train/learning_rate": lr, "test/accuracy": value + 0.01 * seed}
+        for i, value in enumerate(ACCURACY[schedule])
+    ]
+    records[-1]["comm/bytes_sent_total"] = 4e6
+    keys = {"schedule": {"_target_": SCHEDULE + schedule}, "optimizer": {"lr": lr}}
+    write_run(folder, compressor="none", name="net-none", seed=seed, records=records, **keys)
+
+
+def searched_run(folder: Path, seed: int) -> None:
+    """Two stages: 50 steps of trials and 50 of training, then 100 and 200; evaluated after 50, 100, 250."""
+    records = [
+        {"step": 0, "autolrs/search_steps": 50.0, "autolrs/rate": 0.3},
+        {"step": 50, "train/learning_rate": 0.3, "test/accuracy": 0.4 + 0.01 * seed},
+        {"step": 50, "autolrs/search_steps": 150.0, "autolrs/rate": 0.2},
+        {"step": 100, "train/learning_rate": 0.2, "test/accuracy": 0.8 + 0.01 * seed},
+        {"step": 250, "train/learning_rate": 0.2, "test/accuracy": 0.85 + 0.01 * seed},
+    ]
+    records[-1] |= {"comm/bytes_sent_total": 2.5e6}
+    summary = {"autolrs/search_bytes_sent_total": 1.5e6}
+    keys = {"schedule": {"_target_": "trainers.autolrs.AutoLRS"}, "summary": summary}
+    write_run(folder, compressor="none", name="net-none", seed=seed, records=records, **keys)
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    for seed in (0, 1, 2):
+        for schedule in ACCURACY:
+            plain_run(tmp_path / "runs", schedule, seed)
+        searched_run(tmp_path / "runs", seed)
+    for lr in (0.01, 0.1):
+        plain_run(tmp_path / "tuning", "Constant", 3, lr)
+    return tmp_path
+
+
+def test_trials_count_from_the_stage_that_they_were_for(study: Path) -> None:
+    ((_, by_schedule),) = schedules_of(finished_runs([study / "runs"])).items()
+    searched, constant = by_schedule["autolrs"][0], by_schedule["constant"][0]
+    # an evaluation after 50 steps comes before the trials of the stage that begins there
+    assert steps_in_all(searched, np.array([50, 100, 250])).tolist() == [100, 250, 400]
+    assert steps_in_all(constant, np.array([100, 400])).tolist() == [100, 400]
+    assert steps_until(searched, "test/accuracy", 0.8, True) == 250
+    assert steps_until(searched, "test/accuracy", 0.4, False) == 100
+    assert steps_until(searched, "test/accuracy", 0.9, True) is None
+
+
+def test_table_says_what_was_reached_sent_and_saved(study: Path, capsys: pytest.CaptureFixture) -> None:
+    table = study / "table.md"
+    arguments = [str(study / "runs"), "--tuning", str(study / "tuning"), "--table", str(table)]
+    assert main([*arguments, "--figures", str(study / "figures")]) == 0
+    rows = {
+        cells[1]: cells[2:-1]
+        for line in table.read_text().splitlines()
+        if line.startswith("|")
+        for cells in [[cell.strip() for cell in line.split("|")]]
+    }
+    seeds, reached, against, sent, saved = rows["AutoLRS"]
+    assert (seeds, reached.split(" ±")[0], sent) == ("0, 1, 2", "86.00", "4.00 ± 0.00")
+    assert against == "+5.00 [+5.00, +5.00]"
+    assert saved == "37.50 ± 0.00 %"  # 250 steps in all where the constant rate took 400
+    assert rows["cosine"][4] == "25.00 ± 0.00 %"
+    assert rows["steps: a tenth at 1/2 and 3/4"][2:] == ["-20.00 [-20.00, -20.00]", "4.00 ± 0.00", "never"]
+    assert rows["constant, tuned"][2] == rows["constant, tuned"][4] == "-"
+    assert "with seed 3, and their test accuracy, %: 0.01: 83.00, 0.1: 83.00." in table.read_text()
+    assert {path.suffix for path in (study / "figures").iterdir()} == {".png", ".pdf"}
+    assert str(table) in capsys.readouterr().out
+
+
+def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
