@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,6 +53,12 @@ def divide(x: Tensor, divisor: float) -> Tensor:
 def numpy_knows(x: Tensor) -> bool:
     """Whether ``x.numpy()`` can be had without a copy."""
     return x.device.type == "cpu" and x.dtype != torch.bfloat16
+
+
+def as_indices(positions: np.ndarray, size: int) -> Tensor:
+    """Positions [k] int64 as a payload on the CPU has them; numpy is done before torch has started."""
+    fits = index_dtype(size) == torch.int32
+    return torch.from_numpy(positions.astype(np.int32 if fits else np.int64))
 
 
 def index_dtype(size: int) -> torch.dtype:

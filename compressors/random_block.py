@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
-from compressors.payloads import index_dtype
+from compressors.payloads import as_indices, index_dtype
 from compressors.rules import Drawn
 
 
@@ -70,7 +70,7 @@ class RandomBlock:
 
         def payload(values: Tensor, num_rows: int) -> Block:
             every = starts * (num_rows // len(starts))
-            return Block(values, torch.tensor(every, dtype=index_dtype(size)))
+            return Block(values, as_indices(np.array(every), size))
 
         return Drawn(positions, -wrapped, payload)
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
-from compressors.payloads import Sparse, index_dtype, take_columns
+from compressors.payloads import Sparse, as_indices, take_columns
 from compressors.randomness import distinct_coordinates
 from compressors.rules import Drawn
 
@@ -44,13 +44,13 @@ class RandomK:
         return self.shared_coordinates
 
     def rule(self, size: int, context: Context, workers: range) -> Drawn:
-        drawn = self._draw(size, context, workers)
+        positions = self._draw(size, context, workers).numpy()
 
         def payload(values: Tensor, num_rows: int) -> Sparse:
-            columns = drawn if len(drawn) == num_rows else drawn.expand(num_rows, -1)
-            return Sparse(values, columns.reshape(-1).to(index_dtype(size)))
+            columns = positions if len(positions) == num_rows else np.tile(positions, (num_rows, 1))
+            return Sparse(values, as_indices(columns.ravel(), size))
 
-        return Drawn(drawn.numpy(), _UNROTATED, payload)
+        return Drawn(positions, _UNROTATED, payload)
 
     def encode(self, x: Tensor, context: Context) -> Sparse:
         workers = range(context.worker, context.worker + 1)
