@@ -41,14 +41,14 @@ def draw(networks: Sequence[Network]) -> Any:
             axis.spines[["top", "right"]].set_visible(False)
             if scope == next(iter(SCOPES)):
                 axis.set_ylabel(label)
-        axes[0, number].set_title(f"{network.subject.removeprefix(PREFIX)}, {SCOPES[scope]}")
+        axes[0, number].set_title(f"{network.subject.removeprefix(PREFIX)},\n{SCOPES[scope]}")
         axes[-1, number].set_xlabel("density, %")
     lines = {line.get_label(): line for axis in axes.flat for line in axis.get_legend_handles_labels()[0]}
     figure.legend(
         list(lines.values()),
         list(lines),
         loc="outside lower center",
-        ncols=4 * len(networks) - 2,
+        ncols=3,
         frameon=False,
         handlelength=4,
     )
