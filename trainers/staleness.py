@@ -16,6 +16,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Reduced, Segment
 from compressors.checks import is_count, require
+from compressors.kernels.choice import kernels_for
 from trainers.communicator import Communicator
 
 
@@ -96,6 +97,7 @@ class Staleness:
         segments: list[Segment],
         reduced: Reduced,
         communicator: Communicator,
+        kernels: str = "auto",
     ) -> dict[str, float]:
         """Shares of the entries that this step sent, of all entries, of the residuals' squared norm."""
         num_workers, num_bins = len(waits.sent_at), len(self.ages) + 1
@@ -105,11 +107,10 @@ class Staleness:
         counts[0, 0] = self._binned(held.bincount())  # of all local workers
         others[0, :2] = torch.tensor([held.sum(), held.max()]) if len(held) else 0
         for row, sent_at in enumerate(waits.sent_at):
-            unsent = int(waits.steps[row]) - sent_at
-            squares = torch.cat([reduced.remainder[s.name][row].double().square_() for s in segments])
-            by_step = unsent.bincount()  # finding bins takes longer
-            counts[row, 1], counts[row, 2] = self._binned(by_step), self._binned(unsent.bincount(squares))
-            others[row, 2] = len(by_step) - 1
+            rests = [reduced.remainder[s.name][row] for s in segments]
+            by_step, mass = _by_step(int(waits.steps[row]), sent_at, rests, kernels)
+            counts[row, 1], counts[row, 2] = self._binned(by_step), self._binned(mass)
+            others[row, 2] = by_step.nonzero().max()
         everyones = communicator.collect(torch.cat([counts.flatten(1), others], 1))  # [n, 3 (A + 1) + 3]
         sent, unsent, mass, (total, *_) = everyones.sum(0).split([num_bins] * 3 + [3])
         found = {"diagnostics/unsent_longest": everyones[:, -1].max().item()}
@@ -126,6 +127,16 @@ class Staleness:
         """Sums per number of steps, 0 and up, to sums between the ages, [A + 1] float64."""
         pieces = by_step.double().cpu().tensor_split(list(self.ages))
         return torch.stack([piece.sum() for piece in pieces])
+
+
+def _by_step(steps: int, sent_at: Tensor, rests: list[Tensor], kernels: str) -> tuple[Tensor, Tensor]:
+    """Of one worker's entries, for each number of steps not sent, how many, and their sum of squares."""
+    compiled = kernels_for(kernels, sent_at.device.type)
+    if compiled is not None and all(compiled.can_sum(rest) for rest in rests):
+        return compiled.count_ages(steps, sent_at, rests)
+    unsent = steps - sent_at
+    squares = torch.cat([rest.double().square_() for rest in rests])
+    return unsent.bincount(), unsent.bincount(squares)  # finding bins takes longer
 
 
 def _places(segments: list[Segment], reduced: Reduced) -> Tensor:

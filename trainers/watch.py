@@ -75,7 +75,8 @@ class Watch:
             if self.settings.xi is not None:
                 self.latest |= self.settings.xi.after(of_mean, look, reduced)
             if staleness is not None:
-                self.latest |= staleness.measure(self.waiting.waits, held, segments, reduced, communicator)
+                waits, kernels = self.waiting.waits, self.kernels
+                self.latest |= staleness.measure(waits, held, segments, reduced, communicator, kernels)
         self.seconds = before + self._now(segments, is_due) - started
         return reduced, state
 
@@ -89,6 +90,7 @@ class Watch:
             residual=state.residual if feedback is not None else None,
             alpha=context.learning_rate if feedback is not None and feedback.scale == "step" else 1.0,
             communicator=communicator,
+            kernels=self.kernels,
         )
         if settings.selection_error is not None:
             self.latest |= settings.selection_error.measure(look)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Segment
-from compressors.kernels import native, sums
+from compressors.kernels import measuring, native, sums
 from compressors.kernels.table import Table, Tables
 from compressors.kernels.threads import share_out
 from compressors.payloads import Sparse
@@ -75,6 +75,30 @@ class CpuKernels:
         out = np.zeros(size, dtype=values.dtype)
         sums.mean_of(values, payload.indices.numpy(), values.dtype.type(num_workers), out)
         return torch.from_numpy(out)
+
+    def can_sum(self, rows: Tensor) -> bool:
+        """Whether ``rows`` [W, d] or a row [d] are of dtype and layout that the loops are made for."""
+        return rows.dtype in _DTYPES and (rows.stride(-1) == 1 or rows.shape[-1] == 1)
+
+    def sum_wide(self, rows: Tensor) -> Tensor:
+        """The sum of ``rows`` [W, d], one after the other, in float64 [d]."""
+        total = np.empty(rows.shape[1])
+        for number, row in enumerate(rows):
+            measuring.add_wide(row.numpy(), number == 0, total)
+        return torch.from_numpy(total)
+
+    def count_ages(self, steps: int, sent_at: Tensor, rests: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """One worker's entries by number of steps, 0 to ``steps``: how many, and the sum of their squares.
+
+        ``sent_at`` [D] int32 counts steps from 1; ``rests`` are the entries of one segment after the other.
+        """
+        counts, masses = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1)
+        begin = 0
+        for rest in rests:
+            own = sent_at[begin : begin + len(rest)]
+            measuring.count_ages(steps, own.numpy(), rest.numpy(), counts, masses)
+            begin += len(rest)
+        return torch.from_numpy(counts), torch.from_numpy(masses)
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         """``api.squared_norm`` of every layer of every segment's ``rows``, [W, L] each, bit for bit."""

@@ -35,9 +35,10 @@ from compressors.feedback import ErrorFeedback
 from trainers.bound import Bound
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
+from trainers.look import Look
 from trainers.run_folder import RunFolder
 from trainers.selection_error import SelectionError
-from trainers.staleness import Staleness
+from trainers.staleness import Staleness, _by_step
 from trainers.watch import Watch
 from trainers.xi import Xi
 
@@ -251,3 +252,20 @@ def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path
     asked = config_of(tmp_path / "asked", *longer[:-1], f"resume={folders[1]}", "diagnostics=[staleness]")
     with pytest.raises(run.Refusal, match="diagnostics/sent_at is absent there and int32"):
         run.train(asked)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_loops_measure_the_same_bits(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(5)
+    rows = torch.randn(3, 2000, generator=random).to(dtype)[:, 100:1100]  # a layer's part of the buffer
+    sums = [
+        Look(segments=[], residual=None, alpha=1.0, communicator=Communicator(3), kernels=kernels)._sum(rows)
+        for kernels in ("auto", "reference")
+    ]
+    assert sums[0].dtype == torch.float64 and torch.equal(*sums)
+    sent_at = torch.randint(0, 8, (1300,), generator=random, dtype=torch.int32)  # of 8 steps, the last not
+    rests = [rows[1], rows[2][:300]]
+    by_kernel, by_torch = (_by_step(8, sent_at, rests, kernels) for kernels in ("auto", "reference"))
+    assert by_kernel[0].sum() == 1300 and by_kernel[0][0] == 0
+    for own, other in zip(by_kernel, by_torch, strict=True):
+        assert torch.equal(own[: len(other)], other) and not own[len(other) :].any()
