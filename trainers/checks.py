@@ -119,6 +119,8 @@ def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool 
         )
     if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:
         raise ValueError("trainer.epochs has no effect beside trainer.steps: give one of the two")
+    if "trainer.bucket_megabytes" in overrides and config["trainer"]["overlap"] is False:
+        raise ValueError("trainer.bucket_megabytes has no effect without trainer.overlap")
     if config["schedule"].get("warmup_epochs") is not None and "schedule.warmup_share" in overrides:
         raise ValueError("schedule.warmup_share has no effect beside schedule.warmup_epochs")
     if "optimizer.lr" in overrides and config["schedule"]["_target_"].endswith(".AutoLRS"):

@@ -285,6 +285,7 @@ class Trainer:
         loss = in_precision(self.dataset.task.loss, layout.device, settings.precision)
         pieces = {"seed": seed, "micro_batch_size": settings.micro_batch_size}
         if settings.overlap:
+            pieces["bucket_megabytes"] = settings.bucket_megabytes
             return OverlappedStep(model, loss, reducer, communicator, ledger, **pieces)
         gradients = WorkerGradients(model, loss, layout, communicator, clip_norm=settings.clip_norm, **pieces)
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)

@@ -42,7 +42,7 @@ NOT_IN_ID = {
     ),
     "data": ("root", "download", "home", "memory_gib", "decoders"),
     "model": ("download",),
-    "trainer": ("overlap",),
+    "trainer": ("overlap", "bucket_megabytes"),
 }
 OWN_FILES = ("data.image_folder.image_folder",)
 PACKAGES = (

@@ -29,6 +29,7 @@ class TrainerSettings:
     precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
     channels_last: bool = False  # convolutions' weights and activations with channels innermost
     average_reset_epochs: float | None = None  # evaluate the running average of the weights too; None: don't
+    bucket_megabytes: float = 25  # of gradients that are compressed together beside the backward pass
     nonfinite: str = "stop"  # what a step does in which a worker's gradient is not finite
 
     def __post_init__(self) -> None:
@@ -47,6 +48,8 @@ class TrainerSettings:
         for name in ("clip_norm", "average_reset_epochs"):
             value = getattr(self, name)
             require(value is None or (is_real(value) and value > 0), f"trainer.{name}", "> 0 or null", value)
+        valid = is_real(self.bucket_megabytes) and 0 < self.bucket_megabytes <= 2**20
+        require(valid, "trainer.bucket_megabytes", "in (0, 2^20]", self.bucket_megabytes)
         for name in ("overlap", "channels_last"):
             require_flag(f"trainer.{name}", getattr(self, name))
         known = self.precision in PRECISIONS

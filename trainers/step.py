@@ -87,7 +87,8 @@ class ExplicitStep:
 class OverlappedStep:
     """DistributedDataParallel runs the reducer bucket by bucket, beside its backward pass.
 
-    One worker per process, layer scope. ``gradient_seconds`` then contains what of the reduction
+    One worker per process, layer scope; a bucket holds ``bucket_megabytes`` of gradients, one parameter
+    at least. ``gradient_seconds`` then contains what of the reduction
     the backward pass could not hide; ``reduce_seconds`` is the reducer's own time, hidden or not.
     """
 
@@ -101,6 +102,7 @@ class OverlappedStep:
         *,
         seed: int,
         micro_batch_size: int | None = None,
+        bucket_megabytes: float = 25,
     ) -> None:
         self.loss = loss
         self.ledger = ledger
@@ -114,7 +116,9 @@ class OverlappedStep:
             reducer, model, seed=seed, communicator=communicator, inspect=self._inspect
         )
         # DDP would send BatchNorm's statistics in every step; the evaluation needs them only.
-        self.parallel = DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        self.parallel = DistributedDataParallel(
+            model, broadcast_buffers=False, gradient_as_bucket_view=True, bucket_cap_mb=bucket_megabytes
+        )
         self.parallel.register_comm_hook(self.compression, compression_hook)
 
     @property

@@ -139,6 +139,8 @@ optimizer.momentum=0
 data.alpha=0.5
 data.partition=dirichlet
 trainer.epochs=3
+trainer.bucket_megabytes=0 trainer.overlap=true workers=1
+trainer.bucket_megabytes=1
 trainer.overlap=true
 trainer.overlap=true workers=1 trainer.clip_norm=1
 trainer.overlap=true workers=1 scope=global

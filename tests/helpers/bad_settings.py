@@ -22,6 +22,7 @@ FLAGS = (
     "optimizer.nesterov",
     "checkpoint.at_end",
     "checkpoint.redistribute",
+    "trainer.bucket_megabytes",
     "trainer.overlap",
     "trainer.channels_last",
     "model=resnet18 model.zero_init_residual",

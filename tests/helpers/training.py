@@ -82,7 +82,8 @@ def train(
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
-        step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces)
+        several = {"bucket_megabytes": 1e-3}  # buckets: the net's parameters take 3 kB
+        step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)
     else:
         gradients = WorkerGradients(model, loss_of, layout, communicator, **pieces)
         step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
