@@ -155,6 +155,8 @@ def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Pa
         for run in runs if schedule == SEARCHED else runs[:1]:
             rate = run.curve("train/learning_rate")
             lower.plot(steps_in_all(run, rate.index.to_numpy()), rate.to_numpy(), **style)
+    if "%" in label:  # an interval may reach beyond
+        upper.set_ylim(*np.clip(upper.get_ylim(), 0, 101))
     lower.set_yscale("log")
     upper.set_ylabel(label)
     lower.set_ylabel("learning rate")
