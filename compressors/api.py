@@ -47,8 +47,15 @@ class Context(NamedTuple):
     learning_rate: float = 1.0
     segment: str = ""
     worker: int = 0
+    epoch: float = 0.0  # epochs done before the step, fractional
+    unit: float = 1.0  # what p is a multiple of, in gradients: the learning rate under feedback.scale=step
     measure_input: bool = False  # whether this step's ||p||^2 is asked for; it costs one pass over p
     tell_positions: bool = False  # whether it is asked which elements were sent
+
+    @property
+    def whole_epochs(self) -> int:
+        """Epochs that were over before the step; a sum of steps that falls short by rounding counts."""
+        return int(self.epoch + 1e-9)
 
     def derive_seed(self, *, shared: bool) -> int:
         """The seed of this step and segment, the same on all workers or this worker's own."""
@@ -121,11 +128,17 @@ class Reduced(NamedTuple):
     positions: dict[str, Tensor] | None = None  # [sum of sent] int64, workers in order, if asked for
 
 
+class Shared(NamedTuple):
+    """A part of a state that is no worker's own: equal in all processes, saved once and not dealt out."""
+
+    state: Any  # NamedTuples and dicts of tensors [...]
+
+
 class Reducer(Protocol):
     """All workers' segments to the mean of what they send. State is passed in and out."""
 
     def init(self, segments: list[Segment]) -> Any:
-        """The state before the first step: NamedTuples and dicts of tensors [W, ...], or ().
+        """The state before the first step: NamedTuples and dicts of tensors [W, ...], ``Shared``, or ().
 
         A checkpoint is these tensors, row by row: later states have the same names and shapes.
         """

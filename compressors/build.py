@@ -4,9 +4,11 @@ from collections.abc import Callable
 from typing import Any
 
 from compressors.api import Reducer
+from compressors.density import Constant
 from compressors.feedback import no_feedback
 from compressors.kernels.choice import require_choice
-from compressors.reducers import AllReduceMean, GatherMean, MeasureInput
+from compressors.reducers import MeasureInput, mean_of
+from compressors.scheduled import ScheduledMean
 
 
 def build_reducer(
@@ -15,9 +17,10 @@ def build_reducer(
     feedback: Callable[[Reducer], Reducer] = no_feedback,
     kernels: str = "auto",
 ) -> Reducer:
-    """Wrap ``method``, a codec or a reducer, for a model of D = ``num_parameters``.
+    """Wrap ``method``, a codec, a reducer or the settings of one, for a model of D = ``num_parameters``.
 
-    A linear codec is averaged by an all-reduce, any other is gathered. A lossless method leaves
+    A linear codec is averaged by an all-reduce, any other is gathered; one whose density has a schedule
+    follows the epoch. A lossless method leaves
     nothing behind, so it is spared the memory that ``feedback`` would keep. What is compressed can
     be measured (``MeasureInput``) after the feedback and before the method. ``kernels`` is auto or
     reference; it changes no result. Raises ``ValueError`` for another.
@@ -25,9 +28,16 @@ def build_reducer(
     require_choice("kernels", kernels)
     if hasattr(method, "for_model"):
         method = method.for_model(num_parameters)
-    if hasattr(method, "reduce"):
-        reducer = method
-    else:
-        reducer = AllReduceMean(method, kernels) if method.linear else GatherMean(method, kernels)
-    reducer = MeasureInput(reducer, kernels)
+    reducer = MeasureInput(_reducer_of(method, kernels), kernels)
     return reducer if getattr(method, "lossless", False) else feedback(reducer)
+
+
+def _reducer_of(method: Any, kernels: str) -> Reducer:
+    if hasattr(method, "reduce"):
+        return method
+    if hasattr(method, "reducer"):
+        return method.reducer(kernels)
+    schedule = getattr(method, "schedule", Constant())
+    if isinstance(schedule, Constant):
+        return mean_of(method, kernels)
+    return ScheduledMean(method, schedule, kernels)

@@ -5,19 +5,27 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from compressors.api import Codec, Context, squared_norm
+from compressors.checks import require
+from compressors.density import Constant
 from compressors.payloads import Sparse, index_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """``first``, then ``second`` on the values that ``first`` keeps; both send exact values.
+    """``first``, then ``second`` on the values that ``first`` keeps; both send exact values, at constant densities.
 
     What ``second`` leaves goes back to where ``first`` took it from. For example a random block,
-    and of it the largest tenth: ``Chain(first=RandomBlock(density=0.1), second=TopK(density=0.1))``.
+    and of it the largest tenth: ``Chain(first=RandomBlock(density=0.1), second=TopK(density=0.1))``. Raises
+    ``ValueError`` for a codec with a density schedule, which nothing would follow.
     """
 
     first: Codec
     second: Codec
+
+    def __post_init__(self) -> None:
+        for codec in (self.first, self.second):
+            schedule = getattr(codec, "schedule", Constant())
+            require(isinstance(schedule, Constant), "Chain", "of constant densities", schedule)
 
     @property
     def linear(self) -> bool:

@@ -55,7 +55,8 @@ class ErrorFeedback:
         ]
         if not getattr(self.inner, "adds_gradient", False):
             carried = [segment.added() for segment in carried]
-        reduced, inner = self.inner.reduce(carried, state.inner, context, communicator)
+        inside = context if factor == 1.0 else context._replace(unit=factor)
+        reduced, inner = self.inner.reduce(carried, state.inner, inside, communicator)
         if factor != 1.0:
             for mean in reduced.mean.values():
                 divide(mean, factor)

@@ -22,6 +22,9 @@ def method(config: Config) -> str:
         settings.pop("density", None)
     if settings.get("shared_coordinates") is True:
         del settings["shared_coordinates"]
+    schedule = settings.pop("schedule", "constant")
+    if schedule != "constant":
+        settings["schedule"] = " ".join(_words(schedule))
     words = [
         f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
         for key, value in settings.items()
@@ -30,3 +33,11 @@ def method(config: Config) -> str:
     if name != "none" and config["feedback"]["_target_"].endswith("no_feedback"):
         words.append("no feedback")
     return ", ".join([name, *words])
+
+
+def _words(schedule: Any) -> list[str]:
+    """A density schedule's kind and settings."""
+    if not isinstance(schedule, dict):
+        return [str(schedule)]
+    rest = [f"{key} {value}" for key, value in schedule.items() if key != "kind"]
+    return [str(schedule.get("kind")), *rest]

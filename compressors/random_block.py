@@ -6,8 +6,8 @@ element 4 bytes; with own coordinates one 4-byte start per segment and worker be
 block costs no more than copying it.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
+from compressors.density import density_schedule
 from compressors.payloads import as_indices, index_dtype
 from compressors.rules import Drawn
 
@@ -44,17 +45,20 @@ class RandomBlock:
     """Keeps a block of k = max(1, floor(density * d)) entries of every segment, new each step.
 
     With ``shared_coordinates`` all workers draw the same block from the seed, so that no index
-    travels and an all-reduce aggregates. Raises ``ValueError`` for a density outside (0, 1].
+    travels and an all-reduce aggregates. ``encode`` sends ``density``; a reducer
+    (``build_reducer``) follows the ``schedule``. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     density: float
     shared_coordinates: bool = True
+    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     ragged = False
     randomized = True
 
     def __post_init__(self) -> None:
         require_density("RandomBlock", self.density)
+        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
         require_flag("RandomBlock.shared_coordinates", self.shared_coordinates)
 
     @property

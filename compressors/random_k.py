@@ -6,7 +6,8 @@ Jaggi, 2020, https://arxiv.org/abs/2009.09271. Biased, since kept values are not
 fp32 element 4 bytes with shared coordinates, 8 with own ones, whose indices travel.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
+from compressors.density import density_schedule
 from compressors.payloads import Sparse, as_indices, take_columns
 from compressors.randomness import distinct_coordinates
 from compressors.rules import Drawn
@@ -26,17 +28,20 @@ class RandomK:
     """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, new each step.
 
     With ``shared_coordinates`` all workers draw the same ones from the seed, so that no index
-    travels and an all-reduce aggregates. Raises ``ValueError`` for a density outside (0, 1].
+    travels and an all-reduce aggregates. ``encode`` sends ``density``; a reducer
+    (``build_reducer``) follows the ``schedule``. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     density: float
     shared_coordinates: bool = True
+    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     ragged = False
     randomized = True
 
     def __post_init__(self) -> None:
         require_density("RandomK", self.density)
+        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
         require_flag("RandomK.shared_coordinates", self.shared_coordinates)
 
     @property

@@ -98,6 +98,11 @@ class GatherMean:
         return Reduced(mean, remainder, sent, error=errors_of(segments, local), positions=positions), state
 
 
+def mean_of(codec: Codec, kernels: str = "auto") -> AllReduceMean | GatherMean:
+    """The reducer for ``codec``: a linear one is averaged by an all-reduce, any other is gathered."""
+    return AllReduceMean(codec, kernels) if codec.linear else GatherMean(codec, kernels)
+
+
 @dataclass(frozen=True)
 class MeasureInput:
     """Tells ||p||^2 of what ``inner`` is given to reduce, in the steps that ask for it."""

@@ -6,7 +6,8 @@ the value and a 4-byte index. Exactly k entries are sent: of equal magnitudes th
 indices; NaN counts as larger than any number.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density
+from compressors.density import density_schedule
 from compressors.payloads import Sparse, take_columns
 from compressors.rules import Largest
 
@@ -24,10 +26,12 @@ _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an entry
 class TopK:
     """Keeps k = max(1, floor(density * d)) entries of every segment of d elements.
 
-    A higher density sends more and forgets less. Raises ``ValueError`` for a density outside (0, 1].
+    A higher density sends more and forgets less. ``encode`` sends ``density``; a reducer
+    (``build_reducer``) follows the ``schedule``. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     density: float
+    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     linear = False
     ragged = False
@@ -35,6 +39,7 @@ class TopK:
 
     def __post_init__(self) -> None:
         require_density("TopK", self.density)
+        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
 
     def rule(self, size: int, context: Context, workers: range) -> Largest:
         return Largest(elements_of(self.density, size))

@@ -149,6 +149,7 @@ def as_yaml(top_k: Pilot, threshold: Pilot, found: Match, command: str) -> str:
         f"# density of {threshold.density:.4%}; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
         f"density: {top_k.value:g}\n"
         f"threshold: {threshold.value:g}\n"
+        "schedule: constant\n"
     )
 
 

@@ -13,10 +13,11 @@ COLOURS = {
     "top_k": "#D55E00",
     "random_k": "#009E73",
     "random_block": "#CC79A7",
+    "accordion": "#E69F00",
 }
-OTHER_COLOURS = ("#E69F00", "#56B4E9", "#8C6D31")
+OTHER_COLOURS = ("#56B4E9", "#8C6D31")
 DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), "random_k": (0, (6, 2, 1, 2))}
-DASHES |= {"random_block": (0, (3, 2, 1, 2, 1, 2))}
+DASHES |= {"random_block": (0, (3, 2, 1, 2, 1, 2)), "accordion": (0, (8, 2, 2, 2))}
 LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings

@@ -40,11 +40,12 @@ class Advance:
             group["lr"] = rate * factor
         batches = read_together(self.communicator, self.loader, partial(self.loader.batches, step))
         learning_rate = self.base_rates[0] * factor
-        losses = state.gradient_step.run(batches, step, learning_rate, measure=measure)
+        epoch = step * self.loader.epochs_per_step
+        losses = state.gradient_step.run(batches, step, learning_rate, measure=measure, epoch=epoch)
         reduced = time.perf_counter()
         state.optimizer.step()
         if state.average is not None:
-            state.average.update(state.model, step * self.loader.epochs_per_step)
+            state.average.update(state.model, epoch)
         ended = time.perf_counter()
         self.count()
         return Outcome(learning_rate, losses, ended - started, ended - reduced)

@@ -26,6 +26,8 @@ class Bound:
     def measure(self, look: Look, codec: Codec) -> dict[str, float]:
         """Squared L2: the sum over segments, the mean over all n workers."""
         rows = range(len(look.communicator.ranks))
-        bounds = [sum(codec.error_bound(look.input_of(s, row)) for s in look.segments) for row in rows]
+        codecs = [codec.of_segment(s.name) if hasattr(codec, "of_segment") else codec for s in look.segments]
+        pairs = list(zip(codecs, look.segments, strict=True))
+        bounds = [sum(own.error_bound(look.input_of(s, row)) for own, s in pairs) for row in rows]
         everyones = look.communicator.collect(torch.tensor(bounds, dtype=torch.float64))
         return {"diagnostics/error_bound": everyones.mean().item()}

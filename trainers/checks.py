@@ -97,11 +97,15 @@ def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool 
         raise ValueError("isolate has no effect without -m")
     compressor = config["compressor"]
     density = {"budget.density", "compressor.density"} & overrides
-    if density and "density" not in compressor:
+    if density and not {"density", "k_low"} & compressor.keys():
         raise ValueError(f"{min(density)} has no effect with this compressor, which has no density")
     threshold = {"budget.threshold", "compressor.threshold"} & overrides
     if threshold and "threshold" not in compressor:
         raise ValueError(f"{min(threshold)} has no effect with this compressor, which has no threshold")
+    schedule = {key for key in overrides if f"{key}.".startswith(("budget.schedule.", "compressor.schedule."))}
+    if schedule and "schedule" not in compressor:
+        name = compressor["_target_"].split(".")[-1]
+        raise ValueError(f"{min(schedule)} has no effect with {name}, whose density follows no schedule")
     evaluation = {"trainer.evaluate_every", "trainer.evaluation_batch_size"} & overrides
     if evaluation and config["data"]["_target_"] == "data.libsvm.libsvm":
         raise ValueError(f"{min(evaluation)} has no effect: these data hold nothing out to test")

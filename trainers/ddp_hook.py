@@ -24,7 +24,8 @@ from trainers.layout import Layout
 class CompressionState:
     """What lasts between buckets and steps: residuals, the step's number, the bytes charged.
 
-    Set ``learning_rate`` before each backward pass if the reducer works in step units. ``inspect``
+    Set ``learning_rate`` before each backward pass if the reducer works in step units, and ``epoch``, as a
+    fraction, if it follows epochs (density schedules, ACCORDION, which needs both). ``inspect``
     is called with every bucket's outcome, before the mean replaces the gradient.
     """
 
@@ -41,6 +42,7 @@ class CompressionState:
         self.seed = seed
         self.step = 0
         self.learning_rate = 1.0
+        self.epoch = 0.0
         self.measure_input = False
         self.inspect = inspect
         self.layout = Layout(dict(module.named_parameters()), "layer")
@@ -62,7 +64,9 @@ class CompressionState:
         """Replace gradients, views of one bucket by parameter name, by the means of what is sent."""
         started = time.perf_counter()
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
-        context = Context(self.seed, self.step, self.learning_rate, measure_input=self.measure_input)
+        context = Context(
+            self.seed, self.step, self.learning_rate, epoch=self.epoch, measure_input=self.measure_input
+        )
         reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
         self.inspect(reduced)
         for name, gradient in gradients.items():

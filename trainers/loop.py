@@ -22,13 +22,13 @@ from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.pace import Pace, ScheduledPace
+from trainers.pace import Pace, ScheduledPace, rates_of_epochs
 from trainers.schedule import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
 from trainers.state import TrainingState
 from trainers.step import ExplicitStep, GradientStep, OverlappedStep
-from trainers.watch import Watch
+from trainers.watch import Watch, innermost
 
 SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
 
@@ -104,6 +104,9 @@ class Trainer:
         elif isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step":
             lowest = min(map(self._learning_rate_factor, range(self.num_steps)))
             require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)
+        method = innermost(self.reducer)
+        if hasattr(method, "refuse_idle"):
+            method.refuse_idle(rates_of_epochs(self.schedule, self.num_steps, self.epochs_per_step))
 
     def _check_search(self, search: AutoLRS) -> None:
         if search.validates and "validation" not in self.dataset.held_out:

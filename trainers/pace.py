@@ -1,5 +1,7 @@
 """How fast a training goes, and how long: by a schedule, or by what it finds out on the way."""
 
+import itertools
+import math
 from typing import Any, Protocol
 
 from trainers.schedule import Schedule
@@ -49,3 +51,12 @@ class ScheduledPace:
 
     def summary(self) -> dict[str, Any]:
         return {}
+
+
+def rates_of_epochs(schedule: Any, num_steps: int, epochs_per_step: float) -> list[float]:
+    """Factor on the learning rate at the first step of each epoch; 1 where ``schedule`` finds it on the way."""
+    first_steps = (math.ceil(epoch / epochs_per_step - 1e-9) for epoch in itertools.count())
+    steps = itertools.takewhile(lambda step: step < num_steps, first_steps)
+    if not hasattr(schedule, "factor"):
+        return [1.0 for _ in steps]
+    return [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]

@@ -85,6 +85,8 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["epochs"]  # not looked at then
     if config["trainer"].get("nonfinite") == "stop":  # as it was before there was a choice
         del config["trainer"]["nonfinite"]
+    if config["compressor"].get("schedule") == "constant":
+        del config["compressor"]["schedule"]
     if config["data"].get("partition") != "dirichlet":
         config["data"].pop("alpha", None)
     if own_files is not None:

@@ -32,7 +32,7 @@ class WorkerState(NamedTuple):
 class Snapshot(NamedTuple):
     """A training between two steps, in tensors of its own."""
 
-    shared: Tensors  # equal for all processes: weights, buffers, optimizer, running average
+    shared: Tensors  # equal for all processes: weights, buffers, optimizer, running average, parts of the reducer's
     workers: dict[int, WorkerState]  # those of this process
     facts: dict[str, Any]  # what JSON can hold: step, records so far, skeletons
 
@@ -124,11 +124,12 @@ class TrainingState:
         parts = [("model", self.model)]
         if self.average is not None:
             parts.append(("average", self.average.averaged))
-        return [
+        of_modules = [
             (f"{name}/{key}", tensor.detach())
             for name, module in parts
             for key, tensor in [*module.named_parameters(), *module.named_buffers()]
         ]
+        return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True)]
 
     def _per_worker(self) -> list[tuple[str, Tensor]]:
         """Name and live tensor [W, ...] of what the local workers hold."""

@@ -31,10 +31,12 @@ class GradientStep(Protocol):
     state: Any  # the reducer's; its tensors are [W, ...]
     memories: list[list[Any]]  # what each local worker's loss carries to its next batch, per micro-batch
 
-    def run(self, batches: Any, step: int, learning_rate: float, measure: bool = True) -> Tensor | None:
+    def run(
+        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+    ) -> Tensor | None:
         """Return the local workers' losses [W].
 
-        ``measure`` says whether the losses and ||p||^2 of this step are wanted.
+        ``epoch``, fractional, is what was done before. ``measure`` says whether the losses and ||p||^2 of this step are wanted.
         """
 
 
@@ -65,11 +67,13 @@ class ExplicitStep:
     def memories(self) -> list[list[Any]]:
         return self.workers.memories
 
-    def run(self, batches: Any, step: int, learning_rate: float, measure: bool = True) -> Tensor | None:
+    def run(
+        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+    ) -> Tensor | None:
         started = self._now()
         losses = self.workers.compute(batches, step, measure)
         computed = self._now()
-        context = Context(self.seed, step, learning_rate, measure_input=measure)
+        context = Context(self.seed, step, learning_rate, epoch=epoch, measure_input=measure)
         with torch.inference_mode():  # no autograd bookkeeping: a seventh of a step with small tensors
             reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
             self.layout.write_gradients(reduced.mean)
@@ -125,11 +129,13 @@ class OverlappedStep:
     def state(self) -> Any:
         return self.compression.state
 
-    def run(self, batches: Any, step: int, learning_rate: float, measure: bool = True) -> Tensor | None:
+    def run(
+        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+    ) -> Tensor | None:
         started = time.perf_counter()
         compression = self.compression
         compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
-        compression.measure_input = measure
+        compression.measure_input, compression.epoch = measure, epoch
         self.fault = 0
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches

@@ -25,7 +25,7 @@ class Group(NamedTuple):
 GROUPS = {
     "model": Group("models"),
     "data": Group("data"),
-    "compressor": Group("compressors", makes=("encode", "reduce", "for_model")),
+    "compressor": Group("compressors", makes=("encode", "reduce", "reducer", "for_model")),
     "feedback": Group("compressors.feedback", is_partial=True, given=("inner",)),
     "optimizer": Group("trainers.optimizer", is_partial=True, given=("model",)),
     "schedule": Group("trainers.schedule", also="trainers.autolrs", makes=("factor", "propose")),

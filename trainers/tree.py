@@ -5,6 +5,8 @@ from typing import Any
 
 from torch import Tensor
 
+from compressors.api import Shared
+
 Skeleton = Any
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -42,16 +44,25 @@ def put_together(skeleton: Skeleton, tensors: dict[str, Tensor]) -> Any:
     return tuple(parts) if kind == "tuple" else parts
 
 
-def walk(tree: Any, prefix: str) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of every leaf of a state whose kind stays: dicts, tuples and NamedTuples of tensors."""
+def walk(tree: Any, prefix: str, *, shared: bool = False) -> Iterator[tuple[str, Tensor]]:
+    """Name and tensor of every leaf of a state whose kind stays: dicts, tuples and NamedTuples of tensors.
+
+    Of those that are each worker's own or, ``shared``, of those that all hold alike.
+    """
+    yield from ((name, tensor) for name, tensor, alike in _leaves(tree, prefix, False) if alike == shared)
+
+
+def _leaves(tree: Any, prefix: str, alike: bool) -> Iterator[tuple[str, Tensor, bool]]:
     if isinstance(tree, Tensor):
-        yield prefix, tree
+        yield prefix, tree, alike
+    elif isinstance(tree, Shared):
+        yield from _leaves(tree.state, prefix, True)
     elif isinstance(tree, dict):
         for key, part in tree.items():
-            yield from walk(part, f"{prefix}/{key}")
+            yield from _leaves(part, f"{prefix}/{key}", alike)
     elif isinstance(tree, tuple):
         names = getattr(tree, "_fields", range(len(tree)))
         for name, part in zip(names, tree, strict=True):
-            yield from walk(part, f"{prefix}/{name}")
+            yield from _leaves(part, f"{prefix}/{name}", alike)
     else:
         raise TypeError(f"{prefix} must be tensors in dicts and tuples, got {type(tree)}")

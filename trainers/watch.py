@@ -24,9 +24,9 @@ class Watch:
         self.inner = inner
         self.settings = settings
         self.is_last = False  # whether the step to come is the last one
-        innermost = _innermost(inner)
-        self.codec: Codec | None = getattr(innermost, "codec", None)  # None for a method that is none
-        self.kernels = getattr(innermost, "kernels", "reference")
+        self.innermost = innermost(inner)
+        self.codec: Codec | None = getattr(self.innermost, "codec", None)  # None for a method that is none
+        self.kernels = getattr(self.innermost, "kernels", "reference")
         self.feedback = inner if isinstance(inner, ErrorFeedback) else None
         self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
         self.seconds = 0.0  # spent here in the last step
@@ -94,11 +94,21 @@ class Watch:
         )
         if settings.selection_error is not None:
             self.latest |= settings.selection_error.measure(look)
+        codec = self._codec_of_step(segments, state, context, communicator)
         if settings.bound is not None:
-            self.latest |= settings.bound.measure(look, self.codec)
+            self.latest |= settings.bound.measure(look, codec)
         return look, settings.xi.before(
-            look, self.codec, context, self.kernels
+            look, codec, context, self.kernels
         ) if settings.xi is not None else None
+
+    def _codec_of_step(
+        self, segments: list[Segment], state: Any, context: Context, communicator: Communicator
+    ) -> Codec | None:
+        """C of the step to come, for a method whose C changes."""
+        if not hasattr(self.innermost, "codec_of_step"):
+            return self.codec
+        own = state.inner if self.feedback is not None else state
+        return self.innermost.codec_of_step(segments, own, context, communicator)
 
     @staticmethod
     def _now(segments: list[Segment], is_due: bool) -> float:
@@ -107,7 +117,7 @@ class Watch:
         return time.perf_counter()
 
 
-def _innermost(reducer: Any) -> Any:
+def innermost(reducer: Any) -> Any:
     """What error feedback and measuring are wrapped around."""
     while hasattr(reducer, "inner"):
         reducer = reducer.inner

@@ -148,6 +148,23 @@ trainer.channels_last=true
 trainer.micro_batch_size=3
 compressor=none budget.density=0.1
 compressor=none feedback.scale=step
+compressor=none budget.schedule=exponential
+compressor=hard_threshold budget.schedule=exponential
+compressor=accordion budget.schedule=exponential
+compressor=accordion compressor.k_low=0.1 compressor.k_high=0.01
+compressor=accordion budget.density=0.1
+compressor=accordion trainer.steps=200
+compressor=accordion compressor.period=1 trainer.steps=200 schedule=cosine
+compressor=top_k budget.schedule=step
+compressor=top_k budget.schedule={kind:step,milestones:[2,1],factor:0.1}
+compressor=top_k budget.schedule={kind:step,milestones:[1],factor:1000}
+compressor=top_k budget.schedule={kind:step,milestones:[1],factor:1}
+compressor=top_k budget.schedule={kind:exponential,start:0.0001}
+compressor=top_k budget.schedule={kind:exponential,start:2}
+compressor=top_k budget.schedule={kind:exponential,epochs:0}
+compressor=top_k budget.schedule={kind:exponential,factor:2}
+compressor=top_k budget.schedule={kind:linear}
+compressor=top_k budget.schedule={start:0.3}
 budget.threshold=1
 compressor=hard_threshold compressor.threshold=1 budget.density=0.1
 feedback=none feedback.scale=step

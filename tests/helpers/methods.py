@@ -31,14 +31,15 @@ class Case(NamedTuple):
         """The codec or reducer, at a density of 0.1 or a threshold of 1 unless changed."""
         config = OmegaConf.load(CONF / "compressor" / f"{self.name}.yaml")
         defaults = {"density": 0.1} | ({"threshold": 1.0} if "threshold" in config else {})
-        budget = {"budget": {"density": 0.1}}
+        defaults |= {"k_low": 0.1, "k_high": 0.2, "period": 1}  # of accordion: a choice in every epoch
+        budget = {"budget": {"density": 0.1, "schedule": "constant"}}
         wanted = {key: v for key, v in (defaults | self.settings | changes).items() if key in config}
         merged = OmegaConf.merge(budget, {"it": config}, {"it": wanted})
         return instantiate(merged.it, _convert_="all")
 
     def lossless(self) -> Any:
         """The method at the setting that keeps everything."""
-        return self.method(density=1.0, threshold=0.0)
+        return self.method(density=1.0, threshold=0.0, k_low=1.0, k_high=1.0, schedule="constant")
 
     def __str__(self) -> str:
         return "-".join([self.name, *(key for key, value in self.settings.items() if value)])
@@ -54,7 +55,7 @@ def cases() -> list[Case]:
         found += [Case(path.stem, {flag: value}) for flag in flags for value in (False, True)] or [
             Case(path.stem, {})
         ]
-    return found
+    return [*found, Case("top_k", {"schedule": {"kind": "step", "milestones": [1, 3], "factor": 1.5}})]
 
 
 def is_codec(method: Any) -> bool:

@@ -91,7 +91,7 @@ def train(
     losses, metrics = [], []
     for number in range(STEPS):
         batches = [batch_of(number, worker) for worker in communicator.ranks]
-        loss = step.run(batches, number, learning_rate=0.1, measure=number % 2 == 0)
+        loss = step.run(batches, number, learning_rate=0.1, measure=number % 2 == 0, epoch=float(number))
         optimizer.step()
         losses += communicator.collect(loss.double()).tolist()
         metrics.append(ledger.metrics())

@@ -31,6 +31,15 @@ CASES = {
         *("model=mlp", *IMAGES, "compressor=hard_threshold", "trainer.log_every=3"),
         *("diagnostics=[xi,selection_error,staleness,bound]", "diagnostics.every=5"),
     ),
+    "accordion": (
+        *("model=mlp", *IMAGES, "compressor=accordion", "compressor.period=1", "budget.density=0.001"),
+        *("schedule=warmup_step", "schedule.milestones=[0.3]", "data.partition=iid", "trainer.batch_size=200"),
+        *("diagnostics=[xi,staleness,bound]", "diagnostics.every=3"),
+    ),
+    "density_schedule": (
+        *("model=mlp", *IMAGES, "compressor=top_k", "trainer.batch_size=200"),
+        "budget.schedule={kind:exponential,start:0.25,epochs:3}",
+    ),
     "hidden_states": (
         *("model=lstm", "model.width=16", "model.layers=2", "model.dropout=0.2"),
         *("data=python_docs", "data.vocabulary_size=300", "data.evaluation_columns=64", *FEW_EVALUATIONS),
@@ -52,7 +61,7 @@ def one_thread():
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -> None:
-    settings = (*CASES[case], *COMMON)
+    settings = (*COMMON, *CASES[case])
     whole = train(config_of(tmp_path / "whole", *settings))
     config = config_of(tmp_path / "broken", *settings)
     with crash_after(2):  # before there is a checkpoint
