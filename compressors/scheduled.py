@@ -27,7 +27,9 @@ class ScheduledMean:
     ) -> tuple[Reduced, Any]:
         return self._at(context).reduce(segments, state, context, communicator)
 
-    def codec_of_step(self, segments: list[Segment], state: Any, context: Context, communicator: Any) -> Codec:
+    def codec_of_step(
+        self, segments: list[Segment], state: Any, context: Context, communicator: Any
+    ) -> Codec:
         """C of the step that ``context`` names."""
         return self._at(context).codec
 

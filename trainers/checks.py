@@ -102,7 +102,9 @@ def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool 
     threshold = {"budget.threshold", "compressor.threshold"} & overrides
     if threshold and "threshold" not in compressor:
         raise ValueError(f"{min(threshold)} has no effect with this compressor, which has no threshold")
-    schedule = {key for key in overrides if f"{key}.".startswith(("budget.schedule.", "compressor.schedule."))}
+    schedule = {
+        key for key in overrides if f"{key}.".startswith(("budget.schedule.", "compressor.schedule."))
+    }
     if schedule and "schedule" not in compressor:
         name = compressor["_target_"].split(".")[-1]
         raise ValueError(f"{min(schedule)} has no effect with {name}, whose density follows no schedule")

@@ -33,7 +33,12 @@ CASES = {
     ),
     "accordion": (
         *("model=mlp", *IMAGES, "compressor=accordion", "compressor.period=1", "budget.density=0.001"),
-        *("schedule=warmup_step", "schedule.milestones=[0.3]", "data.partition=iid", "trainer.batch_size=200"),
+        *(
+            "schedule=warmup_step",
+            "schedule.milestones=[0.3]",
+            "data.partition=iid",
+            "trainer.batch_size=200",
+        ),
         *("diagnostics=[xi,staleness,bound]", "diagnostics.every=3"),
     ),
     "density_schedule": (

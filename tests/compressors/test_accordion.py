@@ -1,0 +1,162 @@
+"""ACCORDION chooses what a computation by hand says, on every path and for every number of processes."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from choosing import EPOCHS, HIGH, LOW, PERIOD, RATES, SIZES, STEPS_PER_EPOCH, WORKERS, choose, settings
+from methods import FEEDBACKS, segment
+from processes import run_in_processes
+
+from compressors.accordion import AccordionMean, has_changed
+from compressors.api import Context
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from trainers.communicator import Communicator
+
+
+def by_hand(means: list[dict[str, torch.Tensor]], period: int = PERIOD) -> list[dict[str, bool]]:
+    """Whether each layer is at k_high in each epoch, from what was applied, in NumPy."""
+    norms: list[dict[str, float]] = []
+    for epoch in range(EPOCHS):
+        steps = means[epoch * STEPS_PER_EPOCH : (epoch + 1) * STEPS_PER_EPOCH]
+        sums = {name: np.sum([mean[name].double().numpy() for mean in steps], 0) for name in steps[0]}
+        norms.append({name: float(np.sqrt((x**2).sum())) for name, x in sums.items()})
+    choices = [dict.fromkeys(means[0], True)]
+    compared_with = norms[0]
+    for epoch in range(1, EPOCHS):
+        choice = dict(choices[-1])
+        if epoch % period == 0:
+            ended = norms[epoch - 1]
+            for name, before in compared_with.items():
+                choice[name] = abs(before - ended[name]) / before > 0.5
+            compared_with = ended
+        if RATES[epoch] < RATES[epoch - 1]:
+            choice = dict.fromkeys(choice, True)
+        choices.append(choice)
+    return choices
+
+
+@pytest.fixture(scope="module")
+def one_process() -> dict[str, dict[str, Any]]:
+    return {feedback: choose(feedback=feedback) for feedback in FEEDBACKS}
+
+
+@pytest.mark.parametrize("feedback", FEEDBACKS)
+def test_choices_replayed_from_norms(one_process: dict, feedback: str) -> None:
+    """By hand, for every layer and epoch, from the norms of what was applied; bytes are those of what was sent."""
+    found = one_process[feedback]
+    choices = by_hand(found["means"])
+    for step, sent in enumerate(found["sent"]):
+        for name, at_high in choices[step // STEPS_PER_EPOCH].items():
+            density = HIGH if at_high else LOW
+            assert sent[name] == max(1, int(density * SIZES[name] + 1e-6)), (step, name)
+        assert found["bytes"][step] == [8 * sum(sent.values())] * WORKERS
+    tried = {name: {choice[name] for choice in choices} for name in SIZES}
+    assert tried["a"] == {True, False}, "the data make it choose both"
+
+
+def test_the_hand_computation_by_hand() -> None:
+    """The gradient alone, sent in full: its norms are known, and so are the choices."""
+    reducer = AccordionMean(settings(k_low=1.0, k_high=1.0))
+    rows, communicator = torch.zeros(WORKERS, 4), Communicator(WORKERS)
+    state, chosen = reducer.init([segment(rows)]), []
+    # Per epoch of two steps the mean gradient is (x, 0, 0, 0), so that the norm of the sum is 2 x.
+    sizes = [1.0, 9.0, 1.4, 5.0, 2.3, 7.0, 2.3, 1.1, 0.4, 3.0, 3.0, 0.5, 9.0]
+    rates = [0.1] * 5 + [0.05] * 8
+    for epoch, x in enumerate(sizes):
+        for half in (0.0, 0.5):
+            rows.zero_()
+            rows[:, 0] = torch.tensor([x - 0.5, x + 0.5])
+            context = Context(0, 0, rates[epoch], epoch=epoch + half)
+            levels = reducer.codec_of_step([segment(rows)], state, context, communicator)
+            _, state = reducer.reduce([segment(rows)], state, context, communicator)
+        chosen.append(levels.of_segment("a") is levels.high and "a" in levels.at_high)
+        is_high, norm = state.state.looks["a"][3].item(), state.state.looks["a"][2].item()
+        assert is_high == chosen[-1]
+        if epoch in (1, 2):
+            assert norm == 2.0  # of epoch 0
+        assert state.state.applied["a"].tolist() == pytest.approx([2 * x, 0, 0, 0])
+    # 3: epoch 2 beside epoch 0, 1.4 against 1; 5: the rate falls; 6: 7 against 1.4; 9: 0.4 against 7;
+    # 12: 0.5 against 0.4
+    assert chosen == [True] * 3 + [False] * 2 + [True] + [True] * 3 + [True] * 3 + [False]
+    assert state.state.looks["a"][2].item() == pytest.approx(1.0)
+
+
+def test_change_of_a_norm() -> None:
+    assert has_changed(1.0, 1.51, 0.5) and has_changed(1.0, 0.49, 0.5)
+    assert not has_changed(1.0, 1.5, 0.5) and not has_changed(2.0, 1.0, 0.5)
+    assert has_changed(0.0, 0.0, 0.5) and has_changed(math.nan, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("feedback", FEEDBACKS)
+def test_reference_kernels_choose_alike(one_process: dict, feedback: str) -> None:
+    assert_same(one_process[feedback], choose(feedback=feedback, kernels="reference"))
+
+
+def test_processes_choose_alike(one_process: dict) -> None:
+    for found in run_in_processes(choose, 2):
+        assert_same(one_process["gradient"], found)
+
+
+def test_the_whole_model_has_one_choice() -> None:
+    found = choose(whole=True)
+    total = sum(SIZES.values())
+    assert {tuple(sent) for sent in found["sent"]} == {("a",)}
+    assert {sent["a"] for sent in found["sent"]} <= {int(LOW * total), int(HIGH * total)}
+
+
+def test_units_of_the_step_change_no_choice() -> None:
+    """Under feedback.scale=step p is a multiple of the rate; g is not, so a rate that rises is no change of g."""
+    looks = []
+    for scale in ("gradient", "step"):
+        inner = build_reducer(settings(period=1, k_low=1.0, k_high=1.0), 4)
+        reducer, rows, communicator = ErrorFeedback(inner, scale=scale), torch.zeros(1, 4), Communicator(1)
+        state = reducer.init([segment(rows)])
+        for epoch, rate in enumerate((0.25, 1.0, 4.0)):
+            rows.copy_(torch.tensor([[8.0, 4.0, 2.0, 1.0]]))
+            context = Context(0, 0, rate, epoch=epoch, measure_input=epoch == 2)
+            _, state = reducer.reduce([segment(rows)], state, context, communicator)
+            assert state.inner.state.applied["a"].tolist() == [8.0, 4.0, 2.0, 1.0]
+        looks.append(state.inner.state.looks["a"])
+    assert torch.equal(*looks)
+    assert looks[0][2] == 85**0.5 and looks[0][3] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"k_low": 0.4}, r"Accordion.k_low must be at most k_high \(0.3\), got 0.4"),
+        ({"k_low": 0}, r"Accordion.k_low must be a density in \(0, 1\], got 0"),
+        ({"k_high": 1.1}, r"Accordion.k_high must be a density in \(0, 1\], got 1.1"),
+        ({"k_high": None}, "Accordion.k_high must be a density"),
+        ({"detection_threshold": 0}, "Accordion.detection_threshold must be > 0, got 0"),
+        ({"detection_threshold": math.nan}, "Accordion.detection_threshold must be > 0, got nan"),
+        ({"period": 0}, "Accordion.period must be an integer >= 1, got 0"),
+        ({"period": 1.5}, "Accordion.period must be an integer >= 1, got 1.5"),
+    ],
+)
+def test_bad_settings(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        settings(**changes)
+
+
+def test_what_never_sends_k_low_is_refused() -> None:
+    chosen = settings(period=3)
+    chosen.refuse_idle([1.0] * 4)
+    chosen.refuse_idle([1.0, 1.0, 0.5, 0.5])
+    with pytest.raises(
+        ValueError, match="its first choice comes after 3 epochs, and the run is over by then"
+    ):
+        chosen.refuse_idle([1.0] * 3)
+    with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
+        chosen.refuse_idle([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
+
+
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Bit for bit."""
+    assert one["sent"] == other["sent"] and one["bytes"] == other["bytes"]
+    for a, b in zip(one["means"], other["means"], strict=True):
+        assert all(torch.equal(a[name], b[name]) for name in a)

@@ -1,0 +1,60 @@
+"""ACCORDION at work on made-up gradients, whose layers change at times of their own."""
+
+from typing import Any
+
+import torch
+from methods import FEEDBACKS, segment
+
+from compressors.accordion import Accordion
+from compressors.api import Context
+from compressors.build import build_reducer
+from trainers.communicator import Communicator
+
+SIZES = {"a": 400, "b": 90, "c": 1}
+WORKERS, STEPS_PER_EPOCH, EPOCHS, PERIOD = 2, 3, 12, 3
+LOW, HIGH = 0.05, 0.3
+GROWTH = {
+    "a": [1.0] * EPOCHS,
+    "b": [1, 1, 1, 1, 1, 1, 4, 4, 4, 4, 4, 4],
+    "c": [2.0**e for e in range(EPOCHS)],
+}
+RATES = [0.1] * 10 + [0.01] * 2  # falls in the middle of a period
+
+
+def settings(**changes: Any) -> Accordion:
+    return Accordion(**{"k_low": LOW, "k_high": HIGH, "period": PERIOD} | changes)
+
+
+def gradients(step: int) -> torch.Tensor:
+    """[n, D]: a part that stays and noise, each layer scaled by its epoch."""
+    epoch, size = step // STEPS_PER_EPOCH, sum(SIZES.values())
+    steady = torch.randn(size, generator=torch.Generator().manual_seed(1000))
+    noise = torch.randn(WORKERS, size, generator=torch.Generator().manual_seed(step))
+    scale = torch.cat([torch.full((d,), GROWTH[name][epoch]) for name, d in SIZES.items()])
+    return (steady + 0.1 * noise) * scale
+
+
+def choose(
+    process: int = 0,
+    processes: int = 1,
+    feedback: str = "gradient",
+    kernels: str = "auto",
+    whole: bool = False,
+) -> dict[str, Any]:
+    """Some epochs of a reducer alone: means, elements sent and bytes of every step."""
+    communicator = Communicator(WORKERS, process=process, processes=processes)
+    reducer = build_reducer(settings(), sum(SIZES.values()), FEEDBACKS[feedback], kernels)
+    flat = torch.zeros(len(communicator.ranks), sum(SIZES.values()))
+    parts = [flat] if whole else flat.split(list(SIZES.values()), 1)
+    segments = [segment(rows, name) for name, rows in zip(SIZES, parts, strict=False)]
+    state, found = reducer.init(segments), {"means": [], "sent": [], "bytes": []}
+    for step in range(EPOCHS * STEPS_PER_EPOCH):
+        flat.copy_(gradients(step)[communicator.ranks.start : communicator.ranks.stop])
+        epoch = step / STEPS_PER_EPOCH
+        context = Context(0, step, RATES[int(epoch + 1e-9)], epoch=epoch, measure_input=step % 2 == 0)
+        reduced, state = reducer.reduce(segments, state, context, communicator)
+        found["means"].append({name: mean.clone() for name, mean in reduced.mean.items()})
+        found["sent"].append({name: int(sent[0].sum()) for name, sent in reduced.sent.items()})
+        charged = torch.from_numpy(communicator.take_charges())
+        found["bytes"].append(communicator.collect(charged).sum(1).tolist())
+    return found
