@@ -4,13 +4,14 @@
 # make small   every preset of experiment=small/ with three methods and three seeds, and their table; an hour or two
 # make topk_convergence   the convergence of Top-k: 63 runs, their figures and table; under half an hour
 # make autolrs AutoLRS beside a tuned constant rate, steps and a cosine, three seeds, and their table; half an hour
+# make accordion   ACCORDION beside a hard threshold and Top-k, three seeds, their table and figure; a quarter of an hour
 # make convex  all of madelon's convex experiments with three seeds, their figures and table; some ten minutes
 # make three_parameters   scheme, coordinates, scope and feedback on two networks, their page and figure; half an hour
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
 
-.PHONY: run test test-slow format convex small autolrs three_parameters topk_convergence
+.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -71,6 +72,15 @@ autolrs: $(STAMP)
 	$(AUTOLRS) experiment=autolrs/lstm $(SEARCH) schedule.low=0.3 schedule.high=300
 	.venv/bin/python -m results.autolrs outputs/autolrs --tuning outputs/autolrs_tuning \
 		--figures results/figures/autolrs --table results/autolrs_table.md
+
+ACCORDION := .venv/bin/python run.py -m experiment=accordion/resnet20 output=outputs/accordion seed=0,1,2 $(JOBLIB)
+
+accordion: $(STAMP)
+	$(ACCORDION) compressor=none,hard_threshold $(ARGS)
+	$(ACCORDION) compressor=top_k budget.density=0.01,0.1 $(ARGS)
+	$(ACCORDION) compressor=accordion compressor.k_high=0.1 compressor.period=2 $(ARGS)
+	.venv/bin/python -m results.accordion outputs/accordion \
+		--figures results/figures --table results/accordion_table.md
 
 # Two jobs at a time; dense first, so that there is something to compare with from the start. A job that fails is
 # named in the sweep's own table, and missing on the page.

@@ -30,11 +30,11 @@ from compressors.top_k import TopK
 class Accordion:
     """k_low or k_high for every segment, chosen anew every ``period`` epochs.
 
-    k_high where the norm of g has changed by more than ``detection_threshold`` of what it was at the last choice,
-    in the first ``period`` epochs, and from an epoch that begins with a lower learning rate than the one before
-    until the next choice; else k_low. Both are densities. With scope=global the whole model is one segment, with
-    one choice. Raises ``ValueError`` for densities outside (0, 1], k_low above k_high, a threshold that is not
-    positive and a period below 1.
+    k_high where the norm of g has changed by more than ``detection_threshold`` of what it was at the last
+    choice, in the first ``period`` epochs, and from an epoch that begins with a lower learning rate than the
+    one before until the next choice; else k_low. Both are densities. With scope=global the whole model is one
+    segment, with one choice. Raises ``ValueError`` for densities outside (0, 1], k_low above k_high, a
+    threshold that is not positive and a period below 1.
     """
 
     k_low: float

@@ -12,7 +12,7 @@ from compressors.payloads import Sparse, index_dtype
 
 @dataclass(frozen=True, kw_only=True)
 class Chain:
-    """``first``, then ``second`` on the values that ``first`` keeps; both send exact values, at constant densities.
+    """``first``, then ``second`` on the values that ``first`` keeps; both send exact values.
 
     What ``second`` leaves goes back to where ``first`` took it from. For example a random block,
     and of it the largest tenth: ``Chain(first=RandomBlock(density=0.1), second=TopK(density=0.1))``. Raises

@@ -54,7 +54,7 @@ class ScheduledPace:
 
 
 def rates_of_epochs(schedule: Any, num_steps: int, epochs_per_step: float) -> list[float]:
-    """Factor on the learning rate at the first step of each epoch; 1 where ``schedule`` finds it on the way."""
+    """Factor on the rate at the first step of each epoch; 1 where ``schedule`` finds it on the way."""
     first_steps = (math.ceil(epoch / epochs_per_step - 1e-9) for epoch in itertools.count())
     steps = itertools.takewhile(lambda step: step < num_steps, first_steps)
     if not hasattr(schedule, "factor"):

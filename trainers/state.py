@@ -32,7 +32,7 @@ class WorkerState(NamedTuple):
 class Snapshot(NamedTuple):
     """A training between two steps, in tensors of its own."""
 
-    shared: Tensors  # equal for all processes: weights, buffers, optimizer, running average, parts of the reducer's
+    shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
     workers: dict[int, WorkerState]  # those of this process
     facts: dict[str, Any]  # what JSON can hold: step, records so far, skeletons
 

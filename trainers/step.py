@@ -36,7 +36,8 @@ class GradientStep(Protocol):
     ) -> Tensor | None:
         """Return the local workers' losses [W].
 
-        ``epoch``, fractional, is what was done before. ``measure`` says whether the losses and ||p||^2 of this step are wanted.
+        ``epoch``, fractional, is what was done before. ``measure`` says whether the losses and ||p||^2 of
+        this step are wanted.
         """
 
 

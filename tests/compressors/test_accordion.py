@@ -46,7 +46,7 @@ def one_process() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 def test_choices_replayed_from_norms(one_process: dict, feedback: str) -> None:
-    """By hand, for every layer and epoch, from the norms of what was applied; bytes are those of what was sent."""
+    """By hand, for every layer and epoch, from the norms of what was applied; bytes too."""
     found = one_process[feedback]
     choices = by_hand(found["means"])
     for step, sent in enumerate(found["sent"]):
@@ -109,7 +109,7 @@ def test_the_whole_model_has_one_choice() -> None:
 
 
 def test_units_of_the_step_change_no_choice() -> None:
-    """Under feedback.scale=step p is a multiple of the rate; g is not, so a rate that rises is no change of g."""
+    """Under feedback.scale=step p is a multiple of the rate, but a rate that rises is no change of g."""
     looks = []
     for scale in ("gradient", "step"):
         inner = build_reducer(settings(period=1, k_low=1.0, k_high=1.0), 4)

@@ -14,6 +14,7 @@ TARGETS = {
     "top_k": "compressors.top_k.TopK",
     "random_k": "compressors.random_k.RandomK",
     "random_block": "compressors.random_block.RandomBlock",
+    "accordion": "compressors.accordion.Accordion",
 }
 DEFAULT_SETTINGS = {
     "none": {},
@@ -21,6 +22,7 @@ DEFAULT_SETTINGS = {
     "top_k": {"density": 0.01},
     "random_k": {"density": 0.01, "shared_coordinates": True},
     "random_block": {"density": 0.01, "shared_coordinates": True},
+    "accordion": {"k_low": 0.001, "k_high": 0.01, "detection_threshold": 0.5, "period": 10},
 }
 FEEDBACK = {"_target_": "compressors.feedback.ErrorFeedback", "_partial_": True, "scale": "gradient"}
 NO_FEEDBACK = {"_target_": "compressors.feedback.no_feedback", "_partial_": True}

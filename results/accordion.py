@@ -1,0 +1,225 @@
+"""ACCORDION beside a hard threshold with lambda from k_low, Top-k at k_low and at k_high, and dense SGD.
+
+    python -m results.accordion OUTPUT [OUTPUT ...] [--table FILE] [--figures DIR]
+
+Runs of `make accordion` as a Markdown table and a figure. The comparison is that of Sahu et al., 2021,
+https://arxiv.org/abs/2108.00951; the method that of Agarwal et al., 2021, https://arxiv.org/abs/2010.16248.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from results.curves import epochs, interval, metric, over_seeds
+from results.measures import Measure, costs, num_parameters, qualities
+from results.parameter_cells import paired
+from results.runs import Run, by_setting, finished_runs, warnings
+from results.statistics import mean_and_interval
+from results.style import COLOURS, DASHES, LINE_WIDTH, apply_look, save
+
+ORDER = ("none", "top_k", "hard_threshold", "accordion")
+MARKERS = {"none": "X", "top_k": "^", "hard_threshold": "s", "accordion": "o"}
+DENSITY = "compression/density"
+INTRODUCTION = """# ACCORDION and the hard threshold, every row
+
+Written by `python -m results.accordion` from the runs of `make accordion`; what they say is in
+[accordion.md](accordion.md). Quality is that of the last weights, mean ± standard deviation over the seeds
+named; differences are ACCORDION's value minus the row's, paired over seeds, in brackets Student's 95 %
+interval. Bytes are those that a worker handed to collectives over the whole training, indices and counts
+included. "At k_high": how much of the training layers were at k_high, mean over elements.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m results.accordion", description=__doc__.splitlines()[0])
+    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=accordion/...")
+    parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
+    parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
+    options = parser.parse_args(arguments)
+    try:
+        runs = finished_runs(options.output)
+        studies = [methods_of(group) for group in by_setting(runs)]
+        text = page(runs, studies)
+        if options.table is None:
+            print(text)
+        else:
+            options.table.write_text(text, encoding="utf-8")
+            print(options.table)
+        folder = options.figures or options.output[0] / "figures"
+        folder.mkdir(parents=True, exist_ok=True)
+        for study in studies:
+            print(*save(draw(study), folder / _subject(study)), sep="\n")
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+Study = dict[str, dict[int, Run]]  # by label, by seed
+
+
+def methods_of(runs: Sequence[Run]) -> Study:
+    """Runs by what they are called here, by seed.
+
+    Raises ``ValueError`` for another method, and without ACCORDION in one setting.
+    """
+    found: Study = {}
+    strangers = sorted({run.compressor for run in runs} - set(ORDER))
+    if strangers:
+        raise ValueError(f"runs must be of {', '.join(ORDER)}, got {', '.join(strangers)}")
+    for run in sorted(runs, key=lambda run: (ORDER.index(run.compressor), _level(run), run.seed)):
+        found.setdefault(label_of(run), {})[run.seed] = run
+    named = [runs for runs in found.values() if _first(runs).compressor == "accordion"]
+    if len(named) != 1:
+        raise ValueError(
+            f"runs of {runs[0].subject} must include compressor=accordion in one setting, got {len(named)}"
+        )
+    return found
+
+
+def label_of(run: Run) -> str:
+    """The method with the densities that it was given, in per cent."""
+    settings = run.config["compressor"]
+    if run.compressor == "none":
+        return "dense SGD"
+    if run.compressor == "accordion":
+        return f"ACCORDION, {100 * settings['k_low']:g} % or {100 * settings['k_high']:g} %"
+    if run.compressor == "top_k":
+        return f"Top-k, {100 * settings['density']:g} %"
+    if settings["threshold"] is not None:
+        return f"hard threshold {settings['threshold']:g}"
+    return f"hard threshold, lambda from {100 * settings['density']:g} %"
+
+
+def page(runs: Sequence[Run], studies: Sequence[Study]) -> str:
+    """Markdown: a table per study, then notes."""
+    parts = [INTRODUCTION]
+    for study in studies:
+        every = [run for of_seed in study.values() for run in of_seed.values()]
+        measures = [*qualities(every)[:1], *costs(every)]
+        ours = next(of_seed for of_seed in study.values() if _first(of_seed).compressor == "accordion")
+        head = ["method", "seeds", *(measure.label for measure in measures), "at k_high, %"]
+        head += [f"ACCORDION minus it: {measure.label}" for measure in measures[:2]]
+        rows = [
+            [*_cells(label, of_seed, measures), *_beside(ours, of_seed, measures[:2])]
+            for label, of_seed in study.items()
+        ]
+        first = every[0]
+        facts = f"{first.config['workers']} workers of {first.config['trainer']['batch_size']} samples, "
+        facts += f"{num_parameters(first):,} parameters, {first.summary['step']:,} steps."
+        lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+        lines.insert(1, f"|---|---|{'---:|' * (len(head) - 2)}")
+        parts.append("\n".join([f"## {_subject(study)}", "", facts, "", *lines, ""]))
+    codes = sorted({run.code for run in runs})
+    notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
+    parts.append("\n".join(["## Notes", "", *(f"- {note}" for note in notes), ""]))
+    return "\n".join(parts)
+
+
+def share_at_high(run: Run) -> float | None:
+    """How much of the training layers were at k_high, mean over elements; None for other methods.
+
+    From the elements that each layer sent: so many at k_low, so many at k_high. A layer that sends one
+    element at either says nothing and is left out.
+    """
+    if run.compressor != "accordion":
+        return None
+    low, high = (run.config["compressor"][key] for key in ("k_low", "k_high"))
+    weighted, elements = 0.0, 0
+    for layer in run.summary["layers"].values():
+        size, sent = layer["elements"], layer["density_mean"] * layer["elements"]
+        least, most = (max(1, int(density * size + 1e-9)) for density in (low, high))
+        if most > least:
+            weighted += size * (sent - least) / (most - least)
+            elements += size
+    return weighted / elements if elements else None
+
+
+def draw(study: Study) -> Any:
+    """Quality against average density, and the density sent over the epochs."""
+    from matplotlib.figure import Figure
+
+    apply_look()
+    figure = Figure(figsize=(6.4, 6.8), layout="constrained")
+    upper, lower = figure.subplots(2, 1)
+    every = [run for of_seed in study.values() for run in of_seed.values()]
+    quality, density = qualities(every)[0], costs(every)[0]
+    for number, (label, of_seed) in enumerate(study.items()):
+        runs, compressor = list(of_seed.values()), _first(of_seed).compressor
+        (x, x_half), (y, y_half) = _point(density, runs), _point(quality, runs)
+        colour = {"color": COLOURS[compressor]}
+        is_second = number > 0 and list(study)[number - 1].startswith("Top-k") and compressor == "top_k"
+        look = {"markerfacecolor": "white"} if is_second else {}
+        upper.errorbar(
+            x,
+            y,
+            xerr=min(x_half, 0.9 * x),
+            yerr=y_half,
+            label=label,
+            marker=MARKERS[compressor],
+            linestyle="none",
+            markersize=7,
+            capsize=3,
+            elinewidth=1,
+            **colour,
+            **look,
+        )
+        curve = over_seeds(runs, epochs, metric(DENSITY, 100.0), interval)
+        style = {"linestyle": DASHES[compressor], "linewidth": LINE_WIDTH * (0.6 if is_second else 1)}
+        lower.plot(curve.x, curve.mean, label=label, **colour, **style)
+        lower.fill_between(
+            curve.x, np.maximum(curve.low, 1e-3), curve.high, alpha=0.15, linewidth=0, **colour
+        )
+    upper.set_xscale("log")
+    lower.set_yscale("log")
+    upper.set_xlabel("average density, %")
+    upper.set_ylabel(quality.label)
+    lower.set_xlabel("epoch")
+    lower.set_ylabel("density of a step, %")
+    for axis in (upper, lower):
+        axis.grid(alpha=0.3, linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    upper.legend(frameon=False)
+    seeds = sorted({seed for of_seed in study.values() for seed in of_seed})
+    said = f"mean and 95 % interval over seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else "one seed"
+    upper.set_title(f"{_subject(study)}: {said}")
+    return figure
+
+
+def _cells(label: str, of_seed: dict[int, Run], measures: Sequence[Measure]) -> list[str]:
+    runs = list(of_seed.values())
+    at_high = Measure("at_high", "at k_high, %", share_at_high, 100, 1)
+    return [label, ", ".join(map(str, of_seed)), *(measure.spread(runs) for measure in (*measures, at_high))]
+
+
+def _beside(ours: dict[int, Run], theirs: dict[int, Run], measures: Sequence[Measure]) -> list[str]:
+    """ACCORDION minus the row, paired over seeds."""
+    if ours is theirs:
+        return ["-"] * len(measures)
+    found = [(measure, paired(measure, ours, theirs)) for measure in measures]
+    return [measure.difference(*values) if values else "-" for measure, values in found]
+
+
+def _point(measure: Measure, runs: Sequence[Run]) -> tuple[float, float]:
+    mean, half = mean_and_interval([measure.factor * value for value in measure.values(runs)])
+    return mean, half or 0.0
+
+
+def _level(run: Run) -> float:
+    return run.config["compressor"].get("density") or 0.0
+
+
+def _first(of_seed: dict[int, Run]) -> Run:
+    return next(iter(of_seed.values()))
+
+
+def _subject(study: Study) -> str:
+    return _first(next(iter(study.values()))).subject
+
+
+if __name__ == "__main__":
+    sys.exit(main())
