@@ -53,6 +53,7 @@ def changed(*path: str, to: object) -> dict:
         (("data", "root"), "/data"),
         (("data", "download"), True),
         (("trainer", "overlap"), True),
+        (("compressor", "schedule"), "constant"),
     ],
 )
 def test_what_cannot_change_the_result_is_not_in_the_id(path: tuple[str, ...], to: object) -> None:
@@ -65,6 +66,7 @@ def test_what_cannot_change_the_result_is_not_in_the_id(path: tuple[str, ...], t
         (("seed",), 1),
         (("workers",), 4),
         (("compressor", "density"), 0.2),
+        (("compressor", "schedule"), "exponential"),
         (("data", "partition"), "by_label"),
         (("trainer", "epochs"), 3),
         (("trainer", "steps"), 3),

@@ -1,0 +1,106 @@
+"""ACCORDION and density schedules in whole trainings: what they send, keep and refuse."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import resolved
+from resuming import config_of, crash_after, records, train
+
+import run
+from trainers.communicator import Communicator
+from trainers.pace import rates_of_epochs
+from trainers.run_folder import RunFolder
+from trainers.schedule import Cosine, WarmupStep
+
+SMALL = ("model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=90", "trainer.evaluate_every=100")
+SMALL += ("schedule=constant", "trainer.steps=20")  # 4 steps are an epoch
+ACCORDION = ("compressor=accordion", "budget.density=0.02", "compressor.k_high=0.2", "compressor.period=1")
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def build(*overrides: str) -> Any:
+    config = resolved("model=mlp", *overrides)
+    return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+
+
+def test_equal_densities_are_top_k(tmp_path: Path) -> None:
+    """The same records, diagnostics among them, and the same weights, bit for bit."""
+    watched = ("diagnostics=[xi,staleness,bound]", "diagnostics.every=3")
+    settings = (*SMALL, *watched, "budget.density=0.05")
+    top_k = train(config_of(tmp_path, *settings, "compressor=top_k"))
+    same = ("compressor=accordion", "compressor.k_high=0.05", "compressor.period=2")
+    accordion = train(config_of(tmp_path, *settings, *same))
+    assert accordion["records"] == top_k["records"]
+    for name, tensor in top_k["tensors"].items():
+        assert torch.equal(accordion["tensors"][name], tensor), name
+
+
+def test_the_bound_is_that_of_the_density_at_hand(tmp_path: Path) -> None:
+    watched = ("diagnostics=[bound]", "diagnostics.every=1")
+    step = ("compressor=top_k", "budget.density=0.1", "budget.schedule={kind:step,milestones:[2],factor:0.1}")
+    for method in (ACCORDION, step):
+        found = train(config_of(tmp_path, *SMALL, *watched, *method))["records"]
+        steps = [record for record in found if "compression/error" in record]
+        densities = {round(record["compression/density"], 3) for record in steps}
+        assert len(densities) > 1, "it changes in this run"
+        for record in steps:
+            assert record["compression/error"] <= record["diagnostics/error_bound"] * (1 + 1e-9)
+
+
+def test_a_checkpoint_holds_one_copy_and_another_number_of_workers_takes_it(tmp_path: Path) -> None:
+    config = config_of(tmp_path / "four", *SMALL, *ACCORDION, "checkpoint.every_steps=5")
+    with crash_after(15):
+        run.train(config)
+    folder = RunFolder(config)
+    two = ("workers=2", "trainer.batch_size=180", f"resume={folder.path}", "checkpoint.redistribute=true")
+    settings = [word for word in SMALL if word.split("=")[0] not in ("workers", "trainer.batch_size")]
+    after = train(config_of(tmp_path / "two", *settings, *ACCORDION, *two))
+    assert after["summary"]["step"] == 20
+    looks = {name: t for name, t in after["tensors"].items() if "/looks/" in name}
+    assert len(looks) == 4 and all(name.startswith("shared/reducer/") for name in looks)
+    assert all(look[0] == 4 and look[2] > 0 for look in looks.values())
+    assert [record["step"] for record in records(RunFolder(config))][-1] == 15
+
+
+def test_rates_at_the_starts_of_epochs() -> None:
+    falling = WarmupStep(peak=2.0, warmup_epochs=2, milestones=[3])
+    assert rates_of_epochs(falling, 10, 0.5) == pytest.approx([1.0, 1.5, 2.0, 0.2, 0.2])
+    assert rates_of_epochs(falling, 7, 2 / 3) == pytest.approx([1.0, 1 + 2 / 3, 2.0, 0.2, 0.2])
+    assert len(rates_of_epochs(Cosine(), 9, 1 / 3)) == 3
+    assert rates_of_epochs(object(), 4, 0.5) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["schedule=constant"], "its first choice comes after 10 epochs, and the run is over by then"),
+        (["trainer.epochs=30"], "the learning rate is falling at every choice"),
+        (["compressor.k_high=0.0001"], r"Accordion.k_low must be at most k_high \(0.0001\), got 0.001"),
+        (["compressor.period=0"], "Accordion.period must be an integer >= 1, got 0"),
+    ],
+)
+def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> None:
+    with pytest.raises(Exception, match=r"Error in call|compressor=accordion") as refusal:
+        build("compressor=accordion", *overrides)
+    cause = refusal.value.__cause__ or refusal.value
+    assert isinstance(cause, ValueError)
+    with pytest.raises(ValueError, match=message):
+        raise cause
+
+
+@pytest.mark.parametrize("method", ["none", "hard_threshold", "accordion"])
+def test_a_method_without_a_density_takes_no_schedule(method: str) -> None:
+    from trainers.checks import refuse_idle_settings
+
+    config = resolved("model=mlp", f"compressor={method}", "budget.schedule=exponential")
+    with pytest.raises(ValueError, match=r"budget.schedule has no effect with .*, whose density follows no"):
+        refuse_idle_settings(config, {"budget.schedule"})
+    refuse_idle_settings(resolved("compressor=top_k"), {"budget.schedule"})
