@@ -142,40 +142,22 @@ def share_at_high(run: Run) -> float | None:
 def draw(study: Study) -> Any:
     """Quality against average density, and the density sent over the epochs."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
 
     apply_look()
     figure = Figure(figsize=(6.4, 6.8), layout="constrained")
     upper, lower = figure.subplots(2, 1)
     every = [run for of_seed in study.values() for run in of_seed.values()]
     quality, density = qualities(every)[0], costs(every)[0]
-    for number, (label, of_seed) in enumerate(study.items()):
-        runs, compressor = list(of_seed.values()), _first(of_seed).compressor
-        (x, x_half), (y, y_half) = _point(density, runs), _point(quality, runs)
-        colour = {"color": COLOURS[compressor]}
-        is_second = number > 0 and list(study)[number - 1].startswith("Top-k") and compressor == "top_k"
-        look = {"markerfacecolor": "white"} if is_second else {}
-        upper.errorbar(
-            x,
-            y,
-            xerr=min(x_half, 0.9 * x),
-            yerr=y_half,
-            label=label,
-            marker=MARKERS[compressor],
-            linestyle="none",
-            markersize=7,
-            capsize=3,
-            elinewidth=1,
-            **colour,
-            **look,
-        )
-        curve = over_seeds(runs, epochs, metric(DENSITY, 100.0), interval)
-        style = {"linestyle": DASHES[compressor], "linewidth": LINE_WIDTH * (0.6 if is_second else 1)}
-        lower.plot(curve.x, curve.mean, label=label, **colour, **style)
-        lower.fill_between(
-            curve.x, np.maximum(curve.low, 1e-3), curve.high, alpha=0.15, linewidth=0, **colour
-        )
+    seen: list[str] = []
+    for label, of_seed in study.items():
+        compressor = _first(of_seed).compressor
+        _add(upper, lower, label, list(of_seed.values()), (density, quality), again=compressor in seen)
+        seen.append(compressor)
     upper.set_xscale("log")
     lower.set_yscale("log")
+    for scale in (upper.xaxis, lower.yaxis):
+        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     upper.set_xlabel("average density, %")
     upper.set_ylabel(quality.label)
     lower.set_xlabel("epoch")
@@ -183,11 +165,40 @@ def draw(study: Study) -> Any:
     for axis in (upper, lower):
         axis.grid(alpha=0.3, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
-    upper.legend(frameon=False)
+    handles, labels = upper.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     seeds = sorted({seed for of_seed in study.values() for seed in of_seed})
     said = f"mean and 95 % interval over seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else "one seed"
     upper.set_title(f"{_subject(study)}: {said}")
     return figure
+
+
+def _add(
+    upper: Any, lower: Any, label: str, runs: list[Run], measures: tuple[Measure, Measure], *, again: bool
+) -> None:
+    """A method's point and line; a compressor's second setting is hollow and thin."""
+    compressor = runs[0].compressor
+    colour = COLOURS[compressor]
+    (x, x_half), (y, y_half) = (_point(measure, runs) for measure in measures)
+    upper.errorbar(
+        x,
+        y,
+        xerr=min(x_half, 0.9 * x),  # the axis is logarithmic
+        yerr=y_half,
+        label=label,
+        color=colour,
+        marker=MARKERS[compressor],
+        markersize=7,
+        markerfacecolor="white" if again else None,
+        linestyle="none",
+        elinewidth=1,
+        capsize=3,
+    )
+    curve = over_seeds(runs, epochs, metric(DENSITY, 100.0), interval)
+    width = LINE_WIDTH * (0.6 if again else 1)
+    lower.plot(curve.x, curve.mean, color=colour, linestyle=DASHES[compressor], linewidth=width)
+    low = np.maximum(curve.low, curve.mean / 100)
+    lower.fill_between(curve.x, low, curve.high, color=colour, alpha=0.15, linewidth=0)
 
 
 def _cells(label: str, of_seed: dict[int, Run], measures: Sequence[Measure]) -> list[str]:
