@@ -46,7 +46,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """All yamls; a setting that is true or false is tried both ways."""
+    """All yamls; a setting that is true or false is tried both ways. Top-k with a density schedule, too."""
     found = []
     for path in sorted((CONF / "compressor").glob("*.yaml")):
         settings = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
@@ -55,7 +55,7 @@ def cases() -> list[Case]:
         found += [Case(path.stem, {flag: value}) for flag in flags for value in (False, True)] or [
             Case(path.stem, {})
         ]
-    return [*found, Case("top_k", {"schedule": {"kind": "step", "milestones": [1, 3], "factor": 1.5}})]
+    return [*found, Case("top_k", {"schedule": {"kind": "step", "milestones": [1, 3], "factor": 0.7}})]
 
 
 def is_codec(method: Any) -> bool:
