@@ -77,8 +77,8 @@ ACCORDION := .venv/bin/python run.py -m experiment=accordion/resnet20 output=out
 
 accordion: $(STAMP)
 	$(ACCORDION) compressor=none,hard_threshold $(ARGS)
-	$(ACCORDION) compressor=top_k budget.density=0.01,0.1 $(ARGS)
-	$(ACCORDION) compressor=accordion compressor.k_high=0.1 compressor.period=2 $(ARGS)
+	$(ACCORDION) compressor=top_k budget.density=0.001,0.01 $(ARGS)
+	$(ACCORDION) compressor=accordion compressor.period=1 $(ARGS)
 	.venv/bin/python -m results.accordion outputs/accordion \
 		--figures results/figures --table results/accordion_table.md
 
