@@ -58,7 +58,10 @@ class Case(NamedTuple):
         changes: dict[str, Any] = dict(self.settings)
         if "threshold" in config:
             changes["threshold"] = threshold_of(density)
-        merged = OmegaConf.merge({"budget": {"density": density}}, {"it": config}, {"it": changes})
+        if "k_high" in config:
+            changes["k_high"] = density  # which it begins with
+        budget = {"density": density, "schedule": "constant"}
+        merged = OmegaConf.merge({"budget": budget}, {"it": config}, {"it": changes})
         return build_reducer(instantiate(merged.it, _convert_="all"), num_parameters, ErrorFeedback)
 
     def __str__(self) -> str:
