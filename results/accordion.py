@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from results.curves import epochs, interval, metric, over_seeds
+from results.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.measures import Measure, costs, num_parameters, qualities
 from results.parameter_cells import paired
 from results.runs import Run, by_setting, finished_runs, warnings
@@ -162,6 +162,8 @@ def draw(study: Study) -> Any:
     upper.set_ylabel(quality.label)
     lower.set_xlabel("epoch")
     lower.set_ylabel("density of a step, %")
+    lower.set_ylim(bottom=1e-3)
+    lower.set_title("running median of the steps; mean and range over seeds", fontsize=9)
     for axis in (upper, lower):
         axis.grid(alpha=0.3, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
@@ -194,10 +196,10 @@ def _add(
         elinewidth=1,
         capsize=3,
     )
-    curve = over_seeds(runs, epochs, metric(DENSITY, 100.0), interval)
+    curve = over_seeds(runs, epochs, smoothed(metric(DENSITY, 100.0)), seed_range)
     width = LINE_WIDTH * (0.6 if again else 1)
     lower.plot(curve.x, curve.mean, color=colour, linestyle=DASHES[compressor], linewidth=width)
-    low = np.maximum(curve.low, curve.mean / 100)
+    low = np.maximum(curve.low, 1e-9)
     lower.fill_between(curve.x, low, curve.high, color=colour, alpha=0.15, linewidth=0)
 
 
