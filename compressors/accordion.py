@@ -4,9 +4,8 @@ Agarwal, Wang, Lee, Venkataraman and Papailiopoulos, "ACCORDION: Adaptive gradie
 learning regime identification", MLSys 2021, https://arxiv.org/abs/2010.16248. Biased; 8 bytes per kept fp32
 element, as Top-k.
 
-g is what an epoch applied to a layer: the mean over workers of what they sent, added up over its steps. Every
-process knows it, so that nothing has to travel for the choice. The authors' code adds up one worker's
-gradients before compression and lets that worker decide; docs/papers/accordion.md has the details.
+g is what an epoch's gradients of a worker add up to, before compression; its norm is the root mean square
+over all workers. The authors let one worker decide by its own; docs/papers/accordion.md has the details.
 """
 
 import math
@@ -79,10 +78,10 @@ class Look(NamedTuple):
 
 
 class Regimes(NamedTuple):
-    """The state; equal in all processes."""
+    """The state."""
 
-    applied: dict[str, Tensor]  # g of the epoch so far, [d] per segment, in units of the gradient
-    looks: dict[str, Tensor]  # ``Look``, [4] float64 per segment
+    gradient: dict[str, Tensor]  # g of the epoch so far, [W, d] per segment
+    looks: Shared  # ``Look``, [4] float64, of each segment
 
 
 @dataclass(frozen=True)
@@ -135,34 +134,33 @@ class AccordionMean:
     def refuse_idle(self, rates: list[float]) -> None:
         self.settings.refuse_idle(rates)
 
-    def init(self, segments: list[Segment]) -> Shared:
-        applied, looks = {}, {}
+    def init(self, segments: list[Segment]) -> Regimes:
+        gradient, looks = {}, {}
         for segment in segments:
-            first = segment.rows[0]
-            wide = torch.promote_types(first.dtype, torch.float32)
-            applied[segment.name] = torch.zeros(len(first), dtype=wide, device=first.device)
+            wide = torch.promote_types(segment.rows.dtype, torch.float32)
+            shape, device = segment.rows.shape, segment.rows.device
+            gradient[segment.name] = torch.zeros(shape, dtype=wide, device=device)
             looks[segment.name] = torch.tensor(Look(), dtype=torch.float64)
-        return Shared(Regimes(applied, looks))
+        return Regimes(gradient, Shared(looks))
 
     def reduce(
-        self, segments: list[Segment], state: Shared, context: Context, communicator: Any
-    ) -> tuple[Reduced, Shared]:
-        regimes = state.state
-        looks = self._looks(segments, regimes, context, communicator)
-        reduced, _ = self._at(looks).reduce(segments, (), context, communicator)
+        self, segments: list[Segment], state: Regimes, context: Context, communicator: Any
+    ) -> tuple[Reduced, Regimes]:
+        looks = self._looks(segments, state, context, communicator, charged=True)
         for segment in segments:
-            before, applied = regimes.looks[segment.name], regimes.applied[segment.name]
+            before, gradient = state.looks.state[segment.name], state.gradient[segment.name]
             if before[0].item() != context.whole_epochs:
                 before.copy_(torch.tensor(looks[segment.name], dtype=torch.float64))
-                applied.zero_()
-            applied.add_(reduced.mean[segment.name], alpha=1 / context.unit)
+                gradient.zero_()
+            gradient.add_(segment.rows if segment.own is None else segment.own)
+        reduced, _ = self._at(looks).reduce(segments, (), context, communicator)
         return reduced, state
 
     def codec_of_step(
-        self, segments: list[Segment], state: Shared, context: Context, communicator: Any
+        self, segments: list[Segment], state: Regimes, context: Context, communicator: Any
     ) -> Levels:
         """C of the step that ``context`` names, which is about to come."""
-        return self._at(self._looks(segments, state.state, context, communicator)).codec
+        return self._at(self._looks(segments, state, context, communicator, charged=False)).codec
 
     def _at(self, looks: dict[str, Look]) -> GatherMean:
         low, high = TopK(density=self.settings.k_low), TopK(density=self.settings.k_high)
@@ -170,21 +168,30 @@ class AccordionMean:
         return _mean_at(low, high, at_high, self.kernels)
 
     def _looks(
-        self, segments: list[Segment], regimes: Regimes, context: Context, communicator: Any
+        self, segments: list[Segment], state: Regimes, context: Context, communicator: Any, *, charged: bool
     ) -> dict[str, Look]:
         """What holds in this step; in the first one of an epoch it is looked at anew."""
         epoch = context.whole_epochs
-        looks = {s.name: Look(*regimes.looks[s.name].tolist()) for s in segments}
+        looks = {s.name: Look(*state.looks.state[s.name].tolist()) for s in segments}
         over = [name for name, look in looks.items() if look.epoch != epoch]
         if not over:
             return looks
-        # A GPU's sums may differ between processes in their last bits, which must not split a choice.
-        norms = torch.stack([squared_norm(regimes.applied[name]) for name in over]).sqrt()
-        norms = norms.to(communicator.device)
-        communicator.broadcast([norms])
-        for name, norm in zip(over, norms.tolist(), strict=True):
+        norms = dict.fromkeys(over, math.nan)
+        asked = [name for name in over if is_asked(self.settings, looks[name], epoch)]
+        if asked:  # a number of 8 bytes for every segment travels
+            squares = torch.stack([squared_norm(state.gradient[name]) for name in asked], 1)  # [W, S]
+            everyones = communicator.gather(squares, "metadata") if charged else communicator.collect(squares)
+            norms |= zip(asked, everyones.mean(0).sqrt().tolist(), strict=True)
+        for name, norm in norms.items():
             looks[name] = next_look(self.settings, looks[name], epoch, context.learning_rate, norm)
         return looks
+
+
+def is_asked(settings: Accordion, last: Look, epoch: int) -> bool:
+    """Whether the norm of the epoch before matters at the first step of ``epoch``."""
+    if last.epoch < 0:
+        return False
+    return math.isnan(last.norm) or epoch // settings.period > last.epoch // settings.period
 
 
 def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: float) -> Look:

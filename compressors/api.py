@@ -30,6 +30,7 @@ class Segment(NamedTuple):
     edges: Tensor  # [L + 1] int64 on the CPU: where the segment's L layers begin and end; 0, ..., d
     gradient: Tensor | None = None  # [W, d], what is still to be added
     factor: float = 1.0
+    own: Tensor | None = None  # [W, d], the gradient by itself, where rows are or will be more than that
 
     def added(self) -> Self:
         """The segment with its sum formed."""
@@ -48,7 +49,6 @@ class Context(NamedTuple):
     segment: str = ""
     worker: int = 0
     epoch: float = 0.0  # epochs done before the step, fractional
-    unit: float = 1.0  # what p is a multiple of, in gradients: the learning rate under feedback.scale=step
     measure_input: bool = False  # whether this step's ||p||^2 is asked for; it costs one pass over p
     tell_positions: bool = False  # whether it is asked which elements were sent
 

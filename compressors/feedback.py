@@ -51,12 +51,12 @@ class ErrorFeedback:
         factor = context.learning_rate if self.scale == "step" else 1.0
         require(factor > 0, "the learning rate", "> 0 under feedback.scale=step", factor)
         carried = [  # p, in the residual's memory
-            s._replace(rows=state.residual[s.name], gradient=s.rows, factor=factor) for s in segments
+            s._replace(rows=state.residual[s.name], gradient=s.rows, factor=factor, own=s.rows)
+            for s in segments
         ]
         if not getattr(self.inner, "adds_gradient", False):
             carried = [segment.added() for segment in carried]
-        inside = context if factor == 1.0 else context._replace(unit=factor)
-        reduced, inner = self.inner.reduce(carried, state.inner, inside, communicator)
+        reduced, inner = self.inner.reduce(carried, state.inner, context, communicator)
         if factor != 1.0:
             for mean in reduced.mean.values():
                 divide(mean, factor)

@@ -6,7 +6,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from choosing import EPOCHS, HIGH, LOW, PERIOD, RATES, SIZES, STEPS_PER_EPOCH, WORKERS, choose, settings
+from choosing import (
+    EPOCHS,
+    HIGH,
+    LOW,
+    PERIOD,
+    RATES,
+    SIZES,
+    STEPS_PER_EPOCH,
+    WORKERS,
+    choose,
+    gradients,
+    settings,
+)
 from methods import FEEDBACKS, segment
 from processes import run_in_processes
 
@@ -17,18 +29,20 @@ from compressors.feedback import ErrorFeedback
 from trainers.communicator import Communicator
 
 
-def by_hand(means: list[dict[str, torch.Tensor]], period: int = PERIOD) -> list[dict[str, bool]]:
-    """Whether each layer is at k_high in each epoch, from what was applied, in NumPy."""
+def by_hand() -> list[dict[str, bool]]:
+    """Whether each layer is at k_high in each epoch, from the workers' gradients, in NumPy."""
     norms: list[dict[str, float]] = []
     for epoch in range(EPOCHS):
-        steps = means[epoch * STEPS_PER_EPOCH : (epoch + 1) * STEPS_PER_EPOCH]
-        sums = {name: np.sum([mean[name].double().numpy() for mean in steps], 0) for name in steps[0]}
-        norms.append({name: float(np.sqrt((x**2).sum())) for name, x in sums.items()})
-    choices = [dict.fromkeys(means[0], True)]
+        steps = range(epoch * STEPS_PER_EPOCH, (epoch + 1) * STEPS_PER_EPOCH)
+        sums = np.sum([gradients(step).double().numpy() for step in steps], 0)  # [n, D]
+        layers = np.split(sums, np.cumsum(list(SIZES.values()))[:-1], axis=1)
+        squares = {name: (x**2).sum(1) for name, x in zip(SIZES, layers, strict=True)}
+        norms.append({name: float(np.sqrt(of_workers.mean())) for name, of_workers in squares.items()})
+    choices = [dict.fromkeys(SIZES, True)]
     compared_with = norms[0]
     for epoch in range(1, EPOCHS):
         choice = dict(choices[-1])
-        if epoch % period == 0:
+        if epoch % PERIOD == 0:
             ended = norms[epoch - 1]
             for name, before in compared_with.items():
                 choice[name] = abs(before - ended[name]) / before > 0.5
@@ -46,43 +60,48 @@ def one_process() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 def test_choices_replayed_from_norms(one_process: dict, feedback: str) -> None:
-    """By hand, for every layer and epoch, from the norms of what was applied; bytes too."""
+    """By hand, for every layer and epoch, from norms of the gradients; bytes with 8 for each norm asked."""
     found = one_process[feedback]
-    choices = by_hand(found["means"])
+    choices = by_hand()
     for step, sent in enumerate(found["sent"]):
         for name, at_high in choices[step // STEPS_PER_EPOCH].items():
             density = HIGH if at_high else LOW
             assert sent[name] == max(1, int(density * SIZES[name] + 1e-6)), (step, name)
-        assert found["bytes"][step] == [8 * sum(sent.values())] * WORKERS
+        asked = (
+            8 * len(SIZES) * (step in [STEPS_PER_EPOCH * epoch for epoch in (1, *range(3, EPOCHS, PERIOD))])
+        )
+        assert found["bytes"][step] == [8 * sum(sent.values()) + asked] * WORKERS
     tried = {name: {choice[name] for choice in choices} for name in SIZES}
     assert tried["a"] == {True, False}, "the data make it choose both"
 
 
 def test_the_hand_computation_by_hand() -> None:
-    """The gradient alone, sent in full: its norms are known, and so are the choices."""
-    reducer = AccordionMean(settings(k_low=1.0, k_high=1.0))
+    """Gradients whose norms are known, and so are the choices."""
+    reducer = AccordionMean(settings(k_low=0.25, k_high=1.0))
     rows, communicator = torch.zeros(WORKERS, 4), Communicator(WORKERS)
     state, chosen = reducer.init([segment(rows)]), []
-    # Per epoch of two steps the mean gradient is (x, 0, 0, 0), so that the norm of the sum is 2 x.
+    # In an epoch's two steps worker 0 has (x, 0, 0, 0) and worker 1 (0, 7 x, 0, 0): norms of 2 x and 14 x, and
+    # a root mean square of 10 x.
     sizes = [1.0, 9.0, 1.4, 5.0, 2.3, 7.0, 2.3, 1.1, 0.4, 3.0, 3.0, 0.5, 9.0]
     rates = [0.1] * 5 + [0.05] * 8
     for epoch, x in enumerate(sizes):
         for half in (0.0, 0.5):
             rows.zero_()
-            rows[:, 0] = torch.tensor([x - 0.5, x + 0.5])
+            rows[0, 0], rows[1, 1] = x, 7 * x
             context = Context(0, 0, rates[epoch], epoch=epoch + half)
             levels = reducer.codec_of_step([segment(rows)], state, context, communicator)
-            _, state = reducer.reduce([segment(rows)], state, context, communicator)
-        chosen.append(levels.of_segment("a") is levels.high and "a" in levels.at_high)
-        is_high, norm = state.state.looks["a"][3].item(), state.state.looks["a"][2].item()
+            reduced, state = reducer.reduce([segment(rows)], state, context, communicator)
+        chosen.append(reduced.sent["a"].tolist() == [[4]] * WORKERS)
+        assert chosen[-1] == (levels.of_segment("a") is levels.high)
+        norm, is_high = state.looks.state["a"][2:].tolist()
         assert is_high == chosen[-1]
         if epoch in (1, 2):
-            assert norm == 2.0  # of epoch 0
-        assert state.state.applied["a"].tolist() == pytest.approx([2 * x, 0, 0, 0])
+            assert norm == 10.0  # of epoch 0
+        assert state.gradient["a"][0].tolist() == pytest.approx([2 * x, 0, 0, 0])
     # 3: epoch 2 beside epoch 0, 1.4 against 1; 5: the rate falls; 6: 7 against 1.4; 9: 0.4 against 7;
     # 12: 0.5 against 0.4
     assert chosen == [True] * 3 + [False] * 2 + [True] + [True] * 3 + [True] * 3 + [False]
-    assert state.state.looks["a"][2].item() == pytest.approx(1.0)
+    assert state.looks.state["a"][2].item() == pytest.approx(5.0)
 
 
 def test_change_of_a_norm() -> None:
@@ -119,8 +138,8 @@ def test_units_of_the_step_change_no_choice() -> None:
             rows.copy_(torch.tensor([[8.0, 4.0, 2.0, 1.0]]))
             context = Context(0, 0, rate, epoch=epoch, measure_input=epoch == 2)
             _, state = reducer.reduce([segment(rows)], state, context, communicator)
-            assert state.inner.state.applied["a"].tolist() == [8.0, 4.0, 2.0, 1.0]
-        looks.append(state.inner.state.looks["a"])
+            assert state.inner.gradient["a"].tolist() == [[8.0, 4.0, 2.0, 1.0]]
+        looks.append(state.inner.looks.state["a"])
     assert torch.equal(*looks)
     assert looks[0][2] == 85**0.5 and looks[0][3] == 0
 
