@@ -80,8 +80,8 @@ def test_the_hand_computation_by_hand() -> None:
     reducer = AccordionMean(settings(k_low=0.25, k_high=1.0))
     rows, communicator = torch.zeros(WORKERS, 4), Communicator(WORKERS)
     state, chosen = reducer.init([segment(rows)]), []
-    # In an epoch's two steps worker 0 has (x, 0, 0, 0) and worker 1 (0, 7 x, 0, 0): norms of 2 x and 14 x, and
-    # a root mean square of 10 x.
+    # In both steps of an epoch worker 0 has (x, 0, 0, 0), worker 1 (0, 7 x, 0, 0): norms of 2 x and 14 x.
+    # Their root mean square is 10 x.
     sizes = [1.0, 9.0, 1.4, 5.0, 2.3, 7.0, 2.3, 1.1, 0.4, 3.0, 3.0, 0.5, 9.0]
     rates = [0.1] * 5 + [0.05] * 8
     for epoch, x in enumerate(sizes):
