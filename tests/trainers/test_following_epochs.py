@@ -32,7 +32,7 @@ def build(*overrides: str) -> Any:
 
 
 def test_equal_densities_are_top_k(tmp_path: Path) -> None:
-    """The same records, diagnostics among them, and the same weights, bit for bit, but for the bytes of norms."""
+    """The same records, diagnostics too, and weights, bit for bit; but for the bytes of norms."""
     watched = ("diagnostics=[xi,staleness,bound]", "diagnostics.every=3")
     settings = (*SMALL, *watched, "budget.density=0.05")
     top_k = train(config_of(tmp_path, *settings, "compressor=top_k"))
