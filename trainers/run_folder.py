@@ -85,6 +85,9 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["epochs"]  # not looked at then
     if config["trainer"].get("nonfinite") == "stop":  # as it was before there was a choice
         del config["trainer"]["nonfinite"]
+    wire = config.get("wire", {})
+    if (wire.get("indices"), wire.get("values")) == ("plain", "fp32"):  # as it was before there was a choice
+        del config["wire"]
     if config["data"].get("partition") != "dirichlet":
         config["data"].pop("alpha", None)
     if own_files is not None:

@@ -12,6 +12,8 @@ WORDS = {  # a setting of each kind of word, with all that it may be
     "feedback.scale": ("gradient", "step"),
     "trainer.precision": ("fp32", "bf16"),
     "trainer.nonfinite": ("stop", "skip"),
+    "compressor=top_k wire.indices": ("plain", "auto", "bitmap", "rice"),
+    "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8"),
     "tracker=wandb tracker.mode": ("online", "offline"),
     "model=resnet18 model.variant": ("auto", "small", "imagenet"),
     "data=python_docs model=lstm data.objective": ("next_token", "masked"),
@@ -169,6 +171,7 @@ SECTIONS = (
     "trainer",
     "tracker",
     "checkpoint",
+    "wire",
 )
 
 words = st.text(

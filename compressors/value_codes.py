@@ -1,0 +1,69 @@
+"""Values as bytes and back: as they are, rounded to a smaller float, or to 8 bits with a scale.
+
+Rounding is to the nearest, ties to even. ``int8`` (as Dettmers, 2016, https://arxiv.org/abs/1511.04561,
+and many since) divides by a scale, one fp32 number for each layer of which anything is sent: the largest
+magnitude over 127. Too large for the smaller float, 65504 in fp16, a number is cut to the largest there is; what
+is lost so is rounding error like the rest. Inf is cut as well, so that the error is infinite; NaN stays NaN; under
+int8 either makes all of its layer NaN. So a step that is no good shows as such in what is left or in what is sent.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.index_codes import BadMessageError
+
+FLOATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
+LIMIT = 127.0
+
+
+def encode_values(code: str, values: Tensor, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``values`` [k] on the CPU, layer after layer, of which there are ``counts`` [L]: scales and codes.
+
+    Both are bytes, [...] uint8.
+    """
+    if code == "int8":
+        entries, per_layer = values.float().numpy(), counts[counts > 0]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            scales = _scales(entries, per_layer)
+            steps = np.rint(entries / scales.repeat(per_layer))
+        steps = np.nan_to_num(steps, nan=0.0, posinf=LIMIT, neginf=-LIMIT).clip(-LIMIT, LIMIT)
+        return scales.view(np.uint8), steps.astype(np.int8).view(np.uint8)
+    if code in FLOATS:
+        largest = torch.finfo(FLOATS[code]).max
+        values = values.clamp(-largest, largest).to(FLOATS[code])
+    return np.empty(0, dtype=np.uint8), values.contiguous().view(torch.uint8).numpy()
+
+
+def decode_values(
+    code: str, scales: np.ndarray, codes: np.ndarray, counts: np.ndarray, dtype: torch.dtype
+) -> Tensor:
+    """What ``encode_values`` was given, rounded, [k] of ``dtype``.
+
+    The bytes have the lengths that ``sizes`` tells. Raises ``BadMessageError``.
+    """
+    if code == "int8":
+        per_layer, steps = scales.copy().view(np.float32), codes.view(np.int8)
+        if (per_layer < 0).any() or np.isinf(per_layer).any():
+            raise BadMessageError("a scale is negative or infinite")
+        if (steps == -128).any():
+            raise BadMessageError("a value lies beyond its scale")
+        return torch.from_numpy(steps * per_layer.repeat(counts[counts > 0])).to(dtype)
+    values = torch.from_numpy(codes.copy())  # to where a number may begin
+    return values.view(FLOATS.get(code, dtype)).to(dtype)
+
+
+def sizes(code: str, counts: np.ndarray, dtype: torch.dtype) -> tuple[int, int]:
+    """Bytes of the scales and of the codes."""
+    if code == "int8":
+        return 4 * int(np.count_nonzero(counts)), int(counts.sum())
+    return 0, int(counts.sum()) * FLOATS.get(code, dtype).itemsize
+
+
+def _scales(entries: np.ndarray, per_layer: np.ndarray) -> np.ndarray:
+    """Per layer the largest magnitude over 127, NaN where that is not finite, [...] float32."""
+    if len(entries) == 0:
+        return np.empty(0, dtype=np.float32)
+    starts = np.cumsum(per_layer) - per_layer
+    scales = np.maximum.reduceat(np.abs(entries), starts) / np.float32(LIMIT)
+    return np.where(np.isfinite(scales), scales, np.float32(np.nan))
