@@ -3,9 +3,9 @@
 Two codes. A *bitmap* has a bit for each of D positions. *Rice*'s code (Rice, 1979, JPL publication 79-22;
 Golomb, 1966, https://doi.org/10.1109/TIT.1966.1053907) writes the gap between two positions, less one, as
 its w lowest bits and the rest in unary: as many zeros, then a one. w is chosen for every 256 gaps, as
-layers are not equally dense. With gaps as chance makes them it takes 0.04 bits per position more than the
-entropy at density 0.1 %. The lowest bits lie together and so do the unary ones, which lets both be read
-without a look at every bit. Bits fill bytes from the lowest on; each block's begin at a byte.
+layers are not equally dense. With gaps as chance makes them it takes 11.52 bits per position at density
+0.1 %, where the entropy is 11.41. The lowest bits lie together and so do the unary ones, which lets both be
+read without a look at every bit. Bits fill bytes from the lowest on; each block's begin at a byte.
 """
 
 import numpy as np
@@ -40,7 +40,9 @@ class IndexCodes:
         widths = np.where(takes_most, most, fewer).astype(np.uint8)
         return widths, (k + int(np.where(takes_most, *unary).sum()) + 7) // 8
 
-    def rice(self, positions: np.ndarray, widths: np.ndarray, unary_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    def rice(
+        self, positions: np.ndarray, widths: np.ndarray, unary_bytes: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The lowest bits and the unary ones, [...] uint8 each."""
         k, gaps = len(positions), _gaps(positions)
         own = widths.astype(np.int64).repeat(BLOCK)[:k]

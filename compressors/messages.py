@@ -4,13 +4,14 @@
 |---|---|---|
 | codes of indices and values | 1 | metadata |
 | k, how many entries; 7 bits a byte, the lowest first | 1 to 5 | metadata |
-| plain: positions; bitmap: its bits; rice: the length of the unary part, like k, widths, lowest bits, unary bits | | indices |
+| plain: positions; bitmap: its bits; rice: bytes in unary (like k), widths, lowest bits, unary | | indices |
 | int8: the scales of the layers that have entries | 4 each | metadata |
 | values | | values |
 
-Positions are places in the line of all elements that the step compresses, segment after segment, ascending; so nothing
-needs to say how many belong to which. Where they follow from the seed none are sent. The receiver knows the sizes of
-everything from what it has read before, and takes nothing on trust: lengths, ranges, order, bits that stand for nothing.
+Positions are ascending places in the line of all elements that are compressed together, segment after
+segment; so nothing needs to say how many belong to which. Where they follow from the seed none are sent. The
+receiver knows the sizes of everything from what it has read before, and takes nothing on trust: lengths,
+ranges, order, bits that stand for nothing.
 """
 
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.index_codes import WIDEST, BadMessageError, low_bytes
+from compressors.index_codes import BLOCK, WIDEST, BadMessageError, low_bytes
 from compressors.payloads import index_dtype
 from compressors.value_codes import decode_values, encode_values, sizes
 from compressors.wire import VALUES, Wire
@@ -49,7 +50,10 @@ class Format(NamedTuple):
 
 
 def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> tuple[Parts, Tensor]:
-    """The message of a worker's ``values`` [k] at ascending ``positions`` [k] int64; and the values that arrive."""
+    """The message of ``values`` [k] at ascending ``positions`` [k] int64; and the values that arrive.
+
+    Of ``drawn`` positions the receiver knows.
+    """
     code = form.wire.values
     counts = _counts(form, positions)
     which, indices = (DRAWN, []) if drawn else _write_positions(form, positions)
@@ -63,7 +67,7 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
 
 
 def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> tuple[np.ndarray, Tensor]:
-    """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` holds positions that did not travel.
+    """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are those that did not travel.
 
     Raises ``BadMessageError`` for bytes that ``write`` has not written with the same ``form``.
     """
@@ -119,7 +123,7 @@ def _read_positions(form: Format, reader: "_Reader", code: int, k: int) -> np.nd
     if code == BITMAP:
         return form.codes.unbitmap(reader.take(-(-form.size // 8)), k, form.size)
     unary_bytes = reader.varint()
-    widths = reader.take(-(-k // 256))
+    widths = reader.take(-(-k // BLOCK))
     if len(widths) and widths.max() > min(WIDEST, form.size.bit_length()):
         raise BadMessageError("a gap has more bits than any position")
     low = reader.take(low_bytes(widths, k))

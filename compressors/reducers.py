@@ -163,7 +163,7 @@ def _gather(
 ) -> list[list[Any]]:
     """What the local workers send, per segment, to what all workers send: payloads, workers in order.
 
-    There is one payload per worker or, ``in_one_go``, one in all. No segment has more than ``largest`` elements.
+    There is one payload per worker or, ``in_one_go``, one in all. ``largest`` is a segment's largest size.
 
     One collective per field carries all segments. A ragged codec's counts travel ahead of them;
     any other codec sends as much from every worker, so the lengths are known.
@@ -171,7 +171,9 @@ def _gather(
     kind_of_payload = type(local[0].parts[0])
     counts = None
     if ragged:
-        counts = communicator.gather_counts(np.array([encoded.counts for encoded in local]), largest)  # [S, n]
+        counts = communicator.gather_counts(
+            np.array([encoded.counts for encoded in local]), largest
+        )  # [S, n]
     names = kind_of_payload._fields
     fields = {
         name: [join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names

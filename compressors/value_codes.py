@@ -2,9 +2,9 @@
 
 Rounding is to the nearest, ties to even. ``int8`` (as Dettmers, 2016, https://arxiv.org/abs/1511.04561,
 and many since) divides by a scale, one fp32 number for each layer of which anything is sent: the largest
-magnitude over 127. Too large for the smaller float, 65504 in fp16, a number is cut to the largest there is; what
-is lost so is rounding error like the rest. Inf is cut as well, so that the error is infinite; NaN stays NaN; under
-int8 either makes all of its layer NaN. So a step that is no good shows as such in what is left or in what is sent.
+magnitude over 127. What is too large for the smaller float, beyond 65504 in fp16, is cut to the largest there
+is; the rest is rounding error. Inf is cut as well, so that the error is infinite; NaN stays NaN; under int8
+either makes all of its layer NaN. So a step that is no good shows as such in what is left or what is sent.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ from compressors.index_codes import BadMessageError
 
 FLOATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 LIMIT = 127.0
+_WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of a number
 
 
 def encode_values(code: str, values: Tensor, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +33,8 @@ def encode_values(code: str, values: Tensor, counts: np.ndarray) -> tuple[np.nda
     if code in FLOATS:
         largest = torch.finfo(FLOATS[code]).max
         values = values.clamp(-largest, largest).to(FLOATS[code])
-    return np.empty(0, dtype=np.uint8), values.contiguous().view(torch.uint8).numpy()
+    words = values.contiguous().view(_WORDS[values.itemsize])
+    return np.empty(0, dtype=np.uint8), words.numpy().view(np.uint8)
 
 
 def decode_values(
@@ -49,8 +51,9 @@ def decode_values(
         if (steps == -128).any():
             raise BadMessageError("a value lies beyond its scale")
         return torch.from_numpy(steps * per_layer.repeat(counts[counts > 0])).to(dtype)
-    values = torch.from_numpy(codes.copy())  # to where a number may begin
-    return values.view(FLOATS.get(code, dtype)).to(dtype)
+    sent = FLOATS.get(code, dtype)
+    words = codes.copy().view(f"i{sent.itemsize}")  # a copy begins where a number may
+    return torch.from_numpy(words).view(sent).to(dtype)
 
 
 def sizes(code: str, counts: np.ndarray, dtype: torch.dtype) -> tuple[int, int]:

@@ -52,14 +52,15 @@ class Wire:
         if hasattr(method, "reduce") or method.linear:
             if self.rounds:
                 raise ValueError(
-                    f"wire.values must be fp32 with {name}, got {self.values!r}: an all-reduce adds values up "
-                    "on their way, and nobody could feed back what rounding took from the sums"
+                    f"wire.values must be fp32 with {name}, got {self.values!r}: an all-reduce adds values "
+                    "up on their way, and nobody could feed back what rounding took from the sums"
                 )
             if self.is_coded:
-                raise ValueError(f"wire.indices={self.indices} has no effect with {name}: it sends no indices")
+                said = f"wire.indices={self.indices} has no effect with {name}"
+                raise ValueError(f"{said}: it sends no indices")
         elif self.is_coded and self.indices != "auto" and draws(method):
-            rule = f"auto with {name}, whose indices follow from the seed and need not travel"
-            raise ValueError(f"wire.indices must be {rule}, got {self.indices!r}")
+            said = f"wire.indices must be auto with {name}, got {self.indices!r}"
+            raise ValueError(f"{said}: its indices follow from the seed and need not travel")
 
 
 def draws(method: Any) -> bool:

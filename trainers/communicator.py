@@ -101,8 +101,8 @@ class Communicator:
     def gather_messages(self, messages: list[list[tuple[str, np.ndarray]]], largest: int) -> list[np.ndarray]:
         """The local workers' messages to those of all n, in order, [...] uint8; no padding travels.
 
-        A message is given in parts, each with its kind to be charged under. Its length goes ahead, as metadata:
-        4 bytes, or 8 where ``largest``, the length that none exceeds, asks for them.
+        A message is given in parts, each with its kind to be charged under. Its length goes ahead, as
+        metadata: 4 bytes, or 8 where ``largest``, the length that none exceeds, asks for them.
         """
         for row, parts in enumerate(messages):
             for kind, part in parts:

@@ -112,8 +112,8 @@ class Ledger:
             *self.total_bytes.T,
         ]
         table = torch.stack([torch.as_tensor(c, dtype=torch.float64) for c in columns], 1)  # [W, columns]
-        input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = self._mean(
-            table
+        input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = (
+            self._mean(table)
         )
         size = self.layout.num_parameters
         return {
@@ -148,6 +148,6 @@ class Ledger:
 
 @lru_cache(maxsize=4096)
 def _bytes_to_choose(size: int, k: int) -> float:
-    """log2 of how many sets of k among ``size`` elements there are, over 8: no code of all of them takes less."""
+    """No code of all sets of k among ``size`` elements takes less: log2 C(size, k) / 8."""
     nats = math.lgamma(size + 1) - math.lgamma(k + 1) - math.lgamma(size - k + 1)
     return max(0.0, nats) / (8 * math.log(2))

@@ -23,7 +23,9 @@ class CompiledIndexCodes(IndexCodes):
         widths = np.empty(-(-len(positions) // BLOCK), dtype=np.uint8)
         return widths, (choose_widths(positions, widths) + 7) // 8
 
-    def rice(self, positions: np.ndarray, widths: np.ndarray, unary_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    def rice(
+        self, positions: np.ndarray, widths: np.ndarray, unary_bytes: int
+    ) -> tuple[np.ndarray, np.ndarray]:
         low = np.zeros(low_bytes(widths, len(positions)), dtype=np.uint8)
         unary = np.zeros(unary_bytes, dtype=np.uint8)
         write_rice(positions, widths, low, unary)
