@@ -65,7 +65,7 @@ class CodedGatherMean:
             try:
                 mean.add(*read(form, message, positions))
             except BadMessageError as error:
-                raise WireError(worker, context.step, str(error)) from error
+                raise WireError(worker, context.step + 1, str(error)) from error
         means = mean.over(communicator.size).split(np.diff(line.starts).tolist())
         sent = {
             s.name: own.sent if own.sent is not None else count_sent(own.parts, own.counts, s.edges)

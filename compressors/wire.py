@@ -12,7 +12,10 @@ VALUES = ("fp32", "bf16", "fp16", "int8")
 
 
 class WireError(RuntimeError):
-    """What a worker sent cannot be decoded: it was cut short or changed on its way, or its sender lies."""
+    """What a worker sent cannot be decoded: it was cut short or changed on its way, or its sender lies.
+
+    Steps are counted from 1.
+    """
 
     def __init__(self, worker: int, step: int, reason: str) -> None:
         super().__init__(f"what worker {worker} sent in step {step} cannot be decoded: {reason}")

@@ -150,7 +150,7 @@ class Tampering(Communicator):
 
 def test_an_error_names_worker_and_step() -> None:
     reducer = build_reducer(TopK(density=0.1), D, wire=Wire(indices="auto"))
-    reason = "what worker 1 sent in step 7 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
+    reason = "what worker 1 sent in step 8 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
     with pytest.raises(WireError, match=reason):
         reducer.reduce([segment(gradients())], (), Context(0, 7), Tampering(W))
 

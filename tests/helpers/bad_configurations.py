@@ -148,6 +148,9 @@ trainer.channels_last=true
 trainer.micro_batch_size=3
 compressor=none budget.density=0.1
 compressor=none feedback.scale=step
+compressor=none wire.values=bf16
+compressor=random_k wire.indices=auto
+compressor=random_k compressor.shared_coordinates=false wire.indices=rice
 budget.threshold=1
 compressor=hard_threshold compressor.threshold=1 budget.density=0.1
 feedback=none feedback.scale=step
