@@ -31,7 +31,7 @@ def encode_values(code: str, values: Tensor, counts: np.ndarray) -> tuple[np.nda
         steps = np.nan_to_num(steps, nan=0.0, posinf=LIMIT, neginf=-LIMIT).clip(-LIMIT, LIMIT)
         return scales.view(np.uint8), steps.astype(np.int8).view(np.uint8)
     if code in FLOATS:
-        largest = torch.finfo(FLOATS[code]).max
+        largest = _largest(code, values.dtype)
         values = values.clamp(-largest, largest).to(FLOATS[code])
     words = values.contiguous().view(_WORDS[values.itemsize])
     return np.empty(0, dtype=np.uint8), words.numpy().view(np.uint8)
@@ -63,10 +63,21 @@ def sizes(code: str, counts: np.ndarray, dtype: torch.dtype) -> tuple[int, int]:
     return 0, int(counts.sum()) * FLOATS.get(code, dtype).itemsize
 
 
+def _largest(code: str, dtype: torch.dtype) -> float:
+    """What both of the dtypes can hold: of the numbers of bf16 that fp16 has as well, 65280 is the last."""
+    if code == "bf16" and dtype == torch.float16:
+        return 65280.0
+    return min(torch.finfo(FLOATS[code]).max, torch.finfo(dtype).max)
+
+
 def _scales(entries: np.ndarray, per_layer: np.ndarray) -> np.ndarray:
     """Per layer the largest magnitude over 127, NaN where that is not finite, [...] float32."""
     if len(entries) == 0:
         return np.empty(0, dtype=np.float32)
     starts = np.cumsum(per_layer) - per_layer
     scales = np.maximum.reduceat(np.abs(entries), starts) / np.float32(LIMIT)
+    too_large = np.isinf(
+        scales * np.float32(LIMIT)
+    )  # when it was rounded up, of the largest numbers there are
+    scales = np.where(too_large, np.nextafter(scales, np.float32(0)), scales)
     return np.where(np.isfinite(scales), scales, np.float32(np.nan))

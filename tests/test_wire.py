@@ -34,7 +34,7 @@ def test_processes_change_nothing(tmp_path: Path) -> None:
         assert result.returncode == 0, result.stderr
         found.append(left_behind(output))
     assert found[0] == found[1] == found[2]
-    last = found[0][1][-1]
+    last = [record for record in found[0][1] if "comm/bytes_sent" in record][-1]
     per_element = last["comm/bytes_sent_total"] / (last["comm/paper_bits_total"] / 32)
     bound = last["comm/entropy_bound_bytes_total"] / (last["comm/paper_bits_total"] / 32)
     assert 1 < bound < per_element < bound + 0.5
@@ -53,7 +53,7 @@ def test_overlap_sends_a_message_for_each_bucket(tmp_path: Path) -> None:
     for before, after in zip(records, overlapped, strict=True):
         for name in before.keys() - {name for name in before if name.startswith("comm/")}:
             assert before[name] == after[name], name
-        assert after["comm/values_bytes_total"] == before["comm/values_bytes_total"]
+        assert after.get("comm/values_bytes_total") == before.get("comm/values_bytes_total")
 
 
 @pytest.mark.parametrize("way", [["workers=2"], ["workers=1", "trainer.overlap=true"]])

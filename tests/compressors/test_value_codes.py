@@ -75,6 +75,7 @@ def test_zeros_and_nothing(code: str) -> None:
 
 def test_too_large_a_number_is_cut() -> None:
     assert rounded("fp16", torch.tensor([1e6, -1e6, 65519.0])).tolist() == [65504, -65504, 65504]
+    assert rounded("bf16", torch.tensor([65504.0], dtype=torch.float16)).tolist() == [65280]
     largest = torch.finfo(torch.bfloat16).max
     assert rounded("bf16", torch.tensor([3.4e38, -3.4e38])).tolist() == [largest, -largest]
 
