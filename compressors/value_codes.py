@@ -76,8 +76,7 @@ def _scales(entries: np.ndarray, per_layer: np.ndarray) -> np.ndarray:
         return np.empty(0, dtype=np.float32)
     starts = np.cumsum(per_layer) - per_layer
     scales = np.maximum.reduceat(np.abs(entries), starts) / np.float32(LIMIT)
-    too_large = np.isinf(
-        scales * np.float32(LIMIT)
-    )  # when it was rounded up, of the largest numbers there are
+    # Of the largest numbers there are a 127th may have been rounded up.
+    too_large = np.isfinite(scales) & np.isinf(scales * np.float32(LIMIT))
     scales = np.where(too_large, np.nextafter(scales, np.float32(0)), scales)
     return np.where(np.isfinite(scales), scales, np.float32(np.nan))
