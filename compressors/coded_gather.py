@@ -60,13 +60,13 @@ class CodedGatherMean:
                 line.put_back(segments, row, positions, own - arrived)
         everyones = communicator.gather_messages(messages, largest_message(form))
         told = self._draw(segments, context, communicator.size) if drawn else [None] * communicator.size
-        mean = _Mean(form, segments[0].rows.device)
+        mean = _Mean(form, line, segments[0].rows.device)
         for worker, (message, positions) in enumerate(zip(everyones, told, strict=True)):
             try:
                 mean.add(*read(form, message, positions))
             except BadMessageError as error:
                 raise WireError(worker, context.step + 1, str(error)) from error
-        means = mean.over(communicator.size).split(np.diff(line.starts).tolist())
+        means = mean.over(communicator.size)
         sent = {
             s.name: own.sent if own.sent is not None else count_sent(own.parts, own.counts, s.edges)
             for s, own in zip(segments, local, strict=True)
@@ -138,23 +138,37 @@ class _Line:
 
 
 class _Mean:
-    """Adds up what workers sent, one worker after the other; half precision in fp32."""
+    """Adds up what workers sent, one worker after the other; half precision in fp32.
 
-    def __init__(self, form: Format, device: torch.device) -> None:
-        self.codes, self.dtype = form.codes, form.dtype
+    One buffer per segment: the system hands one of the whole model's size out anew, page by page, in every
+    step, which takes longer than all the rest.
+    """
+
+    def __init__(self, form: Format, line: "_Line", device: torch.device) -> None:
+        self.codes, self.dtype, self.starts = form.codes, form.dtype, line.starts
         wide = torch.promote_types(form.dtype, torch.float32)
-        self.total = torch.zeros(form.size, dtype=wide, device=device)
+        sizes = np.diff(line.starts).tolist()
+        if device.type == "cpu":
+            like = torch.empty(0, dtype=wide).numpy().dtype
+            self.totals = [torch.from_numpy(np.zeros(size, dtype=like)) for size in sizes]
+        else:
+            self.totals = [torch.zeros(size, dtype=wide, device=device) for size in sizes]
 
     def add(self, positions: np.ndarray, values: Tensor) -> None:
-        values = values.to(self.total.dtype)
-        if self.total.device.type == "cpu":
-            self.codes.add_at(values.numpy(), positions, self.total.numpy())
-        else:
-            where = torch.from_numpy(positions).to(self.total.device)
-            self.total.index_add_(0, where, values.to(self.total.device))
+        values = values.to(self.totals[0].dtype)
+        cuts = np.searchsorted(positions, self.starts).tolist()
+        for number, total in enumerate(self.totals):
+            begin, end = cuts[number], cuts[number + 1]
+            if begin == end:
+                continue
+            own, where = values[begin:end], positions[begin:end] - self.starts[number]
+            if total.device.type == "cpu":
+                self.codes.add_at(own.numpy(), where, total.numpy())
+            else:
+                total.index_add_(0, torch.from_numpy(where).to(total.device), own.to(total.device))
 
-    def over(self, num_workers: int) -> Tensor:
-        return divide(self.total, num_workers).to(self.dtype)
+    def over(self, num_workers: int) -> list[Tensor]:
+        return [divide(total, num_workers).to(self.dtype) for total in self.totals]
 
 
 def _index_codes(kernels: str) -> IndexCodes:
