@@ -85,6 +85,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
 
     Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
     """
+    from compressors.wire import WireError
     from trainers.checks import check, require_inside
     from trainers.communicator import LostProcessError
     from trainers.isolation import JobError, run_isolated
@@ -108,7 +109,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
     try:  # by name: under joblib the functions of this file are not those of a module
         refusal = run_isolated("run:start_in_child", config) if isolated else start(config)
-    except (JobError, LostProcessError, OSError) as error:
+    except (JobError, LostProcessError, WireError, OSError) as error:
         raise Refusal(one_line(error)) from error
     if refusal is not None:
         raise Refusal(refusal)
@@ -127,6 +128,7 @@ def start(config: Config) -> str | None:
 
 def start_in_child(config: Config) -> str | None:
     """``start`` in a new process; the refusal, which all processes of a run share."""
+    from compressors.wire import WireError
     from trainers.isolation import JobError
     from trainers.stopping import StoppedError
 
@@ -134,7 +136,7 @@ def start_in_child(config: Config) -> str | None:
         return start(config)
     except (Refusal, JobError) as refusal:
         return str(refusal)
-    except OSError as error:
+    except (OSError, WireError) as error:
         if "WORLD_SIZE" in os.environ:
             raise  # which the others do not share: the launcher hears of it
         return one_line(error)
@@ -233,6 +235,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     settings = instantiate(config["trainer"], _convert_="all")
     schedule = instantiate(config["schedule"], _convert_="all")
     method = instantiate(config["compressor"], _convert_="all")
+    wire = instantiate(config["wire"], _convert_="all")
     with communicator.first_process_first():  # alone while it downloads
         dataset = instantiate(config["data"], _convert_="all").to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
@@ -252,7 +255,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     return Trainer(
         model=model,
         dataset=dataset,
-        reducer=build_reducer(method, layout.num_parameters, feedback, config["kernels"]),
+        reducer=build_reducer(method, layout.num_parameters, feedback, config["kernels"], wire),
         optimizer=instantiate(config["optimizer"], _convert_="all")(model),
         schedule=schedule,
         layout=layout,

@@ -35,8 +35,9 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.api import Context, Reducer, Segment, elements_of, squared_norm
-from compressors.build import build_reducer
+from compressors.build import PLAIN, build_reducer
 from compressors.feedback import ErrorFeedback, Memory
+from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.layout import SCOPES, WHOLE, Layout
 
@@ -52,7 +53,7 @@ class Case(NamedTuple):
     name: str
     settings: dict[str, bool]
 
-    def reducer(self, density: float, num_parameters: int) -> Reducer:
+    def reducer(self, density: float, num_parameters: int, wire: Wire = PLAIN) -> Reducer:
         """With error feedback; a threshold is the one that normal draws pass at ``density``."""
         config = OmegaConf.load(ROOT / "conf" / "compressor" / f"{self.name}.yaml")
         changes: dict[str, Any] = dict(self.settings)
@@ -62,7 +63,8 @@ class Case(NamedTuple):
             changes["k_high"] = density  # which it begins with
         budget = {"density": density, "schedule": "constant"}
         merged = OmegaConf.merge({"budget": budget}, {"it": config}, {"it": changes})
-        return build_reducer(instantiate(merged.it, _convert_="all"), num_parameters, ErrorFeedback)
+        method = instantiate(merged.it, _convert_="all")
+        return build_reducer(method, num_parameters, ErrorFeedback, wire=wire)
 
     def __str__(self) -> str:
         return ", ".join([self.name, *(f"{key}={value}".lower() for key, value in self.settings.items())])

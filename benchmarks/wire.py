@@ -1,6 +1,7 @@
 """Whether the bytes that the ledger counts are the bytes that the network carries.
 
     python benchmarks/wire.py [--processes 2 4] [--scope layer|global] [--steps 5]
+        [--indices plain|auto|bitmap|rice] [--values fp32|bf16|fp16|int8]
 
 Prints per scope and method, one worker per process, bytes per worker and step: the ledger's, by kind;
 what the collectives must make of them (a gather sends every payload to P - 1 others, a ring all-reduce
@@ -11,7 +12,7 @@ same run: per call, by collectives that carry next to nothing, and per byte, by 
 The processes run in a network namespace of their own, so that its loopback interface carries nothing
 else. That needs Linux and the right to make one (root, or user namespaces). Each step has new normal
 gradients and residuals of zero. The barriers around a window of steps are measured by empty windows and
-subtracted.
+subtracted. With --indices or --values messages are coded, of the methods that have some.
 """
 
 import argparse
@@ -34,6 +35,7 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 from compress import Case, Reduction, cases, gradients, resnet18_layout
 
+from compressors.wire import INDICES, VALUES, Wire
 from trainers.communicator import KINDS, Communicator, process_group
 from trainers.layout import SCOPES
 
@@ -187,9 +189,12 @@ def measure(process: int, processes: int, arguments: argparse.Namespace) -> None
             print(HEAD)
             print("|---" * 2 + "|---:" * (HEAD.count("|") - 3) + "|")
         calls = count_calls()
+        wire = Wire(indices=arguments.indices, values=arguments.values)
         failures = []
         for scope in [arguments.scope] if arguments.scope else reversed(SCOPES):
             for case in cases():
+                if not fits(case, wire):
+                    continue
                 line, left = measure_case(case, scope, process, calibration, calls, arguments)
                 if first:
                     print(line, flush=True)
@@ -198,6 +203,15 @@ def measure(process: int, processes: int, arguments: argparse.Namespace) -> None
         if first:
             verdict = "; ".join(failures) or "none"
             print(f"\nfurther than {TOLERANCE:g} % from the ledger, headers taken into account: {verdict}")
+
+
+def fits(case: Case, wire: Wire) -> bool:
+    """Whether the method sends what this wire codes."""
+    try:
+        case.reducer(0.5, DENSE, wire)
+    except ValueError:
+        return False
+    return True
 
 
 def measure_case(
@@ -216,7 +230,8 @@ def measure_case(
     processes, steps = calibration.processes, arguments.steps
     flat, segments = gradients(resnet18_layout(scope), 1, DENSE)
     communicator = Communicator(processes, process=process, processes=processes)
-    reduction = Reduction(case.reducer(arguments.density, DENSE), segments, communicator)
+    wire = Wire(indices=arguments.indices, values=arguments.values)
+    reduction = Reduction(case.reducer(arguments.density, DENSE, wire), segments, communicator)
     stream = torch.Generator().manual_seed(process)
 
     def step() -> None:
@@ -244,6 +259,8 @@ def main() -> None:
     parser.add_argument("--scope", choices=SCOPES, help="default: both")
     parser.add_argument("--steps", type=int, default=5, help="of reduce() per window")
     parser.add_argument("--density", type=float, default=0.001)
+    parser.add_argument("--indices", choices=INDICES, default="plain")
+    parser.add_argument("--values", choices=VALUES, default="fp32")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if not arguments.inside:
@@ -251,7 +268,8 @@ def main() -> None:
     bring_up_loopback()
     print(
         f"torch {torch.__version__}, gloo over loopback; ResNet-18, {DENSE:,} fp32 elements, "
-        f"density {arguments.density:g}, {arguments.steps} steps per window; bytes per worker and step"
+        f"density {arguments.density:g}, {arguments.steps} steps per window, {arguments.indices} indices, "
+        f"{arguments.values} values; bytes per worker and step"
     )
     for processes in arguments.processes:
         mp.spawn(measure, (processes, arguments), nprocs=processes)

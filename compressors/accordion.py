@@ -19,10 +19,11 @@ from torch import Tensor
 
 from compressors.api import Context, Reduced, Segment, Shared, squared_norm
 from compressors.checks import is_count, is_real, require
+from compressors.means import mean_of
 from compressors.payloads import Sparse
-from compressors.reducers import GatherMean
 from compressors.rules import Largest
 from compressors.top_k import TopK
+from compressors.wire import PLAIN, Wire
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class Accordion:
     detection_threshold: float = 0.5
     period: int = 10  # epochs
 
+    linear = False
+
     def __post_init__(self) -> None:
         for name in ("k_low", "k_high"):
             value = getattr(self, name)
@@ -50,8 +53,8 @@ class Accordion:
         require(valid, "Accordion.detection_threshold", "> 0", self.detection_threshold)
         require(is_count(self.period), "Accordion.period", "an integer >= 1", self.period)
 
-    def reducer(self, kernels: str) -> "AccordionMean":
-        return AccordionMean(self, kernels)
+    def reducer(self, kernels: str, wire: Wire) -> "AccordionMean":
+        return AccordionMean(self, kernels, wire)
 
     def refuse_idle(self, rates: list[float]) -> None:
         """Raise ``ValueError`` where k_low can never come, for learning rates at the starts of the epochs."""
@@ -113,8 +116,8 @@ class Levels:
 
 
 @lru_cache(maxsize=8)
-def _mean_at(low: TopK, high: TopK, at_high: frozenset[str], kernels: str) -> GatherMean:
-    return GatherMean(Levels(low, high, at_high), kernels)
+def _mean_at(low: TopK, high: TopK, at_high: frozenset[str], kernels: str, wire: Wire) -> Any:
+    return mean_of(Levels(low, high, at_high), kernels, wire)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,7 @@ class AccordionMean:
 
     settings: Accordion
     kernels: str = field(default="auto", repr=False)  # which change no result
+    wire: Wire = PLAIN
 
     adds_gradient = True
 
@@ -162,10 +166,10 @@ class AccordionMean:
         """C of the step that ``context`` names, which is about to come."""
         return self._at(self._looks(segments, state, context, communicator, charged=False)).codec
 
-    def _at(self, looks: dict[str, Look]) -> GatherMean:
+    def _at(self, looks: dict[str, Look]) -> Any:
         low, high = TopK(density=self.settings.k_low), TopK(density=self.settings.k_high)
         at_high = frozenset(name for name, look in looks.items() if look.is_high)
-        return _mean_at(low, high, at_high, self.kernels)
+        return _mean_at(low, high, at_high, self.kernels, self.wire)
 
     def _looks(
         self, segments: list[Segment], state: Regimes, context: Context, communicator: Any, *, charged: bool

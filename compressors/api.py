@@ -126,6 +126,7 @@ class Reduced(NamedTuple):
     input_norm: dict[str, Tensor] | None = None  # [W] float64 ||p||^2, in steps that ask for it
     error: dict[str, Tensor] | None = None  # [W, L] ||remainder||^2 per layer, if a kernel has it
     positions: dict[str, Tensor] | None = None  # [sum of sent] int64, workers in order, if asked for
+    drawn: bool = False  # whether the seed tells what was sent, so that no index needs to travel
 
 
 class Shared(NamedTuple):

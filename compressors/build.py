@@ -7,8 +7,10 @@ from compressors.api import Reducer
 from compressors.density import Constant
 from compressors.feedback import no_feedback
 from compressors.kernels.choice import require_choice
-from compressors.reducers import MeasureInput, mean_of
+from compressors.means import mean_of
+from compressors.reducers import MeasureInput
 from compressors.scheduled import ScheduledMean
+from compressors.wire import PLAIN, Wire
 
 
 def build_reducer(
@@ -16,6 +18,7 @@ def build_reducer(
     num_parameters: int,
     feedback: Callable[[Reducer], Reducer] = no_feedback,
     kernels: str = "auto",
+    wire: Wire = PLAIN,
 ) -> Reducer:
     """Wrap ``method``, a codec, a reducer or the settings of one, for a model of D = ``num_parameters``.
 
@@ -23,21 +26,23 @@ def build_reducer(
     follows the epoch. A lossless method leaves
     nothing behind, so it is spared the memory that ``feedback`` would keep. What is compressed can
     be measured (``MeasureInput``) after the feedback and before the method. ``kernels`` is auto or
-    reference; it changes no result. Raises ``ValueError`` for another.
+    reference; it changes no result. ``wire`` says how what is gathered is coded. Raises ``ValueError`` for
+    other kernels, and for a wire that does not fit the method.
     """
     require_choice("kernels", kernels)
     if hasattr(method, "for_model"):
         method = method.for_model(num_parameters)
-    reducer = MeasureInput(_reducer_of(method, kernels), kernels)
+    wire.require_fit(method)
+    reducer = MeasureInput(_reducer_of(method, kernels, wire), kernels)
     return reducer if getattr(method, "lossless", False) else feedback(reducer)
 
 
-def _reducer_of(method: Any, kernels: str) -> Reducer:
+def _reducer_of(method: Any, kernels: str, wire: Wire) -> Reducer:
     if hasattr(method, "reduce"):
         return method
     if hasattr(method, "reducer"):
-        return method.reducer(kernels)
+        return method.reducer(kernels, wire)
     schedule = getattr(method, "schedule", Constant())
     if isinstance(schedule, Constant):
-        return mean_of(method, kernels)
-    return ScheduledMean(method, schedule, kernels)
+        return mean_of(method, kernels, wire)
+    return ScheduledMean(method, schedule, kernels, wire)

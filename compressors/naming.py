@@ -3,6 +3,7 @@
 from typing import Any
 
 Config = dict[str, Any]
+USUAL_WIRE = {"indices": "plain", "values": "fp32"}
 
 
 def compressor_name(config: Config) -> str:
@@ -32,6 +33,8 @@ def method(config: Config) -> str:
     name = compressor_name(config)
     if name != "none" and config["feedback"]["_target_"].endswith("no_feedback"):
         words.append("no feedback")
+    wire = config.get("wire", {})  # which runs had none of before there was a choice
+    words += [f"{wire[key]} {key}" for key, usual in USUAL_WIRE.items() if wire.get(key, usual) != usual]
     return ", ".join([name, *words])
 
 

@@ -1,6 +1,7 @@
 """The two ways to turn codecs into reducers: gather what was sent, or average it on the way."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from compressors.encoding import Encoded, encode_all, errors_of, sum_all
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.norms import squared_norms
 from compressors.payloads import divide
+from compressors.wire import draws
 
 KINDS = {"values": "values", "indices": "indices", "start": "indices"}  # else metadata
 PER_ELEMENT = ("values", "indices")  # fields with one entry per element sent
@@ -50,14 +52,15 @@ class AllReduceMean:
             payload.add_to(out)
             mean[segment.name] = out
             if summed.sent is None:
-                counts = _count([payload], np.array([len(average)]), segment.edges)
+                counts = count_sent([payload], np.array([len(average)]), segment.edges)
                 sent[segment.name] = counts.repeat(len(segment.rows), 0)
             else:
                 sent[segment.name] = summed.sent
             if positions is not None:
                 positions[segment.name] = payload.positions(len(out)).repeat(len(segment.rows))
         remainder = {s.name: s.rows for s in segments}
-        return Reduced(mean, remainder, sent, error=errors_of(segments, local), positions=positions), state
+        error = errors_of(segments, local)
+        return Reduced(mean, remainder, sent, error=error, positions=positions, drawn=True), state
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,10 @@ class GatherMean:
     def __post_init__(self) -> None:
         require_choice("GatherMean.kernels", self.kernels)
 
+    @cached_property
+    def _is_drawn(self) -> bool:
+        return draws(self.codec)
+
     def init(self, segments: list[Segment]) -> tuple[()]:
         return ()
 
@@ -84,23 +91,20 @@ class GatherMean:
         local = encode_all(self.codec, segments, context, communicator, self.kernels)
         # Several workers' payload is added in one go where a sum runs in order; on a GPU it does not.
         in_one_go = hasattr(self.codec, "encode_rows") and segments[0].rows.device.type == "cpu"
-        everyones = _gather(local, self.codec.ragged, in_one_go, communicator)
+        largest = max(segment.rows.shape[1] for segment in segments)
+        everyones = _gather(local, self.codec.ragged, in_one_go, communicator, largest)
         mean, sent = {}, {}
         positions = {} if context.tell_positions else None
         for segment, own, payloads in zip(segments, local, everyones, strict=True):
             mean[segment.name] = _mean(payloads, segment.rows, communicator.size, self.kernels)
             is_counted = own.sent is not None
-            sent[segment.name] = own.sent if is_counted else _count(own.parts, own.counts, segment.edges)
+            sent[segment.name] = own.sent if is_counted else count_sent(own.parts, own.counts, segment.edges)
             if positions is not None:
                 size = segment.rows.shape[1]
-                positions[segment.name] = _join([part.positions(size) for part in own.parts])
-        remainder = {s.name: s.rows for s in segments}
-        return Reduced(mean, remainder, sent, error=errors_of(segments, local), positions=positions), state
-
-
-def mean_of(codec: Codec, kernels: str = "auto") -> AllReduceMean | GatherMean:
-    """The reducer for ``codec``: a linear one is averaged by an all-reduce, any other is gathered."""
-    return AllReduceMean(codec, kernels) if codec.linear else GatherMean(codec, kernels)
+                positions[segment.name] = join([part.positions(size) for part in own.parts])
+        remainder, error = {s.name: s.rows for s in segments}, errors_of(segments, local)
+        drawn = self._is_drawn
+        return Reduced(mean, remainder, sent, error=error, positions=positions, drawn=drawn), state
 
 
 @dataclass(frozen=True)
@@ -146,23 +150,25 @@ def _mean(payloads: list[Any], rows: Tensor, num_workers: int, kernels: str) -> 
     return divide(total, num_workers).to(rows.dtype)
 
 
-def _count(parts: list[Any], counts: np.ndarray, edges: Tensor) -> np.ndarray:
+def count_sent(parts: list[Any], counts: np.ndarray, edges: Tensor) -> np.ndarray:
     """Elements sent per worker and layer [W, L] int64, for layers between ``edges`` [L + 1]."""
     num_layers = edges.numel() - 1
     if num_layers == 1:
         return counts[:, None]
     size = int(edges[-1])
-    positions = _join([p.positions(size).cpu() for p in parts]).numpy()
+    positions = join([p.positions(size).cpu() for p in parts]).numpy()
     layers = np.searchsorted(edges.numpy()[1:-1], positions, side="right")
     owners = np.arange(len(counts)).repeat(counts)
     sent = np.bincount(owners * num_layers + layers, minlength=len(counts) * num_layers)
     return sent.reshape(-1, num_layers)
 
 
-def _gather(local: list[Encoded], ragged: bool, in_one_go: bool, communicator: Any) -> list[list[Any]]:
+def _gather(
+    local: list[Encoded], ragged: bool, in_one_go: bool, communicator: Any, largest: int
+) -> list[list[Any]]:
     """What the local workers send, per segment, to what all workers send: payloads, workers in order.
 
-    There is one payload per worker or, ``in_one_go``, one in all.
+    There is one payload per worker or, ``in_one_go``, one in all. ``largest`` is a segment's largest size.
 
     One collective per field carries all segments. A ragged codec's counts travel ahead of them;
     any other codec sends as much from every worker, so the lengths are known.
@@ -170,10 +176,12 @@ def _gather(local: list[Encoded], ragged: bool, in_one_go: bool, communicator: A
     kind_of_payload = type(local[0].parts[0])
     counts = None
     if ragged:
-        counts = communicator.gather_counts(np.array([encoded.counts for encoded in local]))  # [S, n]
+        counts = communicator.gather_counts(
+            np.array([encoded.counts for encoded in local]), largest
+        )  # [S, n]
     names = kind_of_payload._fields
     fields = {
-        name: [_join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names
+        name: [join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names
     }
     ragged_names = [name for name in names if counts is not None and name in PER_ELEMENT]
     if ragged_names:
@@ -207,5 +215,5 @@ def _gather_equal(tensors: list[Tensor], kind: str, communicator: Any) -> list[T
     return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
 
-def _join(tensors: list[Tensor]) -> Tensor:
+def join(tensors: list[Tensor]) -> Tensor:
     return torch.cat(tensors) if len(tensors) > 1 else tensors[0]

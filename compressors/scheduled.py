@@ -5,7 +5,8 @@ from typing import Any
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment
 from compressors.density import Constant, DensitySchedule
-from compressors.reducers import mean_of
+from compressors.means import mean_of
+from compressors.wire import PLAIN, Wire
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,7 @@ class ScheduledMean:
     codec: Codec
     schedule: DensitySchedule
     kernels: str = field(default="auto", repr=False)  # which change no result
+    wire: Wire = PLAIN
     _made: dict[float, Reducer] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     adds_gradient = True
@@ -37,5 +39,5 @@ class ScheduledMean:
         density = self.schedule.at(context.whole_epochs, self.codec.density)
         if density not in self._made:
             codec = replace(self.codec, density=density, schedule=Constant())
-            self._made[density] = mean_of(codec, self.kernels)
+            self._made[density] = mean_of(codec, self.kernels, self.wire)
         return self._made[density]

@@ -67,9 +67,12 @@ class Communicator:
         self._charged[kind] += rows.nbytes // len(rows)
         return self.collect(rows)
 
-    def gather_counts(self, counts: np.ndarray) -> np.ndarray:
-        """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each."""
-        small = counts.astype(np.int32)
+    def gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
+        """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each.
+
+        ``largest`` is what no worker's count exceeds; from 2^31 on counts take 8 bytes.
+        """
+        small = counts.astype(np.int32 if largest < 2**31 else np.int64)
         self._charged["metadata"] += len(small) * small.itemsize
         if self.processes == 1:
             return counts
@@ -94,6 +97,24 @@ class Communicator:
         if self.processes == 1:
             return fields
         return [self._exchange(tensors, lengths) for tensors in fields]
+
+    def gather_messages(self, messages: list[list[tuple[str, np.ndarray]]], largest: int) -> list[np.ndarray]:
+        """The local workers' messages to those of all n, in order, [...] uint8; no padding travels.
+
+        A message is given in parts, each with its kind to be charged under. Its length goes ahead, as
+        metadata: 4 bytes, or 8 where ``largest``, the length that none exceeds, asks for them.
+        """
+        for row, parts in enumerate(messages):
+            for kind, part in parts:
+                self._charged[kind][row] += part.nbytes
+        joined = [np.concatenate([part for _, part in parts]) for parts in messages]
+        lengths = np.array([[len(message) for message in joined]])
+        lengths = self.gather_counts(lengths, largest)
+        if self.processes == 1:
+            return joined
+        local = torch.from_numpy(np.concatenate(joined)).to(self.device)
+        everyones = self._exchange([local], lengths)[0].cpu().numpy()
+        return np.split(everyones, np.cumsum(lengths[0])[:-1])
 
     def take_charges(self) -> np.ndarray:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""

@@ -58,6 +58,7 @@ class CompressionState:
             [self.layout.segment_of(name, rows) for name, rows in zip(self.layout.names, shapes, strict=True)]
         )
         self.reduce_seconds = 0.0
+        self.problem: BaseException | None = None  # what a hook's thread has met
         self.thread = ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
@@ -92,6 +93,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
             state.reduce(gradients, last=last)
             future.set_result(buffer)
         except BaseException as error:  # the backward pass waits for this future: tell it
+            state.problem = error
             future.set_exception(error)
 
     state.thread.submit(work)

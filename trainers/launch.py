@@ -13,6 +13,7 @@ from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
+from compressors.wire import WireError
 from trainers.communicator import LostProcessError
 from trainers.isolation import JobError
 from trainers.stopping import StoppedError
@@ -71,7 +72,7 @@ def _enter(entry: Callable[[Argument], Result], argument: Argument) -> Result:
     except LostProcessError as error:
         time.sleep(_SECONDS_TO_NOTICE)  # for the launcher to see first which one was lost
         raise JobError(str(error)) from error
-    except OSError as error:
+    except (OSError, WireError) as error:
         raise JobError(" ".join(str(error).split())) from error
     except Exception:  # the launcher tells nobody where it happened
         traceback.print_exc()

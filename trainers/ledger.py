@@ -1,5 +1,8 @@
 """What compression cost: error, elements and bytes, exactly, every step, per worker and layer."""
 
+import math
+from functools import lru_cache
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -35,10 +38,14 @@ class Ledger:
         self.input_is_known = False
         self.bytes = np.zeros((shape[0], len(KINDS)), dtype=np.int64)  # [W, kinds], this step
         self.total_bytes = np.zeros(self.bytes.shape)
+        self.drawn = False  # whether the seed tells which entries this step has sent
+        self.bound = np.zeros(shape[0])  # [W] bytes, this step
+        self.total_bound = np.zeros(shape[0])
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
         self.input_is_known = reduced.input_norm is not None
+        self.drawn = reduced.drawn
         errors = reduced.error
         if errors is None:
             remainder = reduced.remainder
@@ -65,12 +72,18 @@ class Ledger:
         self.total_error += self.error
         self.total_sent += self.sent
         self.total_bytes += self.bytes
+        self.bound = self.bytes[:, 0].astype(np.float64)  # of values
+        if not self.drawn:
+            size = self.layout.num_parameters
+            self.bound += [_bytes_to_choose(size, k) for k in self.sent.sum(1).tolist()]
+        self.total_bound += self.bound
 
     def skip_step(self) -> None:
         """Enter a step in which nothing was compressed and nothing sent; it counts in no average."""
         self.error.zero_()
         self.sent[:] = 0
         self.bytes = np.zeros_like(self.bytes)
+        self.bound = np.zeros_like(self.bound)
         self.input_is_known = False
 
     def totals(self) -> dict[str, Tensor]:
@@ -79,6 +92,7 @@ class Ledger:
             "total_error": self.total_error,
             "total_sent": torch.from_numpy(self.total_sent),
             "total_bytes": torch.from_numpy(self.total_bytes),
+            "total_bound": torch.from_numpy(self.total_bound),
         }
 
     def metrics(self) -> dict[str, float]:
@@ -93,10 +107,14 @@ class Ledger:
             self.sent.sum(1),
             self.total_sent.sum(1),
             self.bytes.sum(1),
+            self.bound,
+            self.total_bound,
             *self.total_bytes.T,
         ]
         table = torch.stack([torch.as_tensor(c, dtype=torch.float64) for c in columns], 1)  # [W, columns]
-        input_norm, error, total_error, sent, total_sent, step_bytes, *totals = self._mean(table)
+        input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = (
+            self._mean(table)
+        )
         size = self.layout.num_parameters
         return {
             **({"compression/input_norm_squared": input_norm} if self.input_is_known else {}),
@@ -106,6 +124,8 @@ class Ledger:
             "compression/density_mean": total_sent / (size * max(1, self.steps)),
             "comm/bytes_sent": step_bytes,
             "comm/bytes_sent_total": sum(totals),
+            "comm/entropy_bound_bytes": bound,
+            "comm/entropy_bound_bytes_total": total_bound,
             **{f"comm/{kind}_bytes_total": v for kind, v in zip(KINDS, totals, strict=True)},
             "comm/paper_bits_total": PAPER_BITS * total_sent,
         }
@@ -124,3 +144,10 @@ class Ledger:
 
     def _mean(self, table: Tensor) -> list[float]:
         return self.communicator.collect(table).mean(0).tolist()
+
+
+@lru_cache(maxsize=4096)
+def _bytes_to_choose(size: int, k: int) -> float:
+    """No code of all sets of k among ``size`` elements takes less: log2 C(size, k) / 8."""
+    nats = math.lgamma(size + 1) - math.lgamma(k + 1) - math.lgamma(size - k + 1)
+    return max(0.0, nats) / (8 * math.log(2))

@@ -75,6 +75,7 @@ def run_id(config: dict[str, Any]) -> str:
 
 def _hash_of(config: dict[str, Any], origin: str | None) -> str:
     config = copy.deepcopy(config)
+    buckets = {key: config["trainer"].get(key) for key in NOT_IN_ID["trainer"]}
     # The user's own files have no name but where they are.
     own_files = config["data"].get("root") if config["data"].get("_target_") in OWN_FILES else None
     for group, keys in NOT_IN_ID.items():
@@ -87,6 +88,11 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["nonfinite"]
     if config["compressor"].get("schedule") == "constant":
         del config["compressor"]["schedule"]
+    wire = config.get("wire", {})
+    if (wire.get("indices"), wire.get("values")) == ("plain", "fp32"):  # as it was before there was a choice
+        del config["wire"]
+    elif wire and buckets["overlap"]:  # each is a message then, whose bytes depend on what is in it
+        config["trainer"] |= buckets
     if config["data"].get("partition") != "dirichlet":
         config["data"].pop("alpha", None)
     if own_files is not None:

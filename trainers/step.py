@@ -159,11 +159,19 @@ class OverlappedStep:
             with nullcontext() if last else self.parallel.no_sync():
                 loss, memory = self.loss(self.parallel, piece, memory)
                 share = loss / len(pieces) if len(pieces) > 1 else loss
-                share.backward()
+                self._go_back(share)
             total = total + share.detach()
             after.append(memory)
         self.memories[0] = after
         return total
+
+    def _go_back(self, loss: Tensor) -> None:
+        try:
+            loss.backward()
+        except RuntimeError as error:  # as which torch reports whatever a hook's thread has raised
+            if self.compression.problem is not None:
+                raise self.compression.problem from error
+            raise
 
     def _inspect(self, reduced: Reduced) -> None:
         self.ledger.record(reduced)

@@ -32,6 +32,7 @@ GROUPS = {
     "trainer": Group("trainers.settings"),
     "checkpoint": Group("trainers.checkpoints"),
     "diagnostics": Group("trainers.diagnostics"),
+    "wire": Group("compressors.wire", makes=("require_fit",)),
     "tracker": Group("trainers.trackers", is_partial=True, given=("folder", "name", "config", "facts")),
 }
 

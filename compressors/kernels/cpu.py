@@ -10,6 +10,7 @@ from torch import Tensor
 
 from compressors.api import Segment
 from compressors.kernels import measuring, native, sums
+from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.kernels.table import Table, Tables
 from compressors.kernels.threads import share_out
 from compressors.payloads import Sparse
@@ -37,6 +38,7 @@ class CpuKernels:
     """Numba's code for fp32 and fp64 entries that lie side by side."""
 
     name = f"numba {numba.__version__}"
+    index_codes = CompiledIndexCodes()
 
     def __init__(self) -> None:
         self._tables = Tables()

@@ -165,6 +165,9 @@ compressor=top_k budget.schedule={kind:exponential,epochs:0}
 compressor=top_k budget.schedule={kind:exponential,factor:2}
 compressor=top_k budget.schedule={kind:linear}
 compressor=top_k budget.schedule={start:0.3}
+compressor=none wire.values=bf16
+compressor=random_k wire.indices=auto
+compressor=random_k compressor.shared_coordinates=false wire.indices=rice
 budget.threshold=1
 compressor=hard_threshold compressor.threshold=1 budget.density=0.1
 feedback=none feedback.scale=step

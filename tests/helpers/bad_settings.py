@@ -12,6 +12,8 @@ WORDS = {  # a setting of each kind of word, with all that it may be
     "feedback.scale": ("gradient", "step"),
     "trainer.precision": ("fp32", "bf16"),
     "trainer.nonfinite": ("stop", "skip"),
+    "compressor=top_k wire.indices": ("plain", "auto", "bitmap", "rice"),
+    "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8"),
     "tracker=wandb tracker.mode": ("online", "offline"),
     "compressor=top_k budget.schedule": ("constant", "exponential"),
     "compressor=random_k compressor.schedule": ("constant", "exponential"),
@@ -175,6 +177,7 @@ SECTIONS = (
     "trainer",
     "tracker",
     "checkpoint",
+    "wire",
 )
 
 words = st.text(

@@ -33,6 +33,11 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     empty = [[torch.zeros(0, dtype=torch.int32)]]
     nothing = communicator.gather_ragged(empty, np.zeros((1, WORKERS), dtype=np.int64), ["indices"])
     assert [len(tensor) for tensor in nothing[0]] == [0]
+    told = [np.full(3 * worker, worker, dtype=np.uint8) for worker in ranks]
+    messages = communicator.gather_messages([[("metadata", m[:1]), ("indices", m[1:])] for m in told], 100)
+    assert [message.tolist() for message in messages] == [[w] * 3 * w for w in range(WORKERS)]
+    large = np.array([[2**31 + worker for worker in ranks]])
+    assert communicator.gather_counts(large, 2**32).tolist() == [[2**31 + w for w in range(WORKERS)]]
     counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
     heard["gather"] = communicator.gather(counts, "metadata")
     heard["collect"] = communicator.collect(counts.double())
@@ -50,5 +55,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     bytes_per_element = 4 + 8 + 2 + 2
     sent = 6 + 2 * LENGTHS.sum(0)
     assert charges[:, 0].tolist() == [bytes_per_element * int(sent[worker]) for worker in ranks]
+    for row, worker in zip(charges, ranks, strict=True):
+        row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # of the messages
     heard["charges"] = charges[:, 1:].tolist()
     return heard

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from methods import FEEDBACKS, cases
 from torch import Tensor, nn
 
-from compressors.build import build_reducer
+from compressors.build import PLAIN, build_reducer
+from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
@@ -68,7 +69,14 @@ def batch_of(step: int, worker: int) -> Images:
 
 
 def train(
-    name: str, scope: str, feedback: str, process: int = 0, processes: int = 1, overlap: bool = False
+    name: str,
+    scope: str,
+    feedback: str,
+    process: int = 0,
+    processes: int = 1,
+    overlap: bool = False,
+    wire: Wire = PLAIN,
+    kernels: str = "auto",
 ) -> dict[str, Any]:
     """Weights, losses and ledger after some steps of SGD with momentum."""
     torch.manual_seed(0)
@@ -77,8 +85,9 @@ def train(
     communicator = Communicator(WORKERS, process=process, processes=processes)
     case = next(case for case in cases() if str(case) == name)
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
-    reducer = build_reducer(case.method(threshold=threshold), layout.num_parameters, FEEDBACKS[feedback])
-    ledger = Ledger(layout, communicator)
+    method = case.method(threshold=threshold)
+    reducer = build_reducer(method, layout.num_parameters, FEEDBACKS[feedback], kernels, wire)
+    ledger = Ledger(layout, communicator, kernels)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
@@ -110,5 +119,37 @@ def train_all(process: int, processes: int, overlap: bool = False) -> dict[str, 
     return {
         "/".join(setting): train(*setting, process, processes, overlap)
         for setting in settings()
+        if not (overlap and setting[1] == "global")
+    }
+
+
+WIRES = {
+    "hard_threshold": [("auto", "fp32"), ("rice", "int8"), ("plain", "bf16"), ("bitmap", "fp16")],
+    "top_k": [("auto", "int8"), ("bitmap", "fp32")],
+    "random_k": [("auto", "fp32"), ("auto", "int8")],
+    "random_block": [("auto", "bf16"), ("auto", "int8")],
+}
+
+
+def coded_settings() -> list[tuple[str, str, str, str, str]]:
+    """(compressor, scope, feedback, indices, values) of coded wires."""
+    return [
+        (name, scope, feedback, *wire)
+        for name, wires in WIRES.items()
+        for scope in ("layer", "global")
+        for feedback in ("gradient", "none")
+        for wire in wires
+    ]
+
+
+def train_coded(
+    process: int, processes: int, overlap: bool = False, kernels: str = "auto"
+) -> dict[str, dict[str, Any]]:
+    """``train`` on every coded wire."""
+    return {
+        "/".join(setting): train(
+            *setting[:3], process, processes, overlap, Wire(indices=setting[3], values=setting[4]), kernels
+        )
+        for setting in coded_settings()
         if not (overlap and setting[1] == "global")
     }

@@ -36,6 +36,23 @@ def test_charges_are_per_worker_and_kind() -> None:
     assert communicator.take_charges().sum() == 0
 
 
+def test_messages_are_charged_part_by_part() -> None:
+    communicator = Communicator(2)
+    head, values = np.zeros(3, dtype=np.uint8), np.ones(5, dtype=np.uint8)
+    messages = [[("metadata", head), ("values", values)], [("metadata", head), ("indices", head)]]
+    assert [len(message) for message in communicator.gather_messages(messages, 100)] == [8, 6]
+    assert communicator.take_charges().tolist() == [[5, 0, 0, 7], [0, 3, 0, 7]]
+    communicator.gather_messages(messages, 2**31)  # which a length of 4 bytes could not tell
+    assert communicator.take_charges()[:, 3].tolist() == [11, 11]
+
+
+def test_counts_that_may_exceed_two_to_the_31_take_8_bytes() -> None:
+    communicator = Communicator(2)
+    counts = np.array([[2**31 + 5, 1]])
+    assert communicator.gather_counts(counts, 2**32).tolist() == counts.tolist()
+    assert communicator.take_charges()[:, 3].tolist() == [8, 8]
+
+
 def test_lengths_must_be_those_of_the_tensors() -> None:
     with pytest.raises(RuntimeError, match="values: the lengths are not those of the tensors"):
         Communicator(2).gather_ragged([[torch.zeros(3)]], np.array([[1, 1]]), ["values"])

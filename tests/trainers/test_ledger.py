@@ -1,5 +1,7 @@
 """Totals against sums worked out by hand."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +10,7 @@ from compressors.api import Context
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
 from trainers.layout import Layout
@@ -57,6 +60,9 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/indices_bytes_total": 4 * 4 / 2,
         "comm/padding_bytes_total": 0.0,
         "comm/metadata_bytes_total": 8.0 * segments,
+        # First 1 and 2 of 4 are sent, log2 4 and log2 6 bits; then 1 and none of 4.
+        "comm/entropy_bound_bytes": pytest.approx((4 + 2 / 8) / 2),
+        "comm/entropy_bound_bytes_total": pytest.approx((16 + (2 + math.log2(6) + 2) / 8) / 2),
         "comm/paper_bits_total": 32 * 4 / 2,
     }
     layers = ledger.layers()
@@ -71,6 +77,13 @@ def test_total_error_without_feedback_is_what_was_lost() -> None:
     ledger = ledger_after(STEPS, TopK(density=0.25), "global", feedback=lambda inner: inner)
     lost = [(1 + 0.25 + 0.0625) + (0.25 + 0.0625 + 4), 0.0]
     assert ledger.metrics()["compression/total_error"] == sum(lost) / 2
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_no_bound_on_indices_that_follow_from_the_seed(shared: bool) -> None:
+    metrics = ledger_after(STEPS, RandomK(density=0.5, shared_coordinates=shared), "layer").metrics()
+    assert metrics["comm/entropy_bound_bytes"] == 4 * 2  # one of 3 and the one of 1
+    assert metrics["comm/entropy_bound_bytes_total"] == 2 * 4 * 2
 
 
 def test_layers_add_up() -> None:

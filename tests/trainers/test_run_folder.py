@@ -76,6 +76,17 @@ def test_what_can_change_the_result_is_in_the_id(path: tuple[str, ...], to: obje
     assert run_id(changed(*path, to=to)) != run_id(CONFIG)
 
 
+def test_the_plain_wire_has_the_ids_there_were_before_wires() -> None:
+    plain = {"_target_": "compressors.wire.Wire", "indices": "plain", "values": "fp32"}
+    assert run_id(CONFIG | {"wire": plain}) == run_id(CONFIG)
+    ids = {run_id(CONFIG)}
+    for changes in ({"indices": "auto"}, {"values": "int8"}, {"indices": "auto", "values": "int8"}):
+        coded = CONFIG | {"wire": plain | changes}
+        ids.add(run_id(coded))
+        assert run_id(changed("trainer", "overlap", to=True) | {"wire": plain | changes}) != run_id(coded)
+    assert len(ids) == 4
+
+
 def test_epochs_do_not_matter_beside_steps() -> None:
     one, other = changed("trainer", "steps", to=5), changed("trainer", "steps", to=5)
     other["trainer"]["epochs"] = 99

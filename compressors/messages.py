@@ -1,0 +1,174 @@
+"""All that a worker sends in a step as one message: a head, positions, values.
+
+| part | bytes | charged as |
+|---|---|---|
+| codes of indices and values | 1 | metadata |
+| k, how many entries; 7 bits a byte, the lowest first | 1 to 5 | metadata |
+| plain: positions; bitmap: its bits; rice: bytes in unary (like k), widths, lowest bits, unary | | indices |
+| int8: the scales of the layers that have entries | 4 each | metadata |
+| values | | values |
+
+Positions are ascending places in the line of all elements that are compressed together, segment after
+segment; so nothing needs to say how many belong to which. Where they follow from the seed none are sent. The
+receiver knows the sizes of everything from what it has read before, and takes nothing on trust: lengths,
+ranges, order, bits that stand for nothing.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.index_codes import BLOCK, WIDEST, BadMessageError, low_bytes
+from compressors.payloads import index_dtype
+from compressors.value_codes import decode_values, encode_values, sizes
+from compressors.wire import VALUES, Wire
+
+PLAIN, BITMAP, RICE, DRAWN = range(4)
+_ALLOWED = {"plain": (PLAIN,), "bitmap": (BITMAP,), "rice": (RICE,), "auto": (PLAIN, BITMAP, RICE)}
+_NUMPYS = {torch.int32: np.dtype("<i4"), torch.int64: np.dtype("<i8")}
+Parts = list[tuple[str, np.ndarray]]  # what to charge, and bytes; in the order in which they are sent
+
+
+class Format(NamedTuple):
+    """What sender and receiver know of every message beforehand."""
+
+    wire: Wire
+    edges: np.ndarray  # [L + 1] int64, where the layers of all segments begin and end in the line; 0, ..., D
+    dtype: torch.dtype  # of values before they are coded
+    codes: Any  # ``IndexCodes`` or what stands for them
+
+    @property
+    def size(self) -> int:
+        """D, the elements of the line."""
+        return int(self.edges[-1])
+
+    @property
+    def index_type(self) -> np.dtype:
+        return _NUMPYS[index_dtype(self.size)]
+
+
+def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> tuple[Parts, Tensor]:
+    """The message of ``values`` [k] at ascending ``positions`` [k] int64; and the values that arrive.
+
+    Of ``drawn`` positions the receiver knows.
+    """
+    code = form.wire.values
+    counts = _counts(form, positions)
+    which, indices = (DRAWN, []) if drawn else _write_positions(form, positions)
+    head = bytes([which | VALUES.index(code) << 4]) + _varint(len(positions))
+    scales, codes = encode_values(code, values, counts)
+    parts = [("metadata", np.frombuffer(head, dtype=np.uint8))]
+    parts += [("indices", part) for part in indices]
+    parts += [("metadata", scales), ("values", codes)]
+    arrive = decode_values(code, scales, codes, counts, form.dtype) if form.wire.rounds else values
+    return parts, arrive
+
+
+def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> tuple[np.ndarray, Tensor]:
+    """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are those that did not travel.
+
+    Raises ``BadMessageError`` for bytes that ``write`` has not written with the same ``form``.
+    """
+    reader = _Reader(message)
+    codes = int(reader.take(1)[0])
+    allowed = (DRAWN,) if drawn is not None else _ALLOWED[form.wire.indices]
+    if codes & 15 not in allowed or codes >> 4 != VALUES.index(form.wire.values):
+        raise BadMessageError(f"it is in code {codes}, which was not agreed on")
+    k = reader.varint()
+    if k > form.size:
+        raise BadMessageError(f"it announces {k} of {form.size} elements")
+    if drawn is None:
+        positions = _read_positions(form, reader, codes & 15, k)
+    else:
+        positions = drawn
+        if k != len(drawn):
+            raise BadMessageError(f"it announces {k} entries, {len(drawn)} were drawn")
+    counts = _counts(form, positions)
+    num_scales, num_codes = sizes(form.wire.values, counts, form.dtype)
+    scales, values = reader.take(num_scales), reader.take(num_codes)
+    reader.finish()
+    return positions, decode_values(form.wire.values, scales, values, counts, form.dtype)
+
+
+def largest_message(form: Format) -> int:
+    """No message has more bytes."""
+    return 64 + len(form.edges) * 4 + form.size * (8 + form.dtype.itemsize + 1)
+
+
+def _write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.ndarray]]:
+    """The smallest of the codes that the format allows; the first of those that are as small."""
+    k, allowed = len(positions), _ALLOWED[form.wire.indices]
+    taken = {PLAIN: k * form.index_type.itemsize, BITMAP: -(-form.size // 8)}
+    if RICE in allowed:
+        widths, unary_bytes = form.codes.widths(positions)
+        length = _varint(unary_bytes)
+        taken[RICE] = len(length) + len(widths) + low_bytes(widths, k) + unary_bytes
+    which = min(allowed, key=taken.__getitem__)
+    if which == PLAIN:
+        return which, [positions.astype(form.index_type).view(np.uint8)]
+    if which == BITMAP:
+        return which, [form.codes.bitmap(positions, form.size)]
+    low, unary = form.codes.rice(positions, widths, unary_bytes)
+    return which, [np.frombuffer(length, dtype=np.uint8), widths, low, unary]
+
+
+def _read_positions(form: Format, reader: "_Reader", code: int, k: int) -> np.ndarray:
+    if code == PLAIN:
+        plain = reader.take(k * form.index_type.itemsize).copy().view(form.index_type).astype(np.int64)
+        if k and (plain[0] < 0 or plain[-1] >= form.size or (np.diff(plain) <= 0).any()):
+            raise BadMessageError("its positions do not ascend from 0 to the last element")
+        return plain
+    if code == BITMAP:
+        return form.codes.unbitmap(reader.take(-(-form.size // 8)), k, form.size)
+    unary_bytes = reader.varint()
+    widths = reader.take(-(-k // BLOCK))
+    if len(widths) and widths.max() > min(WIDEST, form.size.bit_length()):
+        raise BadMessageError("a gap has more bits than any position")
+    low = reader.take(low_bytes(widths, k))
+    return form.codes.unrice(low, reader.take(unary_bytes), widths, k, form.size)
+
+
+def _counts(form: Format, positions: np.ndarray) -> np.ndarray:
+    """Entries per layer, [L]."""
+    return np.diff(np.searchsorted(positions, form.edges))
+
+
+def _varint(number: int) -> bytes:
+    """7 bits in a byte, the lowest first; the last byte alone is below 128."""
+    found = bytearray()
+    while number >= 128:
+        found.append(number & 127 | 128)
+        number >>= 7
+    return bytes(found) + bytes([number])
+
+
+class _Reader:
+    """Takes a message apart from its beginning on, and refuses to go beyond its end."""
+
+    def __init__(self, message: np.ndarray) -> None:
+        self.message = message
+        self.at = 0
+
+    def take(self, num_bytes: int) -> np.ndarray:
+        there = len(self.message) - self.at
+        if num_bytes > there:
+            raise BadMessageError(f"it ends after {len(self.message)} bytes, {num_bytes - there} too early")
+        self.at += num_bytes
+        return self.message[self.at - num_bytes : self.at]
+
+    def varint(self) -> int:
+        number = 0
+        for place in range(9):
+            byte = int(self.take(1)[0])
+            number |= (byte & 127) << 7 * place
+            if byte < 128:
+                if byte == 0 and place:
+                    break
+                return number
+        raise BadMessageError("a length is no number")
+
+    def finish(self) -> None:
+        if self.at < len(self.message):
+            raise BadMessageError(f"it goes on for {len(self.message) - self.at} bytes after its end")

@@ -1,0 +1,150 @@
+"""Positions as bytes and back, by the definition and by the kernels, byte for byte the same."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from compressors.index_codes import BLOCK, BadMessageError, IndexCodes, low_bytes
+from compressors.kernels.choice import kernels_for
+
+DEFINITION = IndexCodes()
+BOTH = [DEFINITION, kernels_for("auto", "cpu").index_codes]
+both = pytest.mark.parametrize("codes", BOTH, ids=["reference", "kernels"])
+
+
+def chosen(size: int, k: int, seed: int) -> np.ndarray:
+    """k ascending positions in ``range(size)``, some of them in a row."""
+    stream = np.random.default_rng(seed)
+    scattered = np.unique(stream.integers(0, size, k))
+    start = int(stream.integers(0, size))
+    return np.union1d(scattered, np.arange(start, min(size, start + k // 2)))
+
+
+def rice_of(codes: IndexCodes, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    widths, unary_bytes = codes.widths(positions)
+    low, unary = codes.rice(positions, widths, unary_bytes)
+    assert len(unary) == unary_bytes
+    assert len(low) == low_bytes(widths, len(positions))
+    return widths, low, unary
+
+
+@given(st.integers(1, 2**34), st.integers(0, 700), st.integers(0, 2**32))
+@example(1, 1, 0)
+@example(2**31 + 9, 1, 0)
+@example(5, 40, 0)
+@settings(deadline=None, max_examples=200)
+def test_rice_there_and_back(size: int, k: int, seed: int) -> None:
+    positions = chosen(size, k, seed) if k else np.empty(0, dtype=np.int64)
+    written = [rice_of(codes, positions) for codes in BOTH]
+    for one, other in zip(*written, strict=True):
+        assert np.array_equal(one, other)
+    widths, low, unary = written[0]
+    for codes in BOTH:
+        assert np.array_equal(codes.unrice(low, unary, widths, len(positions), size), positions)
+
+
+@given(st.integers(1, 3000), st.integers(0, 3000), st.integers(0, 2**32))
+@settings(deadline=None, max_examples=100)
+def test_bitmap_there_and_back(size: int, k: int, seed: int) -> None:
+    positions = chosen(size, k, seed) if k else np.empty(0, dtype=np.int64)
+    packed = [codes.bitmap(positions, size) for codes in BOTH]
+    assert np.array_equal(*packed)
+    assert len(packed[0]) == -(-size // 8)
+    for codes in BOTH:
+        assert np.array_equal(codes.unbitmap(packed[0], len(positions), size), positions)
+
+
+@both
+@pytest.mark.parametrize(
+    "positions",
+    [[], [0], [6], list(range(7)), list(range(1000)), [2**31, 2**31 + 1, 2**33], [0, 2**40]],
+    ids=["none", "first", "last", "all", "a run of blocks", "beyond 2^31", "far apart"],
+)
+def test_ends_and_runs(codes: IndexCodes, positions: list[int]) -> None:
+    wanted = np.array(positions, dtype=np.int64)
+    size = positions[-1] + 1 if positions else 7
+    widths, low, unary = rice_of(codes, wanted)
+    assert np.array_equal(codes.unrice(low, unary, widths, len(wanted), size), wanted)
+
+
+@both
+@pytest.mark.parametrize("density", [0.001, 0.01, 0.1])
+def test_rice_is_near_the_entropy(codes: IndexCodes, density: float) -> None:
+    size = 2_000_000
+    k = int(size * density)
+    positions = np.sort(np.random.default_rng(0).choice(size, k, replace=False))
+    taken = 8 * sum(part.nbytes for part in rice_of(codes, positions)) / k
+    nats = math.lgamma(size + 1) - math.lgamma(k + 1) - math.lgamma(size - k + 1)
+    entropy = nats / math.log(2) / k
+    assert entropy < taken < entropy + 0.3
+
+
+@both
+def test_layers_of_other_densities_take_what_they_take_alone(codes: IndexCodes) -> None:
+    """A width for every block: next to a dense layer a sparse one costs no more."""
+    stream = np.random.default_rng(0)
+    dense = np.sort(stream.choice(10**6, 20 * BLOCK, replace=False))
+    sparse = np.sort(stream.choice(10**9, 20 * BLOCK, replace=False))
+    alone = sum(part.nbytes for positions in (dense, sparse) for part in rice_of(codes, positions))
+    together = sum(part.nbytes for part in rice_of(codes, np.concatenate([dense, sparse + 10**6])))
+    assert together <= alone + 8
+
+
+@both
+def test_what_no_encoder_has_written_is_refused(codes: IndexCodes) -> None:
+    positions = np.array([3, 500, 501, 990])
+    widths, low, unary = rice_of(codes, positions)
+    assert np.array_equal(codes.unrice(low, unary, widths, 4, 991), positions)
+    more = unary | 0x55
+    for bad, reason in [
+        (lambda: codes.unrice(low, unary, widths, 3, 991), "not as many as the entries"),
+        (lambda: codes.unrice(low, unary, widths, 5, 991), "not as many as the entries"),
+        (lambda: codes.unrice(low, np.append(unary, 0).astype(np.uint8), widths, 4, 991), "not as many"),
+        (lambda: codes.unrice(low, unary, widths, 4, 990), "beyond the last element"),
+        (lambda: codes.unrice(low, more.astype(np.uint8), widths, 4, 991), "not as many|beyond|nothing"),
+        (lambda: codes.unbitmap(codes.bitmap(positions, 991), 5, 991), "marks 4 entries, 5 were announced"),
+        (lambda: codes.unbitmap(codes.bitmap(positions, 991), 4, 990), "beyond the last element"),
+    ]:
+        with pytest.raises(BadMessageError, match=reason):
+            bad()
+
+
+@both
+def test_bits_that_stand_for_nothing_are_refused(codes: IndexCodes) -> None:
+    positions = np.array([100, 300, 500])
+    widths, low, unary = rice_of(codes, positions)
+    assert 3 * int(widths[0]) % 8, "else there is no bit to spare"
+    low[-1] |= 0x80
+    with pytest.raises(BadMessageError, match="stand for nothing"):
+        codes.unrice(low, unary, widths, 3, 1000)
+
+
+@given(
+    st.binary(max_size=40),
+    st.binary(max_size=40),
+    st.lists(st.integers(0, 13), max_size=2),
+    st.integers(0, 600),
+)
+@settings(deadline=None, max_examples=300)
+def test_both_refuse_the_same(low: bytes, unary: bytes, widths: list[int], k: int) -> None:
+    """Random bytes of the right lengths: positions that are equal, in range and ascending, or a refusal."""
+    own = np.array((widths * 3)[: -(-k // BLOCK)], dtype=np.uint8)
+    if len(own) < -(-k // BLOCK):
+        own = np.zeros(-(-k // BLOCK), dtype=np.uint8)
+    size, length = 5000, low_bytes(own, k)
+    lowest = np.resize(np.frombuffer(low or b"\0", dtype=np.uint8), length)
+    ones = np.frombuffer(unary, dtype=np.uint8)
+    outcomes = []
+    for codes in BOTH:
+        try:
+            found = codes.unrice(lowest, ones, own, k, size)
+        except BadMessageError:
+            outcomes.append(None)
+        else:
+            assert len(found) == k
+            assert k == 0 or (found[0] >= 0 and found[-1] < size and (np.diff(found) > 0).all())
+            outcomes.append(found.tolist())
+    assert outcomes[0] == outcomes[1]

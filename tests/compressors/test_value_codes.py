@@ -1,0 +1,97 @@
+"""Rounded values: to the nearest, ties to even, and what is said of what cannot be rounded."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from compressors.value_codes import decode_values, encode_values
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def rounded(code: str, values: Tensor, counts: np.ndarray | None = None) -> Tensor:
+    counts = np.array([len(values)]) if counts is None else counts
+    scales, codes = encode_values(code, values, counts)
+    return decode_values(code, scales, codes, counts, values.dtype)
+
+
+def test_floats_round_to_the_nearest_and_ties_to_even() -> None:
+    step = 2.0**-7  # between bf16 numbers from 1 to 2
+    values = torch.tensor([1 + step / 2, 1 + 1.5 * step, 1 + 0.51 * step, -1 - step / 2])
+    assert rounded("bf16", values).tolist() == [1, 1 + 2 * step, 1 + step, -1]
+    step = 2.0**-10
+    values = torch.tensor([1 + step / 2, 1 + 1.5 * step, 2.0**-25, 2.0**-24])
+    assert rounded("fp16", values).tolist() == [1, 1 + 2 * step, 0, 2.0**-24]
+
+
+def test_int8_rounds_to_steps_of_a_127th_of_the_largest() -> None:
+    values = torch.tensor([127.0, 0.5, 1.5, -2.5, 0.4, -127.0])
+    assert rounded("int8", values).tolist() == [127, 0, 2, -2, 0, -127]
+
+
+def test_every_layer_has_its_own_scale() -> None:
+    values = torch.tensor([1000.0, 1.0, 0.01, 0.02])
+    found = rounded("int8", values, np.array([2, 0, 2, 0]))
+    assert found[:2].tolist() == [1000, 0]
+    torch.testing.assert_close(found[2:], values[2:], rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+@given(st.lists(finite.filter(lambda x: abs(x) < 6e4), max_size=20))
+@settings(deadline=None)
+def test_what_arrives_and_what_was_lost_are_what_was_sent(code: str, numbers: list[float]) -> None:
+    """The difference is a number of the same dtype, so that feedback loses nothing: exactly."""
+    values = torch.tensor(numbers, dtype=torch.float32)
+    arrived = rounded(code, values)
+    assert torch.equal(arrived.double() + (values - arrived).double(), values.double())
+
+
+@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+@given(st.lists(finite, min_size=1, max_size=20))
+@settings(deadline=None)
+def test_rounding_is_bounded(code: str, numbers: list[float]) -> None:
+    values = torch.tensor(numbers, dtype=torch.float32).double()
+    arrived = rounded(code, values.float()).double()
+    assert arrived.isfinite().all()
+    largest = values.abs().max()
+    bound = {
+        "bf16": values.abs() * 2.0**-8 + 2.0**-133,
+        "fp16": (values.abs() * 2.0**-11 + 2.0**-25).maximum(values.abs() - 65504),
+        "int8": (largest / 254 * (1 + 1e-5) + 128 * 2.0**-149).expand_as(values),
+    }[code]
+    assert ((values - arrived).abs() <= bound).all()
+
+
+@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+def test_zeros_and_nothing(code: str) -> None:
+    assert rounded(code, torch.zeros(3)).tolist() == [0, 0, 0]
+    assert rounded(code, torch.zeros(0)).tolist() == []
+
+
+def test_too_large_a_number_is_cut() -> None:
+    assert rounded("fp16", torch.tensor([1e6, -1e6, 65519.0])).tolist() == [65504, -65504, 65504]
+    assert rounded("bf16", torch.tensor([65504.0], dtype=torch.float16)).tolist() == [65280]
+    largest = torch.finfo(torch.bfloat16).max
+    assert rounded("bf16", torch.tensor([3.4e38, -3.4e38])).tolist() == [largest, -largest]
+
+
+@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_shows(code: str, bad: float) -> None:
+    """In what arrives or in what is left, so that the training is stopped."""
+    values = torch.tensor([1.0, bad, 2.0])
+    arrived = rounded(code, values)
+    assert not (arrived.isfinite().all() and (values - arrived).isfinite().all())
+    if code == "int8":
+        assert arrived.isnan().all()
+
+
+def test_scales_too_small_to_tell() -> None:
+    """Of the smallest numbers there are, a 127th is 0: nothing arrives, and all is left."""
+    values = torch.tensor([1e-45, -1e-45, 0.0])
+    assert rounded("int8", values).tolist() == [0, 0, 0]

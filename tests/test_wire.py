@@ -1,0 +1,84 @@
+"""The coded wire from the command line: the same numbers in any processes, and a line for what is broken."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import command
+from configs import resolved
+
+import run
+from compressors import naming
+from trainers.communicator import Communicator
+
+SMALL = ["model=mlp", "model.hidden=[16]", "trainer.batch_size=8", "tracker=none", "trainer.steps=6"]
+SMALL += ["trainer.log_every=2", "budget.density=0.05"]
+
+
+def left_behind(folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    (path,) = folder.glob("*/*/metrics.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return path.parent.name, [
+        {name: v for name, v in line.items() if not name.startswith("time/")} for line in lines
+    ]
+
+
+def test_processes_change_nothing(tmp_path: Path) -> None:
+    coded = ["workers=4", "compressor=hard_threshold", "wire.indices=auto", "wire.values=int8"]
+    found = []
+    for processes in (1, 2, 4):
+        output = tmp_path / str(processes)
+        result = command(*SMALL, *coded, f"processes={processes}", f"output={output}")
+        assert result.returncode == 0, result.stderr
+        found.append(left_behind(output))
+    assert found[0] == found[1] == found[2]
+    last = [record for record in found[0][1] if "comm/bytes_sent" in record][-1]
+    per_element = last["comm/bytes_sent_total"] / (last["comm/paper_bits_total"] / 32)
+    bound = last["comm/entropy_bound_bytes_total"] / (last["comm/paper_bits_total"] / 32)
+    assert 1 < bound < per_element < bound + 0.5
+
+
+def test_overlap_sends_a_message_for_each_bucket(tmp_path: Path) -> None:
+    common = ["workers=2", "processes=2", "compressor=top_k", "wire.indices=auto", "wire.values=bf16"]
+    found = []
+    for overlap in ("false", "true"):
+        output = tmp_path / overlap
+        result = command(*SMALL, *common, f"trainer.overlap={overlap}", f"output={output}")
+        assert result.returncode == 0, result.stderr
+        found.append(left_behind(output))
+    (one, records), (other, overlapped) = found
+    assert one != other
+    for before, after in zip(records, overlapped, strict=True):
+        for name in before.keys() - {name for name in before if name.startswith("comm/")}:
+            assert before[name] == after[name], name
+        assert after.get("comm/values_bytes_total") == before.get("comm/values_bytes_total")
+
+
+@pytest.mark.parametrize("way", [["workers=2"], ["workers=1", "trainer.overlap=true"]])
+def test_a_broken_message_is_one_line(
+    way: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the third step the last worker's message is cut short."""
+    told, calls = Communicator.gather_messages, []
+
+    def cut_short(self: Communicator, *arguments: Any) -> list[Any]:
+        calls.append(1)
+        received = told(self, *arguments)
+        return received if len(calls) < 3 else [*received[:-1], received[-1][:-3]]
+
+    monkeypatch.setattr(Communicator, "gather_messages", cut_short)
+    config = resolved(*SMALL, *way, "compressor=top_k", "wire.indices=auto", f"output={tmp_path}")
+    worker = config["workers"] - 1
+    said = re.escape(f"what worker {worker} sent in step ") + "[123] cannot be decoded: it ends after"
+    with pytest.raises(run.Refusal, match=said):
+        run.run(config)
+
+
+def test_the_method_is_called_by_its_wire() -> None:
+    plain = resolved("compressor=top_k", "budget.density=0.01")
+    coded = resolved("compressor=top_k", "budget.density=0.01", "wire.indices=auto", "wire.values=int8")
+    assert naming.method(plain) == "top_k, density 0.01"
+    assert naming.method(coded) == "top_k, density 0.01, auto indices, int8 values"
+    assert naming.method({k: v for k, v in plain.items() if k != "wire"}) == naming.method(plain)

@@ -1,0 +1,75 @@
+"""A coded wire changes no result with the number of processes, the hook or the kernels."""
+
+from typing import Any
+
+import pytest
+import torch
+from processes import run_in_processes
+from training import coded_settings, train, train_coded
+
+from compressors.wire import Wire
+
+ALL = ["/".join(setting) for setting in coded_settings()]
+Results = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def one_process() -> Results:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield train_coded(0, 1)
+    torch.set_num_threads(threads)
+
+
+def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
+    for key in ("parameters", "buffers"):
+        assert torch.equal(one[key], other[key])
+    for key in ("losses", "metrics", "layers"):
+        assert one[key] == other[key]
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_equal_one(one_process: Results, processes: int) -> None:
+    for result in run_in_processes(train_coded, processes):
+        assert result.keys() == set(ALL)
+        for setting in ALL:
+            assert_equal(one_process[setting], result[setting])
+
+
+def test_reference_equals_kernels(one_process: Results) -> None:
+    reference = train_coded(0, 1, kernels="reference")
+    for setting in ALL:
+        assert_equal(one_process[setting], reference[setting])
+
+
+def test_hook_equals_explicit(one_process: Results) -> None:
+    """What is learned is the same; each bucket is a message, whose head and length are bytes more."""
+    result = run_in_processes(train_coded, 4, True)[0]
+    for setting in (s for s in ALL if "/layer/" in s):
+        assert torch.equal(result[setting]["parameters"], one_process[setting]["parameters"])
+        assert result[setting]["losses"] == one_process[setting]["losses"]
+        assert result[setting]["layers"] == one_process[setting]["layers"]
+
+
+@pytest.mark.parametrize("name", ["hard_threshold", "top_k"])
+def test_coded_indices_change_bytes_alone(name: str) -> None:
+    plain = train(name, "layer", "gradient")
+    for indices in ("auto", "bitmap", "rice"):
+        coded = train(name, "layer", "gradient", wire=Wire(indices=indices))
+        assert torch.equal(plain["parameters"], coded["parameters"])
+        assert plain["losses"] == coded["losses"]
+        last, before = coded["metrics"][-1], plain["metrics"][-1]
+        assert last["comm/values_bytes_total"] == before["comm/values_bytes_total"]
+        assert last["compression/total_error"] == before["compression/total_error"]
+        assert last["comm/bytes_sent_total"] < before["comm/bytes_sent_total"]
+        assert last["comm/entropy_bound_bytes_total"] == before["comm/entropy_bound_bytes_total"]
+
+
+def test_rounded_values_change_the_result(one_process: Results) -> None:
+    """Equal layouts mean something only where rounding does change the weights."""
+    weights = {
+        tuple(one_process[setting]["parameters"].tolist())
+        for setting in ALL
+        if setting.startswith("hard_threshold/layer/gradient")
+    }
+    assert len(weights) == 4
