@@ -14,7 +14,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -143,6 +142,7 @@ def job_of(method: Method, options: argparse.Namespace) -> dict[str, Any]:
         f"trainer.overlap={str(method.overlap).lower()}",
         *([f"budget.density={options.density}"] if compressor != "none" else []),
         *([f"budget.threshold={options.threshold}"] if compressor == "hard_threshold" else []),
+        *options.set,
         *method.settings,
     ]
     return {"method": method.name, "overrides": overrides}
@@ -205,6 +205,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
     parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
     parser.add_argument("--parts", nargs="+", choices=("steps", "accuracy", "crossing"))
     parser.add_argument("--to", type=Path, help="a page to write, and a figure beside it")
     options = parser.parse_args(words)
@@ -230,8 +231,8 @@ def main(words: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
-    head = tables.head(options, platform.python_version())
-    text = "\n".join([*head, *page]) + "\n"
+    command = " ".join(["sudo python benchmarks/network.py", *(sys.argv[1:] if words is None else words)])
+    text = "\n".join([*tables.head(options, command), *page]) + "\n"
     print(text)
     if options.to is not None:
         options.to.write_text(text, encoding="utf-8")

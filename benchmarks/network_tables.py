@@ -1,23 +1,40 @@
 """What the network bench prints: tables and a figure."""
 
 import math
+import os
+import platform
 import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from network_measured import DENSE_BYTES, Crossing, Measured, Method, Rate
+from network_measured import DENSE_BYTES, SETTLING, Crossing, Measured, Method, Rate
 
 from trainers.break_even import ANY_BANDWIDTH
 
 
-def head(options: Any, python: str) -> list[str]:
+def head(options: Any, command: str) -> list[str]:
+    """What was run, on which machine, when, with which versions."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "numba"))
+    facts = [line.split(":")[1].strip() for line in _processor() if line.startswith("model name")]
+    machine = f"{facts[0] if facts else platform.processor()}, {os.cpu_count()} cores, {platform.system()}"
     return [
-        f"{time.strftime('%Y-%m-%d', time.gmtime())}; {versions}, Python {python}, gloo; ResNet-18, "
-        f"11,173,962 fp32 parameters; digits, 8x8; {options.batch_size} images per host; density "
-        f"{options.density:g} (hard_threshold: {options.threshold:g}); medians over {options.rounds} rounds"
+        "# Steps over throttled links\n",
+        f"Machine: {machine}, Python {platform.python_version()}, {versions}. "
+        f"Date: {time.strftime('%Y-%m-%d', time.gmtime())}.\n",
+        f"    {command}\n",
+        "ResNet-18, 11,173,962 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
+        f"{options.batch_size} images per host and step; density {options.density:g}, for hard_threshold by "
+        f"lambda = {options.threshold:g}{''.join(f'; {word}' for word in options.set)}. Medians over "
+        f"{options.rounds} rounds of {options.steps} steps, {SETTLING} of each not counted.",
     ]
+
+
+def _processor() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return []
 
 
 def describe(measured: Measured, rates: list[Rate]) -> list[str]:
