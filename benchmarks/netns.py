@@ -16,8 +16,8 @@ from pathlib import Path
 PREFIX = "total-error"
 INTERFACE = "eth0"
 # What may leave at once, faster than the rate: at 1 Gbit/s little more than one packet of 64 kB as the kernel
-# hands it on, and at no rate more than this of a step.
-BURST_SECONDS = 6e-4
+# hands it on, at low rates ten frames, or else the bucket is full before the kernel has woken up.
+BURST_SECONDS, LEAST_BURST = 6e-4, 15_000
 QUEUE_SECONDS = 0.1  # what does not leave within is dropped
 _UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
@@ -49,7 +49,7 @@ def bits_per_second(rate: str) -> float:
 
 def token_bucket(rate: float) -> list[str]:
     """The arguments of tc for ``rate`` bits per second."""
-    burst = max(1600, round(rate * BURST_SECONDS / 8))
+    burst = max(LEAST_BURST, round(rate * BURST_SECONDS / 8))
     return ["tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "latency", f"{1e3 * QUEUE_SECONDS:.0f}ms"]
 
 

@@ -65,7 +65,12 @@ class Fleet:
                 "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no names
             }
             command = self.hosts.command(host, [sys.executable, str(HERE / "network_host.py")])
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            pipes = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "text": True,
+                "start_new_session": True,
+            }
             self.processes.append(subprocess.Popen(command, env=environment, **pipes))
         self.hear()
 
@@ -140,7 +145,7 @@ def job_of(method: Method, options: argparse.Namespace) -> dict[str, Any]:
         f"compressor={compressor}",
         f"trainer.batch_size={options.batch_size}",
         f"trainer.overlap={str(method.overlap).lower()}",
-        *([f"budget.density={options.density}"] if compressor != "none" else []),
+        *([f"budget.density={options.density}"] if compressor in ("top_k", "random_block") else []),
         *([f"budget.threshold={options.threshold}"] if compressor == "hard_threshold" else []),
         *options.set,
         *method.settings,
@@ -200,8 +205,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=6, help="of a window; fewer where a step is long")
     parser.add_argument("--batch-size", type=int, default=16, help="per host")
     parser.add_argument("--density", type=float, default=0.001)
-    parser.add_argument("--threshold", type=float, default=0.01, help="of hard_threshold")
-    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--threshold", type=float, default=0.05, help="of hard_threshold")
+    parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
     parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))

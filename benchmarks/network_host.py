@@ -32,6 +32,7 @@ DENSE = 11_173_962  # elements of the calibrating all-reduce: ResNet-18's D
 TINY, TINY_CALLS = 8, 20
 COLLECTIVES = ("all_reduce", "all_gather", "all_to_all_single")
 ALONE_STEPS = 5
+PARTS = ("step", "gradient", "reduce", "communication", "update")
 
 
 class Reached(Exception):
@@ -75,9 +76,7 @@ class Windows:
             return
         step = int(record["step"])
         position = next(i for i, end in enumerate(self.ends) if step <= end)
-        names = ("step_seconds", "gradient_seconds", "reduce_seconds", "communication_seconds")
-        names += ("update_seconds",)
-        found = {name: record[f"time/{name}"] for name in names}
+        found = {name: record[f"time/{name}_seconds"] for name in PARTS}
         self.steps[position].append(found | {"bytes": record.get("comm/bytes_sent", 0.0)})
         if step in self.ends:
             self.channel.window(self.calls)
@@ -125,7 +124,7 @@ def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str
 
 def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
     """A training by DistributedDataParallel with one of torch's hooks."""
-    trainer = build(job, "compressor=none", "trainer.steps=1")
+    trainer = build(job, "trainer.steps=1")
     if not job["windows"]:
         tracker, advance = Target(job["target"]), stepper(trainer, trainer.model, job["method"])
         with suppress(Reached):
@@ -143,13 +142,12 @@ def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[s
         silent = step % 2 == 1
         parts = advance(step, silent=silent)
         if step:
-            found["compute" if silent else "alone"].append(parts["gradient_seconds"])
+            found["compute" if silent else "alone"].append(parts["time/gradient_seconds"])
     del advance
     advance = stepper(trainer, trainer.model, job["method"])
     for step in range(sum(job["windows"])):
         parts = advance(step)
-        found_in_step = {f"time/{name}": value for name, value in parts.items()}
-        tracker.log({"step": step + 1, **found_in_step})
+        tracker.log({"step": step + 1, **parts})
     return {"steps": tracker.steps, **found}
 
 
@@ -181,13 +179,8 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
         if alone is None:
             trainer.optimizer.step()
         ended = time.perf_counter()
-        return {
-            "step_seconds": ended - started,
-            "gradient_seconds": computed - begun,
-            "reduce_seconds": 0.0,
-            "communication_seconds": 0.0,
-            "update_seconds": ended - computed,
-        }
+        seconds = (ended - started, computed - begun, 0.0, 0.0, ended - computed)
+        return {f"time/{name}_seconds": value for name, value in zip(PARTS, seconds, strict=True)}
 
     return advance
 

@@ -85,7 +85,9 @@ class Measured:
     def __init__(self, hosts: int, batch_size: int) -> None:
         self.hosts, self.batch_size = hosts, batch_size
         self.steps: dict[tuple[Method, Rate], list[dict[str, float]]] = defaultdict(list)
-        self.windows: dict[tuple[Method, Rate], tuple[Window, int]] = {}  # the last one, and its steps
+        self.windows: dict[
+            tuple[Method, Rate], tuple[Window, list[float]]
+        ] = {}  # the last; bytes by its ledger
         self.alone: dict[Method, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self.per_call: dict[str, float] = {}  # header bytes
         self.control_bytes = 0.0  # of a step
@@ -95,7 +97,7 @@ class Measured:
         """Take in a training, whose first window has no rate."""
         for at, steps, window in zip(rates, answer["steps"][1:], windows, strict=True):
             self.steps[method, at] += steps[SETTLING:]
-            self.windows[method, at] = window, len(steps)
+            self.windows[method, at] = window, [step["bytes"] for step in steps]
         for name in ("compute", "alone"):
             self.alone[method][name] += answer.get(name, [])
 
@@ -116,7 +118,7 @@ class Measured:
 
     def parts(self, method: Method, at: Rate) -> Parts:
         found = {
-            name.removesuffix("_seconds"): statistics.median(step[name] for step in self.steps[method, at])
+            name: statistics.median(step[name] for step in self.steps[method, at])
             for name in self.steps[method, at][0]
         }
         if method.name.startswith("ddp"):  # its parts overlap: what it takes alone, and what is left
@@ -134,8 +136,8 @@ class Measured:
     def bytes_of(self, method: Method, at: Rate) -> tuple[float, float, float, float]:
         """Of a step: what the ledger says, what of it leaves a host, what its interface sent, and the
         percent by which that differs from what the second and its headers come to. NaN for torch's."""
-        window, steps = self.windows[method, at]
-        ledger = statistics.mean(step["bytes"] for step in self.steps[method, at])
+        window, charged = self.windows[method, at]
+        ledger, steps = statistics.mean(charged), len(charged)
         traffic = self._traffic(method.name in ("none", "random_block"), ledger)
         interface = window.sent_bytes / steps
         if method.name.startswith("ddp"):

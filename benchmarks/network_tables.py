@@ -23,7 +23,7 @@ def head(options: Any, command: str) -> list[str]:
         f"Machine: {machine}, Python {platform.python_version()}, {versions}. "
         f"Date: {time.strftime('%Y-%m-%d', time.gmtime())}.\n",
         f"    {command}\n",
-        "ResNet-18, 11,173,962 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
+        "ResNet-18, 11,172,810 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
         f"{options.batch_size} images per host and step; density {options.density:g}, for hard_threshold by "
         f"lambda = {options.threshold:g}{''.join(f'; {word}' for word in options.set)}. Medians over "
         f"{options.rounds} rounds of {options.steps} steps, {SETTLING} of each not counted.",
