@@ -156,8 +156,11 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
 
     In the group ``alone``, of one process, nothing travels and nothing is updated.
     """
+    # Over gloo the PowerSGD hook needs all in one bucket: with several, its second round of messages begins in
+    # another order on every process, and they abort.
+    bucket = {"bucket_cap_mb": 100} if method == "ddp_powersgd" else {}
     parallel = DistributedDataParallel(
-        model, process_group=alone, broadcast_buffers=False, gradient_as_bucket_view=True
+        model, process_group=alone, broadcast_buffers=False, gradient_as_bucket_view=True, **bucket
     )
     if method == "ddp_fp16":
         parallel.register_comm_hook(alone, default_hooks.fp16_compress_hook)
