@@ -156,7 +156,7 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
 
     In the group ``alone``, of one process, nothing travels and nothing is updated.
     """
-    # Over gloo the PowerSGD hook needs all in one bucket: with several, its second round of messages begins in
+    # Over gloo the PowerSGD hook needs all in one bucket: of several, the second round of messages begins in
     # another order on every process, and they abort.
     bucket = {"bucket_cap_mb": 100} if method == "ddp_powersgd" else {}
     parallel = DistributedDataParallel(
