@@ -1,6 +1,6 @@
 """Steps of data-parallel training over real, throttled links: torch's ways and ours.
 
-    sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 2] [--to FILE.md]
+    sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 1] [--to FILE.md]
 
 Every host is a network namespace on this machine with one process, one worker and one thread; links are
 throttled by tc-tbf. It needs Linux, root and iproute2, and takes its namespaces away again. ResNet-18 on
@@ -201,11 +201,11 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rates", nargs="+", default=["100mbit", "1gbit", "10gbit"])
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=6, help="of a window; fewer where a step is long")
-    parser.add_argument("--batch-size", type=int, default=16, help="per host")
+    parser.add_argument("--batch-size", type=int, default=4, help="per host")
     parser.add_argument("--density", type=float, default=0.001)
-    parser.add_argument("--threshold", type=float, default=0.05, help="of hard_threshold")
+    parser.add_argument("--threshold", type=float, default=0.04, help="of hard_threshold")
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")

@@ -26,7 +26,7 @@ def head(options: Any, command: str) -> list[str]:
         "ResNet-18, 11,172,810 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
         f"{options.batch_size} images per host and step; density {options.density:g}, for hard_threshold by "
         f"lambda = {options.threshold:g}{''.join(f'; {word}' for word in options.set)}. Medians over "
-        f"{options.rounds} rounds of {options.steps} steps, {SETTLING} of each not counted.",
+        f"{options.rounds} round(s) of {options.steps} steps, {SETTLING} of each not counted.",
     ]
 
 
