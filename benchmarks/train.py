@@ -65,8 +65,8 @@ def presets(folder: str) -> list[str]:
     return [f"{folder}/{path.stem}" for path in sorted((ROOT / "conf/experiment" / folder).glob("*.yaml"))]
 
 
-def build(overrides: list[str], device: torch.device) -> Any:
-    """The trainer of one experiment."""
+def build(overrides: list[str], device: torch.device, communicator: Communicator | None = None) -> Any:
+    """The trainer of one experiment, in this process alone or among those of ``communicator``."""
     import run
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -74,7 +74,7 @@ def build(overrides: list[str], device: torch.device) -> Any:
         HydraConfig.instance().set_config(config)
         del config.hydra
         config = OmegaConf.to_container(config, resolve=True)
-    return run.build(config, Communicator(config["workers"], device=device), device)
+    return run.build(config, communicator or Communicator(config["workers"], device=device), device)
 
 
 def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from trainers.communicator import Communicator
 from trainers.reading import read_together
 from trainers.state import TrainingState
+from trainers.step import GradientStep
 
 
 class Outcome(NamedTuple):
@@ -18,6 +19,16 @@ class Outcome(NamedTuple):
     losses: Tensor | None  # [W], where they were asked for
     step_seconds: float
     update_seconds: float
+
+    def times(self, step: GradientStep) -> dict[str, float]:
+        """The step and its parts, as they are recorded."""
+        return {
+            "time/step_seconds": self.step_seconds,
+            "time/gradient_seconds": step.gradient_seconds,
+            "time/reduce_seconds": step.reduce_seconds,
+            "time/communication_seconds": step.communication_seconds,
+            "time/update_seconds": self.update_seconds,
+        }
 
 
 class Advance:

@@ -2,9 +2,10 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +14,21 @@ from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
 from compressors.payloads import divide
+from trainers.clock import Clock
 
 KINDS = ("values", "indices", "padding", "metadata")
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
+
+
+def _on_the_clock(exchange: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
+    """A method of ``Communicator`` that sends all of a worker's messages at once, timed."""
+
+    def timed(communicator: "Communicator", *arguments: Any) -> list[Tensor]:
+        with communicator.clock.collective(1):
+            return exchange(communicator, *arguments)
+
+    return timed
 
 
 class LostProcessError(RuntimeError):
@@ -48,16 +60,23 @@ class Communicator:
         self.ranks = range(process * local, (process + 1) * local)
         self._charges = np.zeros((local, len(KINDS)), dtype=np.int64)
         self._charged = dict(zip(KINDS, self._charges.T, strict=True))  # views
+        self._reduced = 0
+        self.reduced_bytes = 0  # of a worker's charges that were taken last: what an all-reduce carried
+        self.clock = Clock()
 
     def mean(self, sums: list[Tensor]) -> list[Tensor]:
         """Sums over the local workers to means over all workers, by one all-reduce.
 
         Each worker is charged for one tensor of every shape given. The inputs are reused.
         """
-        self._charged["values"] += sum(tensor.nbytes for tensor in sums)
-        if self.processes > 1:
-            flat = torch.cat([tensor.flatten() for tensor in sums])
-            dist.all_reduce(flat)
+        num_bytes = sum(tensor.nbytes for tensor in sums)
+        self._charged["values"] += num_bytes
+        self._reduced += num_bytes
+        flat = torch.cat([tensor.flatten() for tensor in sums]) if self.processes > 1 else None
+        with self.clock.collective(2 * (self.size - 1)):
+            if flat is not None:
+                dist.all_reduce(flat)
+        if flat is not None:
             pieces = flat.split([tensor.numel() for tensor in sums])
             sums = [piece.view_as(tensor) for piece, tensor in zip(pieces, sums, strict=True)]
         return [divide(tensor, self.size) for tensor in sums]
@@ -65,7 +84,8 @@ class Communicator:
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
         self._charged[kind] += rows.nbytes // len(rows)
-        return self.collect(rows)
+        with self.clock.collective(self.size - 1):
+            return self.collect(rows)
 
     def gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
         """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each.
@@ -74,9 +94,10 @@ class Communicator:
         """
         small = counts.astype(np.int32 if largest < 2**31 else np.int64)
         self._charged["metadata"] += len(small) * small.itemsize
-        if self.processes == 1:
-            return counts
-        return self.collect(torch.from_numpy(small.T)).numpy().T.astype(np.int64)
+        with self.clock.collective(self.size - 1):
+            if self.processes == 1:
+                return counts
+            return self.collect(torch.from_numpy(small.T)).numpy().T.astype(np.int64)
 
     def gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
@@ -120,6 +141,7 @@ class Communicator:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""
         charged = self._charges.copy()
         self._charges[:] = 0
+        self.reduced_bytes, self._reduced = self._reduced, 0
         return charged
 
     # What follows serves measurement and control. It is not part of the algorithm and not charged.
@@ -177,6 +199,7 @@ class Communicator:
             if self.process == 0:
                 self.largest(0)
 
+    @_on_the_clock
     def _exchange(self, tensors: list[Tensor], lengths: np.ndarray) -> list[Tensor]:
         local = torch.cat(tensors)
         per_process = lengths.reshape(len(tensors), self.processes, -1).sum(2).T  # [P, S]

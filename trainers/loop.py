@@ -14,6 +14,7 @@ from compressors.feedback import ErrorFeedback
 from trainers.advance import Advance
 from trainers.autolrs import AutoLRS
 from trainers.average import RunningAverage
+from trainers.break_even import StepCosts
 from trainers.checkpoints import Checkpoints
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
@@ -157,6 +158,7 @@ class Trainer:
         if checkpoints is not None and checkpoints.start is not None:
             state.restore(checkpoints.start)
         pace = self._pace(state, advance, tracker, checkpoints)
+        costs = StepCosts(self.reducer, self.layout, self.communicator)
         self.model.train()
         start = diagnose() if state.step == 0 and not state.search else {}
         if start:
@@ -174,6 +176,8 @@ class Trainer:
                 self._skip_step(state, error)
                 advance.count()
                 outcome = None
+            if outcome is not None and not measured:
+                costs.add(state.gradient_step, state.ledger)
             loss = None
             if outcome is not None and (logged or pace.needs_losses):
                 loss = advance.mean_loss(outcome)
@@ -186,12 +190,7 @@ class Trainer:
                     record["train/steps_skipped"] = state.skipped
                 record |= {**state.ledger.metrics(), **diagnose()}
                 if outcome is not None:
-                    record |= {
-                        "time/step_seconds": outcome.step_seconds,
-                        "time/gradient_seconds": state.gradient_step.gradient_seconds,
-                        "time/reduce_seconds": state.gradient_step.reduce_seconds,
-                        "time/update_seconds": outcome.update_seconds,
-                    }
+                    record |= outcome.times(state.gradient_step)
                     if measured:
                         record |= watch.latest
                         record["time/reduce_seconds"] -= watch.seconds
@@ -209,8 +208,8 @@ class Trainer:
                 checkpoints.after_step(state)
         if checkpoints is not None:
             checkpoints.at_end(state)
-        layers = state.ledger.layers()
-        return {**state.last, **pace.summary(), "best": state.best, "layers": layers, **self.facts()}
+        found = {**state.last, **pace.summary(), **costs.summary()}
+        return {**found, "best": state.best, "layers": state.ledger.layers(), **self.facts()}
 
     def _pace(
         self, state: TrainingState, advance: Advance, tracker: Tracker, checkpoints: Checkpoints | None

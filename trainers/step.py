@@ -28,6 +28,8 @@ class GradientStep(Protocol):
 
     gradient_seconds: float
     reduce_seconds: float
+    communication_seconds: float  # of those, in collectives
+    compression_seconds: float | None  # of one worker; None where the clock cannot tell
     state: Any  # the reducer's; its tensors are [W, ...]
     memories: list[list[Any]]  # what each local worker's loss carries to its next batch, per micro-batch
 
@@ -74,11 +76,17 @@ class ExplicitStep:
         started = self._now()
         losses = self.workers.compute(batches, step, measure)
         computed = self._now()
+        clock = self.communicator.clock
+        clock.restart(exact=self.layout.device.type == "cuda")
         context = Context(self.seed, step, learning_rate, epoch=epoch, measure_input=measure)
         with torch.inference_mode():  # no autograd bookkeeping: a seventh of a step with small tensors
             reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
             self.layout.write_gradients(reduced.mean)
-            self.gradient_seconds, self.reduce_seconds = computed - started, self._now() - computed
+            ended = self._now()
+            self.gradient_seconds, self.reduce_seconds = computed - started, ended - computed
+            self.communication_seconds = clock.seconds
+            num_workers = len(self.communicator.ranks)
+            self.compression_seconds = clock.compression_seconds(self.reduce_seconds, ended, num_workers)
             self.ledger.record(reduced)
             self.ledger.close_step()
         return losses
@@ -137,6 +145,7 @@ class OverlappedStep:
         compression = self.compression
         compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
         compression.measure_input, compression.epoch = measure, epoch
+        self.communicator.clock.restart()
         self.fault = 0
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches
@@ -145,6 +154,9 @@ class OverlappedStep:
         loss = self._differentiate(batch)
         self.gradient_seconds = time.perf_counter() - started
         self.reduce_seconds = compression.reduce_seconds
+        self.communication_seconds = self.communicator.clock.seconds
+        timed = compression.layout.device.type == "cpu"  # a GPU's kernels are only queued by then
+        self.compression_seconds = self.reduce_seconds - self.communication_seconds if timed else None
         raise_together(self.communicator, compression.layout, step, self.fault)
         self.ledger.close_step()
         return loss.reshape(1)

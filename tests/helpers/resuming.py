@@ -12,8 +12,11 @@ from configs import resolved
 from safetensors import safe_open
 
 import run
+from trainers.break_even import NAME as BREAK_EVEN
 from trainers.checkpoints import Checkpoints
 from trainers.run_folder import RunFolder
+
+CLOCKED = ("wall_seconds", BREAK_EVEN)
 
 
 class Crash(Exception):
@@ -58,7 +61,7 @@ def records(folder: RunFolder) -> list[dict[str, float]]:
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:
-    return {k: v for k, v in record.items() if not k.startswith("time/") and k != "wall_seconds"}
+    return {k: v for k, v in record.items() if not k.startswith("time/") and k not in CLOCKED}
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:

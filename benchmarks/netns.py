@@ -1,0 +1,151 @@
+"""Hosts on one machine: network namespaces on a bridge, with links of a chosen rate. Linux, as root.
+
+Every host's ``eth0`` is one end of a pair of virtual interfaces, its other end a port of a bridge in a
+namespace of its own. Both ends pass what they send through a token bucket (tc-tbf), as a switch does.
+Nothing is added to the namespace that the machine itself lives in.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "total-error"
+INTERFACE = "eth0"
+# What may leave at once, faster than the rate: at 1 Gbit/s little more than one packet of 64 kB as the kernel
+# hands it on, at low rates ten frames, or else the bucket is full before the kernel has woken up.
+BURST_SECONDS, LEAST_BURST = 6e-4, 15_000
+QUEUE_SECONDS = 0.1  # what does not leave within is dropped
+_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+
+
+class Refused(Exception):
+    """The machine cannot have such hosts, in one line."""
+
+
+def require_namespaces(program: str) -> None:
+    """Raise ``Refused`` without root, or without iproute2."""
+    if os.geteuid() != 0:
+        raise Refused(f"{program} needs root: it makes network namespaces and throttles their links")
+    for tool in ("ip", "tc"):
+        if shutil.which(tool) is None:
+            raise Refused(f"{program} needs {tool}, of iproute2")
+
+
+def bits_per_second(rate: str) -> float:
+    """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``Refused`` for what is no rate."""
+    if rate == "unlimited":
+        return float("inf")
+    for unit, factor in _UNITS.items():
+        with suppress(ValueError):
+            number = float(rate.removesuffix(unit)) if rate.endswith(unit) else 0.0
+            if 0 < number < float("inf"):
+                return number * factor
+    raise Refused(f"a rate must be a number and kbit, mbit or gbit, or unlimited, got {rate}")
+
+
+def token_bucket(rate: float) -> list[str]:
+    """The arguments of tc for ``rate`` bits per second."""
+    burst = max(LEAST_BURST, round(rate * BURST_SECONDS / 8))
+    return ["tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "latency", f"{1e3 * QUEUE_SECONDS:.0f}ms"]
+
+
+class Hosts:
+    """``count`` hosts; host i has the address ``10.77.0.(i + 1)``."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.names = [f"{PREFIX}-{os.getpid()}-{host}" for host in range(count)]
+        self.switch = f"{PREFIX}-{os.getpid()}-switch"
+
+    def address(self, host: int) -> str:
+        return f"10.77.0.{host + 1}"
+
+    def command(self, host: int, command: list[str]) -> list[str]:
+        """``command`` as it is run on a host."""
+        return ["ip", "netns", "exec", self.names[host], *command]
+
+    def build(self) -> None:
+        _ip("netns", "add", self.switch)
+        _ip("-n", self.switch, "link", "add", "bridge", "type", "bridge")
+        _ip("-n", self.switch, "link", "set", "bridge", "up")
+        for host, name in enumerate(self.names):
+            port = f"port{host}"
+            _ip("netns", "add", name)
+            peer = ["peer", "name", port, "netns", self.switch]
+            _ip("-n", self.switch, "link", "add", INTERFACE, "netns", name, "type", "veth", *peer)
+            _ip("-n", self.switch, "link", "set", port, "master", "bridge", "up")
+            _ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", INTERFACE)
+            for interface in ("lo", INTERFACE):
+                _ip("-n", name, "link", "set", interface, "up")
+
+    def throttle(self, rate: float) -> None:
+        """Let every link carry ``rate`` bits per second each way; infinity for what the machine can do."""
+        ends = [(name, INTERFACE) for name in self.names]
+        ends += [(self.switch, f"port{host}") for host in range(self.count)]
+        for namespace, interface in ends:
+            if rate == float("inf"):
+                _run(["tc", "-n", namespace, "qdisc", "del", "dev", interface, "root"], may_fail=True)
+            else:
+                root = ["qdisc", "replace", "dev", interface, "root"]
+                _run(["tc", "-n", namespace, *root, *token_bucket(rate)])
+
+    def remove(self) -> None:
+        for name in (*self.names, self.switch):  # and with them their interfaces
+            _run(["ip", "netns", "delete", name], may_fail=True)
+
+
+@contextmanager
+def hosts(count: int) -> Iterator[Hosts]:
+    """``count`` hosts that are gone afterwards, however it ends; those of killed programs too."""
+    remove_abandoned()
+    made = Hosts(count)
+    with sigterm_as_exit():
+        try:
+            made.build()
+            yield made
+        finally:
+            made.remove()
+
+
+@contextmanager
+def sigterm_as_exit() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP unwind the program, as Ctrl-C does, so that it can clean up."""
+
+    def leave(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def remove_abandoned() -> None:
+    """Remove the hosts of programs that were killed."""
+    for line in _run(["ip", "netns", "list"]).splitlines():
+        name = line.split()[0] if line.split() else ""
+        process = name.removeprefix(f"{PREFIX}-").split("-")[0]
+        if name.startswith(f"{PREFIX}-") and process.isdigit() and not Path("/proc", process).exists():
+            _run(["ip", "netns", "delete", name], may_fail=True)
+
+
+def bytes_sent() -> int:
+    """Bytes that this host's interface has sent so far, link-layer headers included."""
+    return int(Path(f"/sys/class/net/{INTERFACE}/statistics/tx_bytes").read_text(encoding="ascii"))
+
+
+def _ip(*arguments: str) -> str:
+    return _run(["ip", *arguments])
+
+
+def _run(command: list[str], *, may_fail: bool = False) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode and not may_fail:
+        raise Refused(f"{' '.join(command)}: {' '.join(done.stderr.split())}")
+    return done.stdout

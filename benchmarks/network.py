@@ -1,0 +1,250 @@
+"""Steps of data-parallel training over real, throttled links: torch's ways and ours.
+
+    sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 1] [--to FILE.md]
+
+Every host is a network namespace on this machine with one process, one worker and one thread; links are
+throttled by tc-tbf. It needs Linux, root and iproute2, and takes its namespaces away again. ResNet-18 on
+8x8 digits. Methods take turns, in the opposite order in every other round, and go through all rates in
+one training; times are medians of the steps of all rounds. It prints, and with --to writes, beside a
+figure: the parts of a step, time to a test accuracy, bytes beside the interface's own counters, and
+how far the predicted break-even bandwidth is from the measured one.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import netns
+import network_measured as measuring
+import network_tables as tables
+from network_measured import UNLIMITED, Measured, Method, Rate, Window
+
+HERE = Path(__file__).parent
+WARM_UP = 3  # steps, over links that are not throttled
+QUIET_SECONDS = 0.2  # longer than TCP delays an acknowledgement
+OURS = ("none", "top_k", "hard_threshold", "random_block")
+TORCHS = ("ddp", "ddp_fp16", "ddp_powersgd")
+# Whose compression takes so long that there is a crossing that links can be throttled to.
+CROSSING = (
+    Method("hard_threshold", settings=("kernels=reference",)),
+    Method("top_k", settings=("kernels=reference",)),
+    Method("top_k", settings=("budget.density=0.3",)),
+    Method("hard_threshold"),
+    Method("top_k"),
+)
+CROSSING_RATES = ("500mbit", "1gbit", "2gbit", "4gbit", "8gbit", "unlimited")
+PORT = 29400
+
+
+class Fleet:
+    """One process on each host, told what to do."""
+
+    def __init__(self, hosts: netns.Hosts) -> None:
+        self.hosts = hosts
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self) -> None:
+        for host in range(self.hosts.count):
+            environment = os.environ | {
+                "RANK": str(host),
+                "WORLD_SIZE": str(self.hosts.count),
+                "LOCAL_RANK": "0",
+                "MASTER_ADDR": self.hosts.address(0),
+                "MASTER_PORT": str(PORT),
+                "GLOO_SOCKET_IFNAME": netns.INTERFACE,
+                "OMP_NUM_THREADS": "1",
+                "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
+                "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no names
+            }
+            command = self.hosts.command(host, [sys.executable, str(HERE / "network_host.py")])
+            pipes = {
+                "stdin": subprocess.PIPE,
+                "stdout": subprocess.PIPE,
+                "text": True,
+                "start_new_session": True,
+            }
+            self.processes.append(subprocess.Popen(command, env=environment, **pipes))
+        self.hear()
+
+    def tell(self, **message: Any) -> None:
+        for process in self.processes:
+            print(json.dumps(message), file=process.stdin, flush=True)
+
+    def hear(self) -> list[dict[str, Any]]:
+        lines = [process.stdout.readline() for process in self.processes]
+        if not all(lines):
+            raise netns.Refused("a host's process ended, as it says above")
+        return [json.loads(line) for line in lines]
+
+    def work(self, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
+        """Have a job done; what each host answers, and what each rate's window carried."""
+        self.tell(**job)
+        readings, calls = [], []
+        for rate in [*rates, UNLIMITED]:  # after the last window nothing is throttled
+            self.hear()
+            time.sleep(QUIET_SECONDS)
+            self.tell()
+            answers = self.hear()
+            readings.append([answer["sent"] for answer in answers])
+            calls.append(answers[0]["calls"])
+            self.hosts.throttle(rate.bits_per_second)
+            self.tell()
+        done = [answer["done"] for answer in self.hear()]
+        sent = [sum(now) - sum(before) for before, now in itertools.pairwise(readings)]
+        windows = [Window(s / self.hosts.count, c) for s, c in zip(sent, calls[1:], strict=True)]
+        return done, windows
+
+    def train(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Have a training without windows done; what the first host answers."""
+        self.tell(**job, windows=[])
+        return self.hear()[0]["done"]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            process.stdin.close()  # they end when nobody speaks to them
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def fleet(count: int) -> Iterator[Fleet]:
+    with netns.hosts(count) as hosts:
+        made = Fleet(hosts)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+
+
+def methods(names: list[str] | None) -> list[Method]:
+    found = [Method(name) for name in TORCHS]
+    found += [Method(name, overlap=overlap) for name in OURS for overlap in (False, True)]
+    return [method for method in found if not names or method.name in names]
+
+
+def job_of(method: Method, options: argparse.Namespace) -> dict[str, Any]:
+    compressor = "none" if method.name.startswith("ddp") else method.name
+    overrides = [
+        "model=resnet18",
+        "data=digits",
+        "schedule=constant",
+        f"optimizer.lr={options.lr}",
+        f"compressor={compressor}",
+        f"trainer.batch_size={options.batch_size}",
+        f"trainer.overlap={str(method.overlap).lower()}",
+        *([f"budget.density={options.density}"] if compressor in ("top_k", "random_block") else []),
+        *([f"budget.threshold={options.threshold}"] if compressor == "hard_threshold" else []),
+        *options.set,
+        *method.settings,
+    ]
+    return {"method": method.name, "overrides": overrides}
+
+
+def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> Measured:
+    """The main table: all methods at all rates, in turns; and what is no payload."""
+    measured = Measured(hosts.hosts.count, options.batch_size)
+    order = methods(options.methods)
+    for turn in range(options.rounds):
+        for method in order if turn % 2 == 0 else order[::-1]:
+            windows = [WARM_UP, *(measuring.steps_at(method, rate, options.steps) for rate in rates)]
+            answers, found = hosts.work({**job_of(method, options), "windows": windows}, rates)
+            measured.add(method, rates, answers[0], found)
+            print(f"{hosts.hosts.count} hosts, round {turn + 1}: {method}", file=sys.stderr, flush=True)
+    still = [UNLIMITED] * len(measuring.CALIBRATIONS)
+    job = {"method": "calibrate", "windows": [0] * len(rates)}
+    _, found = hosts.work(job, [*still, *rates])
+    measured.calibrate(rates, found)
+    return measured
+
+
+def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuring.Crossing]:
+    """Dense and compressed steps at rates around the one where they take the same time."""
+    rates = [measuring.rate(text) for text in CROSSING_RATES]
+    measured = Measured(hosts.hosts.count, options.batch_size)
+    predictions: dict[Method, list[float]] = {}
+    order = [Method("none"), *CROSSING]
+    for turn in range(options.rounds):
+        for method in order if turn % 2 == 0 else order[::-1]:
+            windows = [WARM_UP, *[options.steps] * len(rates)]
+            answers, found = hosts.work({**job_of(method, options), "windows": windows}, rates)
+            measured.add(method, rates, answers[0], found)
+            predictions.setdefault(method, []).append(answers[0]["break_even"])
+            print(f"crossing, round {turn + 1}: {method}", file=sys.stderr, flush=True)
+    return [measuring.crossing_of(measured, method, predictions[method]) for method in CROSSING]
+
+
+def measure_accuracy(hosts: Fleet, options: argparse.Namespace) -> dict[Method, list[tuple[int, float]]]:
+    """Test accuracies on the way to the target, which do not depend on the rate."""
+    found = {}
+    length = {"steps": options.most_steps, "evaluate_every": 10, "target": options.target}
+    for method in methods(options.methods):
+        if not method.overlap:  # which gives equal results
+            found[method] = hosts.train({**job_of(method, options), **length})["reached"]
+            print(f"to {options.target:.0%}: {method}, {found[method][-1]}", file=sys.stderr, flush=True)
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--rates", nargs="+", default=["100mbit", "1gbit", "10gbit"])
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=6, help="of a window; fewer where a step is long")
+    parser.add_argument("--batch-size", type=int, default=4, help="per host")
+    parser.add_argument("--density", type=float, default=0.001)
+    parser.add_argument("--threshold", type=float, default=0.04, help="of hard_threshold")
+    parser.add_argument("--lr", type=float, default=0.02)
+    parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
+    parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
+    parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
+    parser.add_argument("--parts", nargs="+", choices=("steps", "accuracy", "crossing"))
+    parser.add_argument("--to", type=Path, help="a page to write, and a figure beside it")
+    options = parser.parse_args(words)
+    parts = options.parts or ["steps", "accuracy", "crossing"]
+    try:
+        netns.require_namespaces("benchmarks/network.py")
+        rates = [measuring.rate(text) for text in options.rates]
+        page, results = [], []
+        for count in options.hosts:
+            with fleet(count) as hosts:
+                first = count == options.hosts[0]
+                measured = measure_steps(hosts, options, rates) if "steps" in parts else None
+                reached = measure_accuracy(hosts, options) if "accuracy" in parts and first else {}
+                crossings = measure_crossings(hosts, options) if "crossing" in parts and first else []
+            if measured is not None:
+                results.append(measured)
+                page += tables.describe(measured, rates)
+            page += tables.describe_accuracy(reached, options.target, measured, rates)
+            page += tables.describe_crossings(crossings)
+    except netns.Refused as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    command = " ".join(["sudo python benchmarks/network.py", *(sys.argv[1:] if words is None else words)])
+    text = "\n".join([*tables.head(options, command), *page]) + "\n"
+    print(text)
+    if options.to is not None:
+        options.to.write_text(text, encoding="utf-8")
+        if results:
+            tables.draw(results, rates, options.to.with_suffix(".png"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,252 @@
+"""One host of the network bench: trains as it is told by network.py, line by line in JSON.
+
+Our methods run through run.py's own trainer; torch's DistributedDataParallel with its hooks trains the
+same model on the same batches with the same optimizer. Before each window of steps a host says that
+it is there and waits until the links carry the window's rate.
+"""
+
+import copy
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from typing import Any, TextIO
+
+import netns
+import torch
+import torch.distributed as dist
+import train
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from trainers.break_even import NAME as BREAK_EVEN
+from trainers.communicator import Communicator, process_group
+from trainers.evaluation import evaluate
+from trainers.gradients import seed_worker
+
+DENSE = 11_173_962  # elements of the calibrating all-reduce: ResNet-18's D
+TINY, TINY_CALLS = 8, 20
+COLLECTIVES = ("all_reduce", "all_gather", "all_to_all_single")
+ALONE_STEPS = 5
+PARTS = ("step", "gradient", "reduce", "communication", "update")
+
+
+class Reached(Exception):
+    """The target accuracy, or the last step, at which a training ends."""
+
+
+class Channel:
+    """Lines of JSON to and from network.py."""
+
+    def __init__(self, answers: TextIO) -> None:
+        self.answers = answers
+
+    def tell(self, **message: Any) -> None:
+        print(json.dumps(message), file=self.answers, flush=True)
+
+    def hear(self) -> dict[str, Any]:
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit(1)  # nobody is there any more
+        return json.loads(line)
+
+    def window(self, calls: Counter[str]) -> None:
+        """Between two windows: everybody waits, then says how many bytes it has sent."""
+        self.tell(at="window")
+        self.hear()
+        self.tell(sent=netns.bytes_sent(), calls=dict(calls))
+        calls.clear()
+        self.hear()
+
+
+class Windows:
+    """A tracker that cuts a training into windows of steps, and keeps their times."""
+
+    def __init__(self, channel: Channel, calls: Counter[str], steps: list[int]) -> None:
+        self.channel, self.calls = channel, calls
+        self.ends = [sum(steps[: i + 1]) for i in range(len(steps))]  # the first window warms up
+        self.steps: list[list[dict[str, float]]] = [[] for _ in steps]
+
+    def log(self, record: dict[str, float]) -> None:
+        if "time/step_seconds" not in record:
+            return
+        step = int(record["step"])
+        position = next(i for i, end in enumerate(self.ends) if step <= end)
+        found = {name: record[f"time/{name}_seconds"] for name in PARTS}
+        self.steps[position].append(found | {"bytes": record.get("comm/bytes_sent", 0.0)})
+        if step in self.ends:
+            self.channel.window(self.calls)
+
+
+class Target:
+    """A tracker that ends a training at an accuracy."""
+
+    def __init__(self, accuracy: float) -> None:
+        self.accuracy = accuracy
+        self.reached: list[tuple[int, float]] = []
+
+    def log(self, record: dict[str, float]) -> None:
+        if "test/accuracy" in record:
+            self.reached.append((int(record["step"]), record["test/accuracy"]))
+            if record["test/accuracy"] >= self.accuracy:
+                raise Reached
+
+
+def build(job: dict[str, Any], *settings: str) -> Any:
+    """The trainer of a job's config, on this host."""
+    process, processes = dist.get_rank(), dist.get_world_size()
+    communicator = Communicator(processes, process=process, processes=processes)
+    overrides = [*job["overrides"], f"workers={processes}", "tracker=none", *settings]
+    return train.build(overrides, torch.device("cpu"), communicator)
+
+
+def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
+    """A training by this project's trainer."""
+    steps = job["windows"]
+    if not steps:
+        trainer = build(job, f"trainer.steps={job['steps']}", "trainer.log_every=100000")
+        every = job["evaluate_every"] * trainer.epochs_per_step
+        trainer = replace(trainer, settings=replace(trainer.settings, evaluate_every=every))
+        tracker = Target(job["target"])
+        with suppress(Reached):
+            trainer.run(tracker)
+        return {"reached": tracker.reached}
+    trainer = build(job, f"trainer.steps={sum(steps)}", "trainer.log_every=1", "trainer.evaluate_every=1e6")
+    object.__setattr__(trainer, "_evaluate", lambda state: {})  # quality is not what is timed
+    tracker = Windows(channel, calls, steps)
+    summary = trainer.run(tracker)
+    return {"steps": tracker.steps, "break_even": summary.get(BREAK_EVEN)}
+
+
+def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
+    """A training by DistributedDataParallel with one of torch's hooks."""
+    trainer = build(job, "trainer.steps=1")
+    if not job["windows"]:
+        tracker, advance = Target(job["target"]), stepper(trainer, trainer.model, job["method"])
+        with suppress(Reached):
+            for step in range(job["steps"]):
+                advance(step)
+                if (step + 1) % job["evaluate_every"] == 0:
+                    quality = evaluate(trainer.model, trainer.dataset, trainer.communicator, 256)
+                    tracker.log({"step": step + 1, **quality})
+        return {"reached": tracker.reached}
+    tracker = Windows(channel, calls, job["windows"])
+    alone = dist.new_subgroups(1)[0]
+    advance = stepper(trainer, copy.deepcopy(trainer.model), job["method"], alone)
+    found: dict[str, list[float]] = {"compute": [], "alone": []}
+    for step in range(1 + 2 * ALONE_STEPS):
+        silent = step % 2 == 1
+        parts = advance(step, silent=silent)
+        if step:
+            found["compute" if silent else "alone"].append(parts["time/gradient_seconds"])
+    del advance
+    advance = stepper(trainer, trainer.model, job["method"])
+    for step in range(sum(job["windows"])):
+        parts = advance(step)
+        tracker.log({"step": step + 1, **parts})
+    return {"steps": tracker.steps, **found}
+
+
+def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callable[..., dict[str, float]]:
+    """One step of DDP around ``model``: its number to its times in seconds.
+
+    In the group ``alone``, of one process, nothing travels and nothing is updated.
+    """
+    # Over gloo the PowerSGD hook needs all in one bucket: of several, the second round of messages begins in
+    # another order on every process, and they abort.
+    bucket = {"bucket_cap_mb": 100} if method == "ddp_powersgd" else {}
+    parallel = DistributedDataParallel(
+        model, process_group=alone, broadcast_buffers=False, gradient_as_bucket_view=True, **bucket
+    )
+    if method == "ddp_fp16":
+        parallel.register_comm_hook(alone, default_hooks.fp16_compress_hook)
+    elif method == "ddp_powersgd":
+        state = powerSGD_hook.PowerSGDState(alone, matrix_approximation_rank=2, start_powerSGD_iter=2)
+        parallel.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    model.train()
+
+    def advance(step: int, *, silent: bool = False) -> dict[str, float]:
+        started = time.perf_counter()
+        (batch,) = trainer.loader.batches(step)
+        seed_worker(trainer.seed, step, trainer.communicator.process)
+        begun = time.perf_counter()
+        parallel.zero_grad()
+        with parallel.no_sync() if silent else nullcontext():
+            loss, _ = trainer.dataset.task.loss(parallel, batch, None)
+            loss.backward()
+        computed = time.perf_counter()
+        if alone is None:
+            trainer.optimizer.step()
+        ended = time.perf_counter()
+        seconds = (ended - started, computed - begun, 0.0, 0.0, ended - computed)
+        return {f"time/{name}_seconds": value for name, value in zip(PARTS, seconds, strict=True)}
+
+    return advance
+
+
+def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
+    """Windows of known traffic: nothing, each collective with next to nothing, a step's control, dense."""
+    processes = dist.get_world_size()
+    communicator = Communicator(processes, process=dist.get_rank(), processes=processes)
+    tiny, dense = torch.ones(TINY), torch.zeros(DENSE)
+    pieces, copies = [torch.empty_like(tiny) for _ in range(processes)], tiny.repeat(processes)
+    row = torch.zeros(1, 11, dtype=torch.float64)
+
+    def control() -> None:  # what a step of the trainer sends that is no part of the algorithm
+        communicator.largest(0)
+        communicator.collect(row[:, 0])
+        communicator.collect(row)
+
+    works: list[tuple[Callable[[], object], int]] = [
+        (lambda: None, 0),
+        (lambda: dist.all_reduce(tiny), TINY_CALLS),
+        (lambda: dist.all_gather(pieces, tiny), TINY_CALLS),
+        (lambda: dist.all_to_all_single(torch.empty_like(copies), copies), TINY_CALLS),
+        (control, TINY_CALLS),
+        *[(lambda: dist.all_reduce(dense), 2)] * len(job["windows"]),
+    ]
+    for work, times in works:
+        for _ in range(times):
+            work()
+        channel.window(calls)
+    return {}
+
+
+def count_calls() -> Counter[str]:
+    """How often each collective is called from now on, by whomever."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str) -> Callable[..., Any]:
+        original = getattr(dist, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            calls[name] += 1
+            return original(*arguments, **options)
+
+        return call
+
+    for name in COLLECTIVES:
+        setattr(dist, name, counted(name))
+    return calls
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else is printed is no answer
+    channel = Channel(answers)
+    torch.set_num_threads(1)
+    with process_group(torch.device("cpu"), timeout_seconds=600):
+        calls = count_calls()
+        channel.tell(at="ready")
+        while (job := channel.hear()).get("method") is not None:
+            method = job["method"]
+            act = calibrate if method == "calibrate" else torchs if method.startswith("ddp") else ours
+            channel.tell(done=act(job, channel, calls))
+
+
+if __name__ == "__main__":
+    main()

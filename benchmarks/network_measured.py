@@ -1,0 +1,183 @@
+"""What the network bench makes of its measurements: medians, headers, crossings."""
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from typing import Any, NamedTuple
+
+from netns import bits_per_second
+
+from trainers.break_even import all_reduce_traffic, gather_traffic
+
+CALIBRATIONS = ("all_reduce", "all_gather", "all_to_all_single", "control")  # 20 calls each, of 8 elements
+CALIBRATING_CALLS, TINY_BYTES = 20, 32
+DENSE_CALLS, DENSE_BYTES = 2, 4 * 11_173_962
+CONTROL = {"all_reduce": 1, "all_gather": 2}  # calls of a step of ours that carry nothing of the algorithm
+SETTLING = 1  # steps of a window that are not counted
+SLOW_STEPS = 3  # of a window in which a step takes seconds
+TITLES = {
+    "ddp": "DDP",
+    "ddp_fp16": "DDP, fp16_compress_hook",
+    "ddp_powersgd": "DDP, powerSGD_hook, rank 2",
+}
+
+
+class Rate(NamedTuple):
+    text: str
+    bits_per_second: float
+
+
+class Method(NamedTuple):
+    """A way to train; ``settings`` are of run.py, beside those that all have."""
+
+    name: str
+    overlap: bool = False
+    settings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        words = [TITLES.get(self.name, self.name), *self.settings, *(["overlap"] if self.overlap else [])]
+        return ", ".join(words)
+
+
+class Window(NamedTuple):
+    """What a window of steps carried."""
+
+    sent_bytes: float  # by the interface of a host, mean over hosts
+    calls: dict[str, int]  # of collectives
+
+
+class Parts(NamedTuple):
+    """A step in seconds, medians. With overlap the parts lie side by side and exceed the step."""
+
+    step: float
+    compute: float  # forward and backward
+    compression: float
+    waiting: float  # in collectives: sending, receiving, waiting for the others
+    update: float
+
+
+class Crossing(NamedTuple):
+    """Where a method stops to pay; bits per second."""
+
+    method: Method
+    points: list[tuple[Rate, float, float]]  # seconds of a dense and of a compressed step
+    predicted: float
+    measured: float  # 0: it never pays; infinite: it does at every rate
+
+
+def rate(text: str) -> Rate:
+    return Rate(text, bits_per_second(text))
+
+
+UNLIMITED = rate("unlimited")
+
+
+def steps_at(method: Method, at: Rate, steps: int) -> int:
+    """How many steps a window has."""
+    is_slow = method.name in ("ddp", "ddp_fp16", "none") and at.bits_per_second < 5e8
+    return min(SLOW_STEPS, steps) if is_slow else steps
+
+
+class Measured:
+    """All that was measured with one number of hosts."""
+
+    def __init__(self, hosts: int, batch_size: int) -> None:
+        self.hosts, self.batch_size = hosts, batch_size
+        self.steps: dict[tuple[Method, Rate], list[dict[str, float]]] = defaultdict(list)
+        self.windows: dict[
+            tuple[Method, Rate], tuple[Window, list[float]]
+        ] = {}  # the last; bytes by its ledger
+        self.alone: dict[Method, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+        self.per_call: dict[str, float] = {}  # header bytes
+        self.control_bytes = 0.0  # of a step
+        self.share: dict[Rate, float] = {}  # header bytes per byte of a dense all-reduce
+
+    def add(self, method: Method, rates: list[Rate], answer: dict[str, Any], windows: list[Window]) -> None:
+        """Take in a training, whose first window has no rate."""
+        for at, steps, window in zip(rates, answer["steps"][1:], windows, strict=True):
+            self.steps[method, at] += steps[SETTLING:]
+            self.windows[method, at] = window, [step["bytes"] for step in steps]
+        for name in ("compute", "alone"):
+            self.alone[method][name] += answer.get(name, [])
+
+    def calibrate(self, rates: list[Rate], windows: list[Window]) -> None:
+        """Take in windows of known traffic: ``CALIBRATIONS``, then a dense run at each rate."""
+        for name, window in zip(CALIBRATIONS, windows, strict=False):
+            sent = window.sent_bytes / CALIBRATING_CALLS
+            if name == "control":
+                self.control_bytes = sent
+            else:
+                self.per_call[name] = sent - self._traffic(name == "all_reduce", TINY_BYTES)
+        dense = DENSE_CALLS * self._traffic(True, DENSE_BYTES)
+        for at, window in zip(rates, windows[len(CALIBRATIONS) :], strict=True):
+            self.share[at] = window.sent_bytes / dense - 1
+
+    def _traffic(self, is_reduced: bool, num_bytes: float) -> float:
+        return (all_reduce_traffic if is_reduced else gather_traffic)(num_bytes, self.hosts)
+
+    def parts(self, method: Method, at: Rate) -> Parts:
+        found = {
+            name: statistics.median(step[name] for step in self.steps[method, at])
+            for name in self.steps[method, at][0]
+        }
+        if method.name.startswith("ddp"):  # its parts overlap: what it takes alone, and what is left
+            compute = statistics.median(self.alone[method]["compute"])
+            compression = max(0.0, statistics.median(self.alone[method]["alone"]) - compute)
+            waiting = max(0.0, found["gradient"] - compute - compression)
+            return Parts(found["step"], compute, compression, waiting, found["update"])
+        compression = found["reduce"] - found["communication"]
+        compute = found["gradient"]
+        plain = method._replace(overlap=False)
+        if method.overlap and (plain, at) in self.steps:  # else it holds what could not be hidden
+            compute = self.parts(plain, at).compute
+        return Parts(found["step"], compute, compression, found["communication"], found["update"])
+
+    def bytes_of(self, method: Method, at: Rate) -> tuple[float, float, float, float]:
+        """Of a step: what the ledger says, what of it leaves a host, what its interface sent, and the
+        percent by which that differs from what the second and its headers come to. NaN for torch's."""
+        window, charged = self.windows[method, at]
+        ledger, steps = statistics.mean(charged), len(charged)
+        traffic = self._traffic(method.name in ("none", "random_block"), ledger)
+        interface = window.sent_bytes / steps
+        if method.name.startswith("ddp"):
+            return math.nan, math.nan, interface, math.nan
+        headers = sum(
+            (window.calls.get(name, 0) / steps - CONTROL.get(name, 0)) * of_call
+            for name, of_call in self.per_call.items()
+        )
+        due = traffic * (1 + self.share[at]) + headers + self.control_bytes
+        return ledger, traffic, interface, 100 * (interface / due - 1)
+
+
+def crossing(points: list[tuple[Rate, float, float]]) -> float:
+    """Bits per second at which compressed steps come to take as long as dense ones.
+
+    ``points`` are rates with the seconds of a dense and of a compressed step. Between two rates the logarithm
+    of their ratio is taken to be linear in that of the rate.
+    """
+    advantages = [
+        (at.bits_per_second, math.log(dense / ours)) for at, dense, ours in sorted(points, key=_by_rate)
+    ]
+    if advantages[0][1] <= 0:
+        return 0.0
+    for (below, gain), (above, loss) in itertools.pairwise(advantages):
+        if loss <= 0:
+            if math.isinf(above):
+                return below  # at least
+            return below * (above / below) ** (gain / (gain - loss))
+    return math.inf
+
+
+def crossing_of(measured: Measured, method: Method, predictions: list[float]) -> Crossing:
+    dense = Method("none")
+    points = [
+        (at, measured.parts(dense, at).step, measured.parts(method, at).step)
+        for of, at in measured.steps
+        if of == method
+    ]
+    return Crossing(method, points, statistics.median(predictions), crossing(points))
+
+
+def _by_rate(point: tuple[Rate, float, float]) -> float:
+    return point[0].bits_per_second

@@ -1,0 +1,184 @@
+"""The network bench: what it makes of measurements, its refusals, and one small run where this is root."""
+
+import importlib
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks"
+COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", "1", "--rates", "1gbit"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("tc")), reason="needs root and iproute2"
+)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
+    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
+    names = ("netns", "network_measured", "network_tables", "network")
+    return {name: importlib.import_module(name) for name in names}
+
+
+def test_rates_are_read(bench: dict[str, ModuleType]) -> None:
+    netns = bench["netns"]
+    assert netns.bits_per_second("100mbit") == 1e8 and netns.bits_per_second("2.5gbit") == 2.5e9
+    assert netns.bits_per_second("unlimited") == math.inf
+    for text in ("fast", "1", "-1gbit", "0mbit", "nangbit", "infgbit", "1 gbps"):
+        with pytest.raises(netns.Refused, match=r"a rate must be .* got "):
+            netns.bits_per_second(text)
+
+
+def test_a_burst_is_short(bench: dict[str, ModuleType]) -> None:
+    """0.6 ms of the rate, and ten frames at the lowest ones."""
+    assert bench["netns"].token_bucket(1e9)[:5] == ["tbf", "rate", "1000000000bit", "burst", "75000"]
+    assert bench["netns"].token_bucket(1e6)[4] == "15000"
+
+
+def points(module: ModuleType, *rows: tuple[str, float, float]) -> list[tuple]:
+    return [(module.rate(text), dense, ours) for text, dense, ours in rows]
+
+
+def test_a_crossing_lies_where_both_take_the_same_time(bench: dict[str, ModuleType]) -> None:
+    """Twice as fast at 1 Gbit/s, half as fast at 4: in the middle on a logarithmic axis, 2."""
+    module = bench["network_measured"]
+    rows = points(module, ("4gbit", 1.0, 2.0), ("1gbit", 2.0, 1.0), ("100mbit", 9.0, 1.0))
+    assert module.crossing(rows) == pytest.approx(2e9)
+    assert module.crossing(points(module, ("1gbit", 2.0, 1.0), ("4gbit", 1.5, 1.0))) == math.inf
+    assert module.crossing(points(module, ("1gbit", 1.0, 2.0), ("4gbit", 1.0, 3.0))) == 0
+    rows = points(module, ("8gbit", 1.2, 1.0), ("unlimited", 1.0, 2.0))
+    assert module.crossing(rows) == 8e9  # at least
+
+
+def step(seconds: float, **parts: float) -> dict[str, float]:
+    names = ("gradient", "reduce", "communication", "update")
+    return {"step": seconds, "bytes": 100_000.0} | {name: parts.get(name, 0.0) for name in names}
+
+
+def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
+    module = bench["network_measured"]
+    measured = module.Measured(4, 16)
+    method, rate = module.Method("top_k"), module.rate("1gbit")
+    steps = [step(9.0), step(0.5, gradient=0.1, reduce=0.3, communication=0.2, update=0.05)]
+    calls = {"all_reduce": 2, "all_gather": 8}
+    # of 2 steps: 3 others get 100,000 bytes, 1 % of headers, 2 gathers of 500 bytes each, 2,000 of control
+    answer = {"steps": [[], steps]}
+    measured.add(method, [rate], answer, [module.Window(2 * (303_000 + 1000 + 2000), calls)])
+    tiny = [20 * (48 + 900), 20 * (96 + 500), 20 * (96 + 300), 20 * 2000]
+    dense = 2 * 1.5 * module.DENSE_BYTES * 1.01
+    measured.calibrate([rate], [module.Window(sent, {}) for sent in (*tiny, dense)])
+    assert measured.per_call == {"all_reduce": 900, "all_gather": 500, "all_to_all_single": 300}
+    assert measured.parts(method, rate) == pytest.approx((0.5, 0.1, 0.1, 0.2, 0.05))
+    assert measured.bytes_of(method, rate) == pytest.approx((100_000, 300_000, 306_000, 0.0), abs=1e-6)
+    lines = bench["network_tables"].describe(measured, [rate])
+    assert "| top_k | 500.0 | 100.0 | 100.0 | 200.0 | 50.0 | 128 |  |" in lines
+    assert "| top_k | 100,000 | 300,000 | 306,000 | +0.00 % |" in [
+        line.replace("-0.00", "+0.00") for line in lines
+    ]
+
+
+def test_ddp_is_split_by_what_it_takes_alone(bench: dict[str, ModuleType]) -> None:
+    module = bench["network_measured"]
+    measured, method, rate = module.Measured(2, 16), module.Method("ddp_fp16"), module.rate("1gbit")
+    steps = [step(9.0), step(0.5, gradient=0.4, update=0.1)]
+    answer = {"steps": [[], steps], "compute": [0.1, 0.1], "alone": [0.15, 0.15]}
+    measured.add(method, [rate], answer, [module.Window(1.0, {})])
+    assert measured.parts(method, rate) == pytest.approx((0.5, 0.1, 0.05, 0.25, 0.1))
+
+
+def test_predictions_stand_beside_crossings(bench: dict[str, ModuleType]) -> None:
+    module, tables = bench["network_measured"], bench["network_tables"]
+    rows = points(module, ("1gbit", 2.0, 1.0), ("4gbit", 1.0, 2.0))
+    found = [
+        module.Crossing(module.Method("top_k"), rows, 2.2e9, 2e9),
+        module.Crossing(module.Method("none", True), rows, 1e15, math.inf),
+    ]
+    lines = tables.describe_crossings(found)
+    assert "| top_k | 2.20 | 2.00 | +10 % | 2.00 | 0.50 |" in lines
+    assert "| none, overlap | any | any |  | 2.00 | 0.50 |" in lines
+
+
+def test_no_root_is_said_in_a_line(
+    bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert bench["network"].main([]) == 1
+    said = capsys.readouterr().err
+    assert said == (
+        "error: benchmarks/network.py needs root: it makes network namespaces and throttles their links\n"
+    )
+
+
+def namespaces() -> list[str]:
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    return [line for line in listed.splitlines() if line.startswith("total-error-")]
+
+
+@needs_root
+def test_hosts_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
+    netns = bench["netns"]
+    try:
+        with netns.hosts(2) as hosts:
+            hosts.throttle(1e9)
+            said = subprocess.run(
+                ["tc", "-n", hosts.names[1], "qdisc"], capture_output=True, text=True, check=True
+            )
+            assert "tbf" in said.stdout and "rate 1Gbit" in said.stdout
+            code = "import netns; print(netns.bytes_sent())"
+            command = hosts.command(0, [sys.executable, "-c", code])
+            said = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True)
+            assert int(said.stdout) >= 0
+            assert len([n for n in namespaces() if str(os.getpid()) in n]) == 3
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        pass
+    assert not [name for name in namespaces() if str(os.getpid()) in name]
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_small_bench(tmp_path: Path) -> None:
+    """Throttled steps take as long as the link must take, the ledger agrees, and nothing stays."""
+    before = namespaces()
+    page = tmp_path / "network.md"
+    some = ["--methods", "ddp", "none", "top_k", "--steps", "3", "--parts", "steps", "--to", str(page)]
+    options = {"cwd": ROOT, "env": ENVIRONMENT, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run([*COMMAND, *some], **options)
+    assert done.returncode == 0, done.stderr
+    assert page.with_suffix(".png").exists() and namespaces() == before
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines()]
+    milliseconds = {
+        row[0]: float(row[1].replace(",", "")) for row in cells if len(row) == 8 and row[1][:1].isdigit()
+    }
+    assert milliseconds["none"] > 357 and milliseconds["ddp"] > 357  # 44.7 MB at 1 Gbit/s
+    assert milliseconds["top_k"] < milliseconds["ddp"]
+    left = {
+        row[0]: float(row[4].removesuffix(" %")) for row in cells if len(row) == 5 and row[4].endswith(" %")
+    }
+    assert left.keys() == {"none", "none, overlap", "top_k", "top_k, overlap"}
+    assert all(abs(percent) <= 2 for percent in left.values()), left
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_stopped_bench_leaves_nothing() -> None:
+    before = namespaces()
+    command = [*COMMAND, "--parts", "steps"]
+    process = subprocess.Popen(command, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while namespaces() == before and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert namespaces() != before
+    time.sleep(3)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM and namespaces() == before

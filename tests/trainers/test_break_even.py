@@ -1,0 +1,149 @@
+"""Break-even, held against numbers worked out by hand."""
+
+import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from command_line import command
+
+from compressors.build import build_reducer
+from compressors.none import NoCompression
+from compressors.random_block import RandomBlock
+from compressors.reducers import AllReduceMean
+from compressors.top_k import TopK
+from trainers.break_even import (
+    ANY_BANDWIDTH,
+    NAME,
+    Cost,
+    StepCosts,
+    all_reduce_traffic,
+    break_even,
+    dense_seconds,
+    gather_traffic,
+)
+from trainers.clock import Clock
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+
+DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
+
+
+def test_a_compression_that_takes_time_pays_below_a_bandwidth() -> None:
+    """900 kB less for 30 ms more: 7.2 Mbit / 0.03 s = 240 Mbit/s."""
+    assert break_even(Cost(0.05, 2, 1e5), DENSE) == pytest.approx(240e6)
+
+
+def test_rounds_cost_their_latency() -> None:
+    """Two rounds more of 3 ms each: 7.2 Mbit / 0.036 s = 200 Mbit/s."""
+    assert break_even(Cost(0.05, 4, 1e5), DENSE, latency_seconds=0.003) == pytest.approx(200e6)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "traffic_bytes", "expected"),
+    [
+        (0.02, 1e5, ANY_BANDWIDTH),  # no slower than the dense step's own work
+        (0.001, 1e5, ANY_BANDWIDTH),
+        (0.05, 1e6, 0.0),  # slower, and not a byte less
+        (0.05, 2e6, 0.0),
+        (0.001, 2e6, 0.0),  # it pays above a bandwidth, and below none
+        (0.02, 1e6, 0.0),  # the same
+        (0.001, 1e6, ANY_BANDWIDTH),
+    ],
+)
+def test_what_always_and_what_never_pays(seconds: float, traffic_bytes: float, expected: float) -> None:
+    found = break_even(Cost(seconds, 2, traffic_bytes), DENSE)
+    assert found == expected
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+
+
+def test_traffic_of_collectives() -> None:
+    """Of 100 bytes from each of 4 workers: 3 others get them; or 2 x 3 quarters pass on."""
+    assert gather_traffic(100, 4) == 300
+    assert all_reduce_traffic(100, 4) == 150
+    assert gather_traffic(100, 2) == all_reduce_traffic(100, 2) == 100
+
+
+def test_the_compression_of_simulated_workers_is_divided() -> None:
+    """8 workers: 0.8 s before the last collective, 0.3 of it inside collectives, 0.2 s of summing after."""
+    clock = Clock()
+    clock.seconds, clock.ended = 0.3, 10.8
+    assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3) / 8 + 0.2)
+    assert clock.compression_seconds(1.0, 11.0, 1) == pytest.approx(0.7)
+    clock.ended = None  # a method that talks to nobody
+    clock.seconds = 0.0
+    assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx(1 / 8)
+
+
+def test_the_clock_runs_inside_collectives_alone() -> None:
+    clock = Clock()
+    with clock.collective(3):
+        time.sleep(0.02)
+    time.sleep(0.02)
+    with clock.collective(1):
+        pass
+    assert 0.02 <= clock.seconds < 0.04 and clock.rounds == 4
+    clock.restart()
+    assert clock.seconds == clock.rounds == 0 and clock.ended is None
+
+
+def layout_of(size: int) -> Layout:
+    return Layout({"weight": torch.nn.Parameter(torch.zeros(size))}, "layer")
+
+
+def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_bytes: list[int]) -> StepCosts:
+    """As if steps had taken so long and sent so many values' bytes."""
+    layout, communicator = layout_of(1000), Communicator(workers)
+    costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator)
+    for taken, sent in zip(seconds, num_bytes, strict=True):
+        if isinstance(getattr(reducer, "inner", None), AllReduceMean):
+            communicator.mean([torch.zeros(sent // 4)])
+        else:
+            communicator.gather(torch.zeros(workers, sent // 4), "values")
+        ledger.close_step()
+        costs.add(SimpleNamespace(compression_seconds=taken), ledger)
+    return costs
+
+
+@pytest.mark.parametrize(("method", "traffic_bytes"), [("top_k", 3 * 60), ("random_block", 1.5 * 60)])
+def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traffic_bytes: float) -> None:
+    """The first step is left out of the seconds; bytes are the mean of 40, 60 and 80."""
+    made = TopK(density=0.1) if method == "top_k" else RandomBlock(density=0.1)
+    costs = costs_after_steps(build_reducer(made, 1000), 4, [9.0, 0.3, 0.5], [40, 60, 80])
+    monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
+    expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
+    assert costs.summary() == {NAME: pytest.approx(expected)}
+
+
+def test_dense_training_and_a_single_worker_have_none() -> None:
+    dense = costs_after_steps(NoCompression(), 4, [0.1, 0.1], [4000, 4000])
+    assert dense.summary() == {}
+    alone = costs_after_steps(build_reducer(TopK(density=0.1), 1000), 1, [0.1, 0.1], [40, 40])
+    assert alone.summary() == {}
+
+
+def test_a_rehearsal_is_a_multiple_where_the_model_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that counts its looks: a reduction takes 1 s, 4,000 elements in pieces of 1,000 take 4."""
+    looks = iter(range(100))
+    monkeypatch.setattr("trainers.break_even.time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
+    monkeypatch.setattr("trainers.break_even.LARGEST_REHEARSAL", 1000)
+    assert dense_seconds(layout_of(1000)) == 1
+    assert dense_seconds(layout_of(4000)) == 4
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
+    small = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=3", "trainer.batch_size=8"]
+    for method in ("none", "top_k"):
+        done = command(
+            *small, f"compressor={method}", "tracker=none", f"output={tmp_path}", f"processes={processes}"
+        )
+        assert done.returncode == 0, done.stderr
+        (path,) = tmp_path.glob(f"mlp-digits-{method}/*/summary.json")
+        summary = json.loads(path.read_text())
+        assert (NAME in summary) == (method != "none")
+        assert summary.get(NAME, 0.0) >= 0.0
+        assert 0 <= summary["time/communication_seconds"] <= summary["time/reduce_seconds"]

@@ -1,0 +1,155 @@
+"""Break-even: the bandwidth below which a run's compression is faster than dense training.
+
+The latency-bandwidth model of collectives: Thakur, Rabenseifner and Gropp, 2005,
+https://doi.org/10.1177/1094342005051521.
+"""
+
+import statistics
+import time
+from collections import deque
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.api import Context, Reducer, Segment
+from compressors.none import NoCompression
+from compressors.payloads import divide
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.step import GradientStep
+
+NAME = "comm/break_even_bits_per_second"
+ANY_BANDWIDTH = 1e15  # a petabit per second, for what pays on any network: JSON knows no infinity
+STEPS = 1000  # the last ones, whose medians are taken
+REHEARSALS, ROUND_TRIPS = 3, 11
+LARGEST_REHEARSAL = 2**24  # elements; larger models are taken as multiples, to spare memory
+
+
+class Cost(NamedTuple):
+    """What a worker's step takes beside forward pass, backward pass and update."""
+
+    seconds: float  # of its processor: compression and aggregation
+    rounds: float  # messages that wait for one another
+    traffic_bytes: float  # that leave its machine
+
+
+def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> float:
+    """Bits per second below which the compressed step is the faster one.
+
+    A step of n workers, each alone on its machine, takes t + seconds + latency rounds + 8 traffic / B, where
+    t, its forward and backward passes and its update, is the same for both. They take the same time at
+
+        B = 8 (traffic_dense - traffic) / (seconds - seconds_dense + latency (rounds - rounds_dense)).
+
+    0 where compression saves no bytes; ``ANY_BANDWIDTH`` where it costs no time.
+    """
+    saved_bits = 8 * (dense.traffic_bytes - compressed.traffic_bytes)
+    extra_seconds = compressed.seconds - dense.seconds + latency_seconds * (compressed.rounds - dense.rounds)
+    if saved_bits < 0 or (saved_bits == 0 and extra_seconds >= 0):
+        return 0.0
+    if extra_seconds <= 0:
+        return ANY_BANDWIDTH
+    return min(ANY_BANDWIDTH, saved_bits / extra_seconds)
+
+
+def all_reduce_traffic(num_bytes: float, workers: int) -> float:
+    """Bytes that leave a worker in a ring all-reduce, gloo's: 2 (n - 1) pieces of a nth each."""
+    return 2 * (workers - 1) / workers * num_bytes
+
+
+def gather_traffic(num_bytes: float, workers: int) -> float:
+    """Bytes that leave a worker in an all-gather: its own message, or others' on their way, n - 1 times."""
+    return (workers - 1) * num_bytes
+
+
+class StepCosts:
+    """What this session's steps cost, seen one by one, and what dense ones would."""
+
+    def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
+        self.layout = layout
+        self.communicator = communicator
+        while hasattr(reducer, "inner"):
+            reducer = reducer.inner
+        self.nothing_to_compare = isinstance(reducer, NoCompression) or communicator.size == 1
+        self.seconds: deque[float] = deque(maxlen=STEPS)
+        self.rounds: deque[int] = deque(maxlen=STEPS)
+        self.steps, self.traffic_bytes = 0, 0.0
+
+    def add(self, step: GradientStep, ledger: Ledger) -> None:
+        """Take down a step that has just been taken."""
+        if self.nothing_to_compare or step.compression_seconds is None:
+            return
+        workers, reduced = self.communicator.size, self.communicator.reduced_bytes
+        gathered = ledger.bytes.sum() / len(ledger.bytes) - reduced
+        self.traffic_bytes += all_reduce_traffic(reduced, workers) + gather_traffic(gathered, workers)
+        self.seconds.append(step.compression_seconds)
+        self.rounds.append(self.communicator.clock.rounds)
+        self.steps += 1
+
+    def summary(self) -> dict[str, float]:
+        """The metric, the same on every process; nothing for dense training and a single worker.
+
+        Medians over steps, the first one left out, as kernels are loaded in it; the slowest process counts.
+        """
+        if self.steps == 0:
+            return {}
+        seconds, rounds = (list(column)[min(1, len(column) - 1) :] for column in (self.seconds, self.rounds))
+        row = [
+            statistics.median(seconds),
+            dense_seconds(self.layout),
+            round_seconds(self.communicator),
+            self.traffic_bytes / self.steps,
+        ]
+        rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 4]
+        compression, rehearsed, latency, _ = rows.max(0).values.tolist()
+        workers, size = self.communicator.size, self.layout.num_parameters * self.layout.dtype.itemsize
+        compressed = Cost(compression, statistics.median(rounds), rows[:, 3].mean().item())
+        dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_traffic(size, workers))
+        return {NAME: break_even(compressed, dense, latency)}
+
+
+def round_seconds(communicator: Communicator) -> float:
+    """How long a message of next to nothing takes from one process to the next; 0 if there is one."""
+    if communicator.processes == 1:
+        return 0.0
+    taken = []
+    for _ in range(ROUND_TRIPS):
+        started = time.perf_counter()
+        communicator.largest(0)
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken) / (2 * (communicator.processes - 1))
+
+
+class _Rehearsal:
+    """A communicator whose all-reduce does all but travel: what came in is added to what is there."""
+
+    def mean(self, sums: list[Tensor]) -> list[Tensor]:
+        flat = torch.cat([tensor.flatten() for tensor in sums])
+        flat += flat
+        return [divide(piece, 2) for piece in flat.split([tensor.numel() for tensor in sums])]
+
+
+@torch.inference_mode()
+def dense_seconds(layout: Layout) -> float:
+    """What ``compressor=none`` would take of a worker's processor in a step, by doing it on zeros."""
+    left, segments = LARGEST_REHEARSAL, []
+    for name, size in zip(layout.names, layout.sizes, strict=True):
+        rows = torch.zeros(1, min(size, left), dtype=layout.dtype, device=layout.device)
+        segments.append(Segment(name, rows, torch.tensor([0, rows.shape[1]])))
+        left -= rows.shape[1]
+        if not left:
+            break
+    taken = []
+    for _ in range(1 + REHEARSALS):
+        if layout.device.type == "cuda":
+            torch.cuda.synchronize()
+        started = time.perf_counter()
+        reduced: Any = NoCompression().reduce(segments, (), Context(0, 0), _Rehearsal())
+        if layout.device.type == "cuda":
+            torch.cuda.synchronize()
+        taken.append(time.perf_counter() - started)
+        del reduced  # before the next one: a step's mean is freed too
+    covered = sum(segment.rows.shape[1] for segment in segments)
+    return statistics.median(taken[1:]) * layout.num_parameters / covered
