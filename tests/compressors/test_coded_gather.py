@@ -7,6 +7,7 @@ import pytest
 import torch
 from methods import Case, cases, is_codec, segment
 
+from compressors.accordion import Accordion
 from compressors.api import Context, Segment, squared_norm
 from compressors.build import build_reducer
 from compressors.coded_gather import CodedGatherMean
@@ -110,6 +111,23 @@ def test_any_float_dtype(dtype: torch.dtype, values: str) -> None:
     assert reduced.mean["a"].dtype == dtype
     sent = (g - reduced.remainder["a"]).double().mean(0)
     torch.testing.assert_close(reduced.mean["a"].double(), sent, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [Accordion(k_low=0.02, k_high=0.1), TopK(density=0.02, schedule="exponential")],
+    ids=["accordion", "schedule"],
+)
+def test_methods_that_follow_the_epoch_are_coded(method: object) -> None:
+    outcomes = []
+    for wire in (Wire(), Wire(indices="auto")):
+        reducer, communicator = build_reducer(method, D, wire=wire), Communicator(W)
+        rows = [segment(gradients())]
+        reduced, _ = reducer.reduce(rows, reducer.init(rows), Context(0, 0), communicator)
+        outcomes.append((reduced.mean["a"], communicator.take_charges()[:, 1].sum()))
+    (plain, plain_bytes), (coded, coded_bytes) = outcomes
+    assert torch.equal(plain, coded)
+    assert coded_bytes < plain_bytes / 3
 
 
 def test_nothing_to_send() -> None:
