@@ -1,8 +1,7 @@
 """How long a step spent in its collectives, which is the part of a reduction that is no compression."""
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Self
 
 import torch
 
@@ -29,14 +28,17 @@ class Clock:
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    @contextmanager
-    def collective(self, rounds: int) -> Iterator[None]:
+    def collective(self, rounds: int) -> Self:
         """Around a collective in which a message goes ``rounds`` times from worker to worker."""
-        started = self.now()
-        yield
-        self.ended = self.now()
-        self.seconds += self.ended - started
         self.rounds += rounds
+        return self
+
+    def __enter__(self) -> None:
+        self._started = self.now()
+
+    def __exit__(self, *error: object) -> None:
+        self.ended = self.now()
+        self.seconds += self.ended - self._started
 
     def compression_seconds(self, reduce_seconds: float, ended: float, num_workers: int) -> float:
         """What a worker alone on its machine would have spent on compression.

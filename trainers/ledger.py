@@ -2,6 +2,7 @@
 
 import math
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class Ledger:
         shape = (len(communicator.ranks), len(layout.names))
         self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
         self.total_error = torch.zeros_like(self.error)
+        self._error, self._total_error = _entries(self.error), _entries(self.total_error)
         self._layers = {name: self._find(name) for name in (WHOLE, *layout.names)}
         self.sent = np.zeros(shape, dtype=np.int64)  # [W, L], this step
         # Totals are float64: counts stay exact up to 2^53, and a change of workers can split them.
@@ -55,7 +57,7 @@ class Ledger:
             layers, _ = self._layers[segment]
             if self.input_is_known:
                 self.input_norm[:, layers.start] = reduced.input_norm[segment]
-            self.error[:, layers] = error
+            self._error[:, layers] = _entries(error)
             self.sent[:, layers] = reduced.sent[segment]
 
     def _find(self, segment: str) -> tuple[slice, Tensor]:
@@ -69,7 +71,7 @@ class Ledger:
         """Add the step to the totals, once all of its segments are entered."""
         self.steps += 1
         self.bytes = self.communicator.take_charges()
-        self.total_error += self.error
+        self._total_error += self._error
         self.total_sent += self.sent
         self.total_bytes += self.bytes
         self.bound = self.bytes[:, 0].astype(np.float64)  # of values
@@ -144,6 +146,11 @@ class Ledger:
 
     def _mean(self, table: Tensor) -> list[float]:
         return self.communicator.collect(table).mean(0).tolist()
+
+
+def _entries(tensor: Tensor) -> Any:
+    """The same memory as an array where that can be had: of short sums numpy is done first."""
+    return tensor.numpy() if tensor.device.type == "cpu" else tensor
 
 
 @lru_cache(maxsize=4096)
