@@ -53,18 +53,23 @@ def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, AD
     lane = tl.arange(0, 32)[None, :]
     lanes = tl.zeros((BLOCKS, 32), tl.float64)
     count = tl.zeros((BLOCKS, 32), tl.int32)
+    if ADD:
+        gradient, by = tl.load(piece + GRADIENT), tl.load(factor)
+    if RULE == AT_LEAST:
+        limit = tl.load(keys + row)
+    if RULE == GIVEN:
+        bits = masks + tl.load(rows + 2 * row + 1)
     for line in tl.static_range(8):
         i = blocks[:, None] * 256 + line * 32 + lane
         inside = i < size
         x = tl.load(p + i, mask=inside, other=0.0)
         if ADD:
-            gradient = tl.load(piece + GRADIENT)
             adds = inside & (gradient != 0)
             change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
-            x = tl.where(adds, tl.fma(change, tl.load(factor), x), x)
+            x = tl.where(adds, tl.fma(change, by, x), x)
             tl.store(p + i, x, mask=adds)
         if RULE == AT_LEAST:
-            marked = inside & (key_of(x, keys) >= tl.load(keys + row))
+            marked = inside & (key_of(x, keys) >= limit)
             word = tl.sum(marked.to(tl.uint32) << lane.to(tl.uint32), 1)
             at = masks + (first + blocks) * 8 + line
             tl.store(at, word.to(tl.int32, bitcast=True), mask=blocks * 256 < size)
@@ -72,7 +77,7 @@ def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, AD
             x = tl.where(marked, 0.0, x)
         if RULE == GIVEN:
             place = base + i
-            word = tl.load(masks + tl.load(rows + 2 * row + 1) + place // 32, mask=inside, other=0)
+            word = tl.load(bits + place // 32, mask=inside, other=0)
             x = tl.where(((word >> (place % 32).to(tl.int32)) & 1) != 0, 0.0, x)
         wide = x.to(tl.float64)
         lanes += wide * wide
