@@ -81,6 +81,10 @@ class GpuKernels:
         """Never: worker by worker, torch adds in an order that is the same each time."""
         return False
 
+    def can_sum(self, rows: Tensor) -> bool:
+        """Never: what is measured beside the training is left to torch."""
+        return False
+
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         """``api.squared_norm`` of every layer of every segment's ``rows``, [W, L] each, bit for bit."""
         with torch.cuda.device_of(segments[0].rows):

@@ -198,6 +198,8 @@ def test_what_takes_the_reference() -> None:
     assert not KERNELS.can_run([segment(rows.half())])
     assert not KERNELS.can_run([segment(rows.t().contiguous().t())])
     assert not KERNELS.can_run([segment(rows)._replace(gradient=rows.bfloat16())])
+    assert not KERNELS.can_sum(rows)
+    assert not KERNELS.can_average(Sparse(rows[0], torch.arange(10, dtype=torch.int32)))
 
 
 def test_choice() -> None:
