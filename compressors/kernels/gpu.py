@@ -23,6 +23,7 @@ _DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # magnitudes, without the sign's bit
 # A product and a sum that the code writes as two operations round twice, as they do on the CPU.
 APART = {"enable_fp_fusion": False}
+WIDE = {"num_warps": 8}  # for kernels that hold a whole piece in registers
 
 
 def why_not() -> str:
@@ -122,9 +123,9 @@ def _select_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor
         if number == 2:
             _mark(table, factor, keys, blocks.AT_LEAST, add=False)
         options = {"SHIFT": end, "WIDTH": begin - end, "ADD": number == 0, "MARKED": number >= 2}
-        largest.count_digits[(len(above),)](*entries, histogram, **options)
+        largest.count_digits[(len(above),)](*entries, histogram, **options, **WIDE)
         largest.choose_digit[(len(wanted),)](histogram, keys, left, SHIFT=end)
-    largest.compare[(len(above),)](*entries, above, equal)
+    largest.compare[(len(above),)](*entries, above, equal, **WIDE)
     largest.share_ties[(len(wanted),)](table.row_pieces, left, above, equal, TILE=_TILE)
     return _pack(table, factor, keys, above, equal)
 
@@ -148,7 +149,7 @@ def _pack(
         counts if ties is None else ties,
     )
     exact = ties is not None
-    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **APART)
+    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **APART, **WIDE)
     sizes = [int(of_segment.sum()) for of_segment in sent]
     return list(map(Selected, values.split(sizes), indices.split(sizes), sent, _errors(table)))
 

@@ -16,9 +16,9 @@ from triton.compiler import ASTSource
 from compressors.kernels import triton_blocks as blocks
 from compressors.kernels import triton_drawn as drawn
 from compressors.kernels import triton_largest as largest
-from compressors.kernels.gpu import APART
+from compressors.kernels.gpu import APART, WIDE
 
-WIDE = {"pieces", "rows", "ends", "parts", "row_pieces", "draws"}  # tables and offsets of 64 bits
+TABLES = {"pieces", "rows", "ends", "parts", "row_pieces", "draws"}  # tables and offsets of 64 bits
 NUMBERS = {"tiles", "num_rows", "size"}
 EVERY = [
     *(
@@ -48,7 +48,7 @@ def kind_of(name: str, entry: str, key: str) -> str:
         return "*fp64"
     if name == "keys":
         return f"*{key}"
-    return "*i64" if name in WIDE else "*i32"
+    return "*i64" if name in TABLES else "*i32"
 
 
 def resources(machine_code: bytes) -> str:
@@ -70,10 +70,13 @@ def main() -> None:
                 names = kernel.arg_names
                 signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
                 source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
-                compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=APART)
-                options = " ".join(f"{n}={v}" for n, v in fixed.items())
+                options = APART | (
+                    WIDE if kernel in (blocks.pack, largest.count_digits, largest.compare) else {}
+                )
+                compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+                choices = " ".join(f"{n}={v}" for n, v in fixed.items())
                 found = resources(compiled.asm["cubin"])
-                print(f"sm_{capability} {entry} {kernel.__name__} {options}: {found}", flush=True)
+                print(f"sm_{capability} {entry} {kernel.__name__} {choices}: {found}", flush=True)
 
 
 if __name__ == "__main__":
