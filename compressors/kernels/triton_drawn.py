@@ -39,7 +39,9 @@ def take(draws, rows, positions, values, tiles, TILE: tl.constexpr):
 def add_rows(values, out, num_rows, size, TILE: tl.constexpr):
     """Rows of ``values`` [R k], one added to the other, into ``out`` [k]."""
     i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    total = tl.load(values + i, mask=i < size, other=0.0)
-    for row in range(1, num_rows):
-        total += tl.load(values + row.to(tl.int64) * size + i, mask=i < size, other=0.0)
+    at = values + i
+    total = tl.load(at, mask=i < size, other=0.0)
+    for _ in range(1, num_rows):
+        at += size
+        total += tl.load(at, mask=i < size, other=0.0)
     tl.store(out + i, total, mask=i < size)
