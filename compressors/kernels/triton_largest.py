@@ -60,7 +60,7 @@ def count_digits(
         agrees = inside & ((key >> (SHIFT + WIDTH)) == (tl.load(keys + row) >> (SHIFT + WIDTH)))
         digit = ((key >> SHIFT) & (DIGITS - 1 if WIDTH == 8 else 127)).to(tl.int32)
         found = tl.histogram(digit, DIGITS, mask=agrees)
-        tl.atomic_add(histogram + row * DIGITS + tl.arange(0, DIGITS), found, mask=found > 0)
+        tl.atomic_add(histogram + row * DIGITS + tl.arange(0, DIGITS), found, mask=found > 0, sem="relaxed")
 
 
 @triton.jit
