@@ -20,6 +20,7 @@ from compressors.kernels.gpu import APART, WIDE
 
 TABLES = {"pieces", "rows", "ends", "parts", "row_pieces", "draws"}  # tables and offsets of 64 bits
 NUMBERS = {"tiles", "num_rows", "size"}
+TOP = "the leading digit"
 EVERY = [
     *(
         (blocks.mark, {"RULE": rule, "ADD": add})
@@ -27,9 +28,9 @@ EVERY = [
     ),
     *((blocks.pack, {"EXACT": exact}) for exact in (False, True)),
     (blocks.total_up, {"TILE": 1024}),
-    (largest.count_digits, {"SHIFT": 23, "WIDTH": 8, "ADD": True, "MARKED": False}),
+    (largest.count_digits, {"SHIFT": TOP, "WIDTH": 8, "ADD": True, "MARKED": False}),
     (largest.count_digits, {"SHIFT": 0, "WIDTH": 7, "ADD": False, "MARKED": True}),
-    (largest.choose_digit, {"SHIFT": 23}),
+    (largest.choose_digit, {"SHIFT": TOP}),
     (largest.compare, {}),
     (largest.share_ties, {"TILE": 1024}),
     (drawn.set_bits, {"TILE": 1024}),
@@ -66,7 +67,9 @@ def resources(machine_code: bytes) -> str:
 def main() -> None:
     for capability in (80, 90):
         for entry, key in (("fp32", "i32"), ("fp64", "i64")):
-            for kernel, fixed in EVERY:
+            for kernel, options_of_kernel in EVERY:
+                top = 23 if entry == "fp32" else 55
+                fixed = {n: top if v is TOP else v for n, v in options_of_kernel.items()}
                 names = kernel.arg_names
                 signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
                 source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
