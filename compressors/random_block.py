@@ -74,7 +74,7 @@ class RandomBlock:
 
         def payload(values: Tensor, num_rows: int) -> Block:
             every = starts * (num_rows // len(starts))
-            return Block(values, as_indices(np.array(every), size))
+            return Block(values, as_indices(np.array(every), size).to(values.device))
 
         return Drawn(positions, -wrapped, payload)
 

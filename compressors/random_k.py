@@ -53,7 +53,7 @@ class RandomK:
 
         def payload(values: Tensor, num_rows: int) -> Sparse:
             columns = positions if len(positions) == num_rows else np.tile(positions, (num_rows, 1))
-            return Sparse(values, as_indices(columns.ravel(), size))
+            return Sparse(values, as_indices(columns.ravel(), size).to(values.device))
 
         return Drawn(positions, _UNROTATED, payload)
 

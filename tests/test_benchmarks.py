@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -33,3 +34,12 @@ def test_results_reading_writes_runs_and_reads_them(
     module.main(["--runs", "11", "--steps", "3", "--in", str(tmp_path)])
     assert len(list(tmp_path.glob("runs/*/*/summary.json"))) == 11
     assert "read_runs" in capsys.readouterr().out
+
+
+def test_kernels_cuda_refuses_a_machine_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    module = load("kernels_cuda", monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["kernels_cuda.py"])
+    with pytest.raises(SystemExit, match="needs a GPU"):
+        module.main()

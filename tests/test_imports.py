@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks"}
 MAY_IMPORT = {
-    "compressors": {"compressors", "llvmlite", "numba", "numpy", "torch"},
+    "compressors": {"compressors", "llvmlite", "numba", "numpy", "torch", "triton"},
     "trainers": {
         "trainers",
         "compressors",

@@ -7,7 +7,7 @@ from typing import Any
 from compressors.checks import require
 
 CHOICES = ("auto", "reference")
-_PACKAGES = {"cpu": "numba"}
+_PACKAGES = {"cpu": "numba", "cuda": "triton"}
 
 
 def require_choice(owner: str, value: object) -> None:
@@ -15,24 +15,32 @@ def require_choice(owner: str, value: object) -> None:
     require(value in CHOICES, owner, f"one of {', '.join(CHOICES)}", value)
 
 
-@lru_cache
 def kernels_for(choice: str, device: str) -> Any:
     """The kernels for a type of device, None for the reference: by choice, or because there are no others."""
-    package = _PACKAGES.get(device)
-    if choice == "reference" or package is None or find_spec(package) is None:
-        return None
-    from compressors.kernels.cpu import CpuKernels  # loading numba takes half a second
-
-    return CpuKernels()
+    return None if choice == "reference" else _of_device(device)[0]
 
 
 def describe(choice: str, device: str) -> str:
     """What computes, and why if it is not a kernel."""
-    kernels = kernels_for(choice, device)
-    if kernels is not None:
-        return kernels.name
     if choice == "reference":
         return "reference"
+    kernels, reason = _of_device(device)
+    return f"reference, as {reason}" if kernels is None else kernels.name
+
+
+@lru_cache
+def _of_device(device: str) -> tuple[Any, str]:
+    """The kernels, or None and why there are none."""
     package = _PACKAGES.get(device)
-    reason = f"{package} is not installed" if package else f"there are none for {device}"
-    return f"reference, as {reason}"
+    if package is None:
+        return None, f"there are none for {device}"
+    if find_spec(package) is None:
+        return None, f"{package} is not installed"
+    if device == "cpu":
+        from compressors.kernels.cpu import CpuKernels  # loading numba takes half a second
+
+        return CpuKernels(), ""
+    from compressors.kernels.gpu import GpuKernels, why_not
+
+    reason = why_not()
+    return (None, reason) if reason else (GpuKernels(), "")

@@ -1,7 +1,7 @@
 """Kernels for CPUs: the loops of ``native.py`` on all segments and workers of a step at once."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -11,6 +11,7 @@ from torch import Tensor
 from compressors.api import Segment
 from compressors.kernels import measuring, native, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
+from compressors.kernels.selected import Selected
 from compressors.kernels.table import Table, Tables
 from compressors.kernels.threads import share_out
 from compressors.payloads import Sparse
@@ -23,15 +24,6 @@ _MAGNITUDE = {  # all bits but the sign, in the type that magnitudes are compare
     np.dtype(np.float32): np.array([2**31 - 1], dtype=np.uint32),
     np.dtype(np.float64): np.array([2**63 - 1], dtype=np.uint64),
 }
-
-
-class Selected(NamedTuple):
-    """What was taken from one segment, and what stays."""
-
-    values: Tensor  # [k], one worker after the other
-    indices: Tensor | None  # [k] int32, ascending within a worker; None where they were drawn
-    sent: np.ndarray  # [W, L] int64, elements taken per layer
-    error: Tensor  # [W, L] float64, sum of squares of what stays
 
 
 class CpuKernels:

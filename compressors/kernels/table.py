@@ -1,5 +1,6 @@
 """Where the entries of some segments lie in memory, in the words of the compiled loops."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +16,12 @@ REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)
 class Table:
     """Rows, pieces and parts of S segments of W workers with L layers each; made once, pointed anew.
 
-    Row s W + w is worker w's in segment s; its pieces, none longer than ``_PIECE``, follow each other
-    layer by layer. A part is one layer of one row. Addresses are those of the tensors that the segments hold.
+    Row s W + w is worker w's in segment s; its pieces, none of more than ``longest`` entries (whole blocks),
+    follow each other layer by layer. A part is one layer of one row. Addresses are those of the tensors
+    that the segments hold.
     """
 
-    def __init__(self, segments: list[Segment]) -> None:
+    def __init__(self, segments: list[Segment], longest: int = _PIECE) -> None:
         self.addresses: list[tuple[int, ...]] = []
         self.num_workers = len(segments[0].rows)
         self.edges = [s.edges for s in segments]
@@ -32,8 +34,8 @@ class Table:
                 for begin, end in pairwise(edges):
                     first_block = block
                     part_pieces.append(len(pieces))
-                    for base in range(begin, end, _PIECE) or (begin,):  # a layer of nothing is a piece too
-                        size = min(_PIECE, end - base)
+                    for base in range(begin, end, longest) or (begin,):  # a layer of nothing is a piece too
+                        size = min(longest, end - base)
                         pieces.append((0, 0, size, block, row, base))
                         block += -(-size // _BLOCK)
                     parts.append((first_block, block))
@@ -96,8 +98,8 @@ class Table:
             self._per_row = (of_segments, rows)
         return rows
 
-    def per_segment(self, of_parts: np.ndarray) -> list[np.ndarray]:
-        """[sum of W L] to [W, L] for each segment."""
+    def per_segment(self, of_parts: Any) -> list[Any]:
+        """[sum of W L] to [W, L] for each segment; arrays or tensors."""
         starts, num_layers = self.part_of_segment, self.num_layers
         return [
             of_parts[starts[i] : starts[i + 1]].reshape(-1, num_layers[i]) for i in range(len(num_layers))
@@ -119,16 +121,17 @@ def _address(segment: Segment) -> tuple[int, ...]:
 class Tables:
     """The tables of those groups of segments that a process works on."""
 
-    def __init__(self) -> None:
-        self._known: dict[Any, Table] = {}
+    def __init__(self, make: Callable[[list[Segment]], Any] = Table) -> None:
+        self._make = make
+        self._known: dict[Any, Any] = {}
 
-    def of(self, segments: list[Segment]) -> Table:
+    def of(self, segments: list[Segment]) -> Any:
         """The table of these segments, pointed at their entries."""
         key = (segments[0].rows.dtype, *((s.name, s.rows.shape) for s in segments))
         table = self._known.get(key)
         if table is None or not table.fits(segments):
             if len(self._known) >= 64:  # they are remade in a moment
                 self._known.clear()
-            table = self._known[key] = Table(segments)
+            table = self._known[key] = self._make(segments)
         table.point(segments)
         return table

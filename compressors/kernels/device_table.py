@@ -1,0 +1,57 @@
+"""The table of pieces in a GPU's memory, with room for what the kernels find out about each."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.api import Segment
+from compressors.kernels.table import REST, Table
+
+PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
+_WORDS = 8  # masks of 32 bits for each block
+
+
+class DeviceTable:
+    """A ``Table`` of short pieces; what does not change between steps is copied to the device once."""
+
+    def __init__(self, segments: list[Segment]) -> None:
+        self.device = segments[0].rows.device
+        self.host = host = Table(segments, PIECE)
+        num_pieces, num_blocks = len(host.pieces), len(host.sums)
+        ends = np.append(host.part_pieces[1:], num_pieces) - 1
+        self.row_pieces = upload(host.row_pieces, self.device)  # [S W + 1]
+        self.parts = upload(host.parts, self.device)  # [sum of W L, 2]
+        self.part_ends = upload(ends, self.device)  # [sum of W L], the last piece of each
+        self.sums = torch.empty(num_blocks, dtype=torch.float64, device=self.device)
+        self.masks = torch.empty(_WORDS * num_blocks, dtype=torch.int32, device=self.device)
+        self.counts = torch.empty(num_pieces, dtype=torch.int32, device=self.device)
+        self.pieces = self.rows = torch.empty(0)
+        sizes = np.array([s.rows.shape[1] for s in segments]).repeat(host.num_workers)
+        words = -(-sizes // 32)
+        self._row_words = words.cumsum() - words
+
+    @property
+    def num_rows(self) -> int:
+        return len(self._row_words)
+
+    def fits(self, segments: list[Segment]) -> bool:
+        return self.device == segments[0].rows.device and self.host.fits(segments)
+
+    def point(self, segments: list[Segment]) -> None:
+        """Take down the addresses of these segments' entries."""
+        before = self.host.addresses
+        self.host.point(segments)
+        if self.host.addresses is before:
+            return
+        self.pieces = upload(self.host.pieces, self.device)  # [P, 6]
+        first = self.host.pieces[self.host.row_pieces[:-1], REST]
+        # Per row its address and, where a bit stands for each of its entries, its first word in ``masks``.
+        self.rows = upload(np.stack([first, self._row_words], 1), self.device)  # [S W, 2]
+
+
+def upload(array: np.ndarray, device: torch.device) -> Tensor:
+    """A copy on the device; the host does not wait for it."""
+    tensor = torch.from_numpy(array)
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.clone()

@@ -1,0 +1,173 @@
+"""Triton kernels: add the gradient, mark what is kept, sum the squares of the rest; pack what was marked.
+
+One program works on one piece of at most ``BLOCKS`` blocks (``table.py`` has the columns). What a program
+writes depends on its piece alone, so their number and order change nothing. Squares are added up in the order
+that ``squared_norm`` lays down. Entries are compared by the bits of their magnitudes, as integers: they order
+as the magnitudes do, NaN last.
+"""
+
+import triton
+import triton.language as tl
+
+BLOCKS: tl.constexpr = tl.constexpr(16)  # of 256 entries: 8 lines of 32 lanes
+REST: tl.constexpr = tl.constexpr(0)
+GRADIENT: tl.constexpr = tl.constexpr(1)
+SIZE: tl.constexpr = tl.constexpr(2)
+FIRST_BLOCK: tl.constexpr = tl.constexpr(3)
+ROW: tl.constexpr = tl.constexpr(4)
+BASE: tl.constexpr = tl.constexpr(5)
+COLUMNS: tl.constexpr = tl.constexpr(6)
+AT_LEAST: tl.constexpr = tl.constexpr(0)  # entries whose key is at least their row's are marked
+GIVEN: tl.constexpr = tl.constexpr(1)  # marked before, a bit for each entry of a row
+NOTHING: tl.constexpr = tl.constexpr(2)
+
+
+@triton.jit
+def key_of(x, like):
+    """The bits of the magnitudes of ``x`` as integers of ``like``'s type."""
+    kind: tl.constexpr = like.dtype.element_ty
+    all_but_sign: tl.constexpr = 0x7FFFFFFF if kind == tl.int32 else 0x7FFFFFFFFFFFFFFF
+    return x.to(kind, bitcast=True) & all_but_sign
+
+
+@triton.jit
+def add_halves(lanes):
+    """[B, 32] to [B]: 16 and 16, 8 and 8, down to one. A sum of two is the same in either order."""
+    rows: tl.constexpr = lanes.shape[0]
+    lanes = tl.sum(tl.reshape(lanes, (rows, 2, 16)), 1)
+    lanes = tl.sum(tl.reshape(lanes, (rows, 2, 8)), 1)
+    lanes = tl.sum(tl.reshape(lanes, (rows, 2, 4)), 1)
+    lanes = tl.sum(tl.reshape(lanes, (rows, 2, 2)), 1)
+    return tl.sum(lanes, 1)
+
+
+@triton.jit
+def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, ADD: tl.constexpr):
+    """p = e + factor g in place of e; masks and counts of what is kept, per block sums of the rest."""
+    piece = pieces + COLUMNS * tl.program_id(0)
+    size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
+    row, base = tl.load(piece + ROW), tl.load(piece + BASE)
+    kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
+    p = tl.load(piece + REST).to(kind)
+    blocks = tl.arange(0, BLOCKS)
+    lane = tl.arange(0, 32)[None, :]
+    lanes = tl.zeros((BLOCKS, 32), tl.float64)
+    count = tl.zeros((BLOCKS, 32), tl.int32)
+    if ADD:
+        gradient, by = tl.load(piece + GRADIENT), tl.load(factor)
+    if RULE == AT_LEAST:
+        limit = tl.load(keys + row)
+    if RULE == GIVEN:
+        bits = masks + tl.load(rows + 2 * row + 1)
+    for line in tl.static_range(8):
+        i = blocks[:, None] * 256 + line * 32 + lane
+        inside = i < size
+        x = tl.load(p + i, mask=inside, other=0.0)
+        if ADD:
+            adds = inside & (gradient != 0)
+            change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
+            x = tl.where(adds, tl.fma(change, by, x), x)
+            tl.store(p + i, x, mask=adds)
+        if RULE == AT_LEAST:
+            marked = inside & (key_of(x, keys) >= limit)
+            word = tl.sum(marked.to(tl.uint32) << lane.to(tl.uint32), 1)
+            at = masks + (first + blocks) * 8 + line
+            tl.store(at, word.to(tl.int32, bitcast=True), mask=blocks * 256 < size)
+            count += marked.to(tl.int32)
+            x = tl.where(marked, 0.0, x)
+        if RULE == GIVEN:
+            place = base + i
+            word = tl.load(bits + place // 32, mask=inside, other=0)
+            x = tl.where(((word >> (place % 32).to(tl.int32)) & 1) != 0, 0.0, x)
+        wide = x.to(tl.float64)
+        lanes += wide * wide
+    tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
+    if RULE == AT_LEAST:
+        tl.store(counts + tl.program_id(0), tl.sum(tl.sum(count, 1), 0))
+
+
+@triton.jit
+def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, indices, EXACT: tl.constexpr):
+    """Move what is marked to ``values`` and ``indices``, each piece's up to its end; zeros stay.
+
+    ``EXACT``: of what is marked only keys above the row's, and the first ``ties`` that equal it; where
+    something marked stays the sums of blocks are taken anew.
+    """
+    number = tl.program_id(0)
+    piece = pieces + COLUMNS * number
+    size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
+    count = tl.load(counts + number)
+    kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
+    p = tl.load(piece + REST).to(kind)
+    if count > 0:
+        words = tl.arange(0, 8 * BLOCKS)
+        word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0)
+        lane = tl.arange(0, 32)[None, :]
+        taken = (word[:, None] >> lane) & 1  # [words, 32]
+        i = words[:, None] * 32 + lane
+        x = tl.load(p + i, mask=taken != 0, other=0.0)
+        if EXACT:
+            own, key = key_of(x, keys), tl.load(keys + tl.load(piece + ROW))
+            equal = taken * (own == key).to(tl.int32)
+            early = (_before(equal) < tl.load(ties + number)).to(tl.int32)
+            taken = taken * (own > key).to(tl.int32) + equal * early
+        at = tl.load(ends + number) - count + _before(taken)
+        tl.store(values + at, x, mask=taken != 0)
+        tl.store(indices + at, (tl.load(piece + BASE) + i).to(tl.int32), mask=taken != 0)
+        tl.store(p + i, tl.zeros_like(x), mask=taken != 0)
+    if EXACT:  # noqa: SIM102 - known to the compiler, unlike what is within
+        if count < tl.load(marked + number):
+            tl.debug_barrier()  # the zeros are there
+            blocks = tl.arange(0, BLOCKS)
+            lanes = tl.zeros((BLOCKS, 32), tl.float64)
+            for line in tl.static_range(8):
+                here = blocks[:, None] * 256 + line * 32 + tl.arange(0, 32)[None, :]
+                wide = tl.load(p + here, mask=here < size, other=0.0).to(tl.float64)
+                lanes += wide * wide
+            tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
+
+
+@triton.jit
+def _before(bits):
+    """[N, 32] zeros and ones: how many ones there are before each."""
+    of_row = tl.sum(bits, 1)
+    return (tl.cumsum(of_row, 0) - of_row)[:, None] + tl.cumsum(bits, 1) - bits
+
+
+@triton.jit
+def total_up(parts, sums, totals, TILE: tl.constexpr):
+    """Per part the total of its blocks' ``sums`` (consumed): one half and the other, until one is left.
+
+    Three halvings at a time. What a half lacks counts as 0, which changes no sum of squares.
+    """
+    part = parts + 2 * tl.program_id(0)
+    start = tl.load(part)
+    count = (tl.load(part + 1) - start).to(tl.int32)
+    x = sums + start
+    while count > 1:
+        once = (count + 1) // 2
+        twice = (once + 1) // 2
+        thrice = (twice + 1) // 2
+        for tile in range(0, thrice, TILE):
+            i = tile + tl.arange(0, TILE)
+            there = i < thrice
+            total = _quarter(x, i, there, twice, once, count)
+            total += _quarter(x, i + thrice, there & (i + thrice < twice), twice, once, count)
+            tl.store(x + i, total, mask=there)
+        tl.debug_barrier()
+        count = thrice
+    empty = tl.load(part + 1) == start
+    tl.store(totals + tl.program_id(0), tl.where(empty, 0.0, tl.load(x, mask=not empty, other=0.0)))
+
+
+@triton.jit
+def _quarter(x, i, there, twice, once, count):
+    """Entry ``i`` of what two halvings make of ``x``, where it is ``there``."""
+    total = _half(x, i, there, once, count)
+    return total + _half(x, i + twice, there & (i + twice < once), once, count)
+
+
+@triton.jit
+def _half(x, i, there, once, count):
+    total = tl.load(x + i, mask=there, other=0.0)
+    return total + tl.load(x + i + once, mask=there & (i + once < count), other=0.0)

@@ -1,0 +1,47 @@
+"""Triton kernels for positions that were drawn, and for sums of rows.
+
+``draws`` has, per row, where its ascending positions and its values begin, how many there are, and by how
+many places the values are rotated. A program works on ``TILE`` draws of one row.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def set_bits(draws, rows, positions, masks, tiles, TILE: tl.constexpr):
+    """A bit for each position drawn, from each row's first word in ``masks`` on, which is zero before."""
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
+    there = j < tl.load(draws + 4 * row + 2)
+    position = tl.load(positions + tl.load(draws + 4 * row) + j, mask=there, other=0)
+    word = masks + tl.load(rows + 2 * row + 1) + position // 32
+    bit = (tl.full((TILE,), 1, tl.uint32) << (position % 32).to(tl.uint32)).to(tl.int32, bitcast=True)
+    tl.atomic_or(word, bit, mask=there, sem="relaxed")  # the order of bits does not show
+
+
+@triton.jit
+def take(draws, rows, positions, values, tiles, TILE: tl.constexpr):
+    """Move the entries at the positions drawn to ``values``; zeros stay."""
+    row = (tl.program_id(0) // tiles).to(tl.int64)
+    j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
+    count = tl.load(draws + 4 * row + 2)
+    there = j < count
+    position = tl.load(positions + tl.load(draws + 4 * row) + j, mask=there, other=0)
+    entry = tl.load(rows + 2 * row).to(values.dtype) + position
+    x = tl.load(entry, mask=there, other=0.0)
+    place = (j + tl.load(draws + 4 * row + 3)) % tl.maximum(count, 1)
+    tl.store(values + tl.load(draws + 4 * row + 1) + place, x, mask=there)
+    tl.store(entry, tl.zeros_like(x), mask=there)
+
+
+@triton.jit
+def add_rows(values, out, num_rows, size, TILE: tl.constexpr):
+    """Rows of ``values`` [R k], one added to the other, into ``out`` [k]."""
+    i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
+    at = values + i
+    total = tl.load(at, mask=i < size, other=0.0)
+    for _ in range(1, num_rows):
+        at += size
+        total += tl.load(at, mask=i < size, other=0.0)
+    tl.store(out + i, total, mask=i < size)

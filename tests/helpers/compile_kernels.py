@@ -1,0 +1,86 @@
+"""Compile every Triton kernel to machine code of two kinds of GPUs; a line for each, with what it takes.
+
+    python tests/helpers/compile_kernels.py
+
+No GPU is needed, but the interpreter must not be asked for (TRITON_INTERPRET).
+"""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from compressors.kernels import triton_blocks as blocks
+from compressors.kernels import triton_drawn as drawn
+from compressors.kernels import triton_largest as largest
+from compressors.kernels.gpu import APART, WIDE
+
+TABLES = {"pieces", "rows", "ends", "parts", "row_pieces", "draws"}  # tables and offsets of 64 bits
+NUMBERS = {"tiles", "num_rows", "size"}
+TOP = "the leading digit"
+EVERY = [
+    *(
+        (blocks.mark, {"RULE": rule, "ADD": add})
+        for rule, add in ((0, True), (0, False), (1, True), (2, False))
+    ),
+    *((blocks.pack, {"EXACT": exact}) for exact in (False, True)),
+    (blocks.total_up, {"TILE": 1024}),
+    (largest.count_digits, {"SHIFT": TOP, "WIDTH": 8, "ADD": True, "MARKED": False}),
+    (largest.count_digits, {"SHIFT": 0, "WIDTH": 7, "ADD": False, "MARKED": True}),
+    (largest.choose_digit, {"SHIFT": TOP}),
+    (largest.compare, {}),
+    (largest.share_ties, {"TILE": 1024}),
+    (drawn.set_bits, {"TILE": 1024}),
+    (drawn.take, {"TILE": 1024}),
+    (drawn.add_rows, {"TILE": 1024}),
+]
+
+
+def kind_of(name: str, entry: str, key: str) -> str:
+    """The type of the kernels' argument of this name."""
+    if name in NUMBERS:
+        return "i32"
+    if name in ("factor", "values", "out"):
+        return f"*{entry}"
+    if name in ("sums", "totals"):
+        return "*fp64"
+    if name == "keys":
+        return f"*{key}"
+    return "*i64" if name in TABLES else "*i32"
+
+
+def resources(machine_code: bytes) -> str:
+    """Registers, stack and shared memory, as the CUDA tools that come with triton read them."""
+    tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(machine_code)
+        file.flush()
+        told = subprocess.run(
+            [tool, "-res-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
+    return " ".join(word for word in told.split() if word.startswith(("REG:", "STACK:", "SHARED:")))
+
+
+def main() -> None:
+    for capability in (80, 90):
+        for entry, key in (("fp32", "i32"), ("fp64", "i64")):
+            for kernel, options_of_kernel in EVERY:
+                top = 23 if entry == "fp32" else 55
+                fixed = {n: top if v is TOP else v for n, v in options_of_kernel.items()}
+                names = kernel.arg_names
+                signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
+                source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
+                options = APART | (
+                    WIDE if kernel in (blocks.pack, largest.count_digits, largest.compare) else {}
+                )
+                compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+                choices = " ".join(f"{n}={v}" for n, v in fixed.items())
+                found = resources(compiled.asm["cubin"])
+                print(f"sm_{capability} {entry} {kernel.__name__} {choices}: {found}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
