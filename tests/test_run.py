@@ -291,5 +291,5 @@ def test_unknown_choices_and_keys_are_hydras(overrides: str, said: str, tmp_path
 def test_help_names_the_groups() -> None:
     result = command("--help")
     assert result.returncode == 0
-    for told in ("compressor: hard_threshold, none, random_block", "model: ", "python run.py -m"):
+    for told in ("compressor: accordion, hard_threshold, none, random_block", "model: ", "python run.py -m"):
         assert told in result.stdout
