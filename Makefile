@@ -19,7 +19,7 @@ run: $(STAMP)
 test: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
-	.venv/bin/python -m pytest
+	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP)
 	.venv/bin/python -m pytest -m slow

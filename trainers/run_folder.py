@@ -86,7 +86,7 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["epochs"]  # not looked at then
     if config["trainer"].get("nonfinite") == "stop":  # as it was before there was a choice
         del config["trainer"]["nonfinite"]
-    if config["compressor"].get("schedule") == "constant":
+    if config.get("compressor", {}).get("schedule") == "constant":
         del config["compressor"]["schedule"]
     wire = config.get("wire", {})
     if (wire.get("indices"), wire.get("values")) == ("plain", "fp32"):  # as it was before there was a choice
