@@ -153,6 +153,7 @@ def train(config: Config) -> None:
     from trainers.communicator import Communicator, process_group, world
     from trainers.device import choose_device
     from trainers.gradients import NonFiniteGradientError
+    from trainers.memory import keep_freed_memory
     from trainers.reading import UnreadableDataError
     from trainers.report import announce, print_summary
     from trainers.resume import Start, snapshot_of
@@ -162,6 +163,7 @@ def train(config: Config) -> None:
     from trainers.trackers import JsonLines, Terminal, Trackers
 
     end_with_launcher()
+    keep_freed_memory()
     process, processes, local_process = world()
     torch.set_num_threads(config["threads"])
     with refusing():
