@@ -205,7 +205,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=6, help="of a window; fewer where a step is long")
     parser.add_argument("--batch-size", type=int, default=4, help="per host")
     parser.add_argument("--density", type=float, default=0.001)
-    parser.add_argument("--threshold", type=float, default=0.04, help="of hard_threshold")
+    parser.add_argument("--threshold", type=float, default=0.07, help="of hard_threshold")
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")

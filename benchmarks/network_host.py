@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any, TextIO
+from unittest.mock import patch
 
 import netns
 import torch
@@ -23,6 +24,8 @@ import train
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from trainers import loop
+from trainers.advance import Advance, Outcome
 from trainers.break_even import NAME as BREAK_EVEN
 from trainers.communicator import Communicator, process_group
 from trainers.evaluation import evaluate
@@ -83,6 +86,12 @@ class Windows:
             self.channel.window(self.calls)
 
 
+class Nowhere:
+    """A tracker for who is not asked."""
+
+    def log(self, record: dict[str, float]) -> None: ...
+
+
 class Target:
     """A tracker that ends a training at an accuracy."""
 
@@ -116,10 +125,24 @@ def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str
         with suppress(Reached):
             trainer.run(tracker)
         return {"reached": tracker.reached}
-    trainer = build(job, f"trainer.steps={sum(steps)}", "trainer.log_every=1", "trainer.evaluate_every=1e6")
-    object.__setattr__(trainer, "_evaluate", lambda state: {})  # quality is not what is timed
+    never = [
+        "trainer.log_every=1000000",
+        "trainer.evaluate_every=1e6",
+    ]  # norms and quality are not what is timed
+    trainer = build(job, f"trainer.steps={sum(steps)}", *never)
+    object.__setattr__(trainer, "_evaluate", lambda state: {})
     tracker = Windows(channel, calls, steps)
-    summary = trainer.run(tracker)
+
+    class Watched(Advance):
+        def __call__(self, factor: float, *, measure: bool) -> Outcome:
+            outcome = super().__call__(factor, measure=measure)
+            state = self.state
+            times = outcome.times(state.gradient_step)
+            tracker.log({"step": state.step, **state.ledger.metrics(), **times})  # bytes are means over hosts
+            return outcome
+
+    with patch.object(loop, "Advance", Watched):
+        summary = trainer.run(Nowhere())
     return {"steps": tracker.steps, "break_even": summary.get(BREAK_EVEN)}
 
 
@@ -195,7 +218,7 @@ def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dic
     communicator = Communicator(processes, process=dist.get_rank(), processes=processes)
     tiny, dense = torch.ones(TINY), torch.zeros(DENSE)
     pieces, copies = [torch.empty_like(tiny) for _ in range(processes)], tiny.repeat(processes)
-    row = torch.zeros(1, 11, dtype=torch.float64)
+    row = torch.zeros(1, 13, dtype=torch.float64)
 
     def control() -> None:  # what a step of the trainer sends that is no part of the algorithm
         communicator.largest(0)
