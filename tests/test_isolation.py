@@ -37,7 +37,7 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     ]
     process = start(sweep)
     os.kill(wait_for_job(process, tmp_path, seed=1), signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 1
     found = table(out)
     assert [status for status, _ in found.values()] == ["finished", "failed", "finished", "finished"]
@@ -66,7 +66,7 @@ def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
     assert table(out)[0][0] == "failed" and table(out)[0][1].endswith("interrupted")
@@ -85,7 +85,7 @@ def test_the_end_of_what_starts_the_jobs_costs_one_job(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=300", "trainer.log_every=1", "seed=0,1", f"output={tmp_path}"]
     process = start(sweep)
     os.kill(parent_of(wait_for_job(process, tmp_path, seed=0)), signal.SIGKILL)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 1
     assert [status for status, _ in table(out).values()] == ["failed", "finished"]
     assert err == "error: the process that starts this sweep's jobs was killed by SIGKILL\n"

@@ -68,7 +68,7 @@ def test_the_same_command_goes_on(
     process = start(f"output={tmp_path}", f"processes={processes}")
     wait_for_records(folder, process, 100)
     (os.killpg if everybody else os.kill)(process.pid, number)
-    _, told = process.communicate(timeout=120)
+    _, told = process.communicate(timeout=300)
     assert process.returncode == 128 + number, told
     assert "; its state is saved; the same command goes on from there" in told
     assert "Traceback" not in told

@@ -110,7 +110,7 @@ def test_a_killed_process_of_a_run_is_named_in_the_last_line(tmp_path: Path) -> 
         if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(workers[0], signal.SIGKILL)
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 1
     assert re.fullmatch(r"error: process \d of 2 was killed by SIGKILL", said.splitlines()[-1]), said
 

@@ -9,14 +9,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import resource, sys
+import resource
 import torch
 from trainers.memory import keep_freed_memory
-if sys.argv[1] == "keep":
-    assert keep_freed_memory()
+assert keep_freed_memory()
 for _ in range(4):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    held = [torch.zeros(2**20) for _ in range(16)]  # 4 MiB each
+    held = [torch.zeros(2**20) for _ in range(16)]  # 4 MiB, 1024 pages each
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
     del held
 print(faults)
@@ -25,12 +24,6 @@ print(faults)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told so")
 def test_what_is_freed_is_used_again_without_the_kernel() -> None:
-    faults = {
-        how: int(
-            subprocess.run(
-                [sys.executable, "-c", PROGRAM, how], capture_output=True, check=True, text=True, cwd=ROOT
-            ).stdout
-        )
-        for how in ("keep", "leave")
-    }
-    assert 4 * faults["keep"] < faults["leave"]
+    command = [sys.executable, "-c", PROGRAM]
+    ended = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)
+    assert int(ended.stdout) < 1024  # most often 0; 16,000 where all is handed back and asked for again
