@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from train import Records, build  # beside this file
 
+from trainers.memory import keep_freed_memory
 from trainers.watch import Watch
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
@@ -93,6 +94,7 @@ def main() -> None:
     overrides = [word for word in options.words if "=" in word]
     experiments = [word for word in options.words if "=" not in word] or EXPERIMENTS
     torch.set_num_threads(1)
+    keep_freed_memory()  # as run.py does
     print(f"torch {torch.__version__}, CPU, one thread; medians of {options.steps} steps\n")
     print("| experiment | compressor | diagnostics | step without, ms | measured, ms | others, ms | cost |")
     print("|---|---|---|---:|---:|---:|---:|")
