@@ -65,7 +65,7 @@ def gather_traffic(num_bytes: float, workers: int) -> float:
 
 
 class StepCosts:
-    """What this session's steps cost, seen one by one, and what dense ones would."""
+    """What the steps of this start of a run cost, seen one by one, and what dense ones would."""
 
     def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
         self.layout = layout
