@@ -32,6 +32,7 @@ class Summed(NamedTuple):
     payload: Callable[[Tensor], Any]  # values [k] to the payload that stands for them
     sent: np.ndarray | None = None  # as in ``Encoded``
     error: Tensor | None = None
+    spread: Callable[[Tensor], Tensor] | None = None  # what adding that payload to zeros [d] gives, compiled
 
 
 def encode_all(
@@ -60,13 +61,14 @@ def sum_all(
     """``encode_all`` for a linear codec, with the values of the local workers added up."""
     selections = _by_kernel(codec, segments, context, communicator, kernels)
     num_rows = len(communicator.ranks)
-    if selections is not None:
-        add_rows = kernels_for(kernels, segments[0].rows.device.type).add_rows
-        return [
-            Summed(add_rows(selected.values, num_rows), partial(_of_one, rule), *selected[2:])
-            for rule, selected in selections
-        ]
     found = []
+    if selections is not None:
+        compiled = kernels_for(kernels, segments[0].rows.device.type)
+        for segment, (rule, selected) in zip(segments, selections, strict=True):
+            spread = partial(compiled.spread, rule, segment.rows.shape[1]) if compiled.can_spread else None
+            total = compiled.add_rows(selected.values, num_rows)
+            found.append(Summed(total, partial(_of_one, rule), selected.sent, selected.error, spread))
+        return found
     for segment in segments:
         encoded = _encode(codec, segment.added(), context, communicator)
         first, rows = encoded.parts[0], encoded.workers_per_part[0]

@@ -51,7 +51,7 @@ class ErrorFeedback:
         factor = context.learning_rate if self.scale == "step" else 1.0
         require(factor > 0, "the learning rate", "> 0 under feedback.scale=step", factor)
         carried = [  # p, in the residual's memory
-            s._replace(rows=state.residual[s.name], gradient=s.rows, factor=factor, own=s.rows)
+            Segment(s.name, state.residual[s.name], s.edges, gradient=s.rows, factor=factor, own=s.rows)
             for s in segments
         ]
         if not getattr(self.inner, "adds_gradient", False):

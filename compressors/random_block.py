@@ -16,7 +16,7 @@ from torch import Tensor
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.density import density_schedule
-from compressors.payloads import as_indices, index_dtype
+from compressors.payloads import index_dtype
 from compressors.rules import Drawn
 
 
@@ -67,16 +67,17 @@ class RandomBlock:
 
     def rule(self, size: int, context: Context, workers: range) -> Drawn:
         k, starts = elements_of(self.density, size), self._draw(size, context, workers)
-        wrapped = np.array([max(0, start + k - size) for start in starts])  # entries at the segment's begin
-        positions = np.arange(k)[None].repeat(len(starts), 0)  # [R, k]
-        for row, start, begin in zip(positions, starts, wrapped.tolist(), strict=True):
+        wrapped = [max(0, start + k - size) for start in starts]  # entries at the segment's begin
+        positions = np.empty((len(starts), k), dtype=np.int64)
+        positions[:] = np.arange(k)
+        for row, start, begin in zip(positions, starts, wrapped, strict=True):
             row[begin:] += start - begin
 
         def payload(values: Tensor, num_rows: int) -> Block:
             every = starts * (num_rows // len(starts))
-            return Block(values, as_indices(np.array(every), size).to(values.device))
+            return Block(values, torch.tensor(every, dtype=index_dtype(size), device=values.device))
 
-        return Drawn(positions, -wrapped, payload)
+        return Drawn(positions, -np.array(wrapped), payload)
 
     def encode(self, x: Tensor, context: Context) -> Block:
         workers = range(context.worker, context.worker + 1)

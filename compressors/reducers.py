@@ -47,17 +47,19 @@ class AllReduceMean:
         mean, sent = {}, {}
         averages = communicator.mean([summed.total for summed in local])
         for segment, summed, average in zip(segments, local, averages, strict=True):
-            payload = summed.payload(average)
-            out = segment.rows.new_zeros(segment.rows.shape[1])
-            payload.add_to(out)
-            mean[segment.name] = out
+            num_rows, size = segment.rows.shape
+            if summed.spread is None:
+                mean[segment.name] = segment.rows.new_zeros(size)
+                summed.payload(average).add_to(mean[segment.name])
+            else:
+                mean[segment.name] = summed.spread(average)
             if summed.sent is None:
-                counts = count_sent([payload], np.array([len(average)]), segment.edges)
-                sent[segment.name] = counts.repeat(len(segment.rows), 0)
+                counts = count_sent([summed.payload(average)], np.array([len(average)]), segment.edges)
+                sent[segment.name] = counts.repeat(num_rows, 0)
             else:
                 sent[segment.name] = summed.sent
             if positions is not None:
-                positions[segment.name] = payload.positions(len(out)).repeat(len(segment.rows))
+                positions[segment.name] = summed.payload(average).positions(size).repeat(num_rows)
         remainder = {s.name: s.rows for s in segments}
         error = errors_of(segments, local)
         return Reduced(mean, remainder, sent, error=error, positions=positions, drawn=True), state
@@ -190,7 +192,7 @@ def _gather(
         fields.update(zip(ragged_names, everyones, strict=True))
     for name in names:
         if name not in ragged_names:
-            fields[name] = _gather_equal(fields[name], KINDS.get(name, "metadata"), communicator)
+            fields[name] = communicator.gather_equal(fields[name], KINDS.get(name, "metadata"))
     stacked = [kind_of_payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)]
     if in_one_go:
         return [[payload] for payload in stacked]
@@ -204,15 +206,6 @@ def _gather(
                 pieces.append(whole.view(communicator.size, -1).unbind())
         everyones.append([kind_of_payload(*of_worker) for of_worker in zip(*pieces, strict=True)])
     return everyones
-
-
-def _gather_equal(tensors: list[Tensor], kind: str, communicator: Any) -> list[Tensor]:
-    """Per segment, what the local workers send to what all send, where all send as much."""
-    rows = [tensor.view(len(communicator.ranks), -1) for tensor in tensors]
-    if len(rows) == 1:
-        return [communicator.gather(rows[0], kind).flatten()]
-    everyones = communicator.gather(torch.cat(rows, 1), kind)
-    return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
 
 def join(tensors: list[Tensor]) -> Tensor:

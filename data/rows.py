@@ -20,8 +20,8 @@ _DRAWS_AT_ONCE = 2**12  # random row numbers per worker: a new generator in ever
 class Rows(NamedTuple):
     """What the W local workers read in one step, worker after worker, R rows in all."""
 
-    features: Any  # [R, D] float64, each times minus its label: a scipy CSR matrix, or a dense tensor
-    indices: Tensor | None  # [R] int64, with dense features [m, D] on the CPU: which of them are read
+    features: Any  # [R, D] float64, each times minus its label: a scipy CSR matrix, or a tensor on a GPU
+    indices: np.ndarray | None  # [R] int64, with an array [m, D] of dense features: which of them are read
     weights: Tensor  # [R], how much of the worker's loss a row's loss is
     lengths: np.ndarray  # [W] int64, rows of each worker
 
@@ -88,7 +88,7 @@ class RowsDataset:
         """All rows as the one worker of one process would read them."""
         count = len(self.labels)
         weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
-        indices = torch.arange(count) if self._is_read_in_place else None
+        indices = np.arange(count) if self._is_read_in_place else None
         return Rows(self._stored, indices, weights, np.array([count]))
 
     @cached_property
@@ -97,22 +97,24 @@ class RowsDataset:
         signs = -self.labels.numpy()[:, None]
         if self.device.type == "cpu" and self._share_not_zero < DENSE:
             return self.features.multiply(signs).tocsr()
-        return torch.from_numpy(self.features.toarray() * signs).to(self.device)
+        dense = self.features.toarray() * signs
+        return dense if self.device.type == "cpu" else torch.from_numpy(dense).to(self.device)
 
-    @property
+    @cached_property
     def _is_read_in_place(self) -> bool:
-        return isinstance(self._stored, Tensor) and self.device.type == "cpu"
+        return isinstance(self._stored, np.ndarray)
 
-    def rows(self, indices: Tensor, weights: Tensor, lengths: np.ndarray, dense: bool = False) -> Rows:
+    def rows(self, indices: np.ndarray, weights: Tensor, lengths: np.ndarray, dense: bool = False) -> Rows:
         """The rows at ``indices`` [R]; ``dense`` ones however sparse they are stored."""
         if self._is_read_in_place:
             return Rows(self._stored, indices, weights, lengths)
         if isinstance(self._stored, Tensor):
-            return Rows(self._stored.index_select(0, indices.to(self.device)), None, weights, lengths)
-        features = self._stored[indices.numpy()]
+            own = torch.from_numpy(indices).to(self.device)
+            return Rows(self._stored.index_select(0, own), None, weights, lengths)
+        features = self._stored[indices]
         if not dense:
             return Rows(features, None, weights, lengths)
-        return Rows(torch.from_numpy(features.toarray()), torch.arange(len(indices)), weights, lengths)
+        return Rows(features.toarray(), np.arange(len(indices)), weights, lengths)
 
     def loader(
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
@@ -157,7 +159,7 @@ class RowsLoader:
         )  # share of the rows that all workers read in a step
         self._steps_at_once = max(1, _DRAWS_AT_ONCE // (batch_size or 1))
         self._block = -1
-        self._drawn: tuple[Tensor, ...] = ()
+        self._drawn = np.empty((0, 0), dtype=np.int64)
         if batch_size is not None:
             # n / m for every row of a worker's shard, of which a batch is a sample
             shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
@@ -171,14 +173,14 @@ class RowsLoader:
 
     @cached_property
     def _whole(self) -> Rows:
-        indices = torch.cat(self.shards)
+        indices = torch.cat(self.shards).numpy()
         weight = len(self.lengths) / len(self.dataset.labels)
         weights = torch.full((len(indices),), weight, dtype=torch.float64, device=self.dataset.device)
         rows = self.dataset.rows(indices, weights, np.array([len(shard) for shard in self.shards]))
         if rows.indices is None:
             return rows
-        in_order = rows.features.index_select(0, indices)  # a sixth faster to read, step after step
-        return rows._replace(features=in_order, indices=torch.arange(len(indices)))
+        in_order = rows.features[indices]  # a sixth faster to read, step after step
+        return rows._replace(features=in_order, indices=np.arange(len(indices)))
 
     def batches(self, step: int) -> Rows:
         """What the local workers read in ``step``, counted from 0."""
@@ -195,20 +197,20 @@ class RowsLoader:
             "rows_per_worker": f"{fewest} to {most}, each counting {len(self.lengths)}/{sum(self.lengths)}"
         }
 
-    def _indices(self, step: int) -> Tensor:
+    def _indices(self, step: int) -> np.ndarray:
         """Row numbers [W batch_size]."""
         if self.samplers:
-            return torch.cat([sampler.batch(step) for sampler in self.samplers])
+            return torch.cat([sampler.batch(step) for sampler in self.samplers]).numpy()
         block, offset = divmod(step, self._steps_at_once)
         if block != self._block:
             self._block, self._drawn = block, self._draw(block)
         return self._drawn[offset]
 
-    def _draw(self, block: int) -> tuple[Tensor, ...]:
-        """Rows drawn with replacement for some steps, [W batch_size] each."""
+    def _draw(self, block: int) -> np.ndarray:
+        """Rows drawn with replacement, [steps, W batch_size]."""
         shape, drawn = (self._steps_at_once, self.batch_size), []
         for worker, shard in zip(self.ranks, self.shards, strict=True):
             drawn.append(
                 shard[torch.randint(len(shard), shape, generator=self.stream("order", worker, block))]
             )
-        return torch.cat(drawn, 1).unbind()
+        return torch.cat(drawn, 1).numpy()

@@ -100,10 +100,10 @@ class LogisticL2(nn.Module):
             _gather_rows(rows, _sigmoid(products).mul_(rows.weights), out)
             out.add_(self.l2 * x)
         else:
-            products = torch.empty_like(rows.weights)
-            table, indices, weights = rows.features.numpy(), rows.indices.numpy(), rows.weights.numpy()
-            arrays = weights, x.numpy(), self.l2, products.numpy(), out.numpy()
-            _row_loop().gradients(table, indices, rows.lengths, *arrays)
+            found = np.empty(len(rows.indices))
+            arrays = rows.weights.numpy(), x.numpy(), self.l2, found, out.numpy()
+            _row_loop().gradients(rows.features, rows.indices, rows.lengths, *arrays)
+            products = torch.from_numpy(found)
         if not measure:
             return None
         losses = _softplus(products).mul_(rows.weights)
@@ -114,9 +114,9 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     """c_j.x = -y_j a_j.x, [R]."""
     features = rows.features
     if rows.indices is not None:
-        products = torch.empty_like(rows.weights)
-        _row_loop().products(features.numpy(), rows.indices.numpy(), x.numpy(), products.numpy())
-        return products
+        products = np.empty(len(rows.indices))
+        _row_loop().products(features, rows.indices, x.numpy(), products)
+        return torch.from_numpy(products)
     if isinstance(features, Tensor):
         return features @ x
     return torch.from_numpy(features @ x.numpy())

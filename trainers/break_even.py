@@ -9,13 +9,14 @@ import time
 from collections import deque
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.api import Context, Reducer, Segment
 from compressors.none import NoCompression
 from compressors.payloads import divide
-from trainers.communicator import Communicator
+from trainers.communicator import KINDS, Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import GradientStep
@@ -75,18 +76,24 @@ class StepCosts:
         self.nothing_to_compare = isinstance(reducer, NoCompression) or communicator.size == 1
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
-        self.steps, self.traffic_bytes = 0, 0.0
+        self.steps, self._reduced = 0, 0
+        self._bytes = np.zeros((len(communicator.ranks), len(KINDS)), dtype=np.int64)  # [W, kinds], their sum
 
     def add(self, step: GradientStep, ledger: Ledger) -> None:
         """Take down a step that has just been taken."""
         if self.nothing_to_compare or step.compression_seconds is None:
             return
-        workers, reduced = self.communicator.size, self.communicator.reduced_bytes
-        gathered = ledger.bytes.sum() / len(ledger.bytes) - reduced
-        self.traffic_bytes += all_reduce_traffic(reduced, workers) + gather_traffic(gathered, workers)
+        self._reduced += self.communicator.reduced_bytes
+        self._bytes += ledger.bytes
         self.seconds.append(step.compression_seconds)
         self.rounds.append(self.communicator.clock.rounds)
         self.steps += 1
+
+    def traffic_bytes(self) -> float:
+        """What left a worker in a step, on average."""
+        workers, reduced = self.communicator.size, self._reduced / self.steps
+        gathered = self._bytes.sum() / (len(self._bytes) * self.steps) - reduced
+        return all_reduce_traffic(reduced, workers) + gather_traffic(gathered, workers)
 
     def summary(self) -> dict[str, float]:
         """The metric, the same on every process; nothing for dense training and a single worker.
@@ -100,7 +107,7 @@ class StepCosts:
             statistics.median(seconds),
             dense_seconds(self.layout),
             round_seconds(self.communicator),
-            self.traffic_bytes / self.steps,
+            self.traffic_bytes(),
         ]
         rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 4]
         compression, rehearsed, latency, _ = rows.max(0).values.tolist()

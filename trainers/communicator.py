@@ -87,6 +87,20 @@ class Communicator:
         with self.clock.collective(self.size - 1):
             return self.collect(rows)
 
+    def gather_equal(self, fields: list[Tensor], kind: str) -> list[Tensor]:
+        """Per segment, what the W local workers send to what all n send, where all send as much.
+
+        Each tensor holds one worker's entries after the other's, as does what comes back.
+        """
+        num_workers = len(self.ranks)
+        self._charged[kind] += sum([tensor.nbytes for tensor in fields]) // num_workers
+        with self.clock.collective(self.size - 1):
+            if self.processes == 1:
+                return fields
+            rows = [tensor.view(num_workers, -1) for tensor in fields]
+            everyones = self.collect(torch.cat(rows, 1))
+            return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
+
     def gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
         """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each.
 

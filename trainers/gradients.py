@@ -4,10 +4,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from compressors.payloads import numpy_knows
 from compressors.randomness import derive_seed
 from trainers.communicator import Communicator
 from trainers.forward import Loss, cut
@@ -152,16 +154,19 @@ class AnalyticGradients:
         with torch.inference_mode():
             self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
             model.begin(shards)
+        self._entries = self.flat.numpy() if numpy_knows(self.flat) else self.flat
 
-    @torch.inference_mode()
     def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
         """The gradients of all local workers; with ``clip_norm``, scaled down to at most that L2 norm."""
-        losses = self.model.worker_gradients(batches, self.flat, measure)
-        if self.clip_norm is not None:
-            norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
-            self.flat.mul_(_shrink(norms, self.clip_norm))
+        with torch.inference_mode():
+            losses = self.model.worker_gradients(batches, self.flat, measure)
+            if self.clip_norm is not None:
+                norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
+                self.flat.mul_(_shrink(norms, self.clip_norm))
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = self._entries.sum()  # one pass; also an overflow of the sum shows
         fault = 0
-        if not math.isfinite(self.flat.sum().item()):  # one pass; also an overflow of the sum shows
+        if not math.isfinite(total):
             bad = [
                 _first_bad(self.layout.views(row), worker, self.layout)
                 for row, worker in zip(self.flat, self.communicator.ranks, strict=True)

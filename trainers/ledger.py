@@ -41,8 +41,9 @@ class Ledger:
         self.bytes = np.zeros((shape[0], len(KINDS)), dtype=np.int64)  # [W, kinds], this step
         self.total_bytes = np.zeros(self.bytes.shape)
         self.drawn = False  # whether the seed tells which entries this step has sent
-        self.bound = np.zeros(shape[0])  # [W] bytes, this step
-        self.total_bound = np.zeros(shape[0])
+        self._no_choice = np.zeros(shape[0])
+        self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
+        self.total_choice = np.zeros(shape[0])
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
@@ -74,18 +75,19 @@ class Ledger:
         self._total_error += self._error
         self.total_sent += self.sent
         self.total_bytes += self.bytes
-        self.bound = self.bytes[:, 0].astype(np.float64)  # of values
+        self.choice = self._no_choice
         if not self.drawn:
+            counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
             size = self.layout.num_parameters
-            self.bound += [_bytes_to_choose(size, k) for k in self.sent.sum(1).tolist()]
-        self.total_bound += self.bound
+            self.choice = np.array([_bytes_to_choose(size, k) for k in counts.tolist()])
+            self.total_choice += self.choice
 
     def skip_step(self) -> None:
         """Enter a step in which nothing was compressed and nothing sent; it counts in no average."""
         self.error.zero_()
         self.sent[:] = 0
         self.bytes = np.zeros_like(self.bytes)
-        self.bound = np.zeros_like(self.bound)
+        self.choice = self._no_choice
         self.input_is_known = False
 
     def totals(self) -> dict[str, Tensor]:
@@ -94,7 +96,7 @@ class Ledger:
             "total_error": self.total_error,
             "total_sent": torch.from_numpy(self.total_sent),
             "total_bytes": torch.from_numpy(self.total_bytes),
-            "total_bound": torch.from_numpy(self.total_bound),
+            "total_choice": torch.from_numpy(self.total_choice),
         }
 
     def metrics(self) -> dict[str, float]:
@@ -109,8 +111,8 @@ class Ledger:
             self.sent.sum(1),
             self.total_sent.sum(1),
             self.bytes.sum(1),
-            self.bound,
-            self.total_bound,
+            self.bytes[:, 0] + self.choice,
+            self.total_bytes[:, 0] + self.total_choice,
             *self.total_bytes.T,
         ]
         table = torch.stack([torch.as_tensor(c, dtype=torch.float64) for c in columns], 1)  # [W, columns]

@@ -43,9 +43,9 @@ _update = inspect.unwrap(torch.optim.SGD.step)
 class _SGD(torch.optim.SGD):
     """Without torch's hooks and profiler's record around ``step``: of a short update they are two thirds."""
 
-    @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        _update(self)
+        with torch.no_grad():
+            _update(self)
 
     step.hooked = True  # or torch would wrap it again
 

@@ -31,6 +31,7 @@ class CpuKernels:
 
     name = f"numba {numba.__version__}"
     index_codes = CompiledIndexCodes()
+    can_spread = True
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -58,6 +59,13 @@ class CpuKernels:
         entries = values.numpy()
         out = np.zeros(len(entries) // num_rows, dtype=entries.dtype)
         sums.add_rows(entries, out)
+        return torch.from_numpy(out)
+
+    def spread(self, rule: Drawn, size: int, values: Tensor) -> Tensor:
+        """``values`` [k] at the positions that all workers drew, [size]."""
+        entries = values.numpy()
+        out = np.zeros(size, dtype=entries.dtype)
+        sums.spread(rule.positions[0], rule.rotations[0], entries, out)
         return torch.from_numpy(out)
 
     def can_average(self, payload: Any) -> bool:

@@ -47,6 +47,7 @@ class GpuKernels:
     """
 
     name = f"triton {triton.__version__}"
+    can_spread = False  # torch's own operations are as many launches
 
     def __init__(self) -> None:
         self._tables = Tables(DeviceTable)

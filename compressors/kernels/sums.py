@@ -25,6 +25,13 @@ def add_rows(values, out):
 
 
 @compiled
+def spread(positions, rotation, values, out):
+    """Adds ``values`` [k] to ``out`` at positions; the j-th one's is at (j + rotation) mod k."""
+    for place in range(len(positions)):
+        out[positions[place]] += values[(place + rotation) % len(values)]
+
+
+@compiled
 def mean_of(values, indices, divisor, out):
     """The sum of what was sent, in its order, over ``divisor``; ``out`` is zero."""
     for i in range(len(values)):

@@ -56,7 +56,7 @@ def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -
     loader = dataset.loader(4, range(4), batch_size, partial(generator, 1))
     out = torch.zeros(4, 6, dtype=torch.float64)
     losses = model.worker_gradients(loader.batches(2), out, True)
-    drawn = loader._indices(2).view(4, batch_size)
+    drawn = loader._indices(2).reshape(4, batch_size)
     for worker in range(4):
         x = model.weight.detach().clone().requires_grad_()
         features = torch.from_numpy(dataset.features.toarray())[drawn[worker]]
