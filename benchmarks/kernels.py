@@ -116,7 +116,7 @@ def measure_step(rounds: int) -> None:
     )
     layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(WORKERS)
     workers = WorkerGradients(model, loss_of, layout, communicator, seed=0)
-    segments = layout.segments(workers.flat)
+    segments = workers.segments
     batches = [(torch.randn(IMAGES, 3, 32, 32), torch.randint(10, (IMAGES,))) for _ in range(WORKERS)]
     methods = {"hard_threshold": HardThreshold(density=0.001), "top_k": TopK(density=0.001)}
     reducers = {n: build_reducer(m, layout.num_parameters, ErrorFeedback) for n, m in methods.items()}
@@ -124,15 +124,15 @@ def measure_step(rounds: int) -> None:
     with torch.inference_mode():
         states = {name: reducer.init(segments) for name, reducer in reducers.items()}
     gradient, found = [], {name: [] for name in methods}
-    kept = torch.empty_like(workers.flat)
     for number in range(rounds + 1):
         taken = seconds(lambda number=number: workers.compute(batches, number))
-        kept.copy_(workers.flat)
+        kept = torch.cat([segment.rows for segment in segments], 1)  # [W, D]
         with torch.no_grad():  # before the first step ResNet's branches have no gradient at all
             for parameter, step in zip(model.parameters(), layout.views(kept.mean(0)), strict=True):
                 parameter -= 0.1 * step
         for name, reducer in reducers.items():
-            workers.flat.copy_(kept)
+            for segment, rows in zip(segments, kept.split(layout.sizes, 1), strict=True):
+                segment.rows.copy_(rows)
 
             def reduce(name=name, reducer=reducer, number=number) -> None:
                 context = Context(0, number)

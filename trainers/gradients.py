@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
+from compressors.api import Segment
 from compressors.payloads import numpy_knows
 from compressors.randomness import derive_seed
 from trainers.communicator import Communicator
@@ -23,11 +24,11 @@ class NonFiniteGradientError(ArithmeticError):
 class GradientSource(Protocol):
     """Where the gradients of the W local workers come from."""
 
-    flat: Tensor  # [W, D]
+    segments: list[Segment]  # the gradients that were computed last, which the reducer may consume
     memories: list[list[Any]]  # what each local worker's loss carries to its next batch, per micro-batch
 
     def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
-        """Fill ``flat`` with the gradients of ``batches``; return the losses [W], if ``measure`` asks.
+        """Let ``segments`` hold the gradients of ``batches``; return the losses [W], if ``measure`` asks.
 
         Raises ``NonFiniteGradientError`` on all processes if one worker's gradient is not finite; memories
         and the model's buffers are then what they were.
@@ -62,8 +63,11 @@ class WorkerGradients:
         self.clip_norm = clip_norm
         self.micro_batch_size = micro_batch_size
         self.memories: list[list[Any]] = [[] for _ in communicator.ranks]
-        self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
-        self.views = [layout.views(row) for row in self.flat]
+        flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+        self.segments = layout.segments(flat)
+        self.views = [layout.views(row) for row in flat]
+        # Layer by layer, a lone worker's gradients can stay where the backward pass has put them.
+        self.lends = len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
         self.buffers = list(model.buffers())
         self.shared_buffers = buffers_seen_by_forward(model)
 
@@ -83,7 +87,7 @@ class WorkerGradients:
             losses.append(self._differentiate(row, batch))
             norm = torch.nn.utils.get_total_norm(self.views[row])
             if self.clip_norm is not None:
-                self.flat[row].mul_(_shrink(norm, self.clip_norm))
+                torch._foreach_mul_(self.views[row], _shrink(norm, self.clip_norm))
             norms.append(norm)
         if several:
             _restore(self.buffers, after_first)
@@ -104,8 +108,10 @@ class WorkerGradients:
         return torch.stack(losses)
 
     def _differentiate(self, row: int, batch: Any) -> Tensor:
-        """The gradient of one worker's batch, into its row; the loss."""
+        """The gradient of one worker's batch, into its views; the loss."""
         parameters, views = list(self.layout.parameters.values()), self.views[row]
+        if self.lends:
+            return self._lend(parameters, batch)
         pieces = cut(batch, self.micro_batch_size)
         before = self.memories[row] or [None] * len(pieces)
         total, after = 0.0, []
@@ -119,6 +125,21 @@ class WorkerGradients:
             after.append(memory)
         self.memories[row] = after
         return total
+
+    def _lend(self, parameters: list[nn.Parameter], batch: Any) -> Tensor:
+        """The lone worker's gradient, in tensors of its own; the loss."""
+        edges = [segment.edges for segment in self.segments]
+        self.views[0], self.segments = [], []  # their memory is taken again
+        for parameter in parameters:
+            parameter.grad = None
+        before = self.memories[0][0] if self.memories[0] else None
+        loss, memory = self.loss(self.model, batch, before)
+        loss.backward()  # which, unlike autograd.grad, sees to it that nobody else holds these tensors
+        self.views[0] = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
+        rows = (view.reshape(1, -1) for view in self.views[0])
+        self.segments = list(map(Segment, self.layout.names, rows, edges))
+        self.memories[0] = [memory]
+        return loss.detach()
 
 
 class AnalyticModel(Protocol):
@@ -153,6 +174,7 @@ class AnalyticGradients:
         self.memories: list[list[Any]] = [[] for _ in communicator.ranks]  # and stays empty
         with torch.inference_mode():
             self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+            self.segments = layout.segments(self.flat)
             model.begin(shards)
         self._entries = self.flat.numpy() if numpy_knows(self.flat) else self.flat
 

@@ -37,6 +37,8 @@ def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[
     return [group for group in groups if group["params"]]
 
 
+_LONGEST_VECTOR = 16  # entries that a processor's instruction takes at once
+
 _update = inspect.unwrap(torch.optim.SGD.step)
 
 
@@ -74,7 +76,29 @@ def sgd(
     groups = parameter_groups(model, weight_decay, undecayed)
     on_cpu = groups[0]["params"][0].device.type == "cpu"
     foreach = False if on_cpu else None  # what torch would choose, without asking in every step
+    if on_cpu:
+        groups = _with_fused(groups)
     return _SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov, foreach=foreach)
+
+
+def _with_fused(groups: list[dict]) -> list[dict]:
+    """The groups, of which those parameters have their own that one pass over memory can update.
+
+    torch's fused loop on the CPU rounds as its single operations do, but for the entries that are left over
+    at the end of a tensor after whole vectors; and it takes entries as they lie, whatever the strides.
+    """
+    split = []
+    for group in groups:
+        for fused in (True, False):
+            own = [p for p in group["params"] if _is_fusible(p) == fused]
+            if own:
+                split.append({**group, "params": own, "fused": fused})
+    return split
+
+
+def _is_fusible(parameter: nn.Parameter) -> bool:
+    is_known = parameter.dtype in (torch.float32, torch.float64)
+    return is_known and parameter.is_contiguous() and parameter.numel() % _LONGEST_VECTOR == 0
 
 
 def adam(

@@ -57,10 +57,9 @@ class ExplicitStep:
         seed: int,
     ) -> None:
         self.workers = workers
-        self.segments = layout.segments(self.workers.flat)
         self.reducer = reducer
         with torch.inference_mode():
-            self.state = reducer.init(self.segments)
+            self.state = reducer.init(workers.segments)
         self.layout = layout
         self.communicator = communicator
         self.ledger = ledger
@@ -80,7 +79,8 @@ class ExplicitStep:
         clock.restart(exact=self.layout.device.type == "cuda")
         context = Context(self.seed, step, learning_rate, epoch=epoch, measure_input=measure)
         with torch.inference_mode():  # no autograd bookkeeping: a seventh of a step with small tensors
-            reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
+            segments = self.workers.segments
+            reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
             self.layout.write_gradients(reduced.mean)
             ended = self._now()
             self.gradient_seconds, self.reduce_seconds = computed - started, ended - computed

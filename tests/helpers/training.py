@@ -55,6 +55,11 @@ def settings() -> list[tuple[str, str, str]]:
     ]
 
 
+def flat_of(workers: WorkerGradients) -> Tensor:
+    """The local workers' gradients, [W, D]."""
+    return torch.cat([segment.rows for segment in workers.segments], 1)
+
+
 def loss_of(model: nn.Module, batch: Images, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Cross entropy, pulled to where the worker's outputs were in its last batch."""
     outputs = model(batch.images)

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from torch import Tensor, nn
+from training import flat_of
 
 from trainers.communicator import Communicator
 from trainers.forward import autocast, cut, in_precision, require_bf16
@@ -54,7 +55,7 @@ def test_micro_batches_add_up_to_the_batch_each_with_its_own_memory() -> None:
     x = torch.tensor([1.0, 3.0, 5.0, 11.0])
     workers = workers_of(micro_batch_size=2)
     loss = workers.compute([Points(x, x, True)], step=0)
-    assert workers.flat.tolist() == [[5.0]]
+    assert flat_of(workers).tolist() == [[5.0]]
     assert loss.tolist() == [10.0]
     workers.compute([Points(x, x, False)], step=1)
     assert workers.memories == [[4, 4]]
@@ -64,7 +65,7 @@ def test_clipping_sees_the_whole_batch_not_its_pieces() -> None:
     x = torch.tensor([10.0, 10.0, -9.0, -9.0])
     workers = workers_of(micro_batch_size=2, clip_norm=1.0)
     workers.compute([Points(x, x, True)], step=0)
-    assert workers.flat.tolist() == [[0.5]]  # the pieces, clipped one by one, would cancel
+    assert flat_of(workers).tolist() == [[0.5]]  # the pieces, clipped one by one, would cancel
 
 
 def test_bf16_computes_in_bf16_and_leaves_the_gradient_in_fp32() -> None:

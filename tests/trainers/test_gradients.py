@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from training import SmallNet, batch_of, loss_of
+from training import SmallNet, batch_of, flat_of, loss_of
 
 from trainers.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError, WorkerGradients, seed_worker
@@ -30,8 +30,8 @@ def test_each_worker_computes_as_if_alone() -> None:
         seed_worker(3, 5, worker)
         loss_of(alone, batch_of(0, worker))[0].backward()
         expected = torch.cat([p.grad.flatten() for p in alone.parameters()])
-        assert torch.equal(workers.flat[worker], expected)
-    assert not torch.equal(workers.flat[0], workers.flat[1])
+        assert torch.equal(flat_of(workers)[worker], expected)
+    assert not torch.equal(flat_of(workers)[0], flat_of(workers)[1])
 
 
 def test_buffers_kept_are_worker_0s() -> None:
@@ -51,13 +51,13 @@ def test_clipping_is_per_worker_and_before_compression() -> None:
     batches = [batch_of(0, 0), batch_of(0, 1)]
     free.compute(batches, 0)
     clipped.compute(batches, 0)
-    for row, original in zip(clipped.flat, free.flat, strict=True):
+    for row, original in zip(flat_of(clipped), flat_of(free), strict=True):
         assert original.norm() > 0.5
         assert row.norm().item() == pytest.approx(0.5, rel=1e-4)
         torch.testing.assert_close(row, original * (0.5 / original.norm()), rtol=1e-4, atol=1e-7)
     large = workers_of(small_net(), 2, clip_norm=1e6)
     large.compute(batches, 0)
-    assert torch.equal(large.flat, free.flat)
+    assert torch.equal(flat_of(large), flat_of(free))
 
 
 def test_dropout_changes_with_step_and_seed_only() -> None:
@@ -69,7 +69,7 @@ def test_dropout_changes_with_step_and_seed_only() -> None:
         torch.manual_seed(global_seed)
         workers = workers_of(model, 1)
         workers.compute(batches, step)
-        found.append(workers.flat.clone())
+        found.append(flat_of(workers).clone())
     assert torch.equal(found[0], found[1])
     assert not torch.equal(found[0], found[2])
 
@@ -78,7 +78,7 @@ def test_workers_do_not_share_one_dropout_stream() -> None:
     """On the same batch, from the same weights, they drop different units."""
     workers = workers_of(small_net(), 2)
     workers.compute([batch_of(0, 0), batch_of(0, 0)], step=0)
-    assert not torch.equal(workers.flat[0], workers.flat[1])
+    assert not torch.equal(flat_of(workers)[0], flat_of(workers)[1])
 
 
 @pytest.mark.parametrize("poison", [float("nan"), float("inf")])
@@ -101,7 +101,7 @@ def test_a_norm_that_overflows_is_no_fault() -> None:
     model = nn.Linear(2, 1, bias=False)
     workers = workers_of(model, 1, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
     workers.compute([None], 0)
-    assert torch.equal(workers.flat, torch.full((1, 2), 1e30))
+    assert torch.equal(flat_of(workers), torch.full((1, 2), 1e30))
 
 
 def test_a_norm_that_overflows_is_a_fault_where_it_would_clip_all_away() -> None:
@@ -111,12 +111,39 @@ def test_a_norm_that_overflows_is_a_fault_where_it_would_clip_all_away() -> None
         workers.compute([None], 0)
 
 
-def test_unused_parameters_have_zero_gradients() -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_unused_parameters_have_zero_gradients(count: int) -> None:
     model = nn.ModuleDict({"used": nn.Linear(2, 2), "idle": nn.Linear(2, 2)})
     workers = workers_of(
-        model, 1, loss=lambda m, batch, _: (F.mse_loss(m["used"](torch.ones(1, 2)), torch.zeros(1, 2)), None)
+        model,
+        count,
+        loss=lambda m, batch, _: (F.mse_loss(m["used"](torch.ones(1, 2)), torch.zeros(1, 2)), None),
     )
-    workers.flat.fill_(9.0)
-    workers.compute([None], 0)
-    assert workers.flat[0, :6].abs().sum() > 0
-    assert torch.equal(workers.flat[0, 6:], torch.zeros(6))
+    for segment in workers.segments:
+        segment.rows.fill_(9.0)
+    workers.compute([None] * count, 0)
+    assert (flat_of(workers)[:, :6].abs().sum(1) > 0).all()
+    assert torch.equal(flat_of(workers)[:, 6:], torch.zeros(count, 6))
+
+
+class _Twice(nn.Module):
+    """Autograd hands the same tensor to both parameters; the second has another memory layout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.ones(2, 3))
+        self.second = nn.Parameter(torch.ones(3, 2).t())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * (self.first + self.second)).sum()
+
+
+def test_a_lone_workers_gradients_share_no_memory() -> None:
+    """A reducer without feedback consumes them, one after the other."""
+    x = torch.arange(6.0).view(2, 3)
+    workers = workers_of(_Twice(), 1, loss=lambda m, batch, _: (m(batch), None))
+    workers.compute([x], 0)
+    for segment in workers.segments:
+        assert torch.equal(segment.rows, x.view(1, 6))
+        segment.rows.zero_()
+    assert torch.equal(x, torch.arange(6.0).view(2, 3))

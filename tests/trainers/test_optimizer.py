@@ -1,5 +1,6 @@
 """Which parameters weight decay leaves alone, and what the optimizers refuse."""
 
+import copy
 from collections.abc import Callable
 
 import pytest
@@ -126,6 +127,29 @@ def test_momentum_by_hand(nesterov: bool, expected: float) -> None:
     optimizer.step()
     optimizer.step()
     assert model.weight.item() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.9, True), (0.9, False), (0.0, False)])
+def test_sgd_in_one_pass_is_torchs_plain_sgd_bit_for_bit(momentum: float, nesterov: bool) -> None:
+    """Whole vectors are taken in one pass; what leaves a remainder, or lies otherwise, is not."""
+    settings = {"lr": 0.1, "momentum": momentum, "nesterov": nesterov}
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Linear(16, 5)).to(memory_format=torch.channels_last)
+    model.append(nn.Linear(64, 32))
+    plain = copy.deepcopy(model)
+    ours = sgd(model, **settings, weight_decay=0.01)
+    theirs = torch.optim.SGD(plain.parameters(), **settings, weight_decay=0.01, foreach=False, fused=False)
+    names = {id(p): name for name, p in model.named_parameters()}
+    fused = {names[id(p)] for group in ours.param_groups if group["fused"] for p in group["params"]}
+    assert fused == {"0.bias", "1.weight", "2.weight", "2.bias"}
+    for _ in range(3):
+        for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+            own.grad = torch.randn(own.shape)
+            other.grad = own.grad.clone()
+        ours.step()
+        theirs.step()
+    for own, other in zip(model.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(own, other)
 
 
 @pytest.mark.parametrize("factory", [adam, adamw])
