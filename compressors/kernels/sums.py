@@ -1,5 +1,7 @@
 """Sums that the compiled loops leave to the end, in a fixed order."""
 
+import numpy as np
+
 from compressors.kernels.compiling import compiled
 
 
@@ -36,8 +38,15 @@ def mean_of(values, indices, divisor, out):
     """The sum of what was sent, in its order, over ``divisor``; ``out`` is zero."""
     for i in range(len(values)):
         out[indices[i]] += values[i]
-    for i in range(len(out)):
-        out[i] /= divisor
+    if 4 * len(values) > len(out):
+        for i in range(len(out)):
+            out[i] /= divisor
+        return
+    quotients = np.empty(len(values), out.dtype)  # apart, as workers may have sent the same entries
+    for i in range(len(values)):
+        quotients[i] = out[indices[i]] / divisor
+    for i in range(len(values)):
+        out[indices[i]] = quotients[i]
 
 
 @compiled
