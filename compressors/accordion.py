@@ -128,7 +128,7 @@ class AccordionMean:
     kernels: str = field(default="auto", repr=False)  # which change no result
     wire: Wire = PLAIN
 
-    adds_gradient = True
+    adds_gradient = measures_input = True
 
     @property
     def codec(self) -> TopK:

@@ -49,7 +49,7 @@ class Context(NamedTuple):
     segment: str = ""
     worker: int = 0
     epoch: float = 0.0  # epochs done before the step, fractional
-    measure_input: bool = False  # whether this step's ||p||^2 is asked for; it costs one pass over p
+    measure_input: bool = False  # whether this step's ||p||^2 is asked for
     tell_positions: bool = False  # whether it is asked which elements were sent
 
     @property
@@ -123,7 +123,7 @@ class Reduced(NamedTuple):
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
     remainder: dict[str, Tensor]  # [W, d] p - C(p), the buffer that held p
     sent: dict[str, np.ndarray]  # [W, L] int64, elements sent per layer of the segment
-    input_norm: dict[str, Tensor] | None = None  # [W] float64 ||p||^2, in steps that ask for it
+    input_norm: dict[str, Tensor] | None = None  # [W, L] ||p||^2 per layer, in steps that ask for it
     error: dict[str, Tensor] | None = None  # [W, L] ||remainder||^2 per layer, if a kernel has it
     positions: dict[str, Tensor] | None = None  # [sum of sent] int64, workers in order, if asked for
     drawn: bool = False  # whether the seed tells what was sent, so that no index needs to travel

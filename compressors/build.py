@@ -23,17 +23,19 @@ def build_reducer(
     """Wrap ``method``, a codec, a reducer or the settings of one, for a model of D = ``num_parameters``.
 
     A linear codec is averaged by an all-reduce, any other is gathered; one whose density has a schedule
-    follows the epoch. A lossless method leaves
-    nothing behind, so it is spared the memory that ``feedback`` would keep. What is compressed can
-    be measured (``MeasureInput``) after the feedback and before the method. ``kernels`` is auto or
-    reference; it changes no result. ``wire`` says how what is gathered is coded. Raises ``ValueError`` for
-    other kernels, and for a wire that does not fit the method.
+    follows the epoch. A lossless method leaves nothing behind, so it is spared the memory that ``feedback``
+    would keep. What is compressed can be measured after the feedback and before the method: by reducers that
+    can (``measures_input``), or around the others (``MeasureInput``). ``kernels`` is auto or reference; it
+    changes no result. ``wire`` says how what is gathered is coded. Raises ``ValueError`` for other kernels,
+    and for a wire that does not fit the method.
     """
     require_choice("kernels", kernels)
     if hasattr(method, "for_model"):
         method = method.for_model(num_parameters)
     wire.require_fit(method)
-    reducer = MeasureInput(_reducer_of(method, kernels, wire), kernels)
+    reducer = _reducer_of(method, kernels, wire)
+    if not getattr(reducer, "measures_input", False):
+        reducer = MeasureInput(reducer, kernels)
     return reducer if getattr(method, "lossless", False) else feedback(reducer)
 
 

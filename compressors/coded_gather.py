@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Segment
-from compressors.encoding import Encoded, encode_all, errors_of
+from compressors.encoding import Encoded, encode_all, errors_of, norms_of
 from compressors.index_codes import BadMessageError, IndexCodes
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.messages import Format, largest_message, read, write
@@ -31,7 +31,7 @@ class CodedGatherMean:
     wire: Wire
     kernels: str = field(default="auto", repr=False)  # which change no result
 
-    adds_gradient = True
+    adds_gradient = measures_input = True
 
     def __post_init__(self) -> None:
         require_choice("CodedGatherMean.kernels", self.kernels)
@@ -86,6 +86,7 @@ class CodedGatherMean:
             {s.name: m for s, m in zip(segments, means, strict=True)},
             {s.name: s.rows for s in segments},
             sent,
+            norms_of(segments, local),
             # What rounding put back is not in the error of a kernel: it is measured on the rows.
             error=None if self.wire.rounds else errors_of(segments, local),
             positions=positions,

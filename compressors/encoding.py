@@ -10,6 +10,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Context, Segment
 from compressors.kernels.choice import kernels_for
+from compressors.norms import squared_norms
 from compressors.payloads import Sparse
 
 _GROUP = 2**16  # elements that a RowCodec is given at once: few enough for its temporaries to stay in cache
@@ -23,6 +24,7 @@ class Encoded(NamedTuple):
     counts: np.ndarray  # [W] int64, elements that each worker sends
     sent: np.ndarray | None = None  # [W, L] int64, the same per layer, where a kernel counted them
     error: Tensor | None = None  # [W, L] float64, ||p - C(p)||^2 per layer, where a kernel summed it
+    input_norm: Tensor | None = None  # [W, L] float64, ||p||^2 per layer, where the context asks for it
 
 
 class Summed(NamedTuple):
@@ -32,6 +34,7 @@ class Summed(NamedTuple):
     payload: Callable[[Tensor], Any]  # values [k] to the payload that stands for them
     sent: np.ndarray | None = None  # as in ``Encoded``
     error: Tensor | None = None
+    input_norm: Tensor | None = None
     spread: Callable[[Tensor], Tensor] | None = None  # what adding that payload to zeros [d] gives, compiled
 
 
@@ -41,7 +44,11 @@ def encode_all(
     """Payloads of the local workers in their order; ``rows`` keep what was not sent."""
     selections = _by_kernel(codec, segments, context, communicator, kernels)
     if selections is None:
-        return [_encode(codec, segment.added(), context, communicator) for segment in segments]
+        segments, norms = _measured(segments, context, kernels)
+        return [
+            _encode(codec, segment, context, communicator)._replace(input_norm=norm)
+            for segment, norm in zip(segments, norms, strict=True)
+        ]
     found = []
     num_rows = len(communicator.ranks)
     for rule, selected in selections:
@@ -51,7 +58,7 @@ def encode_all(
             payload = Sparse(selected.values, selected.indices)
         sent = selected.sent
         counts = sent[:, 0] if sent.shape[1] == 1 else sent.sum(1)
-        found.append(Encoded([payload], [num_rows], counts, sent, selected.error))
+        found.append(Encoded([payload], [num_rows], counts, *selected[2:]))
     return found
 
 
@@ -67,15 +74,27 @@ def sum_all(
         for segment, (rule, selected) in zip(segments, selections, strict=True):
             spread = partial(compiled.spread, rule, segment.rows.shape[1]) if compiled.can_spread else None
             total = compiled.add_rows(selected.values, num_rows)
-            found.append(Summed(total, partial(_of_one, rule), selected.sent, selected.error, spread))
+            found.append(Summed(total, partial(_of_one, rule), *selected[2:], spread))
         return found
-    for segment in segments:
-        encoded = _encode(codec, segment.added(), context, communicator)
+    segments, norms = _measured(segments, context, kernels)
+    for segment, norm in zip(segments, norms, strict=True):
+        encoded = _encode(codec, segment, context, communicator)
         first, rows = encoded.parts[0], encoded.workers_per_part[0]
         template = first._replace(**{name: f[: len(f) // rows] for name, f in first._asdict().items()})
         values = torch.cat([part.values for part in encoded.parts])
-        found.append(Summed(_add_rows(values, num_rows), partial(_with_values, template)))
+        payload = partial(_with_values, template)
+        found.append(Summed(_add_rows(values, num_rows), payload, input_norm=norm))
     return found
+
+
+def _measured(
+    segments: list[Segment], context: Context, kernels: str
+) -> tuple[list[Segment], list[Tensor | None]]:
+    """The segments with their sums formed and, if the context asks for them, their squared norms."""
+    segments = [segment.added() for segment in segments]
+    if not context.measure_input:
+        return segments, [None] * len(segments)
+    return segments, squared_norms(segments, kernels)
 
 
 def _by_kernel(
@@ -87,7 +106,8 @@ def _by_kernel(
         return None
     workers = communicator.ranks
     rules = [codec.rule(s.rows.shape[1], context._replace(segment=s.name), workers) for s in segments]
-    return list(zip(rules, compiled.select(segments, rules), strict=True))
+    selected = compiled.select(segments, rules, measure=context.measure_input)
+    return list(zip(rules, selected, strict=True))
 
 
 def _add_rows(values: Tensor, num_rows: int) -> Tensor:
@@ -112,6 +132,13 @@ def errors_of(segments: list[Segment], local: Sequence[Encoded | Summed]) -> dic
     if local[0].error is None:
         return None
     return {segment.name: encoded.error for segment, encoded in zip(segments, local, strict=True)}
+
+
+def norms_of(segments: list[Segment], local: Sequence[Encoded | Summed]) -> dict[str, Tensor] | None:
+    """Per segment ||p||^2, None where it was not asked for."""
+    if local[0].input_norm is None:
+        return None
+    return {segment.name: encoded.input_norm for segment, encoded in zip(segments, local, strict=True)}
 
 
 def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any) -> Encoded:

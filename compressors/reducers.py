@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment
-from compressors.encoding import Encoded, encode_all, errors_of, sum_all
+from compressors.encoding import Encoded, encode_all, errors_of, norms_of, sum_all
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.norms import squared_norms
 from compressors.payloads import divide
@@ -29,7 +29,7 @@ class AllReduceMean:
     codec: Codec
     kernels: str = field(default="auto", repr=False)  # which change no result
 
-    adds_gradient = True
+    adds_gradient = measures_input = True
 
     def __post_init__(self) -> None:
         require_choice("AllReduceMean.kernels", self.kernels)
@@ -61,8 +61,8 @@ class AllReduceMean:
             if positions is not None:
                 positions[segment.name] = summed.payload(average).positions(size).repeat(num_rows)
         remainder = {s.name: s.rows for s in segments}
-        error = errors_of(segments, local)
-        return Reduced(mean, remainder, sent, error=error, positions=positions, drawn=True), state
+        norms, error = norms_of(segments, local), errors_of(segments, local)
+        return Reduced(mean, remainder, sent, norms, error, positions, drawn=True), state
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class GatherMean:
     codec: Codec
     kernels: str = field(default="auto", repr=False)  # which change no result
 
-    adds_gradient = True
+    adds_gradient = measures_input = True
 
     def __post_init__(self) -> None:
         require_choice("GatherMean.kernels", self.kernels)
@@ -104,14 +104,17 @@ class GatherMean:
             if positions is not None:
                 size = segment.rows.shape[1]
                 positions[segment.name] = join([part.positions(size) for part in own.parts])
-        remainder, error = {s.name: s.rows for s in segments}, errors_of(segments, local)
-        drawn = self._is_drawn
-        return Reduced(mean, remainder, sent, error=error, positions=positions, drawn=drawn), state
+        remainder = {s.name: s.rows for s in segments}
+        norms, error = norms_of(segments, local), errors_of(segments, local)
+        return Reduced(mean, remainder, sent, norms, error, positions, self._is_drawn), state
 
 
 @dataclass(frozen=True)
 class MeasureInput:
-    """Tells ||p||^2 of what ``inner`` is given to reduce, in the steps that ask for it."""
+    """Tells ||p||^2 of what ``inner`` is given to reduce, in the steps that ask for it.
+
+    For reducers that do not do so themselves, as those of codecs do, which say ``measures_input``.
+    """
 
     inner: Reducer
     kernels: str = "auto"
@@ -132,9 +135,8 @@ class MeasureInput:
         if not context.measure_input:
             return self.inner.reduce(segments, state, context, communicator)
         segments = [segment.added() for segment in segments]
-        wholes = [s._replace(edges=torch.tensor([0, s.rows.shape[1]])) for s in segments]
-        found = squared_norms(wholes, self.kernels)  # before inner empties the rows
-        norms = {s.name: norm.squeeze(1) for s, norm in zip(segments, found, strict=True)}
+        found = squared_norms(segments, self.kernels)  # before inner empties the rows
+        norms = {s.name: norm for s, norm in zip(segments, found, strict=True)}
         reduced, state = self.inner.reduce(segments, state, context, communicator)
         return reduced._replace(input_norm=norms), state
 

@@ -19,7 +19,7 @@ class ScheduledMean:
     wire: Wire = PLAIN
     _made: dict[float, Reducer] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    adds_gradient = True
+    adds_gradient = measures_input = True
 
     def init(self, segments: list[Segment]) -> tuple[()]:
         return ()

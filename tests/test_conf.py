@@ -95,7 +95,7 @@ def test_threshold_rule_reaches_the_reducer() -> None:
     trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
     assert trainer.layout.num_parameters == 11_172_810
     expected = 1 / (2 * (0.001 * 11_172_810) ** 0.5)
-    assert trainer.reducer.inner.inner.codec.threshold == pytest.approx(expected, rel=1e-12)
+    assert trainer.reducer.inner.codec.threshold == pytest.approx(expected, rel=1e-12)
 
 
 def test_same_start_for_every_compressor() -> None:

@@ -38,7 +38,7 @@ def test_paper_presets_are_the_papers_at_full_size(preset: str, monkeypatch: pyt
     trainer = built(config)
     parameters, threshold = PAPER[preset]
     assert trainer.layout.num_parameters == parameters
-    assert trainer.reducer.inner.inner.codec.threshold == pytest.approx(threshold, rel=2e-4)
+    assert trainer.reducer.inner.codec.threshold == pytest.approx(threshold, rel=2e-4)
     assert trainer.reducer.scale == "gradient"
     assert (trainer.communicator.size, trainer.settings.batch_size) == (8, 256)
     assert trainer.epochs_per_step == 2048 / 50_000

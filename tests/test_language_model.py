@@ -74,7 +74,7 @@ def test_paper_preset(tmp_path: Path) -> None:
     config = resolved("experiment=paper/lstm_wikitext2", f"data.root={write_words(tmp_path, 28_910)}")
     found = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
     assert found.layout.num_parameters == 28_977_312
-    assert found.reducer.inner.inner.codec.threshold == pytest.approx(2.938e-3, rel=1e-3)
+    assert found.reducer.inner.codec.threshold == pytest.approx(2.938e-3, rel=1e-3)
     assert found.loader.batches(0)[0].inputs.shape[0] == 128
     assert found.settings.clip_norm == 0.4
     assert found.settings.average_reset_epochs == 30

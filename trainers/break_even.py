@@ -20,6 +20,7 @@ from trainers.communicator import KINDS, Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import GradientStep
+from trainers.watch import innermost
 
 NAME = "comm/break_even_bits_per_second"
 ANY_BANDWIDTH = 1e15  # a petabit per second, for what pays on any network: JSON knows no infinity
@@ -71,9 +72,7 @@ class StepCosts:
     def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
         self.layout = layout
         self.communicator = communicator
-        while hasattr(reducer, "inner"):
-            reducer = reducer.inner
-        self.nothing_to_compare = isinstance(reducer, NoCompression) or communicator.size == 1
+        self.nothing_to_compare = isinstance(innermost(reducer), NoCompression) or communicator.size == 1
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.steps, self._reduced = 0, 0

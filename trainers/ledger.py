@@ -36,7 +36,7 @@ class Ledger:
         self.sent = np.zeros(shape, dtype=np.int64)  # [W, L], this step
         # Totals are float64: counts stay exact up to 2^53, and a change of workers can split them.
         self.total_sent = np.zeros(shape)
-        self.input_norm = torch.zeros_like(self.error)  # [W, L], this step; a segment's, at its first layer
+        self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self.input_is_known = False
         self.bytes = np.zeros((shape[0], len(KINDS)), dtype=np.int64)  # [W, kinds], this step
         self.total_bytes = np.zeros(self.bytes.shape)
@@ -57,7 +57,7 @@ class Ledger:
         for segment, error in errors.items():
             layers, _ = self._layers[segment]
             if self.input_is_known:
-                self.input_norm[:, layers.start] = reduced.input_norm[segment]
+                self.input_norm[:, layers] = reduced.input_norm[segment]
             self._error[:, layers] = _entries(error)
             self.sent[:, layers] = reduced.sent[segment]
 

@@ -43,16 +43,21 @@ class CpuKernels:
             for s in segments
         )
 
-    def select(self, segments: list[Segment], rules: Sequence[Rule]) -> list[Selected]:
-        """rows + factor gradient, then take what each segment's rule keeps and leave the rest in ``rows``."""
+    def select(
+        self, segments: list[Segment], rules: Sequence[Rule], *, measure: bool = False
+    ) -> list[Selected]:
+        """rows + factor gradient, then take what each segment's rule keeps and leave the rest in ``rows``.
+
+        ``measure`` asks for the squared norms of the sums.
+        """
         table = self._tables.of(segments)
         like = _DTYPES[segments[0].rows.dtype]
         factor = like.type(segments[0].factor)
         if isinstance(rules[0], Drawn):
-            return _select_drawn(table, rules, factor)
+            return _select_drawn(table, rules, factor, measure)
         if isinstance(rules[0], AtLeast):
-            return _select(table, table.per_row([r.threshold for r in rules], like), factor)
-        return _select_largest(table, rules, factor)
+            return _select(table, table.per_row([r.threshold for r in rules], like), factor, measure)
+        return _select_largest(table, rules, factor, measure)
 
     def add_rows(self, values: Tensor, num_rows: int) -> Tensor:
         """[R k] to [k], one row after the other."""
@@ -107,25 +112,26 @@ class CpuKernels:
         table = self._tables.of(segments)
         nothing = _NOTHING[segments[0].rows.dtype]
         draws, _ = table.draws(((1, 0),) * len(segments))
-        _take(table, nothing.dtype.type(1), table.row_pieces[:0], draws.reshape(-1, 4), nothing)
-        return _errors(table)
+        _take(table, nothing.dtype.type(1), table.row_pieces[:0], draws.reshape(-1, 4), nothing, False)
+        return _norms(table, table.sums)
 
 
 def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
-def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
+def _mark(table: Table, factor: np.floating, thresholds: np.ndarray, measure: bool) -> None:
     pieces, masks, squares, counts = table.pieces, table.masks, table.sums, table.counts
+    wholes = table.wholes(measure)
 
     def work(first: int, last: int) -> None:
-        native.mark(pieces, first, last, factor, thresholds, masks, squares, counts)
+        native.mark(pieces, first, last, factor, thresholds, masks, squares, counts, wholes)
 
     share_out(work, len(pieces))
 
 
-def _select(table: Table, thresholds: np.ndarray, factor: np.floating) -> list[Selected]:
-    _mark(table, factor, thresholds)
+def _select(table: Table, thresholds: np.ndarray, factor: np.floating, measure: bool) -> list[Selected]:
+    _mark(table, factor, thresholds, measure)
     values, indices, offsets = _outputs(table, thresholds.dtype)
     pieces, masks = table.pieces, table.masks
 
@@ -133,10 +139,12 @@ def _select(table: Table, thresholds: np.ndarray, factor: np.floating) -> list[S
         native.pack(pieces, first, last, offsets, thresholds, masks, values, indices)
 
     share_out(work, len(pieces))
-    return _selected(table, values, indices, offsets)
+    return _selected(table, values, indices, offsets, measure)
 
 
-def _select_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -> list[Selected]:
+def _select_largest(
+    table: Table, rules: Sequence[Largest], factor: np.floating, measure: bool
+) -> list[Selected]:
     pieces, row_pieces = table.pieces, table.row_pieces
     masks, squares, counts = table.masks, table.sums, table.counts
     wanted = table.per_row([r.count for r in rules], _INT64)
@@ -157,11 +165,11 @@ def _select_largest(table: Table, rules: Sequence[Largest], factor: np.floating)
         native.pack_largest(*chosen, values, indices)
 
     share_out(find, len(wanted))
-    _mark(table, factor, thresholds)
+    _mark(table, factor, thresholds, measure)
     share_out(choose, len(wanted))
     values, indices, offsets = _outputs(table, factor.dtype)
     share_out(work, len(pieces))
-    return _selected(table, values, indices, offsets)
+    return _selected(table, values, indices, offsets, measure)
 
 
 def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -171,41 +179,56 @@ def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.
     return np.empty(total, dtype=dtype), np.empty(total, dtype=np.int32), offsets
 
 
-def _errors(table: Table) -> list[Tensor]:
+def _norms(table: Table, of_blocks: np.ndarray) -> list[Tensor]:
+    """Sums ``of_blocks`` (consumed) added up per layer, [W, L] for each segment."""
     totals = np.empty(len(table.parts))
-    sums.total_up(table.parts, 0, len(totals), table.sums, totals)
-    return [torch.from_numpy(error) for error in table.per_segment(totals)]
+    sums.total_up(table.parts, 0, len(totals), of_blocks, totals)
+    return [torch.from_numpy(norm) for norm in table.per_segment(totals)]
 
 
-def _selected(table: Table, values: np.ndarray, indices: np.ndarray, offsets: np.ndarray) -> list[Selected]:
-    sent, errors = table.per_segment(table.per_part(table.counts.copy())), _errors(table)
+def _measured(table: Table, measure: bool) -> tuple[list[np.ndarray], list[Tensor], list[Tensor | None]]:
+    """Per segment what was taken [W, L], the error and, if asked for, the norm of what there was."""
+    sent = table.per_segment(table.per_part(table.counts.copy()))
+    norms = _norms(table, table.wholes(True)) if measure else [None] * len(sent)
+    return sent, _norms(table, table.sums), norms
+
+
+def _selected(
+    table: Table, values: np.ndarray, indices: np.ndarray, offsets: np.ndarray, measure: bool
+) -> list[Selected]:
+    measured = _measured(table, measure)
     taken, where = torch.from_numpy(values), torch.from_numpy(indices)
-    if len(errors) == 1:
-        return [Selected(taken, where, sent[0], errors[0])]
+    if len(table.edges) == 1:
+        return list(map(Selected, [taken], [where], *measured))
     sizes = np.diff(offsets[table.row_pieces[:: table.num_workers]]).tolist()
-    return list(map(Selected, taken.split(sizes), where.split(sizes), sent, errors))
+    return list(map(Selected, taken.split(sizes), where.split(sizes), *measured))
 
 
-def _select_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> list[Selected]:
+def _select_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating, measure: bool) -> list[Selected]:
     draws, sizes = table.draws(tuple([rule.positions.shape for rule in rules]))
     for rule, own in zip(rules, draws, strict=True):
         own[:, 3] = rule.rotations
     positions = [rule.positions.ravel() for rule in rules]
     drawn = np.concatenate(positions) if len(positions) > 1 else positions[0]
     values = np.empty(sum(sizes), dtype=factor.dtype)
-    _take(table, factor, drawn, draws.reshape(-1, 4), values)
-    sent, errors = table.per_segment(table.per_part(table.counts.copy())), _errors(table)
+    _take(table, factor, drawn, draws.reshape(-1, 4), values, measure)
     everything = torch.from_numpy(values)
     taken = everything.split(sizes) if len(sizes) > 1 else (everything,)
-    return [Selected(v, None, counts, error) for v, counts, error in zip(taken, sent, errors, strict=True)]
+    return list(map(Selected, taken, [None] * len(sizes), *_measured(table, measure)))
 
 
 def _take(
-    table: Table, factor: np.floating, drawn: np.ndarray, draws: np.ndarray, values: np.ndarray
+    table: Table,
+    factor: np.floating,
+    drawn: np.ndarray,
+    draws: np.ndarray,
+    values: np.ndarray,
+    measure: bool,
 ) -> None:
     pieces, squares, counts = table.pieces, table.sums, table.counts
+    wholes = table.wholes(measure)
 
     def work(first: int, last: int) -> None:
-        native.take(pieces, first, last, factor, drawn, draws, values, squares, counts)
+        native.take(pieces, first, last, factor, drawn, draws, values, squares, counts, wholes)
 
     share_out(work, len(pieces))

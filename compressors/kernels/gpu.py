@@ -59,8 +59,18 @@ class GpuKernels:
             for s in segments
         )
 
-    def select(self, segments: list[Segment], rules: Sequence[Rule]) -> list[Selected]:
-        """rows + factor gradient, then take what each segment's rule keeps and leave the rest in ``rows``."""
+    def select(
+        self, segments: list[Segment], rules: Sequence[Rule], *, measure: bool = False
+    ) -> list[Selected]:
+        """rows + factor gradient, then take what each segment's rule keeps and leave the rest in ``rows``.
+
+        ``measure`` asks for the squared norms of the sums: one more visit to them.
+        """
+        if measure:
+            segments = [segment.added() for segment in segments]
+            norms = self.squared_norms(segments)
+            selected = self.select(segments, rules)
+            return [s._replace(input_norm=norm) for s, norm in zip(selected, norms, strict=True)]
         rows = segments[0].rows
         with torch.cuda.device_of(rows):  # nothing to do for tensors of the CPU
             table = self._tables.of(segments)

@@ -36,9 +36,22 @@ def sum_squares(x, start, everything, threshold, lanes):
     return lanes[0]
 
 
+@njit(inline="always")
+def sum_from(x, start, stop, block, nothing, lanes):
+    """The sum of squares of a block of x, filled up with zeros in ``block`` where it is the last."""
+    if stop - start == BLOCK:
+        return sum_squares(x, start, True, nothing, lanes)
+    block[: stop - start] = x[start:stop]
+    block[stop - start :] = 0
+    return sum_squares(block, 0, True, nothing, lanes)
+
+
 @compiled
-def mark(pieces, first, last, factor, thresholds, masks, sums, counts):
-    """p = e + factor g in place of e; per piece the mask of |p| >= threshold, its count, sums of the rest."""
+def mark(pieces, first, last, factor, thresholds, masks, sums, counts, wholes):
+    """p = e + factor g in place of e; per piece the mask of |p| >= threshold, its count, sums of the rest.
+
+    Sums of everything go into ``wholes``, unless it is empty.
+    """
     lanes = np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
     for piece in range(first, last):
@@ -54,6 +67,8 @@ def mark(pieces, first, last, factor, thresholds, masks, sums, counts):
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             sums[to] = sum_squares(p, start, False, threshold, lanes)
+            if len(wholes) > 0:
+                wholes[to] = sum_squares(p, start, True, threshold, lanes)
             for quarter in range(MASKS):
                 mask = at_least(p, start + 64 * quarter, threshold)
                 masks[MASKS * to + quarter] = mask
@@ -66,6 +81,8 @@ def mark(pieces, first, last, factor, thresholds, masks, sums, counts):
                 block[i - whole] = p[i]
             block[size - whole :] = 0
             sums[to] = sum_squares(block, 0, False, threshold, lanes)
+            if len(wholes) > 0:
+                wholes[to] = sum_squares(block, 0, True, threshold, lanes)
             for quarter in range(MASKS):
                 mask = at_least(block, 64 * quarter, threshold)
                 inside = size - whole - 64 * quarter
@@ -190,8 +207,9 @@ def refine(pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks
             thresholds[row] = limit.view(thresholds.dtype)[0]
             added = pieces[begin:end].copy()
             added[:, GRADIENT] = 0
-            mark(added, 0, end - begin, thresholds[row], thresholds, masks, sums, counts[begin:end])
-            total = counts[begin:end].sum()
+            own = counts[begin:end]
+            mark(added, 0, end - begin, thresholds[row], thresholds, masks, sums, own, sums[:0])
+            total = own.sum()
         candidates = np.empty(total, magnitude.dtype)
         seen = 0
         for piece in range(begin, end):
@@ -256,11 +274,11 @@ def pack_largest(
 
 
 @compiled
-def take(pieces, first, last, factor, drawn, draws, values, sums, counts):
+def take(pieces, first, last, factor, drawn, draws, values, sums, counts, wholes):
     """p = e + factor g in place of e; entries at the positions drawn for their row move to ``values``.
 
     ``draws``: per row where its ascending positions and its values begin, how many, and by how many
-    places the values are rotated. Sums are of what stays.
+    places the values are rotated. Sums are of what stays; in ``wholes``, unless it is empty, of everything.
     """
     lanes = np.empty(LANES)
     block = np.zeros(BLOCK, values.dtype)
@@ -279,16 +297,13 @@ def take(pieces, first, last, factor, drawn, draws, values, sums, counts):
             if adds:
                 for i in range(start, stop):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
+            if len(wholes) > 0:
+                wholes[number] = sum_from(p, start, stop, block, factor, lanes)
             while at < count and positions[at] < base + stop:
                 i = positions[at] - base
                 own[(at + rotation) % count] = p[i]
                 p[i] = 0
                 at += 1
-            if stop - start == BLOCK:
-                sums[number] = sum_squares(p, start, True, factor, lanes)
-            else:
-                block[: stop - start] = p[start:stop]
-                block[stop - start :] = 0
-                sums[number] = sum_squares(block, 0, True, factor, lanes)
+            sums[number] = sum_from(p, start, stop, block, factor, lanes)
             number += 1
         counts[piece] = at - begin

@@ -13,3 +13,4 @@ class Selected(NamedTuple):
     indices: Tensor | None  # [k] int32, ascending within a worker; None where they were drawn
     sent: np.ndarray  # [W, L] int64, elements taken per layer
     error: Tensor  # [W, L] float64, sum of squares of what stays
+    input_norm: Tensor | None = None  # [W, L] float64, the same of all there was, if asked for

@@ -48,8 +48,17 @@ class Table:
         self.sums = np.empty(block)  # one for each block
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
+        self._wholes = np.empty(0)
         self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
         self._per_row: tuple[list, np.ndarray] = ([], np.empty(0))
+
+    def wholes(self, wanted: bool) -> np.ndarray:
+        """As ``sums``, of everything; empty if not ``wanted``."""
+        if not wanted:
+            return self.sums[:0]
+        if not len(self._wholes):
+            self._wholes = np.empty_like(self.sums)
+        return self._wholes
 
     def fits(self, segments: list[Segment]) -> bool:
         """Whether the layers of ``segments``, which have the same names and shapes, lie alike."""

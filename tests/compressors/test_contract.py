@@ -120,7 +120,7 @@ def test_what_was_compressed_is_measured_when_asked_for(case: Case) -> None:
     residual = state.residual["a"].clone() if state else torch.zeros_like(g)
     segments, communicator = [segment(g.clone())], Communicator(W)
     asked, _ = reducer.reduce(segments, state, Context(0, 1, measure_input=True), communicator)
-    assert torch.equal(asked.input_norm["a"], squared_norm(residual + g))
+    assert torch.equal(asked.input_norm["a"], squared_norm(residual + g).unsqueeze(1))
     unasked, _, _ = reduce_once(reducer, g)
     assert unasked.input_norm is None
 

@@ -96,7 +96,7 @@ def test_a_step_sends_what_the_schedule_says(codec: type, kernels: str) -> None:
 
 
 def test_the_codec_of_an_epoch_is_made_once() -> None:
-    reducer = build_reducer(TopK(density=0.01, schedule="exponential"), 1000).inner
+    reducer = build_reducer(TopK(density=0.01, schedule="exponential"), 1000)
     codecs = [reducer.codec_of_step([], (), Context(0, 0, epoch=e), None) for e in (0.1, 0.7, 1.2, 8, 9)]
     assert codecs[0] is codecs[1] and codecs[3] is codecs[4]
     assert [codec.density for codec in codecs[1:4]] == [0.25, pytest.approx(0.25 * 0.04**0.25), 0.01]

@@ -17,6 +17,7 @@ from compressors.randomness import derive_seed, distinct_coordinates
 from compressors.reducers import AllReduceMean, GatherMean
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
+from trainers.watch import innermost
 
 SIZES = [3, 40, 1, 200]
 
@@ -134,7 +135,7 @@ def test_linear_codecs_are_averaged_and_others_gathered() -> None:
         method = case.method()
         if hasattr(method, "encode") and "schedule" not in case.settings:
             expected = AllReduceMean if method.linear else GatherMean
-            assert isinstance(build_reducer(method, 10).inner, expected)
+            assert isinstance(innermost(build_reducer(method, 10)), expected)
     with pytest.raises(ValueError, match="linear"):
         AllReduceMean(TopK(density=0.1))
 

@@ -11,6 +11,7 @@ from training import settings, train_all
 from compressors.build import build_reducer
 from compressors.none import NoCompression
 from compressors.reducers import AllReduceMean
+from trainers.watch import innermost
 
 ALL = ["/".join(setting) for setting in settings()]
 Results = dict[str, dict[str, Any]]
@@ -42,7 +43,7 @@ def overlapped() -> Results:
 def is_reduced(setting: str) -> bool:
     """Whether an all-reduce sums, so that rounding depends on the number of processes."""
     case = next(case for case in cases() if str(case) == setting.split("/")[0])
-    return isinstance(build_reducer(case.method(), 1000).inner, (NoCompression, AllReduceMean))
+    return isinstance(innermost(build_reducer(case.method(), 1000)), (NoCompression, AllReduceMean))
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool) -> None:
