@@ -1,0 +1,85 @@
+"""Runs killed at random moments and inside a write; what the same command makes of it."""
+
+import os
+import random
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import command
+from faults import LONG, METHODS, SMALL, uninterrupted
+from interrupting import DYING, Running, last_step, left_behind, require_same, saved_step
+
+KILLS = 20
+
+pytestmark = pytest.mark.slow
+
+
+def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, processes: int) -> None:
+    """SIGKILL to a random process of the run at random moments, some steps after its start each time."""
+    random_numbers = random.Random(processes)
+    overrides = [*overrides, f"processes={processes}", f"output={tmp_path / 'out'}"]
+    saved = 0
+    for number in range(kills):
+        steps, rest = random_numbers.randint(1, 30), random_numbers.uniform(0, 0.03)
+        with Running(*overrides, log=tmp_path / f"part-{number}") as running:
+            running.until(lambda running=running: "steps, scope" in running.out.read_text())
+            target = saved + steps
+            running.until(lambda target=target: last_step(tmp_path / "out") >= target)
+            time.sleep(rest)
+            candidates = [running.process.pid, *running.ranks()]
+            os.kill(random_numbers.choice(candidates), signal.SIGKILL)
+            assert running.wait() not in (0, None)
+            running.until_gone()
+            went_on = re.search(r"going on after step ([\d,]+) ", running.out.read_text())
+            assert (int(went_on[1].replace(",", "")) if went_on else 0) == saved, "lost more than it had to"
+            assert "Traceback" not in running.err.read_text(), running.said()
+        saved = saved_step(tmp_path / "out")
+    with Running(*overrides, log=tmp_path / "last") as running:
+        assert running.wait() == 0, running.said()
+        assert f"going on after step {saved:,} " in running.out.read_text()
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_killed_at_random_moments(processes: int, reference: dict[str, Any], tmp_path: Path) -> None:
+    """A gathered method, against a run in one process that nothing disturbed."""
+    kill_again_and_again(tmp_path, [*SMALL, METHODS["gathered"], *LONG], KILLS, processes)
+    require_same(left_behind(tmp_path / "out"), reference)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_killed_at_random_moments_with_an_all_reduce(processes: int, tmp_path: Path) -> None:
+    overrides = [*SMALL, METHODS["reduced"], "trainer.steps=160"]
+    kill_again_and_again(tmp_path, overrides, 5, processes)
+    expected = uninterrupted(tmp_path / "reference", *overrides, f"processes={processes}")
+    require_same(left_behind(tmp_path / "out"), expected)
+
+
+@pytest.mark.parametrize(
+    ("point", "count"),
+    [
+        ("tensors", 1),
+        ("tensors", 4),
+        ("description", 1),
+        ("description", 3),
+        ("old checkpoint", 2),
+        ("record", 1),
+        ("record", 37),
+        ("summary", 3),  # after config.yaml and environment.json
+    ],
+)
+def test_killed_inside_a_write(
+    point: str, count: int, short_reference: dict[str, Any], tmp_path: Path
+) -> None:
+    overrides = [*SMALL, METHODS["gathered"], "trainer.steps=60", f"output={tmp_path}"]
+    died = command(point, str(count), *overrides, launcher=[sys.executable, DYING])
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    result = command(*overrides)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    require_same(left_behind(tmp_path), short_reference)
+    assert not list(tmp_path.glob("**/*.partial"))

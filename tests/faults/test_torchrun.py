@@ -1,0 +1,66 @@
+"""torchrun starts a run again whose process died, and ends with all of it."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import ROOT, command
+from faults import LONG, METHODS, SMALL
+from interrupting import DYING, TORCHRUN, Running, last_step, left_behind, num_records, require_same
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("dying_rank", ["0", "1"])
+def test_torchrun_restarts_a_run_whose_process_died_in_a_write(
+    dying_rank: str, short_reference: dict[str, Any], tmp_path: Path
+) -> None:
+    """Killed at the fourth checkpoint of each try, torchrun's restarts bring it to its end."""
+    overrides = [*SMALL, METHODS["gathered"], "trainer.steps=60", f"output={tmp_path}"]
+    launcher = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=3", DYING, "tensors", "4"]
+    result = command(*overrides, launcher=launcher, DYING_RANK=dying_rank)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("going on after step") == 1
+    require_same(left_behind(tmp_path), short_reference)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_torchrun_restarts_a_run_whose_process_was_killed(
+    victim: int, reference: dict[str, Any], tmp_path: Path
+) -> None:
+    overrides = [*SMALL, METHODS["gathered"], *LONG, f"output={tmp_path / 'out'}"]
+    launcher = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=3", "run.py"]
+    with Running(*overrides, log=tmp_path / "log", launcher=launcher) as running:
+        for step in (105, 305):
+            running.until(lambda step=step: last_step(tmp_path / "out") >= step)
+            os.kill(running.ranks()[victim], signal.SIGKILL)
+            time.sleep(1)
+        assert running.wait() == 0, running.said()
+        assert running.out.read_text().count("going on after step") == 2
+    require_same(left_behind(tmp_path / "out"), reference)
+
+
+def test_a_killed_torchrun_leaves_nobody_behind(tmp_path: Path) -> None:
+    overrides = [*SMALL, METHODS["gathered"], "trainer.steps=100000", f"output={tmp_path / 'out'}"]
+    launcher = [*TORCHRUN, "--nproc-per-node=2", "run.py"]
+    with Running(*overrides, log=tmp_path / "log", launcher=launcher) as running:
+        running.until(lambda: num_records(tmp_path / "out") > 20)
+        assert len(running.ranks()) == 2
+        running.process.kill()
+        running.until_gone()
+
+
+def test_survivors_below_torchrun_say_it_in_a_line(tmp_path: Path) -> None:
+    overrides = [*SMALL, METHODS["gathered"], "trainer.steps=100000", f"output={tmp_path / 'out'}"]
+    launcher = [*TORCHRUN, "--nproc-per-node=2", "run.py"]
+    with Running(*overrides, log=tmp_path / "log", launcher=launcher) as running:
+        running.until(lambda: num_records(tmp_path / "out") > 20)
+        os.kill(running.ranks()[1], signal.SIGKILL)
+        assert running.wait(90) == 1
+        running.until_gone()
+        own = [line for line in running.errors() if line.startswith("error: ")]
+        assert own == ["error: another process ended or did not answer for 1800 s"]
+        assert f'"{ROOT}' not in running.err.read_text(), "torchrun's own traceback is enough"
