@@ -1,24 +1,69 @@
 """run.py as a user runs it."""
 
+import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+PYTHON = [sys.executable, "run.py"]
+TIMEOUT_SECONDS = 300
 
 
 def command(
     *overrides: str, launcher: list[str] | None = None, **environment: str
 ) -> subprocess.CompletedProcess:
-    """Run run.py as a user does."""
-    clean = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "DATA_DIR")}
+    """Run run.py in a process of its own, forked from a Python that has imported torch and its like.
+
+    ``launcher``: what is typed in front of the overrides, as ``PYTHON``, which starts from nothing.
+    """
+    clean = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "DATA_DIR")} | environment
+    if launcher is None:
+        return _warm_python().run(["run.py", *overrides], clean)
     return subprocess.run(
-        [*(launcher or [sys.executable, "run.py"]), *overrides],
+        [*launcher, *overrides],
         cwd=ROOT,
-        env=clean | environment,
+        env=clean,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
+
+
+@cache
+def _warm_python() -> "WarmPython":
+    return WarmPython()
+
+
+class WarmPython:
+    """warm_python.py, which ends when this process does."""
+
+    def __init__(self) -> None:
+        script = Path(__file__).with_name("warm_python.py")
+        self.server = subprocess.Popen(
+            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess:
+        """Run a script in ``ROOT``; raises ``RuntimeError`` if it takes too long."""
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = Path(folder) / "stdout", Path(folder) / "stderr"
+            for path in (out, err):
+                path.touch()
+            request = {"arguments": arguments, "environment": environment, "folder": str(ROOT)}
+            request |= {"stdout": str(out), "stderr": str(err)}
+            too_late = threading.Timer(TIMEOUT_SECONDS, self.server.kill)
+            too_late.start()
+            self.server.stdin.write(json.dumps(request) + "\n")
+            self.server.stdin.flush()
+            answer = self.server.stdout.readline()
+            too_late.cancel()
+            if not answer:
+                _warm_python.cache_clear()
+                raise RuntimeError(f"{arguments} took too long: {out.read_text()}{err.read_text()}")
+            return subprocess.CompletedProcess(arguments, int(answer), out.read_text(), err.read_text())

@@ -1,0 +1,48 @@
+"""A Python that has imported what takes seconds, and forks a process for every script it is asked to run.
+
+Each one has the arguments, environment, folder and open files that a new interpreter would be given, and ends
+as one does. A request is a line of JSON on stdin, the answer a line with the exit status on stdout.
+"""
+
+import importlib
+import json
+import os
+import runpy
+import sys
+from pathlib import Path
+
+# None of it is the project's; wandb is left out, since it reads the environment when it is imported
+IMPORTS = ("hydra", "numba", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed")
+
+
+def serve() -> dict | None:
+    """Answer requests until there are no more; in a forked process, what it was asked to run."""
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            return json.loads(line)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    return None
+
+
+def become(request: dict) -> None:
+    """Take the place of a new interpreter that runs the script."""
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    modes = ((os.devnull, os.O_RDONLY), *((request[name], os.O_WRONLY) for name in ("stdout", "stderr")))
+    for number, (path, mode) in enumerate(modes):
+        opened = os.open(path, mode)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.argv = request["arguments"]
+    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+
+
+if __name__ == "__main__":
+    for name in IMPORTS:
+        importlib.import_module(name)
+    asked = serve()
+    if asked is not None:
+        become(asked)
+        runpy.run_path(sys.argv[0], run_name="__main__")
