@@ -1,4 +1,7 @@
-"""Without a GPU Triton's kernels run in its interpreter: asked for before triton is loaded."""
+"""What holds for all tests, asked for before they load anything.
+
+Without a GPU Triton's kernels run in its interpreter. Workers of pytest-xdist share the cores: a thread each.
+"""
 
 import os
 
@@ -6,3 +9,5 @@ import torch
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import command
+from command_line import PYTHON, command
 
 import run
 
@@ -53,7 +53,7 @@ def test_the_main_command(tmp_path: Path) -> None:
     """ResNet-18 on digits under the hard threshold, cut short; then found again."""
     overrides = ["compressor=hard_threshold", "model=resnet18", "workers=2", "trainer.batch_size=4"]
     overrides += ["trainer.steps=2", f"output={tmp_path}"]
-    first = command(*overrides)
+    first = command(*overrides, launcher=PYTHON)
     assert first.returncode == 0, first.stderr
     folder = only_folder(tmp_path)
     assert folder.parent.name == "resnet18-digits-hard_threshold"
@@ -89,8 +89,9 @@ def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> No
     ways = {
         "one": command(*common, f"output={tmp_path / 'one'}"),
         "own": command(*common, "processes=2", f"output={tmp_path / 'own'}"),
-        "torchrun": command(*common, f"output={tmp_path / 'torchrun'}", launcher=TORCHRUN),
     }
+    if compressor == "top_k":
+        ways["torchrun"] = command(*common, f"output={tmp_path / 'torchrun'}", launcher=TORCHRUN)
     found = {}
     for way, result in ways.items():
         assert result.returncode == 0, result.stderr
@@ -105,11 +106,11 @@ def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> No
 
 
 def test_overlap_gives_the_same_numbers_in_the_same_files(tmp_path: Path) -> None:
-    common = [*SMALL, "workers=2", "processes=2", "compressor=top_k", "tracker=none"]
+    common = [*SMALL, "workers=2", "compressor=top_k", "tracker=none"]
     found = []
-    for overlap in ("false", "true"):
-        output = tmp_path / overlap
-        result = command(*common, f"trainer.overlap={overlap}", f"output={output}")
+    for overlap in ([], ["trainer.overlap=true", "processes=2"]):
+        output = tmp_path / str(len(overlap))
+        result = command(*common, *overlap, f"output={output}")
         assert result.returncode == 0, result.stderr
         found.append((only_folder(output).name, records(only_folder(output))))
     assert found[0] == found[1]
@@ -130,13 +131,6 @@ def test_multirun_gives_each_job_a_folder_and_a_wandb_run(tmp_path: Path) -> Non
     assert len({summary_of(f)["compression/total_error"] for f in folders}) == 4
     for folder in folders:
         assert len(list(folder.glob("wandb/offline-run-*"))) == 1
-
-
-def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
-    result = command("-m", *SMALL, "compressor.threshold=-1,0.01", "tracker=none", f"output={tmp_path}")
-    assert result.returncode == 1
-    assert result.stderr.strip() == "error: HardThreshold.threshold must be a finite number >= 0, got -1"
-    assert len(list(tmp_path.glob("*/*/summary.json"))) == 1
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
@@ -263,7 +257,14 @@ def test_refusals_outside_a_job(bad: list[str]) -> None:
     assert result.stderr.splitlines()[-1].startswith("error: ")
 
 
-@pytest.mark.parametrize("bad", ["output=/proc/nothing", "data=mnist data.root=/nowhere", "device=cuda"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        "output=/proc/nothing",
+        pytest.param("data=mnist data.root=/nowhere", marks=pytest.mark.slow),
+        pytest.param("device=cuda", marks=pytest.mark.slow),
+    ],
+)
 def test_several_processes_refuse_in_one_line(bad: str, tmp_path: Path) -> None:
     """Also what only the first process notices: an output folder that cannot be written."""
     result = command(*SMALL, "tracker=none", "processes=2", f"output={tmp_path}", *bad.split())

@@ -112,7 +112,13 @@ def test_refused(change: dict[str, Any], rule: str) -> None:
         settings(**change)
 
 
-@pytest.mark.parametrize(("condition", "steps"), [(3, 50), (3, 100), (3, 200), (10, 50), (10, 200)])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("condition", "steps"),
+    [(3, 50), (10, 200), *(pytest.param(*more, marks=SLOW) for more in ((3, 100), (3, 200), (10, 50)))],
+)
 def test_a_quadratic(condition: int, steps: int) -> None:
     """The rate found for f(x) = sum of h_i x_i^2 / 2 lies within 1.5 times the best constant one.
 
@@ -160,7 +166,10 @@ def test_steps_and_bytes_are_counted_apart(whole: dict[str, Any]) -> None:
     assert rates == pytest.approx([stages[0]["autolrs/rate"]] * 10 + [stages[1]["autolrs/rate"]] * 18)
 
 
-@pytest.mark.parametrize("steps_taken", [3, 8, 17, 28, 44, 61])
+@pytest.mark.parametrize(
+    "steps_taken",
+    [8, 17, 44, *(pytest.param(more, marks=SLOW) for more in (3, 28, 61))],  # in trials and between them
+)
 def test_an_interruption_in_the_middle_of_a_search(
     tmp_path: Path, whole: dict[str, Any], steps_taken: int
 ) -> None:

@@ -137,7 +137,7 @@ def test_a_rehearsal_is_a_multiple_where_the_model_is_large(monkeypatch: pytest.
 @pytest.mark.parametrize("processes", [1, 2])
 def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
     small = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=3", "trainer.batch_size=8"]
-    for method in ("none", "top_k"):
+    for method in ("none", "top_k") if processes == 1 else ("top_k",):
         done = command(
             *small, f"compressor={method}", "tracker=none", f"output={tmp_path}", f"processes={processes}"
         )
