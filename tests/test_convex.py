@@ -44,27 +44,37 @@ class Records(list):
         self.append(record)
 
 
-def trainer(root: Path, *overrides: str, process: int = 0, processes: int = 1) -> Trainer:
-    config = resolved("experiment=convex/madelon_sgd", "data.name=few", f"data.root={root}", *overrides)
-    communicator = Communicator(config["workers"], process=process, processes=processes)
-    return run.build(config, communicator, torch.device("cpu"))
+def config_of(root: Path, *overrides: str) -> dict[str, Any]:
+    return resolved("experiment=convex/madelon_sgd", "data.name=few", f"data.root={root}", *overrides)
 
 
-def train(root: Path, *overrides: str, process: int = 0, processes: int = 1) -> dict[str, Any]:
-    it = trainer(root, "trainer.log_every=5", *overrides, process=process, processes=processes)
+def trainer(root: Path, *overrides: str) -> Trainer:
+    config = config_of(root, *overrides)
+    return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+
+
+def train(root: Path, *overrides: str) -> dict[str, Any]:
+    return run_to_its_end(trainer(root, "trainer.log_every=5", *overrides))
+
+
+def run_to_its_end(it: Trainer) -> dict[str, Any]:
     records = Records()
     summary = it.run(records)
     return {"x": it.model.weight.detach().clone(), "records": list(records), "summary": summary}
 
 
-def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, Any]]:
+def config_named(root: Path, name: str) -> dict[str, Any]:
+    method, setting = name.split("/")
+    typed = [f"compressor={method.split()[0]}", *METHODS[method], *SETTINGS[setting]]
+    return config_of(root, *typed, "workers=4", "trainer.steps=12", "trainer.log_every=5")
+
+
+def train_all(process: int, processes: int, configs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     torch.set_num_threads(1)
     found = {}
-    for name in NAMES:
-        method, setting = name.split("/")
-        typed = [f"compressor={method.split()[0]}", *METHODS[method], *SETTINGS[setting]]
-        typed += ["workers=4", "trainer.steps=12"]
-        found[name] = train(Path(root), *typed, process=process, processes=processes)
+    for name, config in configs.items():
+        communicator = Communicator(config["workers"], process=process, processes=processes)
+        found[name] = run_to_its_end(run.build(config, communicator, torch.device("cpu")))
     return found
 
 
@@ -79,11 +89,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def layouts(root: Path) -> dict[int, dict]:
+    configs = {name: config_named(root, name) for name in NAMES}
     threads = torch.get_num_threads()
-    results = {1: train_all(0, 1, str(root))}
+    results = {1: train_all(0, 1, configs)}
     torch.set_num_threads(threads)
     for processes in (2, 4):
-        results[processes] = run_in_processes(train_all, processes, str(root))[0]
+        results[processes] = run_in_processes(train_all, processes, configs)[0]
     return results
 
 

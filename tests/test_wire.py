@@ -41,6 +41,7 @@ def test_processes_change_nothing(processes: int, tmp_path: Path) -> None:
     assert 1 < bound < per_element < bound + 0.5
 
 
+@pytest.mark.slow
 def test_overlap_sends_a_message_for_each_bucket(tmp_path: Path) -> None:
     common = ["workers=2", "compressor=top_k", "wire.indices=auto", "wire.values=bf16"]
     found = []

@@ -97,7 +97,7 @@ def test_stopping_is_the_default() -> None:
 
 def test_too_many_in_a_row_end_the_run_in_one_line(tmp_path: Path) -> None:
     small = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=8", "tracker=none"]
-    overrides = [*small, "optimizer.lr=1e30", "trainer.steps=50", "trainer.nonfinite=skip", "processes=2"]
+    overrides = [*small, "optimizer.lr=1e30", "trainer.steps=50", "trainer.nonfinite=skip"]
     result = command(*overrides, f"output={tmp_path}")
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
