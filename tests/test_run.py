@@ -1,4 +1,4 @@
-"""The command line from end to end: real processes, real files, real refusals."""
+"""The command line from end to end: real processes, real files."""
 
 import json
 import sys
@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 from command_line import PYTHON, command
-
-import run
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "run.py"]
@@ -160,133 +158,6 @@ def test_an_unfinished_run_is_started_again(tmp_path: Path) -> None:
 def test_wandb_mode_is_respected(tmp_path: Path) -> None:
     assert command(*SMALL, f"output={tmp_path}", WANDB_MODE="disabled").returncode == 0
     assert not list(tmp_path.glob("*/*/wandb/offline-run-*"))
-
-
-REFUSED = {
-    "budget.density=0": "TopK.density must be in (0, 1], got 0",
-    "budget.density=1.5": "TopK.density must be in (0, 1], got 1.5",
-    "budget.density=abc": "TopK.density must be in (0, 1], got 'abc'",
-    "compressor=hard_threshold compressor.threshold=-1": "threshold must be a finite number >= 0, got -1",
-    "compressor=hard_threshold compressor.threshold=nan": "threshold must be a finite number >= 0, got nan",
-    "compressor=hard_threshold compressor.threshold=1 budget.density=0.1": "budget.density has no effect",
-    "compressor=none budget.density=0.1": "budget.density has no effect",
-    "compressor=none feedback.scale=step": "feedback.scale has no effect",
-    "processes=3": "workers must be a multiple of processes (3), got 4",
-    "workers=5000": "workers must be at most the number of training samples (1438), got 5000",
-    "timeout_seconds=0": "timeout_seconds must be in (0, 1e6], got 0",
-    "timeout_seconds=inf": "timeout_seconds must be in (0, 1e6], got inf",
-    "trainer.nonfinite=ignore": "trainer.nonfinite must be one of stop, skip, got 'ignore'",
-    "workers=0": "workers must be an integer >= 1, got 0",
-    "workers=a": "workers must be an integer >= 1, got 'a'",
-    "seed=-1": "seed must be an integer >= 0, got -1",
-    "optimizer.momentum=0": "optimizer.nesterov needs optimizer.momentum > 0",
-    "optimizer.lr=nan": "optimizer.lr must be a finite number >= 0, got nan",
-    "data=mnist data.root=/nowhere": "data=mnist: no file /nowhere/MNIST/raw/train-images-idx3-ubyte",
-    "device=cuda": "device=cuda: torch sees no CUDA device",
-    "threads=100000": "threads must be at most 1024, got 100000",
-    "name=../x": "name must be the name of one folder, got '../x'",
-    "output=null": "output must be a path, got None",
-    "optimizer.momentum=2": "optimizer.momentum must be in [0, 1), got 2",
-    "optimizer.nesterov=no": "optimizer.nesterov must be true or false, got 'no'",
-    "tracker=wandb tracker.tags=5": "tracker.tags must be a list of words, got 5",
-    "device=tpu": "device must be auto, cpu or cuda, got 'tpu'",
-    "kernels=fast": "kernels must be auto or reference, got 'fast'",
-    "wire.indices=zip": "wire.indices must be one of plain, auto, bitmap, rice, got 'zip'",
-    "wire.values=fp8": "wire.values must be one of fp32, bf16, fp16, int8, got 'fp8'",
-    "compressor=none wire.values=bf16": "wire.values must be fp32 with NoCompression, got 'bf16'",
-    "compressor=random_k wire.indices=auto": "wire.indices=auto has no effect with RandomK",
-    "scope=both": "scope must be layer or global, got 'both'",
-    "feedback.scale=both": "ErrorFeedback.scale must be 'gradient' or 'step', got 'both'",
-    "budget.threshold=0.1": "budget.threshold has no effect with this compressor, which has no threshold",
-    "model=logistic_l2": "models.logistic_l2.logistic_l2 cannot be trained on the data of data.sklearn_data.",
-    "optimizer.lr=null": "optimizer.lr must be > 0: this model has no step size of its own, got None",
-    "data.alpha=0.5": "data.alpha has no effect with data.partition=iid",
-    "data.partition=dirichlet": "data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet",
-    "data.partition=x": "data.partition must be one of iid, contiguous, by_label, dirichlet, got 'x'",
-    "trainer.batch_size=1000": "trainer.batch_size must be at most the",
-    "trainer.batch_size=0": "trainer.batch_size must be an integer >= 1, or null for whole shards, got 0",
-    "trainer.epochs=3": "trainer.epochs has no effect beside trainer.steps",
-    "trainer.clip_norm=-1": "trainer.clip_norm must be > 0 or null, got -1",
-    "trainer.overlap=true": "trainer.overlap needs one worker per process: workers=4 but processes=1",
-    "trainer.overlap=true workers=1 trainer.nonfinite=skip": "trainer.nonfinite=skip cannot go with",
-    "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",
-    "model=resnet20 trainer.overlap=true workers=1 trainer.channels_last=true": "cannot go with trainer.c",
-    "schedule=linear schedule.warmup_epochs=1 schedule.warmup_share=0.3": "warmup_share has no effect",
-    "trainer.channels_last=true": "trainer.channels_last has no effect on a model without convolutions",
-    "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect: these data",
-    "trainer.precision=fp16": "trainer.precision must be one of fp32, bf16, got 'fp16'",
-    "trainer.average_reset_epochs=0": "trainer.average_reset_epochs must be > 0 or null",
-    "trainer.overlap=true trainer.clip_norm=1": "trainer.clip_norm cannot go with trainer.overlap",
-    "schedule=warmup_step schedule.milestones=[5,3]": "WarmupStep.milestones must be epochs >= 0",
-    "model=mlp model.hidden=[0]": "model.hidden must be a list of integers >= 1, got [0]",
-    "model=resnet18 data=breast_cancer": "model=resnet18 needs images",
-    "model=resnet18 trainer.batch_size=1": "trainer.batch_size must be at least 2 for a model with BatchNorm",
-    "tracker=wandb tracker.mode=sometimes": "tracker.mode must be online, offline or null, got 'sometimes'",
-    "output=/proc/nothing": "/proc/nothing",
-}
-
-
-@pytest.mark.parametrize("overrides", REFUSED)
-def test_refusals(
-    overrides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
-) -> None:
-    """One line, before training, and nothing in the output folder that looks like a run."""
-    typed = overrides.split()
-    keys = {text.split("=")[0] for text in typed}
-    hidden_only_in_mlp = [text for text in SMALL if not ("model" in keys and text.startswith("model"))]
-    given = [text for text in hidden_only_in_mlp if text.split("=")[0] not in keys]
-    defaults = [text for text in ("compressor=top_k", "tracker=none") if text.split("=")[0] not in keys]
-    output = [f"output={tmp_path}"] if "output" not in keys else []
-    monkeypatch.setattr(sys, "argv", ["run.py", *given, *defaults, *output, *typed])
-    monkeypatch.setattr(run, "statuses", [])
-    run.main()
-    printed = capfd.readouterr().err
-    assert printed.startswith("error: ") and printed.count("\n") == 1, printed
-    assert REFUSED[overrides] in printed
-    assert run.statuses == [1]
-    assert not list(tmp_path.glob("*/*/metrics.jsonl"))
-
-
-@pytest.mark.parametrize(
-    "bad", [["-m", "output=/proc/nothing", "seed=0,1"], ["compressor=null"], ["output=${oc.env:NOT_THERE}"]]
-)
-def test_refusals_outside_a_job(bad: list[str]) -> None:
-    result = command(*bad, "model=mlp")
-    assert result.returncode == 1
-    assert "Traceback" not in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("error: ")
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "output=/proc/nothing",
-        pytest.param("data=mnist data.root=/nowhere", marks=pytest.mark.slow),
-        pytest.param("device=cuda", marks=pytest.mark.slow),
-    ],
-)
-def test_several_processes_refuse_in_one_line(bad: str, tmp_path: Path) -> None:
-    """Also what only the first process notices: an output folder that cannot be written."""
-    result = command(*SMALL, "tracker=none", "processes=2", f"output={tmp_path}", *bad.split())
-    assert result.returncode == 1
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-
-
-@pytest.mark.parametrize(
-    ("overrides", "said"),
-    [
-        ("compressor=nothing", "Could not find 'compressor/nothing'"),
-        ("compressor=top_k compressor.threshold=1", "Key 'threshold' is not in struct"),
-        ("feedback=none feedback.scale=step", "Key 'scale' is not in struct"),
-        ("wrokers=4", "Key 'wrokers' is not in struct"),
-    ],
-)
-def test_unknown_choices_and_keys_are_hydras(overrides: str, said: str, tmp_path: Path) -> None:
-    result = command(*overrides.split(), f"output={tmp_path}")
-    assert result.returncode != 0
-    assert said in result.stderr and "Traceback" not in result.stderr
-    assert not list(tmp_path.iterdir())
 
 
 def test_help_names_the_groups() -> None:
