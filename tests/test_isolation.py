@@ -23,7 +23,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.mark.parametrize("launcher", [[], JOBLIB], ids=["basic", "joblib"])
+@pytest.mark.parametrize(
+    "launcher", [[], pytest.param(JOBLIB, marks=pytest.mark.slow)], ids=["basic", "joblib"]
+)
 def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     tmp_path: Path, launcher: list[str]
 ) -> None:

@@ -120,13 +120,12 @@ def test_multirun_gives_each_job_a_folder_and_a_wandb_run(tmp_path: Path) -> Non
         *SMALL,
         "compressor=hard_threshold",
         "compressor.threshold=0.001,0.01",
-        "seed=0,1",
         f"output={tmp_path}",
     )
     assert result.returncode == 0, result.stderr
     folders = [path.parent for path in tmp_path.glob("*/*/summary.json")]
-    assert len(folders) == 4
-    assert len({summary_of(f)["compression/total_error"] for f in folders}) == 4
+    assert len(folders) == 2
+    assert len({summary_of(f)["compression/total_error"] for f in folders}) == 2
     for folder in folders:
         assert len(list(folder.glob("wandb/offline-run-*"))) == 1
 

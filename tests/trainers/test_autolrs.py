@@ -201,7 +201,7 @@ def test_an_interruption_in_the_middle_of_a_search(
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_do_not_change_the_search(processes: int) -> None:
     torch.set_num_threads(1)
     one = train_small(0, 1)

@@ -134,7 +134,7 @@ def test_a_rehearsal_is_a_multiple_where_the_model_is_large(monkeypatch: pytest.
     assert dense_seconds(layout_of(4000)) == 4
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_every_summary_has_it(tmp_path: Path, processes: int) -> None:
     small = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=3", "trainer.batch_size=8"]
     for method in ("none", "top_k") if processes == 1 else ("top_k",):

@@ -28,7 +28,7 @@ def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert one[key] == other[key]
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_processes_equal_one(one_process: Results, processes: int) -> None:
     for result in run_in_processes(train_coded, processes):
         assert result.keys() == set(ALL)

@@ -111,7 +111,7 @@ def test_metrics_are_those_of_a_plain_computation(one_process: dict, setting: tu
         assert step["metrics"] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_do_not_change_a_metric(one_process: dict, processes: int) -> None:
     for result in run_in_processes(watched_all, processes):
         for name, steps in result.items():
