@@ -2,10 +2,12 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -45,9 +47,8 @@ class WarmPython:
 
     def __init__(self) -> None:
         script = Path(__file__).with_name("warm_python.py")
-        self.server = subprocess.Popen(
-            [sys.executable, str(script)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.server = subprocess.Popen([sys.executable, str(script)], process_group=0, **pipes)
 
     def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess:
         """Run a script in ``ROOT``; raises ``RuntimeError`` if it takes too long."""
@@ -57,13 +58,23 @@ class WarmPython:
                 path.touch()
             request = {"arguments": arguments, "environment": environment, "folder": str(ROOT)}
             request |= {"stdout": str(out), "stderr": str(err)}
-            too_late = threading.Timer(TIMEOUT_SECONDS, self.server.kill)
+            too_late = threading.Timer(TIMEOUT_SECONDS, self.kill)
             too_late.start()
-            self.server.stdin.write(json.dumps(request) + "\n")
-            self.server.stdin.flush()
-            answer = self.server.stdout.readline()
-            too_late.cancel()
-            if not answer:
+            try:
+                self.server.stdin.write(json.dumps(request) + "\n")
+                self.server.stdin.flush()
+                answer = self.server.stdout.readline()
+                if not answer:
+                    raise RuntimeError(f"{arguments} took too long: {out.read_text()}{err.read_text()}")
+            except BaseException:
+                self.kill()
                 _warm_python.cache_clear()
-                raise RuntimeError(f"{arguments} took too long: {out.read_text()}{err.read_text()}")
+                raise
+            finally:
+                too_late.cancel()
             return subprocess.CompletedProcess(arguments, int(answer), out.read_text(), err.read_text())
+
+    def kill(self) -> None:
+        """With what it has forked, which is in its group."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.server.pid, signal.SIGKILL)
