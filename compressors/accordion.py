@@ -58,11 +58,12 @@ class Accordion:
 
     def refuse_idle(self, rates: list[float]) -> None:
         """Raise ``ValueError`` where k_low can never come, for learning rates at the starts of the epochs."""
-        choices = range(self.period, len(rates), self.period)
+        first = max(self.period, 2)  # after one epoch there is nothing to compare with
+        choices = range(first, len(rates), self.period)
         if not choices:
             raise ValueError(
                 f"compressor=accordion would send k_high throughout: its first choice comes after "
-                f"{self.period} epochs, and the run is over by then; lower compressor.period or train longer"
+                f"{first} epochs, and the run is over by then; lower compressor.period or train longer"
             )
         if all(rates[epoch] < rates[epoch - 1] for epoch in choices):
             raise ValueError(

@@ -1,6 +1,6 @@
 """One way to refuse a setting: say who, the rule and the value."""
 
-import math
+import sys
 
 
 def require(holds: bool, owner: str, rule: str, value: object) -> None:
@@ -10,8 +10,12 @@ def require(holds: bool, owner: str, rule: str, value: object) -> None:
 
 
 def is_real(value: object) -> bool:
-    """A finite int or float; True and False are not numbers here."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """A finite float, or an int that is one; True and False are not numbers here."""
+    return (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and abs(value) <= sys.float_info.max  # which no NaN is, and an int is compared exactly
+    )
 
 
 def is_count(value: object, minimum: int = 1) -> bool:

@@ -55,8 +55,9 @@ class CodedGatherMean:
         where, values = line.cut(segments, local)
         for row in range(len(communicator.ranks)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
-            order = None
-            if drawn and (np.diff(positions) < 0).any():  # a block that goes on at the segment's beginning
+            if (
+                positions[1:] < positions[:-1]
+            ).any():  # as of a block that goes on at the segment's beginning
                 order = positions.argsort()
                 positions, own = positions[order], own[torch.from_numpy(order)]
             parts, arrived = write(form, positions, own, drawn)

@@ -6,6 +6,7 @@ then on. All go with any sparsifier that has a density.
 """
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,9 @@ class Constant:
     """The budget's density throughout."""
 
     def check(self, density: float) -> None:
+        pass
+
+    def refuse_idle(self, num_epochs: int) -> None:
         pass
 
     def at(self, epoch: int, density: float) -> float:
@@ -42,6 +46,9 @@ class Exponential:
         """Raise ``ValueError`` where it does not go down to ``density``."""
         rule = f"above the density that it leads to ({density})"
         require(self.start > density, "budget.schedule.start", rule, self.start)
+
+    def refuse_idle(self, num_epochs: int) -> None:
+        pass  # already the first epoch has another density
 
     def at(self, epoch: int, density: float) -> float:
         """The density in this epoch, counted from 0."""
@@ -73,7 +80,19 @@ class Step:
     def check(self, density: float) -> None:
         """Raise ``ValueError`` where it leads from ``density`` to more than 1."""
         rule = f"so small that no density exceeds 1 (from {density} on)"
-        require(self.at(self.milestones[-1], density) <= 1, "budget.schedule.factor", rule, self.factor)
+        try:
+            highest = self.at(self.milestones[-1], density)
+        except OverflowError:
+            highest = math.inf
+        require(highest <= 1, "budget.schedule.factor", rule, self.factor)
+
+    def refuse_idle(self, num_epochs: int) -> None:
+        """Raise ``ValueError`` where training is over before the first milestone."""
+        if self.milestones[0] >= num_epochs:
+            raise ValueError(
+                f"budget.schedule.milestones has no effect: the first comes after {self.milestones[0]} "
+                f"epochs, and the run is over by then"
+            )
 
     def at(self, epoch: int, density: float) -> float:
         """The density in this epoch, counted from 0."""

@@ -21,6 +21,10 @@ class ScheduledMean:
 
     adds_gradient = measures_input = True
 
+    def refuse_idle(self, rates: list[float]) -> None:
+        """Raise ``ValueError`` where the density never changes in as many epochs as there are ``rates``."""
+        self.schedule.refuse_idle(len(rates))
+
     def init(self, segments: list[Segment]) -> tuple[()]:
         return ()
 

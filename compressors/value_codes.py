@@ -1,10 +1,11 @@
 """Values as bytes and back: as they are, rounded to a smaller float, or to 8 bits with a scale.
 
-Rounding is to the nearest, ties to even. ``int8`` (as Dettmers, 2016, https://arxiv.org/abs/1511.04561,
-and many since) divides by a scale, one fp32 number for each layer of which anything is sent: the largest
-magnitude over 127. What is too large for the smaller float, beyond 65504 in fp16, is cut to the largest there
-is; the rest is rounding error. Inf is cut as well, so that the error is infinite; NaN stays NaN; under int8
-either makes all of its layer NaN. So a step that is no good shows as such in what is left or what is sent.
+Rounding is to the nearest, ties to even; fp64 goes by way of fp32. ``int8`` (as Dettmers, 2016,
+https://arxiv.org/abs/1511.04561, and many since) divides by a scale, one fp32 number for each layer of which
+anything is sent: the largest magnitude over 127. What is too large for the smaller float, beyond 65504 in
+fp16, is cut to the largest there is; the rest is rounding error. Inf is cut as well, so that the error is
+infinite; NaN stays NaN; under int8 either, and what no fp32 number holds, makes all of its layer NaN. So a
+step that is no good shows as such in what is left or what is sent.
 """
 
 import numpy as np
@@ -46,11 +47,12 @@ def decode_values(
     """
     if code == "int8":
         per_layer, steps = scales.copy().view(np.float32), codes.view(np.int8)
-        if (per_layer < 0).any() or np.isinf(per_layer).any():
-            raise BadMessageError("a scale is negative or infinite")
-        if (steps == -128).any():
-            raise BadMessageError("a value lies beyond its scale")
-        return torch.from_numpy(steps * per_layer.repeat(counts[counts > 0])).to(dtype)
+        with np.errstate(over="ignore", invalid="ignore"):  # a warning would be a second line
+            if (per_layer < 0).any() or np.isinf(per_layer * np.float32(LIMIT)).any():
+                raise BadMessageError("a scale is negative, or so large that values are infinite")
+            if (steps == -128).any():
+                raise BadMessageError("a value lies beyond its scale")
+            return torch.from_numpy(steps * per_layer.repeat(counts[counts > 0])).to(dtype)
     sent = FLOATS.get(code, dtype)
     words = codes.copy().view(f"i{sent.itemsize}")  # a copy begins where a number may
     return torch.from_numpy(words).view(sent).to(dtype)

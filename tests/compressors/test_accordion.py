@@ -172,6 +172,12 @@ def test_what_never_sends_k_low_is_refused() -> None:
         chosen.refuse_idle([1.0] * 3)
     with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
         chosen.refuse_idle([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
+    every_epoch = settings(period=1)  # after epoch 0 there is nothing to compare with
+    every_epoch.refuse_idle([1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match="its first choice comes after 2 epochs"):
+        every_epoch.refuse_idle([1.0, 1.0])
+    with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
+        every_epoch.refuse_idle([1.0, 1.0, 0.5])
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from compressors.wire import VALUES, Wire, WireError
+from compressors.wire import INDICES, VALUES, Wire, WireError
 from trainers.communicator import Communicator
 
 W, D = 3, 500
@@ -224,3 +224,24 @@ def test_a_codec_without_a_rule_or_rows(values: str) -> None:
     rows = [segment(g.clone())]
     reduced, _ = reducer.reduce(rows, (), Context(0, 0), Communicator(W))
     torch.testing.assert_close(reduced.mean["a"], (g - reduced.remainder["a"]).mean(0))
+
+
+class Backwards(Every):
+    """The same, its positions from the last to the first."""
+
+    def encode(self, x: torch.Tensor, context: Context) -> Sparse:
+        kept = super().encode(x, context)
+        return Sparse(kept.values.flip(0), kept.indices.flip(0))
+
+
+@pytest.mark.parametrize("indices", INDICES)
+def test_positions_in_any_order(indices: str) -> None:
+    """A payload's positions need not ascend; values stay with theirs."""
+    outcomes = []
+    for codec, wire in ((Every(), Wire()), (Backwards(), Wire(indices=indices, values="bf16"))):
+        rows = gradients(size=100).bfloat16().float()
+        segments = segments_of(rows, 30, 70)
+        reduced, _ = build_reducer(codec, 100, wire=wire).reduce(segments, (), Context(0, 0), Communicator(W))
+        outcomes.append((rows, *reduced.mean.values()))
+    for one, other in zip(*outcomes, strict=True):
+        assert torch.equal(one, other)

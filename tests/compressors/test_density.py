@@ -64,12 +64,27 @@ def test_names_and_settings_make_schedules() -> None:
         ),
         ({"kind": "step", "milestones": [], "factor": 0.5}, "milestones must be"),
         ({"kind": "step", "milestones": [1], "factor": 1}, "factor must be > 0 and not 1, got 1"),
+        (
+            {"kind": "step", "milestones": [1, 2], "factor": 1e300},
+            r"no density exceeds 1 \(from 0.1 on\), got",
+        ),
+        ({"kind": "step", "milestones": [1], "factor": 10**400}, "factor must be > 0 and not 1, got 1000"),
         ({"kind": "step", "milestones": [1, 2], "factor": 4}, r"no density exceeds 1 \(from 0.1 on\), got 4"),
     ],
 )
 def test_bad_schedules(settings: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TopK(density=0.1, schedule=settings)
+
+
+def test_a_milestone_after_the_run_is_refused() -> None:
+    reducer = build_reducer(
+        TopK(density=0.1, schedule={"kind": "step", "milestones": [3, 9], "factor": 0.5}), 9
+    )
+    reducer.inner.refuse_idle([1.0] * 4)
+    with pytest.raises(ValueError, match="milestones has no effect: the first comes after 3 epochs"):
+        reducer.inner.refuse_idle([1.0] * 3)
+    build_reducer(TopK(density=0.1, schedule="exponential"), 9).inner.refuse_idle([1.0])
 
 
 def test_a_chain_follows_no_schedule() -> None:

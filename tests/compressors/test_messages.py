@@ -191,6 +191,7 @@ def test_scales_are_checked() -> None:
     for scale, step, reason in [
         (-1.0, 127, "negative"),
         (np.inf, 127, "infinite"),
+        (3e38, 127, "infinite"),
         (1.0, 128, "beyond its scale"),
     ]:
         bad = message.copy()
@@ -198,3 +199,13 @@ def test_scales_are_checked() -> None:
         bad[10] = step
         with pytest.raises(BadMessageError, match=reason):
             read(form, bad)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_scale_that_is_any_nan_is_no_warning() -> None:
+    """Also one of those that trap: what is no good shows in the values."""
+    form = form_of(Wire(indices="plain", values="int8"))
+    message = joined(write(form, np.array([5]), torch.tensor([3.0]), False)[0])
+    for bits in (0x7FC00000, 0x7F800001):
+        message[6:10] = np.frombuffer(np.uint32(bits).tobytes(), dtype=np.uint8)
+        assert read(form, message)[1].isnan().all()
