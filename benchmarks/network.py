@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,8 @@ CROSSING = (
 )
 CROSSING_RATES = ("500mbit", "1gbit", "2gbit", "4gbit", "8gbit", "unlimited")
 PORT = 29400
+EVALUATE_EVERY = 10  # steps, on the way to the target
+ENDED = "a host's process ended, as it says above"
 
 
 class Fleet:
@@ -75,13 +77,16 @@ class Fleet:
         self.hear()
 
     def tell(self, **message: Any) -> None:
-        for process in self.processes:
-            print(json.dumps(message), file=process.stdin, flush=True)
+        try:
+            for process in self.processes:
+                print(json.dumps(message), file=process.stdin, flush=True)
+        except BrokenPipeError as error:
+            raise netns.Refused(ENDED) from error
 
     def hear(self) -> list[dict[str, Any]]:
         lines = [process.stdout.readline() for process in self.processes]
         if not all(lines):
-            raise netns.Refused("a host's process ended, as it says above")
+            raise netns.Refused(ENDED)
         return [json.loads(line) for line in lines]
 
     def work(self, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
@@ -109,7 +114,8 @@ class Fleet:
 
     def stop(self) -> None:
         for process in self.processes:
-            process.stdin.close()  # they end when nobody speaks to them
+            with suppress(BrokenPipeError):  # what a dead one was told and did not read
+                process.stdin.close()  # they end when nobody speaks to them
         for process in self.processes:
             try:
                 process.wait(10)
@@ -189,12 +195,28 @@ def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuri
 def measure_accuracy(hosts: Fleet, options: argparse.Namespace) -> dict[Method, list[tuple[int, float]]]:
     """Test accuracies on the way to the target, which do not depend on the rate."""
     found = {}
-    length = {"steps": options.most_steps, "evaluate_every": 10, "target": options.target}
+    length = {"steps": options.most_steps, "evaluate_every": EVALUATE_EVERY, "target": options.target}
     for method in methods(options.methods):
         if not method.overlap:  # which gives equal results
             found[method] = hosts.train({**job_of(method, options), **length})["reached"]
             print(f"to {options.target:.0%}: {method}, {found[method][-1]}", file=sys.stderr, flush=True)
     return found
+
+
+def require_measurable(options: argparse.Namespace) -> None:
+    """Raise ``netns.Refused`` for what would leave nothing to measure, or nowhere to write it."""
+    least = {
+        "hosts": (min(options.hosts), 2),
+        "rounds": (options.rounds, 1),
+        "steps": (options.steps, measuring.SETTLING + 1),
+        "batch-size": (options.batch_size, 1),
+        "most-steps": (options.most_steps, EVALUATE_EVERY),
+    }
+    for name, (given, needed) in least.items():
+        if given < needed:
+            raise netns.Refused(f"--{name} must be at least {needed}, got {given}")
+    if options.to is not None and not options.to.parent.is_dir():
+        raise netns.Refused(f"--to must be in a folder that exists, got {options.to}")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -216,6 +238,7 @@ def main(words: list[str] | None = None) -> int:
     options = parser.parse_args(words)
     parts = options.parts or ["steps", "accuracy", "crossing"]
     try:
+        require_measurable(options)
         netns.require_namespaces("benchmarks/network.py")
         rates = [measuring.rate(text) for text in options.rates]
         page, results = [], []

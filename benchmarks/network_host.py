@@ -21,6 +21,8 @@ import netns
 import torch
 import torch.distributed as dist
 import train
+from collectives import DENSE, TINY_CALLS, count_calls, tiny_calls
+from network_measured import DENSE_CALLS
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -32,9 +34,6 @@ from trainers.evaluation import evaluate
 from trainers.gradients import seed_worker
 from trainers.memory import keep_freed_memory
 
-DENSE = 11_173_962  # elements of the calibrating all-reduce: ResNet-18's D
-TINY, TINY_CALLS = 8, 20
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all_single")
 ALONE_STEPS = 5
 PARTS = ("step", "gradient", "reduce", "communication", "update")
 
@@ -216,46 +215,23 @@ def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dic
     """Windows of known traffic: nothing, each collective with next to nothing, a step's control, dense."""
     processes = dist.get_world_size()
     communicator = Communicator(processes, process=dist.get_rank(), processes=processes)
-    tiny, dense = torch.ones(TINY), torch.zeros(DENSE)
-    pieces, copies = [torch.empty_like(tiny) for _ in range(processes)], tiny.repeat(processes)
-    row = torch.zeros(1, 13, dtype=torch.float64)
+    dense, row = torch.zeros(DENSE), torch.zeros(1, 12, dtype=torch.float64)
 
     def control() -> None:  # what a step of the trainer sends that is no part of the algorithm
-        communicator.largest(0)
-        communicator.collect(row[:, 0])
-        communicator.collect(row)
+        communicator.largest(0)  # whether a gradient is not finite
+        communicator.collect(row)  # the ledger's, for the bytes of each step
 
     works: list[tuple[Callable[[], object], int]] = [
         (lambda: None, 0),
-        (lambda: dist.all_reduce(tiny), TINY_CALLS),
-        (lambda: dist.all_gather(pieces, tiny), TINY_CALLS),
-        (lambda: dist.all_to_all_single(torch.empty_like(copies), copies), TINY_CALLS),
+        *[(call, TINY_CALLS) for call in tiny_calls(processes).values()],
         (control, TINY_CALLS),
-        *[(lambda: dist.all_reduce(dense), 2)] * len(job["windows"]),
+        *[(lambda: dist.all_reduce(dense), DENSE_CALLS)] * len(job["windows"]),
     ]
     for work, times in works:
         for _ in range(times):
             work()
         channel.window(calls)
     return {}
-
-
-def count_calls() -> Counter[str]:
-    """How often each collective is called from now on, by whomever."""
-    calls: Counter[str] = Counter()
-
-    def counted(name: str) -> Callable[..., Any]:
-        original = getattr(dist, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            calls[name] += 1
-            return original(*arguments, **options)
-
-        return call
-
-    for name in COLLECTIVES:
-        setattr(dist, name, counted(name))
-    return calls
 
 
 def main() -> None:

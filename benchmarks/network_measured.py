@@ -6,16 +6,14 @@ import statistics
 from collections import defaultdict
 from typing import Any, NamedTuple
 
+from collectives import COLLECTIVES, DENSE, TINY, TINY_CALLS, traffic
 from netns import bits_per_second
 
-from trainers.break_even import all_reduce_traffic, gather_traffic
-
-CALIBRATIONS = ("all_reduce", "all_gather", "all_to_all_single", "control")  # 20 calls each, of 8 elements
-CALIBRATING_CALLS, TINY_BYTES = 20, 32
-DENSE_CALLS, DENSE_BYTES = 2, 4 * 11_173_962
-CONTROL = {"all_reduce": 1, "all_gather": 2}  # calls of a step of ours that carry nothing of the algorithm
+CALIBRATIONS = (*COLLECTIVES, "control")  # ``TINY_CALLS`` of each
+DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY
+CONTROL = {"all_reduce": 1, "all_gather": 1}  # calls of a step of ours that carry nothing of the algorithm
 SETTLING = 1  # steps of a window that are not counted
-SLOW_STEPS = 3  # of a window in which a step takes seconds
+SLOW_STEPS, SLOW_BELOW = 3, 5e8  # of a window in which a dense step takes seconds; bits per second
 TITLES = {
     "ddp": "DDP",
     "ddp_fp16": "DDP, fp16_compress_hook",
@@ -75,7 +73,7 @@ UNLIMITED = rate("unlimited")
 
 def steps_at(method: Method, at: Rate, steps: int) -> int:
     """How many steps a window has."""
-    is_slow = method.name in ("ddp", "ddp_fp16", "none") and at.bits_per_second < 5e8
+    is_slow = method.name in ("ddp", "ddp_fp16", "none") and at.bits_per_second < SLOW_BELOW
     return min(SLOW_STEPS, steps) if is_slow else steps
 
 
@@ -104,17 +102,14 @@ class Measured:
     def calibrate(self, rates: list[Rate], windows: list[Window]) -> None:
         """Take in windows of known traffic: ``CALIBRATIONS``, then a dense run at each rate."""
         for name, window in zip(CALIBRATIONS, windows, strict=False):
-            sent = window.sent_bytes / CALIBRATING_CALLS
+            sent = window.sent_bytes / TINY_CALLS
             if name == "control":
                 self.control_bytes = sent
             else:
-                self.per_call[name] = sent - self._traffic(name == "all_reduce", TINY_BYTES)
-        dense = DENSE_CALLS * self._traffic(True, DENSE_BYTES)
+                self.per_call[name] = sent - traffic(name, TINY_BYTES, self.hosts)
+        dense = DENSE_CALLS * traffic("all_reduce", DENSE_BYTES, self.hosts)
         for at, window in zip(rates, windows[len(CALIBRATIONS) :], strict=True):
             self.share[at] = window.sent_bytes / dense - 1
-
-    def _traffic(self, is_reduced: bool, num_bytes: float) -> float:
-        return (all_reduce_traffic if is_reduced else gather_traffic)(num_bytes, self.hosts)
 
     def parts(self, method: Method, at: Rate) -> Parts:
         found = {
@@ -138,7 +133,8 @@ class Measured:
         percent by which that differs from what the second and its headers come to. NaN for torch's."""
         window, charged = self.windows[method, at]
         ledger, steps = statistics.mean(charged), len(charged)
-        traffic = self._traffic(method.name in ("none", "random_block"), ledger)
+        collective = "all_reduce" if method.name in ("none", "random_block") else "all_gather"
+        leaving = traffic(collective, ledger, self.hosts)
         interface = window.sent_bytes / steps
         if method.name.startswith("ddp"):
             return math.nan, math.nan, interface, math.nan
@@ -146,8 +142,8 @@ class Measured:
             (window.calls.get(name, 0) / steps - CONTROL.get(name, 0)) * of_call
             for name, of_call in self.per_call.items()
         )
-        due = traffic * (1 + self.share[at]) + headers + self.control_bytes
-        return ledger, traffic, interface, 100 * (interface / due - 1)
+        due = leaving * (1 + self.share[at]) + headers + self.control_bytes
+        return ledger, leaving, interface, 100 * (interface / due - 1)
 
 
 def crossing(points: list[tuple[Rate, float, float]]) -> float:

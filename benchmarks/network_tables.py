@@ -8,7 +8,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from network_measured import DENSE_BYTES, SETTLING, Crossing, Measured, Method, Rate
+from network_measured import (
+    DENSE_BYTES,
+    SETTLING,
+    SLOW_BELOW,
+    SLOW_STEPS,
+    Crossing,
+    Measured,
+    Method,
+    Rate,
+)
 
 from trainers.break_even import ANY_BANDWIDTH
 
@@ -26,7 +35,8 @@ def head(options: Any, command: str) -> list[str]:
         "ResNet-18, 11,172,810 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
         f"{options.batch_size} images per host and step; density {options.density:g}, for hard_threshold by "
         f"lambda = {options.threshold:g}{''.join(f'; {word}' for word in options.set)}. Medians over "
-        f"{options.rounds} round(s) of {options.steps} steps, {SETTLING} of each not counted.",
+        f"{options.rounds} round(s) of {options.steps} steps, {SETTLING} of each not counted; of dense "
+        f"methods below {SLOW_BELOW / 1e6:.0f} Mbit/s {min(SLOW_STEPS, options.steps)} steps.",
     ]
 
 

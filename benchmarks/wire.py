@@ -28,11 +28,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from collectives import DENSE, TINY, TINY_CALLS, count_calls, tiny_calls, traffic
 from compress import Case, Reduction, cases, gradients, resnet18_layout
 
 from compressors.wire import INDICES, VALUES, Wire
@@ -40,10 +40,8 @@ from trainers.communicator import KINDS, Communicator, process_group
 from trainers.layout import SCOPES
 
 NAMESPACES = (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"])
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all_single")
 QUIET_SECONDS = 0.15  # longer than TCP delays an acknowledgement
-EMPTY_WINDOWS, TINY_CALLS, DENSE_CALLS = 5, 20, 5
-TINY, DENSE = 8, 11_173_962  # elements of calibrating calls; the larger one is ResNet-18's D
+EMPTY_WINDOWS, DENSE_CALLS = 5, 5
 TOLERANCE = 5.0  # percent
 HEAD = "| method | scope | " + " | ".join(KINDS) + " | ledger | expected | interface | % | % less headers |"
 
@@ -106,21 +104,14 @@ class Calibration:
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self.empty = [window(lambda: None) for _ in range(EMPTY_WINDOWS)]
-        tiny, dense = torch.ones(TINY), torch.zeros(DENSE)
-        pieces = [torch.empty_like(tiny) for _ in range(processes)]
-        copies = tiny.repeat(processes)
-        calls: dict[str, Callable[[], object]] = {
-            "all_reduce": lambda: dist.all_reduce(tiny),
-            "all_gather": lambda: dist.all_gather(pieces, tiny),
-            "all_to_all_single": lambda: dist.all_to_all_single(torch.empty_like(copies), copies),
-        }
+        dense = torch.zeros(DENSE)
         self.bytes_per_call = {
             name: self.bytes_per_process(repeat(call, TINY_CALLS)) / TINY_CALLS
-            - tiny.nbytes * factor(name, processes)
-            for name, call in calls.items()
+            - traffic(name, TINY * dense.itemsize, processes)
+            for name, call in tiny_calls(processes).items()
         }
         sent = self.bytes_per_process(repeat(lambda: dist.all_reduce(dense), DENSE_CALLS)) / DENSE_CALLS
-        self.share = sent / (dense.nbytes * factor("all_reduce", processes)) - 1
+        self.share = sent / traffic("all_reduce", dense.nbytes, processes) - 1
 
     def bytes_per_process(self, work: Callable[[], object]) -> float:
         """What a process sends during ``work``, less the barriers."""
@@ -139,35 +130,12 @@ class Calibration:
         )
 
 
-def factor(collective: str, processes: int) -> float:
-    """Bytes that leave a process per byte that it gives to the collective, as the ledger counts it."""
-    return 2 * (processes - 1) / processes if collective == "all_reduce" else processes - 1
-
-
 def repeat(call: Callable[[], object], times: int) -> Callable[[], None]:
     def work() -> None:
         for _ in range(times):
             call()
 
     return work
-
-
-def count_calls() -> Counter[str]:
-    """How often each collective is called from now on, by whomever."""
-    calls: Counter[str] = Counter()
-
-    def counted(name: str) -> Callable[..., Any]:
-        original = getattr(dist, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            calls[name] += 1
-            return original(*arguments, **options)
-
-        return call
-
-    for name in COLLECTIVES:
-        setattr(dist, name, counted(name))
-    return calls
 
 
 def measure(process: int, processes: int, arguments: argparse.Namespace) -> None:
@@ -224,7 +192,7 @@ def measure_case(
 ) -> tuple[str, float]:
     """A line of the table, and the percent by which the interface differs, less headers.
 
-    NaN for a method that mixes collectives with different factors: the ledger does not split its
+    NaN for a method that mixes collectives with different traffic: the ledger does not split its
     bytes by collective.
     """
     processes, steps = calibration.processes, arguments.steps
@@ -245,8 +213,8 @@ def measure_case(
     charges = torch.from_numpy(communicator.take_charges())
     kinds = (communicator.collect(charges).double().mean(0) / steps).tolist()
     ledger = sum(kinds)
-    factors = {factor(name, processes) for name in per_step}
-    expected = ledger * (factors.pop() if len(factors) == 1 else math.nan)
+    leaving = {traffic(name, ledger, processes) for name in per_step}
+    expected = leaving.pop() if len(leaving) == 1 else math.nan
     difference = 100 * (interface / expected - 1)
     left = 100 * (interface / calibration.with_headers(expected, per_step) - 1)
     columns = [str(case), scope, *(f"{number:,.0f}" for number in (*kinds, ledger, expected, interface))]

@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    names = ("netns", "network_measured", "network_tables", "network")
+    names = ("netns", "collectives", "network_measured", "network_tables", "network")
     return {name: importlib.import_module(name) for name in names}
 
 
@@ -69,7 +69,7 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     measured = module.Measured(4, 16)
     method, rate = module.Method("top_k"), module.rate("1gbit")
     steps = [step(9.0), step(0.5, gradient=0.1, reduce=0.3, communication=0.2, update=0.05)]
-    calls = {"all_reduce": 2, "all_gather": 8}
+    calls = {"all_reduce": 2, "all_gather": 6}
     # of 2 steps: 3 others get 100,000 bytes, 1 % of headers, 2 gathers of 500 bytes each, 2,000 of control
     answer = {"steps": [[], steps]}
     measured.add(method, [rate], answer, [module.Window(2 * (303_000 + 1000 + 2000), calls)])
@@ -116,6 +116,50 @@ def test_no_root_is_said_in_a_line(
     assert said == (
         "error: benchmarks/network.py needs root: it makes network namespaces and throttles their links\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--hosts 2 1", "--hosts must be at least 2, got 1"),
+        ("--rounds 0", "--rounds must be at least 1, got 0"),
+        ("--steps 1", "--steps must be at least 2, got 1"),
+        ("--batch-size 0", "--batch-size must be at least 1, got 0"),
+        ("--most-steps 9", "--most-steps must be at least 10, got 9"),
+        ("--to nowhere/page.md", "--to must be in a folder that exists, got nowhere/page.md"),
+    ],
+)
+def test_what_leaves_nothing_to_measure_is_refused(
+    bench: dict[str, ModuleType], capsys: pytest.CaptureFixture, words: str, said: str
+) -> None:
+    assert bench["network"].main(words.split()) == 1
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+class Stubs:
+    """Hosts of which the second one says that it is there and ends."""
+
+    count = 2
+
+    def address(self, host: int) -> str:
+        return "127.0.0.1"
+
+    def command(self, host: int, command: list[str]) -> list[str]:
+        listens = "for line in sys.stdin: pass" if host == 0 else "sys.stdin.close()"
+        return [sys.executable, "-S", "-c", f"import sys; print({{}}, flush=True)\n{listens}"]
+
+
+def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleType]) -> None:
+    network = bench["network"]
+    hosts = network.Fleet(Stubs())
+    try:
+        hosts.start()
+        hosts.processes[1].wait(20)
+        with pytest.raises(bench["netns"].Refused, match="a host's process ended"):
+            hosts.tell(method="none")
+    finally:
+        hosts.stop()
+    assert [process.returncode for process in hosts.processes] == [0, 0]
 
 
 def namespaces() -> list[str]:
