@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from results.command import hand_out, in_a_line
 from results.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.measures import Measure, costs, num_parameters, qualities
 from results.parameter_cells import paired
@@ -40,23 +41,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
     parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
     options = parser.parse_args(arguments)
-    try:
-        runs = finished_runs(options.output)
-        studies = [methods_of(group) for group in by_setting(runs)]
-        text = page(runs, studies)
-        if options.table is None:
-            print(text)
-        else:
-            options.table.write_text(text, encoding="utf-8")
-            print(options.table)
-        folder = options.figures or options.output[0] / "figures"
-        folder.mkdir(parents=True, exist_ok=True)
-        for study in studies:
-            print(*save(draw(study), folder / _subject(study)), sep="\n")
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return in_a_line(lambda: compare(options))
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    runs = finished_runs(options.output)
+    studies = [methods_of(group) for group in by_setting(runs)]
+    hand_out(page(runs, studies), options.table)
+    folder = options.figures or options.output[0] / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for study in studies:
+        print(*save(draw(study), folder / _subject(study)), sep="\n")
 
 
 Study = dict[str, dict[int, Run]]  # by label, by seed

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from results.command import hand_out, in_a_line
 from results.measures import qualities
 from results.runs import Run, finished_runs
 from results.statistics import mean_and_interval, paired_difference
@@ -50,30 +51,27 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--figures", type=Path, help="draw into this folder")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
     options = parser.parse_args(arguments)
-    try:
-        by_model = schedules_of(finished_runs(options.output))
-        tuning = schedules_of(finished_runs([options.tuning])) if options.tuning else {}
-        table = make_table(by_model, tuning)
-        if options.table is None:
-            print(table)
-        else:
-            options.table.write_text(table, encoding="utf-8")
-            print(options.table)
-        if options.figures is not None:
-            options.figures.mkdir(parents=True, exist_ok=True)
-            for model, by_schedule in by_model.items():
-                print(*draw(model, by_schedule, options.figures), sep="\n")
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return in_a_line(lambda: compare(options))
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    by_model = schedules_of(finished_runs(options.output))
+    tuning = schedules_of(finished_runs([options.tuning])) if options.tuning else {}
+    hand_out(make_table(by_model, tuning), options.table)
+    if options.figures is not None:
+        options.figures.mkdir(parents=True, exist_ok=True)
+        for model, by_schedule in by_model.items():
+            print(*draw(model, by_schedule, options.figures), sep="\n")
 
 
 def schedule_of(run: Run) -> str:
-    """The schedule's name, as on the command line."""
+    """The schedule's name, as on the command line. Raises ``ValueError`` for one that is not compared."""
     names = {"AutoLRS": "autolrs", "Constant": "constant", "WarmupStep": "warmup_step", "Cosine": "cosine"}
     name = run.config["schedule"]["_target_"].split(".")[-1]
-    return names.get(name, name)
+    if name not in names:
+        raise ValueError(f"runs must be of schedule={', '.join(LABELS)}, got {name}: {run.path}")
+    return names[name]
 
 
 def schedules_of(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:

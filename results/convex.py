@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from results.command import hand_out
 from results.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
 from results.groups import file_stem, other_seeds, seeds_of, unused
 from results.reproduction import reproduction_table
@@ -43,12 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         for stem, group in named_groups(runs).items():
             for path in save(draw(group, options.bits), folder / stem):
                 print(path)
-        table = reproduction_table(runs)
-        if options.table is None:
-            print(table)
-        else:
-            options.table.write_text(table, encoding="utf-8")
-            print(options.table)
+        hand_out(reproduction_table(runs), options.table)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -9,6 +9,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from results.command import hand_out
 from results.comparison import compare
 from results.formats import markdown
 from results.measures import qualities
@@ -29,12 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
     options = parser.parse_args(arguments)
     try:
-        table = small_table([run for run in finished_runs(options.output) if qualities([run])])
-        if options.table is None:
-            print(table)
-        else:
-            options.table.write_text(table, encoding="utf-8")
-            print(options.table)
+        hand_out(
+            small_table([run for run in finished_runs(options.output) if qualities([run])]), options.table
+        )
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from results.command import hand_out, in_a_line
 from results.measures import Measure, num_parameters
 from results.parameter_cells import SCHEMES, Cell, Network, networks
 from results.parameter_effects import CHANGES, Change, effect, ratio
@@ -43,23 +44,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--table", type=Path, help="write the page here instead of printing it")
     parser.add_argument("--figures", type=Path, help="where the figure goes (default: OUTPUT/figures)")
     options = parser.parse_args(arguments)
-    try:
-        runs = finished_runs(options.output)
-        studied = networks(runs)
-        folder = options.figures or options.output[0] / "figures"
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in save(draw(studied), folder / STEM):
-            print(path)
-        text = page(runs, studied)
-        if options.table is None:
-            print(text)
-        else:
-            options.table.write_text(text, encoding="utf-8")
-            print(options.table)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return in_a_line(lambda: compare(options))
+
+
+def compare(options: argparse.Namespace) -> None:
+    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    runs = finished_runs(options.output)
+    studied = networks(runs)
+    folder = options.figures or options.output[0] / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    print(*save(draw(studied), folder / STEM), sep="\n")
+    hand_out(page(runs, studied), options.table)
 
 
 def page(runs: Sequence[Run], studied: Sequence[Network]) -> str:

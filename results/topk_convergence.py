@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from results import sheet
+from results.command import hand_out
 from results.groups import Group, groups, legend_labels
 from results.measures import standard_deviation
 from results.metrics import BYTES, LOSS, STEPS, Metric, quality
@@ -245,12 +246,7 @@ def main(arguments: list[str] | None = None) -> int:
                     continue
                 for path in save(drawn, folder / f"{group.stem}-{name}"):
                     print(path)
-        text = table(found)
-        if options.table is None:
-            print(text, end="")
-        else:
-            options.table.write_text(text, encoding="utf-8")
-            print(options.table)
+        hand_out(table(found), options.table)
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

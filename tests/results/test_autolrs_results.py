@@ -89,3 +89,13 @@ def test_table_says_what_was_reached_sent_and_saved(study: Path, capsys: pytest.
 def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert main([str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_another_schedule_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    keys = {"schedule": {"_target_": SCHEDULE + "Linear"}, "optimizer": {"lr": 0.1}}
+    records = [{"step": 100, "test/accuracy": 0.5}]
+    write_run(tmp_path, compressor="none", name="net-none", seed=0, records=records, **keys)
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr()
+    assert "error: runs must be of schedule=autolrs, constant, warmup_step, cosine, got Linear: " in said.err
+    assert not said.out

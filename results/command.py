@@ -1,0 +1,24 @@
+"""What the commands that make a page of runs have in common."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+
+def in_a_line(work: Callable[[], None]) -> int:
+    """Do ``work``; its status: 1, with one line on standard error, where a file or a run is not as needed."""
+    try:
+        work()
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def hand_out(text: str, path: Path | None) -> None:
+    """Write a page to ``path`` and say so, or print it where there is none."""
+    if path is None:
+        print(text, end="" if text.endswith("\n") else "\n")
+    else:
+        path.write_text(text, encoding="utf-8")
+        print(path)
