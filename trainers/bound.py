@@ -1,6 +1,7 @@
 """What theory promises of a step's compression error, beside the error that really came.
 
 (1 - k / d) ||p||^2 per segment for Top-k, d lambda^2 for hard threshold: each method's own ``error_bound``.
+What ``wire.values`` rounds off comes on top, in the error alone.
 """
 
 from dataclasses import dataclass

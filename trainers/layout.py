@@ -15,8 +15,8 @@ class Layout:
     """Parameters one after the other, in the model's order, as D = ``num_parameters`` elements.
 
     ``scope="layer"`` makes a segment of every parameter tensor, ``"global"`` one of the whole
-    model. Raises ``ValueError`` for another scope, for a model without trainable parameters and
-    for parameters of several dtypes.
+    model. Raises ``ValueError`` for another scope, for a model without trainable parameters, for
+    one without elements and for parameters of several dtypes.
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], scope: str) -> None:
@@ -28,6 +28,9 @@ class Layout:
             raise ValueError(
                 f"the model must have trainable parameters of one dtype, got {sorted(map(str, dtypes))}"
             )
+        empty = [name for name, p in self.parameters.items() if p.numel() == 0]
+        if empty:  # of nothing there is no largest element
+            raise ValueError(f"every trainable parameter must have elements, got none in {empty[0]}")
         self.scope = scope
         self.names = list(self.parameters)
         self.sizes = [p.numel() for p in self.parameters.values()]

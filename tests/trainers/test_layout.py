@@ -51,3 +51,10 @@ def test_refusals() -> None:
     net[1].double()
     with pytest.raises(ValueError, match="one dtype"):
         Layout(dict(net.named_parameters()), "layer")
+
+
+@pytest.mark.parametrize("scope", ["layer", "global"])
+def test_a_parameter_without_elements_is_refused(scope: str) -> None:
+    parameters = {"weight": nn.Parameter(torch.zeros(3)), "nothing": nn.Parameter(torch.zeros(2, 0))}
+    with pytest.raises(ValueError, match="every trainable parameter must have elements, got none in nothing"):
+        Layout(parameters, scope)
