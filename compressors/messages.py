@@ -3,7 +3,7 @@
 | part | bytes | charged as |
 |---|---|---|
 | codes of indices and values | 1 | metadata |
-| k, how many entries; 7 bits a byte, the lowest first | 1 to 5 | metadata |
+| k, how many entries; 7 bits a byte, the lowest first | 1 to 5 below 2^35 | metadata |
 | plain: positions; bitmap: its bits; rice: bytes in unary (like k), widths, lowest bits, unary | | indices |
 | int8: the scales of the layers that have entries | 4 each | metadata |
 | values | | values |
@@ -69,7 +69,8 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
 def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> tuple[np.ndarray, Tensor]:
     """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are those that did not travel.
 
-    Raises ``BadMessageError`` for bytes that ``write`` has not written with the same ``form``.
+    Raises ``BadMessageError`` where codes, lengths, ranges, order or spare bits are none that ``write`` leaves
+    with the same ``form``; that a code is the smallest is not asked.
     """
     reader = _Reader(message)
     codes = int(reader.take(1)[0])
