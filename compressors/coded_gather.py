@@ -55,9 +55,7 @@ class CodedGatherMean:
         where, values = line.cut(segments, local)
         for row in range(len(communicator.ranks)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
-            if (
-                positions[1:] < positions[:-1]
-            ).any():  # as of a block that goes on at the segment's beginning
+            if (positions[1:] < positions[:-1]).any():  # of a block that goes on at the beginning, say
                 order = positions.argsort()
                 positions, own = positions[order], own[torch.from_numpy(order)]
             parts, arrived = write(form, positions, own, drawn)

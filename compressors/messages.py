@@ -69,8 +69,8 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
 def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> tuple[np.ndarray, Tensor]:
     """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are those that did not travel.
 
-    Raises ``BadMessageError`` where codes, lengths, ranges, order or spare bits are none that ``write`` leaves
-    with the same ``form``; that a code is the smallest is not asked.
+    Raises ``BadMessageError`` where codes, lengths, ranges, order or spare bits are none that ``write``
+    leaves with the same ``form``; that a code is the smallest is not asked.
     """
     reader = _Reader(message)
     codes = int(reader.take(1)[0])
