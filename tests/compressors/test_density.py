@@ -81,10 +81,10 @@ def test_a_milestone_after_the_run_is_refused() -> None:
     reducer = build_reducer(
         TopK(density=0.1, schedule={"kind": "step", "milestones": [3, 9], "factor": 0.5}), 9
     )
-    reducer.inner.refuse_idle([1.0] * 4)
+    reducer.refuse_idle([1.0] * 4)
     with pytest.raises(ValueError, match="milestones has no effect: the first comes after 3 epochs"):
-        reducer.inner.refuse_idle([1.0] * 3)
-    build_reducer(TopK(density=0.1, schedule="exponential"), 9).inner.refuse_idle([1.0])
+        reducer.refuse_idle([1.0] * 3)
+    build_reducer(TopK(density=0.1, schedule="exponential"), 9).refuse_idle([1.0])
 
 
 def test_a_chain_follows_no_schedule() -> None:
