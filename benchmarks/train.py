@@ -24,6 +24,7 @@ from hydra.errors import InstantiationException
 from omegaconf import OmegaConf
 
 from trainers.communicator import Communicator
+from trainers.memory import keep_freed_memory
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run.py is no package
@@ -104,6 +105,7 @@ def main() -> None:
     device = torch.device(options.device)
     os.environ["DATA_DIR"] = options.root
     torch.set_num_threads(1)
+    keep_freed_memory()  # as run.py does
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, one thread"
     print(f"torch {torch.__version__}, {where}; medians of {options.steps} steps\n")
     print("| experiment | compressor | per second | step, ms | reading | gradient | reduction | update |")

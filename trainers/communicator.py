@@ -2,10 +2,9 @@
 
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,16 +18,6 @@ from trainers.clock import Clock
 KINDS = ("values", "indices", "padding", "metadata")
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
-
-
-def _on_the_clock(exchange: Callable[..., list[Tensor]]) -> Callable[..., list[Tensor]]:
-    """A method of ``Communicator`` that sends all of a worker's messages at once, timed."""
-
-    def timed(communicator: "Communicator", *arguments: Any) -> list[Tensor]:
-        with communicator.clock.collective(1):
-            return exchange(communicator, *arguments)
-
-    return timed
 
 
 class LostProcessError(RuntimeError):
@@ -84,8 +73,7 @@ class Communicator:
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
         self._charged[kind] += rows.nbytes // len(rows)
-        with self.clock.collective(self.size - 1):
-            return self.collect(rows)
+        return self._all_gather(rows, self.clock.collective(self.size - 1))
 
     def gather_equal(self, fields: list[Tensor], kind: str) -> list[Tensor]:
         """Per segment, what the W local workers send to what all n send, where all send as much.
@@ -94,12 +82,13 @@ class Communicator:
         """
         num_workers = len(self.ranks)
         self._charged[kind] += sum([tensor.nbytes for tensor in fields]) // num_workers
-        with self.clock.collective(self.size - 1):
-            if self.processes == 1:
+        on_the_clock = self.clock.collective(self.size - 1)
+        if self.processes == 1:
+            with on_the_clock:
                 return fields
-            rows = [tensor.view(num_workers, -1) for tensor in fields]
-            everyones = self.collect(torch.cat(rows, 1))
-            return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
+        rows = [tensor.view(num_workers, -1) for tensor in fields]
+        everyones = self._all_gather(torch.cat(rows, 1), on_the_clock)
+        return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
     def gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
         """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each.
@@ -108,10 +97,11 @@ class Communicator:
         """
         small = counts.astype(np.int32 if largest < 2**31 else np.int64)
         self._charged["metadata"] += len(small) * small.itemsize
-        with self.clock.collective(self.size - 1):
-            if self.processes == 1:
+        on_the_clock = self.clock.collective(self.size - 1)
+        if self.processes == 1:
+            with on_the_clock:
                 return counts
-            return self.collect(torch.from_numpy(small.T)).numpy().T.astype(np.int64)
+        return self._all_gather(torch.from_numpy(small.T), on_the_clock).numpy().T.astype(np.int64)
 
     def gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
@@ -162,12 +152,7 @@ class Communicator:
 
     def collect(self, rows: Tensor) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, not charged."""
-        if self.processes == 1:
-            return rows
-        sent = rows.contiguous().to(self.device)
-        received = [torch.empty_like(sent) for _ in range(self.processes)]
-        dist.all_gather(received, sent)
-        return torch.cat(received).to(rows.device)
+        return self._all_gather(rows, nullcontext())
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes, not charged."""
@@ -213,19 +198,27 @@ class Communicator:
             if self.process == 0:
                 self.largest(0)
 
-    @_on_the_clock
+    def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager) -> Tensor:
+        """``[W, ...]`` to ``[n, ...]``. What only this process has to do for it is not the network's time."""
+        if self.processes == 1:
+            with on_the_clock:
+                return rows
+        sent = rows.contiguous().to(self.device)
+        received = sent.new_empty(self.processes, *sent.shape)
+        with on_the_clock:
+            dist.all_gather(list(received.unbind()), sent)
+        return received.flatten(0, 1).to(rows.device)
+
     def _exchange(self, tensors: list[Tensor], lengths: np.ndarray) -> list[Tensor]:
         local = torch.cat(tensors)
         per_process = lengths.reshape(len(tensors), self.processes, -1).sum(2).T  # [P, S]
         num_bytes = (per_process.sum(1) * local.itemsize).tolist()
         received = local.new_empty(int(per_process.sum()))
-        if len(received):
-            dist.all_to_all_single(
-                received.view(torch.uint8),
-                local.view(torch.uint8).repeat(self.processes),
-                num_bytes,
-                [local.nbytes] * self.processes,
-            )
+        copies = local.view(torch.uint8).repeat(self.processes)
+        with self.clock.collective(1):
+            if len(received):
+                of_each = [local.nbytes] * self.processes
+                dist.all_to_all_single(received.view(torch.uint8), copies, num_bytes, of_each)
         pieces = received.split(per_process.flatten().tolist())
         return [torch.cat(pieces[segment :: len(tensors)]) for segment in range(len(tensors))]
 

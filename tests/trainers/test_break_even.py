@@ -28,6 +28,7 @@ from trainers.clock import Clock
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.watch import innermost
 
 DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 
@@ -99,7 +100,7 @@ def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_b
     layout, communicator = layout_of(1000), Communicator(workers)
     costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator)
     for taken, sent in zip(seconds, num_bytes, strict=True):
-        if isinstance(getattr(reducer, "inner", None), AllReduceMean):
+        if isinstance(innermost(reducer), AllReduceMean):
             communicator.mean([torch.zeros(sent // 4)])
         else:
             communicator.gather(torch.zeros(workers, sent // 4), "values")
