@@ -18,7 +18,6 @@ from compressors.payloads import Sparse
 from compressors.rules import AtLeast, Drawn, Largest, Rule
 
 _DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
-_NOTHING = {dtype: np.empty(0, dtype=numpys) for dtype, numpys in _DTYPES.items()}
 _INT64 = np.dtype(np.int64)
 _MAGNITUDE = {  # all bits but the sign, in the type that magnitudes are compared by
     np.dtype(np.float32): np.array([2**31 - 1], dtype=np.uint32),
@@ -110,9 +109,12 @@ class CpuKernels:
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         """``api.squared_norm`` of every layer of every segment's ``rows``, [W, L] each, bit for bit."""
         table = self._tables.of(segments)
-        nothing = _NOTHING[segments[0].rows.dtype]
-        draws, _ = table.draws(((1, 0),) * len(segments))
-        _take(table, nothing.dtype.type(1), table.row_pieces[:0], draws.reshape(-1, 4), nothing, False)
+        pieces, squares, like = table.pieces, table.sums, _DTYPES[segments[0].rows.dtype].type(0)
+
+        def work(first: int, last: int) -> None:
+            native.square(pieces, first, last, like, squares)
+
+        share_out(work, len(pieces))
         return _norms(table, table.sums)
 
 

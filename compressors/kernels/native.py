@@ -96,6 +96,22 @@ def mark(pieces, first, last, factor, thresholds, masks, sums, counts, wholes):
 
 
 @compiled
+def square(pieces, first, last, like, sums):
+    """Sums of squares of all entries, which are of the type of ``like``."""
+    lanes = np.empty(LANES)
+    block = np.zeros(BLOCK)
+    for piece in range(first, last):
+        size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
+        x = carray(pointer(pieces[piece, REST], like), (size,))
+        whole = size // BLOCK * BLOCK
+        for start in range(0, whole, BLOCK):
+            sums[to] = sum_squares(x, start, True, like, lanes)
+            to += 1
+        if whole < size:
+            sums[to] = sum_from(x, whole, size, block, like, lanes)
+
+
+@compiled
 def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
     """Move what is marked to ``values`` and ``indices``, each piece from its offset on; zeros stay."""
     for piece in range(first, last):
