@@ -13,7 +13,6 @@ from compressors.encoding import Encoded, encode_all, errors_of, norms_of
 from compressors.index_codes import BadMessageError, IndexCodes
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.messages import Format, largest_message, read, write
-from compressors.norms import squared_norms
 from compressors.payloads import divide, numpy_knows
 from compressors.reducers import count_sent, join
 from compressors.wire import Wire, WireError, draws
@@ -53,7 +52,6 @@ class CodedGatherMean:
         form = Format(self.wire, line.layers, segments[0].rows.dtype, _index_codes(self.kernels))
         messages = []
         drawn = self._is_drawn
-        errors = self._errors_before_rounding(segments, local)
         where, values = line.cut(segments, local)
         for row in range(len(communicator.ranks)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
@@ -63,10 +61,7 @@ class CodedGatherMean:
             parts, arrived = write(form, positions, own, drawn)
             messages.append(parts)
             if self.wire.rounds:
-                lost = own - arrived
-                line.put_back(segments, row, positions, lost)
-                if errors is not None:
-                    line.add_squares(segments, errors, row, positions, lost)
+                line.put_back(segments, row, positions, own - arrived)
         everyones = communicator.gather_messages(messages, largest_message(form))
         told = self._draw(segments, context, communicator.size) if drawn else [None] * communicator.size
         mean = _Mean(form, line, segments[0].rows.device)
@@ -91,24 +86,12 @@ class CodedGatherMean:
             {s.name: s.rows for s in segments},
             sent,
             norms_of(segments, local),
-            errors,
+            # What rounding put back is not in the error of a kernel: it is measured on the rows.
+            error=None if self.wire.rounds else errors_of(segments, local),
             positions=positions,
             drawn=drawn,
         )
         return reduced, state
-
-    def _errors_before_rounding(
-        self, segments: list[Segment], local: list[Encoded]
-    ) -> dict[str, Tensor] | None:
-        """Of what a rule did not keep; None without a rule, where rows are measured at the end.
-
-        With the reference too, so that both add up the same numbers.
-        """
-        errors = errors_of(segments, local)
-        if errors is None and self.wire.rounds and hasattr(self.codec, "rule"):
-            found = squared_norms(segments, self.kernels)
-            return {segment.name: error for segment, error in zip(segments, found, strict=True)}
-        return errors
 
     def _draw(self, segments: list[Segment], context: Context, num_workers: int) -> list[np.ndarray]:
         """The positions of every worker in the line, which the seed tells, [n] arrays [k] int64."""
@@ -157,25 +140,6 @@ class _Line:
                 rows.numpy()[row, own] = lost.numpy()
             else:
                 rows[row, torch.from_numpy(own).to(rows.device)] = lost.to(rows.device)
-
-    def add_squares(
-        self,
-        segments: list[Segment],
-        errors: dict[str, Tensor],
-        row: int,
-        positions: np.ndarray,
-        lost: Tensor,
-    ) -> None:
-        """Add to a worker's error what rounding took off; nothing else stayed at these positions."""
-        squares = np.square(lost.double().cpu().numpy())
-        layers = np.searchsorted(self.layers[1:-1], positions, side="right")
-        sums = np.bincount(layers, squares, minlength=len(self.layers) - 1)
-        begin = 0
-        for segment in segments:
-            end = begin + segment.edges.numel() - 1
-            own = errors[segment.name][row]
-            own += torch.from_numpy(sums[begin:end]).to(own.device)
-            begin = end
 
 
 class _Mean:

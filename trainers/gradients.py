@@ -66,6 +66,7 @@ class WorkerGradients:
         flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
+        self._edges = [segment.edges for segment in self.segments]
         # Layer by layer, a lone worker's gradients can stay where the backward pass has put them.
         self.lends = len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
         self.buffers = list(model.buffers())
@@ -128,7 +129,6 @@ class WorkerGradients:
 
     def _lend(self, parameters: list[nn.Parameter], batch: Any) -> Tensor:
         """The lone worker's gradient, in tensors of its own; the loss."""
-        edges = [segment.edges for segment in self.segments]
         self.views[0], self.segments = [], []  # their memory is taken again
         for parameter in parameters:
             parameter.grad = None
@@ -137,7 +137,7 @@ class WorkerGradients:
         loss.backward()  # which, unlike autograd.grad, sees to it that nobody else holds these tensors
         self.views[0] = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
         rows = (view.reshape(1, -1) for view in self.views[0])
-        self.segments = list(map(Segment, self.layout.names, rows, edges))
+        self.segments = list(map(Segment, self.layout.names, rows, self._edges))
         self.memories[0] = [memory]
         return loss.detach()
 

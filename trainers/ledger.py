@@ -19,9 +19,8 @@ PAPER_BITS = 32  # per element sent, whatever its dtype and without its index: a
 class Ledger:
     """Running totals of the local workers; means over all n workers when asked.
 
-    The error is measured on the buffer that holds p - C(p), here or by the kernel that just wrote it (what a
-    wire rounds off is added), never reported by a compressor; bytes are those the communicator charged.
-    ``kernels`` change no result.
+    The error is measured on the buffer that holds p - C(p), here or by the kernel that just wrote it, never
+    reported by a compressor; bytes are those the communicator charged. ``kernels`` change no result.
     """
 
     def __init__(self, layout: Layout, communicator: Communicator, kernels: str = "auto") -> None:

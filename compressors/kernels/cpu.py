@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Segment
-from compressors.kernels import measuring, native, sums
+from compressors.kernels import guessing, measuring, native, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.kernels.selected import Selected
 from compressors.kernels.table import Table, Tables
@@ -156,7 +156,7 @@ def _select_largest(
     ties = np.empty(len(pieces), dtype=np.int64)
 
     def find(first: int, last: int) -> None:
-        native.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds)
+        guessing.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds)
 
     def choose(first: int, last: int) -> None:
         rows = (pieces, row_pieces, first, last, wanted, magnitude)

@@ -1,0 +1,78 @@
+"""Thresholds for Top-k before all is read: from a sample of the magnitudes, or from all of few."""
+
+import numpy as np
+from numba import carray, uint64
+
+from compressors.kernels.compiling import compiled
+from compressors.kernels.machine import fused_multiply_add, pointer
+from compressors.kernels.table import BASE, GRADIENT, REST, SIZE
+
+_STRIDE, _SMALL = 127, 2**14  # a guess looks at every 127th entry, or at all of few
+
+
+@compiled
+def largest_key(keys, size, count, histogram):
+    """The ``count``-th largest of ``keys[:size]`` (consumed), and how many of its equals are that large."""
+    if count == 1:
+        best = keys[0]
+        for i in range(size):
+            best = max(best, keys[i])
+        return best, count
+    shift = uint64(8 * keys.itemsize)
+    while size > 1 and shift > uint64(0):
+        shift -= uint64(8)
+        histogram[:] = 0
+        for i in range(size):
+            histogram[(uint64(keys[i]) >> shift) & uint64(255)] += 1
+        digit = 255
+        while histogram[digit] < count:
+            count -= histogram[digit]
+            digit -= 1
+        kept = 0
+        for i in range(size):
+            key = keys[i]
+            keys[kept] = key
+            kept += (uint64(key) >> shift) & uint64(255) == uint64(digit)
+        size = kept
+    return keys[0], count
+
+
+@compiled
+def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds):
+    """Per row a threshold that at least ``wanted`` entries of p = e + factor g most likely reach."""
+    histogram = np.empty(256, np.int64)
+    for row in range(first, last):
+        total = 0
+        for piece in range(row_pieces[row], row_pieces[row + 1]):
+            total += pieces[piece, SIZE]
+        samples = total > _SMALL
+        keys = np.empty(total // _STRIDE + 1 if samples else total, magnitude.dtype)
+        entries = keys.view(thresholds.dtype)
+        seen = 0
+        for piece in range(row_pieces[row], row_pieces[row + 1]):
+            size = pieces[piece, SIZE]
+            p = carray(pointer(pieces[piece, REST], factor), (size,))
+            g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
+            adds = pieces[piece, GRADIENT] != 0
+            if samples:
+                for i in range(-pieces[piece, BASE] % _STRIDE, size, _STRIDE):
+                    entries[seen] = fused_multiply_add(g[i], factor, p[i]) if adds else p[i]
+                    seen += 1
+                continue
+            if adds:
+                for i in range(size):
+                    entries[seen + i] = fused_multiply_add(g[i], factor, p[i])
+            else:
+                entries[seen : seen + size] = p
+            seen += size
+        for i in range(seen):
+            keys[i] &= magnitude[0]
+        rank = wanted[row]
+        if samples:  # four standard deviations on the safe side: too many cost less than too few
+            expected = rank * seen / total
+            rank = min(seen, int(expected + 4 * np.sqrt(expected) + 8))
+        if rank >= total:
+            thresholds[row] = 0
+            continue
+        keys[0] = largest_key(keys, seen, rank, histogram)[0]
+        thresholds[row] = entries[0]
