@@ -1,4 +1,8 @@
-"""torch's collectives as the network's benchmarks see them: counted, and called with known traffic."""
+"""The network's work as its benchmarks see it: counted, and done with known traffic.
+
+An *exchange* is what the communicator gathers by on CPUs: a tensor that each process sends to all others,
+with others or alone in a call of ``batch_isend_irecv``.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -9,7 +13,7 @@ import torch.distributed as dist
 
 from trainers.break_even import all_reduce_traffic, gather_traffic
 
-COLLECTIVES = ("all_reduce", "all_gather", "all_to_all_single")
+COLLECTIVES = ("all_reduce", "exchange")
 TINY, TINY_CALLS = 8, 20  # fp32 elements of a call that carries next to nothing, and how many there are
 DENSE = 11_173_962  # elements of a call next to which headers are small: ResNet-18's D
 
@@ -19,30 +23,25 @@ def traffic(collective: str, num_bytes: float, processes: int) -> float:
     return (all_reduce_traffic if collective == "all_reduce" else gather_traffic)(num_bytes, processes)
 
 
-def tiny_calls(processes: int) -> dict[str, Callable[[], object]]:
-    """A call of each of ``COLLECTIVES``, with ``TINY`` elements."""
-    tiny = torch.ones(TINY)
-    pieces, copies = [torch.empty_like(tiny) for _ in range(processes)], tiny.repeat(processes)
-    return {
-        "all_reduce": lambda: dist.all_reduce(tiny),
-        "all_gather": lambda: dist.all_gather(pieces, tiny),
-        "all_to_all_single": lambda: dist.all_to_all_single(torch.empty_like(copies), copies),
-    }
+def tiny_calls(communicator: Any) -> dict[str, Callable[[], object]]:
+    """A call of each of ``COLLECTIVES`` between the processes of ``communicator``, with ``TINY`` elements."""
+    tiny = torch.ones(1, TINY)
+    return {"all_reduce": lambda: dist.all_reduce(tiny), "exchange": lambda: communicator.collect(tiny)}
 
 
 def count_calls() -> Counter[str]:
     """How often each collective is called from now on, by whomever."""
     calls: Counter[str] = Counter()
+    all_reduce, batch = dist.all_reduce, dist.batch_isend_irecv
 
-    def counted(name: str) -> Callable[..., Any]:
-        original = getattr(dist, name)
+    def counted_all_reduce(*arguments: Any, **options: Any) -> Any:
+        calls["all_reduce"] += 1
+        return all_reduce(*arguments, **options)
 
-        def call(*arguments: Any, **options: Any) -> Any:
-            calls[name] += 1
-            return original(*arguments, **options)
+    def counted_batch(operations: list[dist.P2POp]) -> Any:
+        peers = dist.get_world_size() - 1
+        calls["exchange"] += sum(operation.op is dist.isend for operation in operations) / peers
+        return batch(operations)
 
-        return call
-
-    for name in COLLECTIVES:
-        setattr(dist, name, counted(name))
+    dist.all_reduce, dist.batch_isend_irecv = counted_all_reduce, counted_batch
     return calls

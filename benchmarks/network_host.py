@@ -223,7 +223,7 @@ def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dic
 
     works: list[tuple[Callable[[], object], int]] = [
         (lambda: None, 0),
-        *[(call, TINY_CALLS) for call in tiny_calls(processes).values()],
+        *[(call, TINY_CALLS) for call in tiny_calls(communicator).values()],
         (control, TINY_CALLS),
         *[(lambda: dist.all_reduce(dense), DENSE_CALLS)] * len(job["windows"]),
     ]

@@ -11,7 +11,7 @@ from netns import bits_per_second
 
 CALIBRATIONS = (*COLLECTIVES, "control")  # ``TINY_CALLS`` of each
 DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY
-CONTROL = {"all_reduce": 1, "all_gather": 1}  # calls of a step of ours that carry nothing of the algorithm
+CONTROL = {"all_reduce": 1, "exchange": 1}  # calls of a step of ours that carry nothing of the algorithm
 SETTLING = 1  # steps of a window that are not counted
 SLOW_STEPS, SLOW_BELOW = 3, 5e8  # of a window in which a dense step takes seconds; bits per second
 TITLES = {
@@ -42,7 +42,7 @@ class Window(NamedTuple):
     """What a window of steps carried."""
 
     sent_bytes: float  # by the interface of a host, mean over hosts
-    calls: dict[str, int]  # of collectives
+    calls: dict[str, float]  # of collectives
 
 
 class Parts(NamedTuple):
@@ -133,7 +133,7 @@ class Measured:
         percent by which that differs from what the second and its headers come to. NaN for torch's."""
         window, charged = self.windows[method, at]
         ledger, steps = statistics.mean(charged), len(charged)
-        collective = "all_reduce" if method.name in ("none", "random_block") else "all_gather"
+        collective = "all_reduce" if method.name in ("none", "random_block") else "exchange"
         leaving = traffic(collective, ledger, self.hosts)
         interface = window.sent_bytes / steps
         if method.name.startswith("ddp"):

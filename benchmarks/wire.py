@@ -108,7 +108,9 @@ class Calibration:
         self.bytes_per_call = {
             name: self.bytes_per_process(repeat(call, TINY_CALLS)) / TINY_CALLS
             - traffic(name, TINY * dense.itemsize, processes)
-            for name, call in tiny_calls(processes).items()
+            for name, call in tiny_calls(
+                Communicator(processes, process=dist.get_rank(), processes=processes)
+            ).items()
         }
         sent = self.bytes_per_process(repeat(lambda: dist.all_reduce(dense), DENSE_CALLS)) / DENSE_CALLS
         self.share = sent / traffic("all_reduce", dense.nbytes, processes) - 1

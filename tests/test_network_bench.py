@@ -69,14 +69,14 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     measured = module.Measured(4, 16)
     method, rate = module.Method("top_k"), module.rate("1gbit")
     steps = [step(9.0), step(0.5, gradient=0.1, reduce=0.3, communication=0.2, update=0.05)]
-    calls = {"all_reduce": 2, "all_gather": 6}
+    calls = {"all_reduce": 2, "exchange": 6}
     # of 2 steps: 3 others get 100,000 bytes, 1 % of headers, 2 gathers of 500 bytes each, 2,000 of control
     answer = {"steps": [[], steps]}
     measured.add(method, [rate], answer, [module.Window(2 * (303_000 + 1000 + 2000), calls)])
-    tiny = [20 * (48 + 900), 20 * (96 + 500), 20 * (96 + 300), 20 * 2000]
+    tiny = [20 * (48 + 900), 20 * (96 + 500), 20 * 2000]
     dense = 2 * 1.5 * module.DENSE_BYTES * 1.01
     measured.calibrate([rate], [module.Window(sent, {}) for sent in (*tiny, dense)])
-    assert measured.per_call == {"all_reduce": 900, "all_gather": 500, "all_to_all_single": 300}
+    assert measured.per_call == {"all_reduce": 900, "exchange": 500}
     assert measured.parts(method, rate) == pytest.approx((0.5, 0.1, 0.1, 0.2, 0.05))
     assert measured.bytes_of(method, rate) == pytest.approx((100_000, 300_000, 306_000, 0.0), abs=1e-6)
     lines = bench["network_tables"].describe(measured, [rate])
