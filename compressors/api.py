@@ -9,6 +9,7 @@ Everything here works in place: what was not sent is left in the buffer that cam
 further tensor of size n x D is needed.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -40,6 +41,14 @@ class Segment(NamedTuple):
         return self._replace(gradient=None, factor=1.0)
 
 
+class Fault(NamedTuple):
+    """Where entries are not finite."""
+
+    row: int  # of the local workers
+    segment: str
+    layer: int  # of the segment's
+
+
 class Context(NamedTuple):
     """What a reducer may know of the step beside the gradients; equal for every layout."""
 
@@ -51,6 +60,9 @@ class Context(NamedTuple):
     epoch: float = 0.0  # epochs done before the step, fractional
     measure_input: bool = False  # whether this step's ||p||^2 is asked for
     tell_positions: bool = False  # whether it is asked which elements were sent
+    # Told where p is not finite, if anywhere, before anything is sent; every process calls it, and it raises
+    # in all of them if one has a fault. Only for a reducer that ``checks_input``.
+    refuse: Callable[[list[Fault]], None] | None = None
 
     @property
     def whole_epochs(self) -> int:

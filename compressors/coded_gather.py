@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Segment
-from compressors.encoding import Encoded, encode_all, errors_of, norms_of
+from compressors.encoding import Encoded, can_check, encode_all, errors_of, norms_of
 from compressors.index_codes import BadMessageError, IndexCodes
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.messages import Format, largest_message, read, write
@@ -32,6 +32,10 @@ class CodedGatherMean:
     kernels: str = field(default="auto", repr=False)  # which change no result
 
     adds_gradient = measures_input = True
+
+    @property
+    def checks_input(self) -> bool:
+        return can_check(self.codec, self.kernels)
 
     def __post_init__(self) -> None:
         require_choice("CodedGatherMean.kernels", self.kernels)

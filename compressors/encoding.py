@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Context, Segment
+from compressors.api import Codec, Context, Fault, Segment
 from compressors.kernels.choice import kernels_for
 from compressors.norms import squared_norms
 from compressors.payloads import Sparse
@@ -25,6 +25,7 @@ class Encoded(NamedTuple):
     sent: np.ndarray | None = None  # [W, L] int64, the same per layer, where a kernel counted them
     error: Tensor | None = None  # [W, L] float64, ||p - C(p)||^2 per layer, where a kernel summed it
     input_norm: Tensor | None = None  # [W, L] float64, ||p||^2 per layer, where the context asks for it
+    room: Tensor | None = None  # [d] zeros for the mean, where a kernel has left some
 
 
 class Summed(NamedTuple):
@@ -35,7 +36,13 @@ class Summed(NamedTuple):
     sent: np.ndarray | None = None  # as in ``Encoded``
     error: Tensor | None = None
     input_norm: Tensor | None = None
+    room: Tensor | None = None
     spread: Callable[[Tensor], Tensor] | None = None  # what adding that payload to zeros [d] gives, compiled
+
+
+def can_check(codec: Codec, kernels: str) -> bool:
+    """Whether p of ``codec`` is best checked on the way: by kernels on a CPU it takes no time of its own."""
+    return hasattr(codec, "rule") and kernels_for(kernels, "cpu") is not None
 
 
 def encode_all(
@@ -72,7 +79,8 @@ def sum_all(
     if selections is not None:
         compiled = kernels_for(kernels, segments[0].rows.device.type)
         for segment, (rule, selected) in zip(segments, selections, strict=True):
-            spread = partial(compiled.spread, rule, segment.rows.shape[1]) if compiled.can_spread else None
+            size = segment.rows.shape[1]
+            spread = partial(compiled.spread, rule, size, selected.room) if compiled.can_spread else None
             total = compiled.add_rows(selected.values, num_rows)
             found.append(Summed(total, partial(_of_one, rule), *selected[2:], spread))
         return found
@@ -92,9 +100,21 @@ def _measured(
 ) -> tuple[list[Segment], list[Tensor | None]]:
     """The segments with their sums formed and, if the context asks for them, their squared norms."""
     segments = [segment.added() for segment in segments]
+    if context.refuse is not None:
+        context.refuse(_faults(segments))
     if not context.measure_input:
         return segments, [None] * len(segments)
     return segments, squared_norms(segments, kernels)
+
+
+def _faults(segments: list[Segment]) -> list[Fault]:
+    return [
+        Fault(row, segment.name, layer)
+        for segment in segments
+        for row, entries in enumerate(segment.rows)
+        for layer, own in enumerate(entries.split(segment.edges.diff().tolist()))
+        if not own.isfinite().all()
+    ]
 
 
 def _by_kernel(
@@ -106,7 +126,8 @@ def _by_kernel(
         return None
     workers = communicator.ranks
     rules = [codec.rule(s.rows.shape[1], context._replace(segment=s.name), workers) for s in segments]
-    selected = compiled.select(segments, rules, measure=context.measure_input)
+    refuse = {} if context.refuse is None else {"refuse": context.refuse}
+    selected = compiled.select(segments, rules, measure=context.measure_input, **refuse)
     return list(zip(rules, selected, strict=True))
 
 

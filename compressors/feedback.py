@@ -41,6 +41,10 @@ class ErrorFeedback:
         valid = self.scale in ("gradient", "step")
         require(valid, "ErrorFeedback.scale", "'gradient' or 'step'", self.scale)
 
+    @property
+    def checks_input(self) -> bool:
+        return getattr(self.inner, "checks_input", False)
+
     def init(self, segments: list[Segment]) -> Memory:
         residual = {s.name: torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments}
         return Memory(residual, self.inner.init(segments))

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment
-from compressors.encoding import Encoded, encode_all, errors_of, norms_of, sum_all
+from compressors.encoding import Encoded, can_check, encode_all, errors_of, norms_of, sum_all
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.norms import squared_norms
 from compressors.payloads import divide
@@ -30,6 +30,10 @@ class AllReduceMean:
     kernels: str = field(default="auto", repr=False)  # which change no result
 
     adds_gradient = measures_input = True
+
+    @property
+    def checks_input(self) -> bool:
+        return can_check(self.codec, self.kernels)
 
     def __post_init__(self) -> None:
         require_choice("AllReduceMean.kernels", self.kernels)
@@ -77,6 +81,10 @@ class GatherMean:
 
     adds_gradient = measures_input = True
 
+    @property
+    def checks_input(self) -> bool:
+        return can_check(self.codec, self.kernels)
+
     def __post_init__(self) -> None:
         require_choice("GatherMean.kernels", self.kernels)
 
@@ -98,7 +106,7 @@ class GatherMean:
         mean, sent = {}, {}
         positions = {} if context.tell_positions else None
         for segment, own, payloads in zip(segments, local, everyones, strict=True):
-            mean[segment.name] = _mean(payloads, segment.rows, communicator.size, self.kernels)
+            mean[segment.name] = _mean(payloads, segment.rows, communicator.size, self.kernels, own.room)
             is_counted = own.sent is not None
             sent[segment.name] = own.sent if is_counted else count_sent(own.parts, own.counts, segment.edges)
             if positions is not None:
@@ -141,12 +149,12 @@ class MeasureInput:
         return reduced._replace(input_norm=norms), state
 
 
-def _mean(payloads: list[Any], rows: Tensor, num_workers: int, kernels: str) -> Tensor:
+def _mean(payloads: list[Any], rows: Tensor, num_workers: int, kernels: str, room: Tensor | None) -> Tensor:
     """What all workers sent for a segment, added up in their order and divided by their number, [d]."""
     compiled = kernels_for(kernels, rows.device.type)
     size = rows.shape[1]
     if compiled is not None and len(payloads) == 1 and compiled.can_average(payloads[0]):
-        return compiled.mean(payloads[0], size, num_workers)
+        return compiled.mean(payloads[0], size, num_workers, room)
     wide = torch.promote_types(rows.dtype, torch.float32)  # half precision adds up in fp32
     total = torch.zeros(size, dtype=wide, device=rows.device)
     for payload in payloads:

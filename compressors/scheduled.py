@@ -5,6 +5,7 @@ from typing import Any
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment
 from compressors.density import Constant, DensitySchedule
+from compressors.encoding import can_check
 from compressors.means import mean_of
 from compressors.wire import PLAIN, Wire
 
@@ -20,6 +21,10 @@ class ScheduledMean:
     _made: dict[float, Reducer] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     adds_gradient = measures_input = True
+
+    @property
+    def checks_input(self) -> bool:
+        return can_check(self.codec, self.kernels)
 
     def refuse_idle(self, rates: list[float]) -> None:
         """Raise ``ValueError`` where the density never changes in as many epochs as there are ``rates``."""

@@ -223,7 +223,9 @@ class Communicator:
         with self.clock.collective(1):
             self._swap(own, [list(tensor.split(of_each)) for tensor in received])
         pieces = [tensor.split(per_process.flatten().tolist()) for tensor in received]
-        return [[torch.cat(of[segment :: len(lengths)]) for segment in range(len(lengths))] for of in pieces]
+        of_segments = per_process.sum(0).tolist()
+        by_segment = np.arange(per_process.size).reshape(per_process.shape).T.flatten().tolist()
+        return [list(torch.cat([of[i] for i in by_segment]).split(of_segments)) for of in pieces]
 
     def _swap(self, own: list[Tensor], everyones: list[list[Tensor]]) -> None:
         """Every tensor of ``own`` to all other processes, theirs into ``everyones``, [P] for each.

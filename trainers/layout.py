@@ -69,6 +69,10 @@ class Layout:
         for parameter, gradient in zip(self.parameters.values(), gradients, strict=True):
             parameter.grad = gradient
 
+    def position(self, segment: str, layer: int) -> int:
+        """Where in ``names`` a segment's layer stands."""
+        return layer if segment == WHOLE and self.scope == "global" else self.names.index(segment)
+
     def layers(self, segment: str, rows: Tensor) -> Iterator[tuple[int, Tensor]]:
         """The layers of one segment's ``rows`` [W, d]: (position in ``names``, [W, d_layer])."""
         if segment == WHOLE and self.scope == "global":

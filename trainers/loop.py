@@ -289,7 +289,15 @@ class Trainer:
         if settings.overlap:
             pieces["bucket_megabytes"] = settings.bucket_megabytes
             return OverlappedStep(model, loss, reducer, communicator, ledger, **pieces)
-        gradients = WorkerGradients(model, loss, layout, communicator, clip_norm=settings.clip_norm, **pieces)
+        # Compiled loops see on their way what is not finite, but too late for a step to be undone. Squares of
+        # float64 overflow before their entries do.
+        on_the_way = (
+            settings.nonfinite == "stop"
+            and getattr(reducer, "checks_input", False)
+            and (layout.device.type, layout.dtype) == ("cpu", torch.float32)
+        )
+        pieces |= {"clip_norm": settings.clip_norm, "checks": not on_the_way}
+        gradients = WorkerGradients(model, loss, layout, communicator, **pieces)
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
 
 

@@ -2,13 +2,14 @@
 
 import time
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from compressors.api import Context, Reduced, Reducer
+from compressors.api import Context, Fault, Reduced, Reducer
 from trainers.communicator import Communicator
 from trainers.ddp_hook import CompressionState, compression_hook
 from trainers.forward import Loss, cut
@@ -77,7 +78,8 @@ class ExplicitStep:
         computed = self._now()
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
-        context = Context(self.seed, step, learning_rate, epoch=epoch, measure_input=measure)
+        refuse = None if self.workers.checks else partial(self._refuse, step)
+        context = Context(self.seed, step, learning_rate, epoch=epoch, measure_input=measure, refuse=refuse)
         with torch.inference_mode():  # no autograd bookkeeping: a seventh of a step with small tensors
             segments = self.workers.segments
             reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
@@ -90,6 +92,18 @@ class ExplicitStep:
             self.ledger.record(reduced)
             self.ledger.close_step()
         return losses
+
+    def _refuse(self, step: int, faults: list[Fault]) -> None:
+        """Raise ``NonFiniteGradientError`` on all processes if one has a fault."""
+        first = {fault.row: fault for fault in reversed(faults)}
+        found = [
+            encode_fault(
+                self.communicator.ranks[row], self.layout.position(fault.segment, fault.layer), self.layout
+            )
+            for row, fault in first.items()
+        ]
+        with self.communicator.clock.collective(0):
+            raise_together(self.communicator, self.layout, step, max(found, default=0))
 
     def _now(self) -> float:
         if self.layout.device.type == "cuda":

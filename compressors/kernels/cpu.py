@@ -1,6 +1,6 @@
 """Kernels for CPUs: the loops of ``native.py`` on all segments and workers of a step at once."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Segment
+from compressors.api import Fault, Segment
 from compressors.kernels import guessing, measuring, native, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.kernels.selected import Selected
@@ -43,20 +43,38 @@ class CpuKernels:
         )
 
     def select(
-        self, segments: list[Segment], rules: Sequence[Rule], *, measure: bool = False
+        self,
+        segments: list[Segment],
+        rules: Sequence[Rule],
+        *,
+        measure: bool = False,
+        refuse: Callable[[list[Fault]], None] | None = None,
     ) -> list[Selected]:
         """rows + factor gradient, then take what each segment's rule keeps and leave the rest in ``rows``.
 
-        ``measure`` asks for the squared norms of the sums.
+        ``measure`` asks for the squared norms of the sums; ``refuse`` is told where these are not finite. The
+        first worker's gradient becomes zeros: where it has just been read they cost next to nothing, unlike a
+        buffer of zeros for the mean.
         """
         table = self._tables.of(segments)
         like = _DTYPES[segments[0].rows.dtype]
         factor = like.type(segments[0].factor)
+
+        def check() -> None:
+            if refuse is not None:
+                layers = map(table.layer_of, table.faulty.nonzero()[0])
+                refuse([Fault(worker, segments[number].name, layer) for worker, number, layer in layers])
+
         if isinstance(rules[0], Drawn):
-            return _select_drawn(table, rules, factor, measure)
-        if isinstance(rules[0], AtLeast):
-            return _select(table, table.per_row([r.threshold for r in rules], like), factor, measure)
-        return _select_largest(table, rules, factor, measure)
+            selected = _select_drawn(table, rules, factor, measure, check)
+        elif isinstance(rules[0], AtLeast):
+            thresholds = table.per_row([r.threshold for r in rules], like)
+            selected = _select(table, thresholds, factor, measure, check)
+        else:
+            selected = _select_largest(table, rules, factor, measure, check)
+        if segments[0].gradient is None:
+            return selected
+        return [s._replace(room=of.gradient[0]) for s, of in zip(selected, segments, strict=True)]
 
     def add_rows(self, values: Tensor, num_rows: int) -> Tensor:
         """[R k] to [k], one row after the other."""
@@ -65,22 +83,25 @@ class CpuKernels:
         sums.add_rows(entries, out)
         return torch.from_numpy(out)
 
-    def spread(self, rule: Drawn, size: int, values: Tensor) -> Tensor:
-        """``values`` [k] at the positions that all workers drew, [size]."""
+    def spread(self, rule: Drawn, size: int, room: Tensor | None, values: Tensor) -> Tensor:
+        """``values`` [k] at the positions that all workers drew, [size]; in ``room`` if there is some."""
         entries = values.numpy()
-        out = np.zeros(size, dtype=entries.dtype)
-        sums.spread(rule.positions[0], rule.rotations[0], entries, out)
-        return torch.from_numpy(out)
+        out = room if room is not None else values.new_zeros(size)
+        sums.spread(rule.positions[0], rule.rotations[0], entries, out.numpy())
+        return out
 
     def can_average(self, payload: Any) -> bool:
         return isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
 
-    def mean(self, payload: Sparse, size: int, num_workers: int) -> Tensor:
-        """What ``num_workers`` sent, added up in their order and divided by their number, [size]."""
+    def mean(self, payload: Sparse, size: int, num_workers: int, room: Tensor | None) -> Tensor:
+        """What ``num_workers`` sent, added up in their order and divided by their number, [size].
+
+        In ``room``, zeros [size], if there is some.
+        """
         values = payload.values.numpy()
-        out = np.zeros(size, dtype=values.dtype)
-        sums.mean_of(values, payload.indices.numpy(), values.dtype.type(num_workers), out)
-        return torch.from_numpy(out)
+        out = room if room is not None else payload.values.new_zeros(size)
+        sums.mean_of(values, payload.indices.numpy(), values.dtype.type(num_workers), out.numpy())
+        return out
 
     def can_sum(self, rows: Tensor) -> bool:
         """Whether ``rows`` [W, d] or a row [d] are of dtype and layout that the loops are made for."""
@@ -123,17 +144,25 @@ def _is_plain(rows: Tensor) -> bool:
 
 
 def _mark(table: Table, factor: np.floating, thresholds: np.ndarray, measure: bool) -> None:
-    pieces, masks, squares, counts = table.pieces, table.masks, table.sums, table.counts
-    wholes = table.wholes(measure)
+    pieces, masks, squares = table.pieces, table.masks, table.sums
+    counts, faulty, wholes, workers = table.counts, table.faulty, table.wholes(measure), table.num_workers
 
     def work(first: int, last: int) -> None:
-        native.mark(pieces, first, last, factor, thresholds, masks, squares, counts, wholes)
+        found = (masks, squares, counts, faulty, wholes)
+        native.mark(pieces, first, last, workers, factor, thresholds, *found)
 
     share_out(work, len(pieces))
 
 
-def _select(table: Table, thresholds: np.ndarray, factor: np.floating, measure: bool) -> list[Selected]:
+def _select(
+    table: Table,
+    thresholds: np.ndarray,
+    factor: np.floating,
+    measure: bool,
+    check: Callable[[], None],
+) -> list[Selected]:
     _mark(table, factor, thresholds, measure)
+    check()
     values, indices, offsets = _outputs(table, thresholds.dtype)
     pieces, masks = table.pieces, table.masks
 
@@ -145,10 +174,14 @@ def _select(table: Table, thresholds: np.ndarray, factor: np.floating, measure: 
 
 
 def _select_largest(
-    table: Table, rules: Sequence[Largest], factor: np.floating, measure: bool
+    table: Table,
+    rules: Sequence[Largest],
+    factor: np.floating,
+    measure: bool,
+    check: Callable[[], None],
 ) -> list[Selected]:
     pieces, row_pieces = table.pieces, table.row_pieces
-    masks, squares, counts = table.masks, table.sums, table.counts
+    masks, squares, counts, faulty = table.masks, table.sums, table.counts, table.faulty
     wanted = table.per_row([r.count for r in rules], _INT64)
     magnitude = _MAGNITUDE[factor.dtype]
     thresholds = np.empty(len(wanted), dtype=factor.dtype)
@@ -160,7 +193,7 @@ def _select_largest(
 
     def choose(first: int, last: int) -> None:
         rows = (pieces, row_pieces, first, last, wanted, magnitude)
-        native.refine(*rows, thresholds, masks, squares, counts, keys, ties)
+        native.refine(*rows, thresholds, masks, squares, counts, faulty, keys, ties)
 
     def work(first: int, last: int) -> None:
         chosen = (pieces, first, last, offsets, magnitude, thresholds, masks, squares, keys, ties)
@@ -168,6 +201,7 @@ def _select_largest(
 
     share_out(find, len(wanted))
     _mark(table, factor, thresholds, measure)
+    check()
     share_out(choose, len(wanted))
     values, indices, offsets = _outputs(table, factor.dtype)
     share_out(work, len(pieces))
@@ -206,7 +240,13 @@ def _selected(
     return list(map(Selected, taken.split(sizes), where.split(sizes), *measured))
 
 
-def _select_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating, measure: bool) -> list[Selected]:
+def _select_drawn(
+    table: Table,
+    rules: Sequence[Drawn],
+    factor: np.floating,
+    measure: bool,
+    check: Callable[[], None],
+) -> list[Selected]:
     draws, sizes = table.draws(tuple([rule.positions.shape for rule in rules]))
     for rule, own in zip(rules, draws, strict=True):
         own[:, 3] = rule.rotations
@@ -214,6 +254,7 @@ def _select_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating, mea
     drawn = np.concatenate(positions) if len(positions) > 1 else positions[0]
     values = np.empty(sum(sizes), dtype=factor.dtype)
     _take(table, factor, drawn, draws.reshape(-1, 4), values, measure)
+    check()
     everything = torch.from_numpy(values)
     taken = everything.split(sizes) if len(sizes) > 1 else (everything,)
     return list(map(Selected, taken, [None] * len(sizes), *_measured(table, measure)))
@@ -227,10 +268,11 @@ def _take(
     values: np.ndarray,
     measure: bool,
 ) -> None:
-    pieces, squares, counts = table.pieces, table.sums, table.counts
-    wholes = table.wholes(measure)
+    pieces, squares, counts, faulty = table.pieces, table.sums, table.counts, table.faulty
+    wholes, workers = table.wholes(measure), table.num_workers
 
     def work(first: int, last: int) -> None:
-        native.take(pieces, first, last, factor, drawn, draws, values, squares, counts, wholes)
+        found = (values, squares, counts, faulty, wholes)
+        native.take(pieces, first, last, workers, factor, drawn, draws, *found)
 
     share_out(work, len(pieces))

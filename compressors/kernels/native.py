@@ -47,10 +47,12 @@ def sum_from(x, start, stop, block, nothing, lanes):
 
 
 @compiled
-def mark(pieces, first, last, factor, thresholds, masks, sums, counts, wholes):
+def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, faulty, wholes):
     """p = e + factor g in place of e; per piece the mask of |p| >= threshold, its count, sums of the rest.
 
-    Sums of everything go into ``wholes``, unless it is empty.
+    ``faulty`` says of each piece whether it has an entry that is not finite: such a one is always marked.
+    The g of the first of so many ``workers`` becomes 0. Sums of everything go into ``wholes``, unless it is
+    empty.
     """
     lanes = np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
@@ -60,12 +62,15 @@ def mark(pieces, first, last, factor, thresholds, masks, sums, counts, wholes):
         p = carray(pointer(pieces[piece, REST], threshold), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], threshold), (size,))
         adds = pieces[piece, GRADIENT] != 0
-        count = 0
+        clears = adds and pieces[piece, ROW] % workers == 0
+        count, is_fine = 0, True
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             if adds:
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
+            if clears:
+                g[start : start + BLOCK] = 0
             sums[to] = sum_squares(p, start, False, threshold, lanes)
             if len(wholes) > 0:
                 wholes[to] = sum_squares(p, start, True, threshold, lanes)
@@ -73,12 +78,18 @@ def mark(pieces, first, last, factor, thresholds, masks, sums, counts, wholes):
                 mask = at_least(p, start + 64 * quarter, threshold)
                 masks[MASKS * to + quarter] = mask
                 count += num_set(mask)
+                if mask != uint64(0):
+                    for i in range(start + 64 * quarter, start + 64 * quarter + 64):
+                        is_fine &= abs(p[i]) < np.inf
             to += 1
         if whole < size:  # the last block, filled up with zeros
             for i in range(whole, size):
                 if adds:
                     p[i] = fused_multiply_add(g[i], factor, p[i])
                 block[i - whole] = p[i]
+                is_fine &= abs(p[i]) < np.inf
+            if clears:
+                g[whole:size] = 0
             block[size - whole :] = 0
             sums[to] = sum_squares(block, 0, False, threshold, lanes)
             if len(wholes) > 0:
@@ -93,6 +104,7 @@ def mark(pieces, first, last, factor, thresholds, masks, sums, counts, wholes):
                 masks[MASKS * to + quarter] = mask
                 count += num_set(mask)
         counts[piece] = count
+        faulty[piece] = not is_fine
 
 
 @compiled
@@ -130,7 +142,9 @@ def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
 
 
 @compiled
-def refine(pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, keys, ties):
+def refine(
+    pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, faulty, keys, ties
+):
     """Per row the magnitude of the ``wanted``-th largest, per piece how many that equal it are taken.
 
     Ties go to the lowest index. Rows whose guess was too high are marked anew; ``counts`` become those taken.
@@ -156,7 +170,8 @@ def refine(pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks
             added = pieces[begin:end].copy()
             added[:, GRADIENT] = 0
             own = counts[begin:end]
-            mark(added, 0, end - begin, thresholds[row], thresholds, masks, sums, own, sums[:0])
+            bad = faulty[begin:end]
+            mark(added, 0, end - begin, 1, thresholds[row], thresholds, masks, sums, own, bad, sums[:0])
             total = own.sum()
         candidates = np.empty(total, magnitude.dtype)
         seen = 0
@@ -222,9 +237,10 @@ def pack_largest(
 
 
 @compiled
-def take(pieces, first, last, factor, drawn, draws, values, sums, counts, wholes):
+def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, faulty, wholes):
     """p = e + factor g in place of e; entries at the positions drawn for their row move to ``values``.
 
+    The g of the first of so many ``workers`` becomes 0; ``faulty`` is as for ``mark``.
     ``draws``: per row where its ascending positions and its values begin, how many, and by how many
     places the values are rotated. Sums are of what stays; in ``wholes``, unless it is empty, of everything.
     """
@@ -235,23 +251,30 @@ def take(pieces, first, last, factor, drawn, draws, values, sums, counts, wholes
         p = carray(pointer(pieces[piece, REST], factor), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
         adds = pieces[piece, GRADIENT] != 0
+        clears = adds and row % workers == 0
         count, rotation = draws[row, 2], draws[row, 3]
         positions = drawn[draws[row, 0] : draws[row, 0] + count]
         own = values[draws[row, 1] : draws[row, 1] + count]
         begin = np.searchsorted(positions, base)
         at, number = begin, pieces[piece, FIRST_BLOCK]
+        is_fine = True
         for start in range(0, size, BLOCK):
             stop = min(size, start + BLOCK)
             if adds:
                 for i in range(start, stop):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
+            if clears:
+                g[start:stop] = 0
             if len(wholes) > 0:
                 wholes[number] = sum_from(p, start, stop, block, factor, lanes)
             while at < count and positions[at] < base + stop:
                 i = positions[at] - base
                 own[(at + rotation) % count] = p[i]
+                is_fine &= abs(p[i]) < np.inf
                 p[i] = 0
                 at += 1
             sums[number] = sum_from(p, start, stop, block, factor, lanes)
+            is_fine &= sums[number] < np.inf
             number += 1
         counts[piece] = at - begin
+        faulty[piece] = not is_fine

@@ -14,3 +14,4 @@ class Selected(NamedTuple):
     sent: np.ndarray  # [W, L] int64, elements taken per layer
     error: Tensor  # [W, L] float64, sum of squares of what stays
     input_norm: Tensor | None = None  # [W, L] float64, the same of all there was, if asked for
+    room: Tensor | None = None  # [d] zeros for a mean, where the first worker's gradient was

@@ -48,6 +48,7 @@ class Table:
         self.sums = np.empty(block)  # one for each block
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
+        self.faulty = np.empty(len(pieces), dtype=np.bool_)
         self._wholes = np.empty(0)
         self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
         self._per_row: tuple[list, np.ndarray] = ([], np.empty(0))
@@ -113,6 +114,12 @@ class Table:
         return [
             of_parts[starts[i] : starts[i + 1]].reshape(-1, num_layers[i]) for i in range(len(num_layers))
         ]
+
+    def layer_of(self, piece: int) -> tuple[int, int, int]:
+        """The worker, the segment and the segment's layer that a piece is of."""
+        segment, worker = divmod(int(self.pieces[piece, ROW]), self.num_workers)
+        part = int(np.searchsorted(self.part_pieces, piece, side="right")) - 1
+        return worker, segment, (part - self.part_of_segment[segment]) % self.num_layers[segment]
 
     def per_part(self, of_pieces: np.ndarray) -> np.ndarray:
         """[P] added up to [sum of W L]."""
