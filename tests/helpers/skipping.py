@@ -11,6 +11,7 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
+from trainers.gradients import NonFiniteGradientError
 from trainers.layout import Layout
 from trainers.loop import Trainer
 from trainers.schedule import Constant
@@ -122,3 +123,15 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
         "end": tensors_of(end[STEPS]),
         "skipped": summary["train/steps_skipped"],
     }
+
+
+def stop(process: int, processes: int) -> dict[str, Any]:
+    """What a training says that stops at the first bad step, and what became of the weights."""
+    communicator, snapshots = Communicator(WORKERS, process=process, processes=processes), Snapshots()
+    training = trainer(communicator, nonfinite="stop")
+    try:
+        training.run(Records(), snapshots)
+    except NonFiniteGradientError as error:
+        weights = {name: p.detach().clone() for name, p in training.model.named_parameters()}
+        return {"said": str(error), "weights": weights, "before": snapshots[max(snapshots)].shared}
+    raise AssertionError("it went on")

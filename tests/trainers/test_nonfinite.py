@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import command
 from processes import run_in_processes
-from skipping import BAD_STEPS, STEPS, Records, Snapshots, train, train_in_two, trainer
+from skipping import BAD_STEPS, STEPS, Records, Snapshots, stop, train, train_in_two, trainer
 from torch import Tensor
 from training import WORKERS
 
@@ -93,6 +93,25 @@ def test_stopping_is_the_default() -> None:
         trainer(Communicator(WORKERS), nonfinite="stop").run(records)
     assert [record["step"] for record in records] == [2]
     assert "train/steps_skipped" not in records[0]
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_all_processes_stop_where_one_has_a_fault(processes: int) -> None:
+    """The kernels see it on their way; no process updates its weights."""
+    for found in run_in_processes(stop, processes):
+        assert found["said"] == "step 3: the gradient of worker 2 is not finite in layer scale"
+        for name, weight in found["weights"].items():
+            assert torch.equal(weight, found["before"][f"model/{name}"])
+
+
+def test_kernels_spare_the_gradients_a_pass_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(gradients: list[Tensor]) -> Tensor:
+        raise AssertionError("looked at before they are compressed")
+
+    monkeypatch.setattr("torch.nn.utils.get_total_norm", fail)
+    trainer(Communicator(WORKERS), nonfinite="stop", bad_steps={}).run(Records())
+    with pytest.raises(AssertionError, match="looked at before"):
+        trainer(Communicator(WORKERS), nonfinite="skip", bad_steps={}).run(Records())
 
 
 def test_too_many_in_a_row_end_the_run_in_one_line(tmp_path: Path) -> None:
