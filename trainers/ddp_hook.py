@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Context, Reduced, Reducer
+from compressors.api import Context, Fault, Reduced, Reducer
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 
@@ -44,6 +44,7 @@ class CompressionState:
         self.learning_rate = 1.0
         self.epoch = 0.0
         self.measure_input = False
+        self.refuse: Callable[[list[Fault]], None] | None = None  # as in ``Context``, once per bucket
         self.inspect = inspect
         self.layout = Layout(dict(module.named_parameters()), "layer")
         self.communicator = communicator or Communicator(
@@ -66,12 +67,19 @@ class CompressionState:
         started = time.perf_counter()
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
         context = Context(
-            self.seed, self.step, self.learning_rate, epoch=self.epoch, measure_input=self.measure_input
+            self.seed,
+            self.step,
+            self.learning_rate,
+            epoch=self.epoch,
+            measure_input=self.measure_input,
+            refuse=self.refuse,
         )
         reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
         self.inspect(reduced)
         for name, gradient in gradients.items():
-            gradient.copy_(reduced.mean[name].view_as(gradient))
+            mean = reduced.mean[name]
+            if mean.data_ptr() != gradient.data_ptr():  # else it is there already
+                gradient.copy_(mean.view_as(gradient))
         self.step += last
         self.reduce_seconds += time.perf_counter() - started
 

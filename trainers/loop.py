@@ -28,7 +28,7 @@ from trainers.schedule import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
 from trainers.state import TrainingState
-from trainers.step import ExplicitStep, GradientStep, OverlappedStep
+from trainers.step import ExplicitStep, GradientStep, OverlappedStep, sees_faults
 from trainers.watch import Watch, innermost
 
 SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
@@ -289,14 +289,9 @@ class Trainer:
         if settings.overlap:
             pieces["bucket_megabytes"] = settings.bucket_megabytes
             return OverlappedStep(model, loss, reducer, communicator, ledger, **pieces)
-        # Compiled loops see on their way what is not finite, but too late for a step to be undone. Squares of
-        # float64 overflow before their entries do.
-        on_the_way = (
-            settings.nonfinite == "stop"
-            and getattr(reducer, "checks_input", False)
-            and (layout.device.type, layout.dtype) == ("cpu", torch.float32)
-        )
-        pieces |= {"clip_norm": settings.clip_norm, "checks": not on_the_way}
+        # What a reducer sees comes too late for a step to be undone.
+        checks = settings.nonfinite == "skip" or not sees_faults(reducer, layout)
+        pieces |= {"clip_norm": settings.clip_norm, "checks": checks}
         gradients = WorkerGradients(model, loss, layout, communicator, **pieces)
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
 

@@ -95,13 +95,8 @@ class ExplicitStep:
 
     def _refuse(self, step: int, faults: list[Fault]) -> None:
         """Raise ``NonFiniteGradientError`` on all processes if one has a fault."""
-        first = {fault.row: fault for fault in reversed(faults)}
-        found = [
-            encode_fault(
-                self.communicator.ranks[row], self.layout.position(fault.segment, fault.layer), self.layout
-            )
-            for row, fault in first.items()
-        ]
+        first_of_rows = {fault.row: fault for fault in reversed(faults)}
+        found = [_number(fault, self.communicator, self.layout) for fault in first_of_rows.values()]
         with self.communicator.clock.collective(0):
             raise_together(self.communicator, self.layout, step, max(found, default=0))
 
@@ -109,6 +104,20 @@ class ExplicitStep:
         if self.layout.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
+
+
+def sees_faults(reducer: Reducer, layout: Layout) -> bool:
+    """Whether a reducer is to look for what is not finite: where compiled loops do so on their way.
+
+    Not in float64, whose squares overflow before its entries do.
+    """
+    plain = (layout.device.type, layout.dtype) == ("cpu", torch.float32)
+    return plain and getattr(reducer, "checks_input", False)
+
+
+def _number(fault: Fault, communicator: Communicator, layout: Layout) -> int:
+    position = layout.position(fault.segment, fault.layer)
+    return encode_fault(communicator.ranks[fault.row], position, layout)
 
 
 class OverlappedStep:
@@ -142,6 +151,7 @@ class OverlappedStep:
         self.compression = CompressionState(
             reducer, model, seed=seed, communicator=communicator, inspect=self._inspect
         )
+        self.compression.refuse = self._note if sees_faults(reducer, self.compression.layout) else None
         # DDP would send BatchNorm's statistics in every step; the evaluation needs them only.
         self.parallel = DistributedDataParallel(
             model, broadcast_buffers=False, gradient_as_bucket_view=True, bucket_cap_mb=bucket_megabytes
@@ -199,8 +209,15 @@ class OverlappedStep:
                 raise self.compression.problem from error
             raise
 
+    def _note(self, faults: list[Fault]) -> None:
+        """Remember one for the end of the step: the buckets that the others are at go on."""
+        for fault in faults[:1]:
+            self.fault = _number(fault, self.communicator, self.compression.layout)
+
     def _inspect(self, reduced: Reduced) -> None:
         self.ledger.record(reduced)
+        if self.compression.refuse is not None:
+            return
         layout = self.compression.layout
         for name, remainder in reduced.remainder.items():
             # A NaN stays in the remainder or is sent; so it shows in one of the two.
