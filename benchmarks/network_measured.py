@@ -11,7 +11,7 @@ from netns import bits_per_second
 
 CALIBRATIONS = (*COLLECTIVES, "control")  # ``TINY_CALLS`` of each
 DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY
-CONTROL = {"all_reduce": 1, "exchange": 1}  # calls of a step of ours that carry nothing of the algorithm
+CONTROL = {"exchange": 2}  # calls of a step of ours that carry nothing of the algorithm
 SETTLING = 1  # steps of a window that are not counted
 SLOW_STEPS, SLOW_BELOW = 3, 5e8  # of a window in which a dense step takes seconds; bits per second
 TITLES = {

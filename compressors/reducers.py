@@ -103,10 +103,11 @@ class GatherMean:
         in_one_go = hasattr(self.codec, "encode_rows") and segments[0].rows.device.type == "cpu"
         largest = max(segment.rows.shape[1] for segment in segments)
         everyones = _gather(local, self.codec.ragged, in_one_go, communicator, largest)
-        mean, sent = {}, {}
+        means = _means(everyones, segments, local, communicator.size, self.kernels)
+        mean = {segment.name: own for segment, own in zip(segments, means, strict=True)}
+        sent: dict[str, np.ndarray] = {}
         positions = {} if context.tell_positions else None
-        for segment, own, payloads in zip(segments, local, everyones, strict=True):
-            mean[segment.name] = _mean(payloads, segment.rows, communicator.size, self.kernels, own.room)
+        for segment, own in zip(segments, local, strict=True):
             is_counted = own.sent is not None
             sent[segment.name] = own.sent if is_counted else count_sent(own.parts, own.counts, segment.edges)
             if positions is not None:
@@ -149,12 +150,23 @@ class MeasureInput:
         return reduced._replace(input_norm=norms), state
 
 
-def _mean(payloads: list[Any], rows: Tensor, num_workers: int, kernels: str, room: Tensor | None) -> Tensor:
-    """What all workers sent for a segment, added up in their order and divided by their number, [d]."""
-    compiled = kernels_for(kernels, rows.device.type)
+def _means(
+    everyones: list[list[Any]], segments: list[Segment], local: list[Encoded], num_workers: int, kernels: str
+) -> list[Tensor]:
+    """What all workers sent per segment, added up in their order and divided by their number, [d] each."""
+    compiled = kernels_for(kernels, segments[0].rows.device.type)
+    if compiled is None or len(everyones[0]) > 1 or not compiled.can_average(everyones[0][0]):
+        return [_mean(of, s.rows, num_workers) for of, s in zip(everyones, segments, strict=True)]
+    rooms = [
+        own.room if own.room is not None else s.rows.new_zeros(s.rows.shape[1])
+        for own, s in zip(local, segments, strict=True)
+    ]
+    compiled.write_means([payload for (payload,) in everyones], num_workers, rooms)
+    return rooms
+
+
+def _mean(payloads: list[Any], rows: Tensor, num_workers: int) -> Tensor:
     size = rows.shape[1]
-    if compiled is not None and len(payloads) == 1 and compiled.can_average(payloads[0]):
-        return compiled.mean(payloads[0], size, num_workers, room)
     wide = torch.promote_types(rows.dtype, torch.float32)  # half precision adds up in fp32
     total = torch.zeros(size, dtype=wide, device=rows.device)
     for payload in payloads:

@@ -69,7 +69,7 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     measured = module.Measured(4, 16)
     method, rate = module.Method("top_k"), module.rate("1gbit")
     steps = [step(9.0), step(0.5, gradient=0.1, reduce=0.3, communication=0.2, update=0.05)]
-    calls = {"all_reduce": 2, "exchange": 6}
+    calls = {"exchange": 8}
     # of 2 steps: 3 others get 100,000 bytes, 1 % of headers, 2 gathers of 500 bytes each, 2,000 of control
     answer = {"steps": [[], steps]}
     measured.add(method, [rate], answer, [module.Window(2 * (303_000 + 1000 + 2000), calls)])

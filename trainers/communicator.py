@@ -167,9 +167,7 @@ class Communicator:
         """The largest of the processes' numbers, not charged."""
         if self.processes == 1:
             return number
-        tensor = torch.tensor([number], device=self.device)
-        dist.all_reduce(tensor, dist.ReduceOp.MAX)
-        return int(tensor)
+        return int(self.collect(torch.tensor([[number]])).max())
 
     def first_text(self, text: str) -> str:
         """The text of the first process that has one, or an empty one; not charged."""

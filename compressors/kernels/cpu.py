@@ -91,17 +91,21 @@ class CpuKernels:
         return out
 
     def can_average(self, payload: Any) -> bool:
-        return isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
+        is_known = isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
+        return is_known and payload.indices.dtype == torch.int32
 
-    def mean(self, payload: Sparse, size: int, num_workers: int, room: Tensor | None) -> Tensor:
-        """What ``num_workers`` sent, added up in their order and divided by their number, [size].
+    def write_means(self, payloads: Sequence[Sparse], num_workers: int, outs: Sequence[Tensor]) -> None:
+        """What ``num_workers`` sent per segment, added up in their order and divided by their number.
 
-        In ``room``, zeros [size], if there is some.
+        ``outs`` are zeros [d] that lie side by side.
         """
-        values = payload.values.numpy()
-        out = room if room is not None else payload.values.new_zeros(size)
-        sums.mean_of(values, payload.indices.numpy(), values.dtype.type(num_workers), out.numpy())
-        return out
+        sent = [(payload.values.contiguous(), payload.indices.contiguous()) for payload in payloads]
+        rows = [
+            (values.data_ptr(), indices.data_ptr(), out.data_ptr(), len(values), len(out))
+            for (values, indices), out in zip(sent, outs, strict=True)
+        ]
+        divisor = _DTYPES[outs[0].dtype].type(num_workers)
+        sums.means_of(np.array(rows, dtype=np.int64), divisor, np.int32(0))
 
     def can_sum(self, rows: Tensor) -> bool:
         """Whether ``rows`` [W, d] or a row [d] are of dtype and layout that the loops are made for."""

@@ -1,8 +1,10 @@
 """Sums that the compiled loops leave to the end, in a fixed order."""
 
 import numpy as np
+from numba import carray
 
 from compressors.kernels.compiling import compiled
+from compressors.kernels.machine import pointer
 
 
 @compiled
@@ -47,6 +49,19 @@ def mean_of(values, indices, divisor, out):
         quotients[i] = out[indices[i]] / divisor
     for i in range(len(values)):
         out[indices[i]] = quotients[i]
+
+
+@compiled
+def means_of(table, divisor, index):
+    """``mean_of`` for every row of ``table``: addresses of values, indices and ``out``, and their lengths.
+
+    Values are of the type of ``divisor``, indices of that of ``index``.
+    """
+    for row in range(len(table)):
+        count, size = table[row, 3], table[row, 4]
+        values = carray(pointer(table[row, 0], divisor), (count,))
+        indices = carray(pointer(table[row, 1], index), (count,))
+        mean_of(values, indices, divisor, carray(pointer(table[row, 2], divisor), (size,)))
 
 
 @compiled
