@@ -52,7 +52,7 @@ def threshold_of(density: float) -> float:
 
 def measure_selection(rounds: int) -> None:
     """Print the first table."""
-    gradient, rest = torch.randn(1, SIZE), torch.zeros(1, SIZE)
+    drawn, gradient, rest = torch.randn(1, SIZE), torch.empty(1, SIZE), torch.zeros(1, SIZE)
     segment = Segment("model", rest, torch.tensor([0, SIZE]), gradient, 1.0)
     communicator, few = Communicator(1), elements_of(0.001, SIZE)
     block, block_size = torch.randn(SIZE), elements_of(0.01, SIZE)
@@ -80,13 +80,15 @@ def measure_selection(rounds: int) -> None:
     for number in range(rounds + 1):
         for name, one in work.items():
             rest.zero_()
+            gradient.copy_(drawn)  # which a selection consumes
             repeats = 50 if name in ("copy", "random block 1 %") else 1  # microseconds each
             taken = seconds(lambda one=one, repeats=repeats: [one() for _ in range(repeats)]) / repeats
             if number > 0:  # the first round compiles
                 found[name].append(taken)
     rest.zero_()
+    gradient.copy_(drawn)
     (encoded,) = encode_all(TopK(density=0.001), [segment], Context(0, 0), communicator, "auto")
-    largest = torch.topk(gradient[0].abs(), few).indices.sort().values
+    largest = torch.topk(drawn[0].abs(), few).indices.sort().values
     same = torch.equal(encoded.parts[0].indices.long(), largest)
 
     print("| work | ms | yardstick | ms | ratio | goal |\n|---|---:|---|---:|---:|---:|")
