@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Fault, Segment
-from compressors.kernels import guessing, measuring, native, sums
+from compressors.kernels import guessing, measuring, native, packing, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.kernels.selected import Selected
 from compressors.kernels.table import Table, Tables
@@ -171,7 +171,7 @@ def _select(
     pieces, masks = table.pieces, table.masks
 
     def work(first: int, last: int) -> None:
-        native.pack(pieces, first, last, offsets, thresholds, masks, values, indices)
+        packing.pack(pieces, first, last, offsets, thresholds, masks, values, indices)
 
     share_out(work, len(pieces))
     return _selected(table, values, indices, offsets, measure)

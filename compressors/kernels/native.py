@@ -12,11 +12,12 @@ from numba import carray, njit, uint64
 
 from compressors.kernels.compiling import compiled
 from compressors.kernels.guessing import largest_key
-from compressors.kernels.machine import at_least, fused_multiply_add, lowest, num_set, pointer
+from compressors.kernels.machine import at_least, fetch, fused_multiply_add, lowest, num_set, pointer
 
 BLOCK, LANES, MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
 REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces
 _BINS = 2**16
+AHEAD = 1024  # entries: what hardware fetches by itself ends at a page's end, after as many of fp32
 
 
 @njit(inline="always")  # half the time of a call, as the caller's loops run on in registers
@@ -66,7 +67,9 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
         count, is_fine = 0, True
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
+            fetch(p, start + AHEAD, BLOCK)
             if adds:
+                fetch(g, start + AHEAD, BLOCK)
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
@@ -121,24 +124,6 @@ def square(pieces, first, last, like, sums):
             to += 1
         if whole < size:
             sums[to] = sum_from(x, whole, size, block, like, lanes)
-
-
-@compiled
-def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
-    """Move what is marked to ``values`` and ``indices``, each piece from its offset on; zeros stay."""
-    for piece in range(first, last):
-        size, to = pieces[piece, SIZE], offsets[piece]
-        p = carray(pointer(pieces[piece, REST], thresholds[0]), (size,))
-        begin = MASKS * pieces[piece, FIRST_BLOCK]
-        for position in range((size + 63) // 64):
-            mask = masks[begin + position]
-            while mask != uint64(0):
-                i = 64 * position + lowest(mask)
-                mask &= mask - uint64(1)
-                values[to] = p[i]
-                indices[to] = pieces[piece, BASE] + i
-                p[i] = 0
-                to += 1
 
 
 @compiled
@@ -236,6 +221,22 @@ def pack_largest(
             number += 1
 
 
+@njit(inline="always")
+def move(p, base, stop, positions, at, rotation, values):
+    """Move entries of p before ``stop``, which stands at ``base``, from position ``at`` on to ``values``.
+
+    Returns the next position, and whether all were finite.
+    """
+    count, are_fine = len(positions), True
+    while at < count and positions[at] < base + stop:
+        i = positions[at] - base
+        values[(at + rotation) % count] = p[i]
+        are_fine &= abs(p[i]) < np.inf
+        p[i] = 0
+        at += 1
+    return at, are_fine
+
+
 @compiled
 def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, faulty, wholes):
     """p = e + factor g in place of e; entries at the positions drawn for their row move to ``values``.
@@ -256,25 +257,32 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
         positions = drawn[draws[row, 0] : draws[row, 0] + count]
         own = values[draws[row, 1] : draws[row, 1] + count]
         begin = np.searchsorted(positions, base)
-        at, number = begin, pieces[piece, FIRST_BLOCK]
-        is_fine = True
-        for start in range(0, size, BLOCK):
-            stop = min(size, start + BLOCK)
+        at, number, is_fine = begin, pieces[piece, FIRST_BLOCK], True
+        whole = size // BLOCK * BLOCK
+        for start in range(0, whole, BLOCK):
+            fetch(p, start + AHEAD, BLOCK)
             if adds:
-                for i in range(start, stop):
+                fetch(g, start + AHEAD, BLOCK)
+                for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
-                g[start:stop] = 0
+                g[start : start + BLOCK] = 0
             if len(wholes) > 0:
-                wholes[number] = sum_from(p, start, stop, block, factor, lanes)
-            while at < count and positions[at] < base + stop:
-                i = positions[at] - base
-                own[(at + rotation) % count] = p[i]
-                is_fine &= abs(p[i]) < np.inf
-                p[i] = 0
-                at += 1
-            sums[number] = sum_from(p, start, stop, block, factor, lanes)
-            is_fine &= sums[number] < np.inf
+                wholes[number] = sum_squares(p, start, True, factor, lanes)
+            at, are_fine = move(p, base, start + BLOCK, positions, at, rotation, own)
+            sums[number] = sum_squares(p, start, True, factor, lanes)
+            is_fine &= are_fine and sums[number] < np.inf
             number += 1
+        if whole < size:
+            if adds:
+                for i in range(whole, size):
+                    p[i] = fused_multiply_add(g[i], factor, p[i])
+            if clears:
+                g[whole:size] = 0
+            if len(wholes) > 0:
+                wholes[number] = sum_from(p, whole, size, block, factor, lanes)
+            at, are_fine = move(p, base, size, positions, at, rotation, own)
+            sums[number] = sum_from(p, whole, size, block, factor, lanes)
+            is_fine &= are_fine and sums[number] < np.inf
         counts[piece] = at - begin
         faulty[piece] = not is_fine

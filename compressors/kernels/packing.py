@@ -1,0 +1,25 @@
+"""The second visit to a selection by a threshold: to what was marked."""
+
+from numba import carray, uint64
+
+from compressors.kernels.compiling import compiled
+from compressors.kernels.machine import lowest, pointer
+from compressors.kernels.native import BASE, FIRST_BLOCK, MASKS, REST, SIZE
+
+
+@compiled
+def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
+    """Move what is marked to ``values`` and ``indices``, each piece from its offset on; zeros stay."""
+    for piece in range(first, last):
+        size, to = pieces[piece, SIZE], offsets[piece]
+        p = carray(pointer(pieces[piece, REST], thresholds[0]), (size,))
+        begin = MASKS * pieces[piece, FIRST_BLOCK]
+        for position in range((size + 63) // 64):
+            mask = masks[begin + position]
+            while mask != uint64(0):
+                i = 64 * position + lowest(mask)
+                mask &= mask - uint64(1)
+                values[to] = p[i]
+                indices[to] = pieces[piece, BASE] + i
+                p[i] = 0
+                to += 1
