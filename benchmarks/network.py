@@ -224,7 +224,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--rates", nargs="+", default=["100mbit", "1gbit", "10gbit"])
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=6, help="of a window; fewer where a step is long")
+    parser.add_argument("--steps", type=int, default=30, help="of a window; fewer where a step is long")
     parser.add_argument("--batch-size", type=int, default=4, help="per host")
     parser.add_argument("--density", type=float, default=0.001)
     parser.add_argument("--threshold", type=float, default=0.07, help="of hard_threshold")
