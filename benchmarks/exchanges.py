@@ -57,19 +57,21 @@ def host(rate: str, entries: int, rounds: int) -> None:
                 print(f"| {rate} | {name} | {median:.1f} | {link:.1f} | {median / link:.2f} |", flush=True)
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rates", nargs="+", default=["500mbit", "1gbit"])
     parser.add_argument("--entries", type=int, default=3_350_000, help="fp32 numbers of a host")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--host", metavar="RATE", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     if options.host is not None:
         host(options.host, options.entries, options.rounds)
         return 0
     try:
         netns.require_namespaces("benchmarks/exchanges.py")
         rates = {text: netns.bits_per_second(text) for text in options.rates}
+        if min(options.entries, options.rounds) < 1:
+            raise netns.Refused("--entries and --rounds must be at least 1")
         print(f"torch {torch.__version__}, gloo, {HOSTS} hosts, {4 * options.entries:,} bytes each\n")
         print("| rate | way | ms | link, ms | / link |\n|---|---|---:|---:|---:|", flush=True)
         with netns.hosts(HOSTS) as hosts:

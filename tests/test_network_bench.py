@@ -25,7 +25,7 @@ needs_root = pytest.mark.skipif(
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    names = ("netns", "collectives", "network_measured", "network_tables", "network")
+    names = ("netns", "collectives", "network_measured", "network_tables", "network", "exchanges")
     return {name: importlib.import_module(name) for name in names}
 
 
@@ -136,6 +136,20 @@ def test_what_leaves_nothing_to_measure_is_refused(
     assert capsys.readouterr().err == f"error: {said}\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--rates fast", "a rate must be a number and kbit, mbit or gbit, or unlimited, got fast"),
+        ("--rounds 0", "--entries and --rounds must be at least 1"),
+    ],
+)
+def test_exchanges_that_cannot_be_timed_are_refused(
+    bench: dict[str, ModuleType], capsys: pytest.CaptureFixture, words: str, said: str
+) -> None:
+    assert bench["exchanges"].main(words.split()) == 1
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
 class Stubs:
     """Hosts of which the second one says that it is there and ends."""
 
@@ -210,6 +224,21 @@ def test_a_small_bench(tmp_path: Path) -> None:
     }
     assert left.keys() == {"none", "none, overlap", "top_k", "top_k, overlap"}
     assert all(abs(percent) <= 2 for percent in left.values()), left
+
+
+@needs_root
+@pytest.mark.slow
+def test_exchanges_over_a_throttled_link() -> None:
+    """No way beats the link, and ours is not the slowest."""
+    before = namespaces()
+    command = [sys.executable, "benchmarks/exchanges.py", "--rates", "200mbit", "--entries", "500000"]
+    options = {"cwd": ROOT, "env": ENVIRONMENT, "capture_output": True, "text": True, "check": False}
+    done = subprocess.run([*command, "--rounds", "3"], **options)
+    assert done.returncode == 0 and namespaces() == before, done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[4:]]
+    over_link = {row[1]: float(row[4]) for row in rows}
+    assert len(over_link) == 4 and min(over_link.values()) > 0.9
+    assert over_link["the communicator's"] < over_link["all_to_all_single"]
 
 
 @needs_root
