@@ -228,8 +228,8 @@ class Communicator:
     def _swap(self, own: list[Tensor], everyones: list[list[Tensor]]) -> None:
         """Every tensor of ``own`` to all other processes, theirs into ``everyones``, [P] for each.
 
-        All messages are on their way at once, so that a link is full in both directions. gloo's all_gather
-        and all_to_all take up to 1.7 and 2.4 times as long.
+        All messages are on their way at once, so that a link is full in both directions: gloo's all_gather
+        and all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/exchanges.py).
         """
         others = [(self.process + turn) % self.processes for turn in range(1, self.processes)]
         for tensor, places in zip(own, everyones, strict=True):
