@@ -63,4 +63,6 @@ def test_survivors_below_torchrun_say_it_in_a_line(tmp_path: Path) -> None:
         running.until_gone()
         own = [line for line in running.errors() if line.startswith("error: ")]
         assert own == ["error: another process ended or did not answer for 1800 s"]
-        assert f'"{ROOT}' not in running.err.read_text(), "torchrun's own traceback is enough"
+        frames = [line for line in running.err.read_text().splitlines() if f'File "{ROOT}' in line]
+        # torchrun's own traceback is enough; it may be installed below this very folder
+        assert all("site-packages" in frame for frame in frames)
