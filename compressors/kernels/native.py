@@ -64,12 +64,13 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
         g = carray(pointer(pieces[piece, GRADIENT], threshold), (size,))
         adds = pieces[piece, GRADIENT] != 0
         clears = adds and pieces[piece, ROW] % workers == 0
-        count, is_fine = 0, True
+        count, faults = 0, 0
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
-            fetch(p, start + AHEAD, BLOCK)
-            if adds:
+            if start + AHEAD < size:
+                fetch(p, start + AHEAD, BLOCK)
                 fetch(g, start + AHEAD, BLOCK)
+            if adds:
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
@@ -83,14 +84,14 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 count += num_set(mask)
                 if mask != uint64(0):
                     for i in range(start + 64 * quarter, start + 64 * quarter + 64):
-                        is_fine &= abs(p[i]) < np.inf
+                        faults += not abs(p[i]) < np.inf
             to += 1
         if whole < size:  # the last block, filled up with zeros
             for i in range(whole, size):
                 if adds:
                     p[i] = fused_multiply_add(g[i], factor, p[i])
                 block[i - whole] = p[i]
-                is_fine &= abs(p[i]) < np.inf
+                faults += not abs(p[i]) < np.inf
             if clears:
                 g[whole:size] = 0
             block[size - whole :] = 0
@@ -107,7 +108,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 masks[MASKS * to + quarter] = mask
                 count += num_set(mask)
         counts[piece] = count
-        faulty[piece] = not is_fine
+        faulty[piece] = faults > 0
 
 
 @compiled
@@ -260,9 +261,10 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
         at, number, is_fine = begin, pieces[piece, FIRST_BLOCK], True
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
-            fetch(p, start + AHEAD, BLOCK)
-            if adds:
+            if start + AHEAD < size:
+                fetch(p, start + AHEAD, BLOCK)
                 fetch(g, start + AHEAD, BLOCK)
+            if adds:
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
