@@ -60,8 +60,8 @@ class Context(NamedTuple):
     epoch: float = 0.0  # epochs done before the step, fractional
     measure_input: bool = False  # whether this step's ||p||^2 is asked for
     tell_positions: bool = False  # whether it is asked which elements were sent
-    # Told where p is not finite, if anywhere, before anything is sent; every process calls it, and it raises
-    # in all of them if one has a fault. Only for a reducer that ``checks_input``.
+    # Told where p is not finite, or of no fault at all, once per reduction and before anything is packed or
+    # sent; what it raises ends the reduction. Only for a reducer that ``checks_input``.
     refuse: Callable[[list[Fault]], None] | None = None
 
     @property

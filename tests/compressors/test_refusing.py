@@ -45,12 +45,15 @@ def test_a_fault_is_named_and_nothing_sent(case: Case, kernels: str, scope: str,
         _, state = reducer.reduce(segments_of(flat.clone(), scope), state, step(number), communicator)
     assert communicator.take_charges().any()
     flat[0, 300] = poison  # layer 1
+    flat[1, 700] = poison  # layer 2, in a whole block
     flat[2, 5300] = poison  # layer 2's last
     with pytest.raises(Refused) as raised:
         reducer.reduce(segments_of(flat.clone(), scope), state, step(2), communicator)
     (faults,) = raised.value.args
-    places = [(0, "1", 0), (2, "2", 0)] if scope == "layer" else [(0, "model", 1), (2, "model", 2)]
-    assert sorted(faults) == places
+    layers = (
+        [("1", 0), ("2", 0), ("2", 0)] if scope == "layer" else [("model", 1), ("model", 2), ("model", 2)]
+    )
+    assert sorted(faults) == [(worker, *layer) for worker, layer in enumerate(layers)]
     assert not communicator.take_charges().any()
 
 

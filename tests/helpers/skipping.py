@@ -57,7 +57,11 @@ class Records(list[dict[str, float]]):
 
 
 def trainer(
-    communicator: Communicator, *, nonfinite: str = "skip", bad_steps: dict[int, int] = BAD_STEPS
+    communicator: Communicator,
+    *,
+    nonfinite: str = "skip",
+    bad_steps: dict[int, int] = BAD_STEPS,
+    overlap: bool = False,
 ) -> Trainer:
     torch.manual_seed(0)
     model = SmallNet()
@@ -79,7 +83,7 @@ def trainer(
             evaluate_every=1,
             evaluation_batch_size=8,
             clip_norm=None,
-            overlap=False,
+            overlap=overlap,
             nonfinite=nonfinite,
         ),
         seed=7,
@@ -125,10 +129,10 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
     }
 
 
-def stop(process: int, processes: int) -> dict[str, Any]:
+def stop(process: int, processes: int, overlap: bool) -> dict[str, Any]:
     """What a training says that stops at the first bad step, and what became of the weights."""
     communicator, snapshots = Communicator(WORKERS, process=process, processes=processes), Snapshots()
-    training = trainer(communicator, nonfinite="stop")
+    training = trainer(communicator, nonfinite="stop", overlap=overlap)
     try:
         training.run(Records(), snapshots)
     except NonFiniteGradientError as error:

@@ -95,11 +95,14 @@ def test_stopping_is_the_default() -> None:
     assert "train/steps_skipped" not in records[0]
 
 
-@pytest.mark.parametrize("processes", [1, 2, 4])
-def test_all_processes_stop_where_one_has_a_fault(processes: int) -> None:
+@pytest.mark.parametrize(("processes", "overlap"), [(1, False), (2, False), (4, False), (4, True)])
+def test_all_processes_stop_where_one_has_a_fault(processes: int, overlap: bool) -> None:
     """The kernels see it on their way; no process updates its weights."""
-    for found in run_in_processes(stop, processes):
-        assert found["said"] == "step 3: the gradient of worker 2 is not finite in layer scale"
+    for found in run_in_processes(stop, processes, overlap):
+        assert re.fullmatch(
+            r"step 3: the gradient of worker 2 is not finite in layer [\w.]+", found["said"]
+        ), found["said"]
+        assert overlap or found["said"].endswith(" scale")  # its first; buckets come in another order
         for name, weight in found["weights"].items():
             assert torch.equal(weight, found["before"][f"model/{name}"])
 
