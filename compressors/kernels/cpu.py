@@ -99,12 +99,16 @@ class CpuKernels:
 
         ``outs`` are zeros [d] that lie side by side.
         """
+        divisor = _DTYPES[outs[0].dtype].type(num_workers)
+        if len(outs) == 1:  # of a short vector a table would take as long as the sum
+            values, indices = payloads[0]
+            sums.mean_of(values.numpy(), indices.numpy(), divisor, outs[0].numpy())
+            return
         sent = [(payload.values.contiguous(), payload.indices.contiguous()) for payload in payloads]
         rows = [
             (values.data_ptr(), indices.data_ptr(), out.data_ptr(), len(values), len(out))
             for (values, indices), out in zip(sent, outs, strict=True)
         ]
-        divisor = _DTYPES[outs[0].dtype].type(num_workers)
         sums.means_of(np.array(rows, dtype=np.int64), divisor, np.int32(0))
 
     def can_sum(self, rows: Tensor) -> bool:
