@@ -91,7 +91,6 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 if adds:
                     p[i] = fused_multiply_add(g[i], factor, p[i])
                 block[i - whole] = p[i]
-                faults += not abs(p[i]) < np.inf
             if clears:
                 g[whole:size] = 0
             block[size - whole :] = 0
@@ -100,6 +99,9 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 wholes[to] = sum_squares(block, 0, True, threshold, lanes)
             for quarter in range(MASKS):
                 mask = at_least(block, 64 * quarter, threshold)
+                if mask != uint64(0):
+                    for i in range(64 * quarter, 64 * quarter + 64):
+                        faults += not abs(block[i]) < np.inf
                 inside = size - whole - 64 * quarter
                 if inside <= 0:
                     mask = uint64(0)
