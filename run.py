@@ -174,7 +174,11 @@ def train(config: Config) -> None:
         with refusing():
             folder = RunFolder(config)
             communicator = Communicator(
-                config["workers"], process=process, processes=processes, device=device
+                config["workers"],
+                process=process,
+                processes=processes,
+                device=device,
+                reduction=config["trainer"].get("reduction", "worker_order"),
             )
             trainer = build(config, communicator, device)
         trackers, external, records = Trackers([]), [], None

@@ -31,7 +31,8 @@ class Encoded(NamedTuple):
 class Summed(NamedTuple):
     """What the local workers send for one segment with a linear codec."""
 
-    total: Tensor  # [k] values, added up in worker order
+    rows: Tensor  # [W, k] values
+    add_up: Callable[[Tensor], Tensor]  # rows [m, k] to their sum [k], one row after the other
     payload: Callable[[Tensor], Any]  # values [k] to the payload that stands for them
     sent: np.ndarray | None = None  # as in ``Encoded``
     error: Tensor | None = None
@@ -72,7 +73,7 @@ def encode_all(
 def sum_all(
     codec: Codec, segments: list[Segment], context: Context, communicator: Any, kernels: str
 ) -> list[Summed]:
-    """``encode_all`` for a linear codec, with the values of the local workers added up."""
+    """``encode_all`` for a linear codec, whose values are to be added up over the workers."""
     selections = _by_kernel(codec, segments, context, communicator, kernels)
     num_rows = len(communicator.ranks)
     found = []
@@ -81,8 +82,8 @@ def sum_all(
         for segment, (rule, selected) in zip(segments, selections, strict=True):
             size = segment.rows.shape[1]
             spread = partial(compiled.spread, rule, size, selected.room) if compiled.can_spread else None
-            total = compiled.add_rows(selected.values, num_rows)
-            found.append(Summed(total, partial(_of_one, rule), *selected[2:], spread))
+            rows = selected.values.view(num_rows, len(selected.values) // num_rows)
+            found.append(Summed(rows, compiled.add_rows, partial(_of_one, rule), *selected[2:], spread))
         return found
     segments, norms = _measured(segments, context, kernels)
     for segment, norm in zip(segments, norms, strict=True):
@@ -91,7 +92,9 @@ def sum_all(
         template = first._replace(**{name: f[: len(f) // rows] for name, f in first._asdict().items()})
         values = torch.cat([part.values for part in encoded.parts])
         payload = partial(_with_values, template)
-        found.append(Summed(_add_rows(values, num_rows), payload, input_norm=norm))
+        found.append(
+            Summed(values.view(num_rows, len(values) // num_rows), _add_rows, payload, input_norm=norm)
+        )
     return found
 
 
@@ -131,9 +134,9 @@ def _by_kernel(
     return list(zip(rules, selected, strict=True))
 
 
-def _add_rows(values: Tensor, num_rows: int) -> Tensor:
-    """[R k] to [k], one row after the other: a library's own sum may take them in another order."""
-    first, *others = values.view(num_rows, -1)
+def _add_rows(rows: Tensor) -> Tensor:
+    """[m, k] to [k], one row after the other: a library's own sum may take them in another order."""
+    first, *others = rows
     total = first.clone()
     for row in others:
         total += row

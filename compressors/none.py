@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from compressors.api import Context, Reduced, Segment
 
@@ -24,8 +25,7 @@ class NoCompression:
     def reduce(
         self, segments: list[Segment], state: Any, context: Context, communicator: Any
     ) -> tuple[Reduced, Any]:
-        sums = [segment.rows.sum(0) for segment in segments]
-        means = communicator.mean(sums)
+        means = communicator.mean([segment.rows for segment in segments], _add_up)
         for segment in segments:
             segment.rows.zero_()
         names = [segment.name for segment in segments]
@@ -34,3 +34,7 @@ class NoCompression:
         return Reduced(
             dict(zip(names, means, strict=True)), remainder, dict(zip(names, sent, strict=True))
         ), state
+
+
+def _add_up(rows: Tensor) -> Tensor:
+    return rows.sum(0)

@@ -49,7 +49,7 @@ class AllReduceMean:
         local = sum_all(self.codec, segments, context, communicator, self.kernels)
         positions = {} if context.tell_positions else None
         mean, sent = {}, {}
-        averages = communicator.mean([summed.total for summed in local])
+        averages = communicator.mean([summed.rows for summed in local], local[0].add_up)
         for segment, summed, average in zip(segments, local, averages, strict=True):
             num_rows, size = segment.rows.shape
             if summed.spread is None:

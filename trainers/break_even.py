@@ -7,6 +7,7 @@ https://doi.org/10.1177/1094342005051521.
 import statistics
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,8 +132,9 @@ def round_seconds(communicator: Communicator) -> float:
 class _Rehearsal:
     """A communicator whose all-reduce does all but travel: what came in is added to what is there."""
 
-    def mean(self, sums: list[Tensor]) -> list[Tensor]:
-        flat = torch.cat([tensor.flatten() for tensor in sums])
+    def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        sums = [add_up(tensor) for tensor in rows]
+        flat = torch.cat(sums)
         flat += flat
         return [divide(piece, 2) for piece in flat.split([tensor.numel() for tensor in sums])]
 

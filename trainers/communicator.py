@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 
@@ -12,10 +12,15 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
+from compressors.checks import require
 from compressors.payloads import divide
 from trainers.clock import Clock
+from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 
 KINDS = ("values", "indices", "padding", "metadata")
+# torch's sum over rows takes four vector registers of columns at a time, of at most 64 bytes each, and adds
+# up the columns left over in another order. Slices that begin at multiples of this change no column's sum.
+_COLUMNS = 128
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
 
@@ -33,12 +38,20 @@ class Communicator:
     One process holding all workers and n processes holding one each run the same code. What a
     worker hands to a collective is charged to it once, from the tensor itself, as if it were
     alone on its machine; local workers are charged although nothing has to travel between them.
-    Raises ``ValueError`` when n is not a multiple of P.
+    ``reduction`` says in which order ``mean`` adds. Raises ``ValueError`` when n is not a multiple of P,
+    and for a ``reduction`` that is not among ``REDUCTIONS``.
     """
 
     def __init__(
-        self, workers: int, *, process: int = 0, processes: int = 1, device: torch.device | str = "cpu"
+        self,
+        workers: int,
+        *,
+        process: int = 0,
+        processes: int = 1,
+        device: torch.device | str = "cpu",
+        reduction: str = ALL_REDUCE,
     ) -> None:
+        require(reduction in REDUCTIONS, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", reduction)
         if workers % processes:
             raise ValueError(f"workers must be a multiple of processes ({processes}), got {workers}")
         local = workers // processes
@@ -47,6 +60,7 @@ class Communicator:
         self.processes = processes
         self.device = torch.device(device)
         self.ranks = range(process * local, (process + 1) * local)
+        self.reduction = reduction
         self._gathers_by_pairs = self.device.type != "cuda"
         self._gather_rounds = 1 if self._gathers_by_pairs else workers - 1
         self._charges = np.zeros((local, len(KINDS)), dtype=np.int64)
@@ -55,21 +69,23 @@ class Communicator:
         self.reduced_bytes = 0  # of a worker's charges that were taken last: what an all-reduce carried
         self.clock = Clock()
 
-    def mean(self, sums: list[Tensor]) -> list[Tensor]:
-        """Sums over the local workers to means over all workers, by one all-reduce.
+    def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Per segment the local workers' rows [W, k] to the mean over all n workers, [k].
 
-        Each worker is charged for one tensor of every shape given. The inputs are reused.
+        ``add_up`` takes rows [m, k] to their sum [k]. All segments travel together, and each worker is
+        charged for a row of every segment, which is what it hands to an all-reduce. With
+        ``reduction=worker_order`` every process adds up all n rows of a slice, so that the bits do not
+        depend on the number of processes; with one worker per process it sends and receives as many bytes
+        as in a ring all-reduce. With ``reduction=all_reduce`` the local rows are added up first.
         """
-        num_bytes = sum(tensor.nbytes for tensor in sums)
+        num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
         self._charged["values"] += num_bytes
         self._reduced += num_bytes
-        flat = torch.cat([tensor.flatten() for tensor in sums]) if self.processes > 1 else None
-        with self.clock.collective(2 * (self.size - 1)):
-            if flat is not None:
-                dist.all_reduce(flat)
-        if flat is not None:
-            pieces = flat.split([tensor.numel() for tensor in sums])
-            sums = [piece.view_as(tensor) for piece, tensor in zip(pieces, sums, strict=True)]
+        on_the_clock = self.clock.collective(2 * (self.size - 1))
+        if self.processes > 1 and self.reduction == WORKER_ORDER:
+            sums = self._add_up_by_slices(rows, add_up, on_the_clock)
+        else:
+            sums = self._add_up_locally(rows, add_up, on_the_clock)
         return [divide(tensor, self.size) for tensor in sums]
 
     def gather(self, rows: Tensor, kind: str) -> Tensor:
@@ -198,6 +214,42 @@ class Communicator:
             if self.process == 0:
                 self.largest(0)
 
+    def _add_up_locally(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
+    ) -> list[Tensor]:
+        """Sums over the local workers, then one all-reduce."""
+        sums = [add_up(tensor) for tensor in rows]
+        if self.processes == 1:
+            with on_the_clock:
+                return sums
+        flat = torch.cat(sums)
+        with on_the_clock:
+            dist.all_reduce(flat)
+        return list(flat.split([len(tensor) for tensor in sums]))
+
+    def _add_up_by_slices(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
+    ) -> list[Tensor]:
+        """A slice of every segment's columns per process: all rows of it are sent there and added up."""
+        widths = [_slices(tensor.shape[1], self.processes) for tensor in rows]  # per segment, [P] each
+        cuts = [tensor.split(of, 1) for tensor, of in zip(rows, widths, strict=True)]
+        outgoing = [torch.cat([cut.flatten() for cut in of]) for of in zip(*cuts, strict=True)]
+        own = outgoing[self.process]
+        incoming = [own.new_empty(len(own)) for _ in outgoing]
+        with on_the_clock:
+            self._trade([outgoing], [incoming])
+        of_segments = [of[self.process] for of in widths]
+        num_workers = len(self.ranks)
+        pieces = [tensor.split([num_workers * width for width in of_segments]) for tensor in incoming]
+        received = zip(zip(*pieces, strict=True), of_segments, strict=True)
+        sums = [add_up(_stacked(of, self.size, width)) for of, width in received if width]
+        added = torch.cat(sums) if sums else own.new_empty(0)
+        everyones = [added.new_empty(sum(of)) for of in zip(*widths, strict=True)]
+        with self.clock.collective(0):
+            self._swap([added], [everyones])
+        parts = [of.split(list(own)) for of, own in zip(everyones, zip(*widths, strict=True), strict=True)]
+        return [torch.cat(of) for of in zip(*parts, strict=True)]
+
     def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``. What only this process has to do for it is not the network's time."""
         if self.processes == 1:
@@ -226,24 +278,43 @@ class Communicator:
         return [list(torch.cat([of[i] for i in by_segment]).split(of_segments)) for of in pieces]
 
     def _swap(self, own: list[Tensor], everyones: list[list[Tensor]]) -> None:
-        """Every tensor of ``own`` to all other processes, theirs into ``everyones``, [P] for each.
+        """Every tensor of ``own`` to all other processes, theirs into ``everyones``, [P] for each."""
+        self._trade([[tensor] * self.processes for tensor in own], everyones)
+
+    def _trade(self, outgoing: list[list[Tensor]], incoming: list[list[Tensor]]) -> None:
+        """What stands in a list at a process's place to that process, and what it has for this one back.
 
         All messages are on their way at once, so that a link is full in both directions: gloo's all_gather
         and all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/exchanges.py).
         """
         others = [(self.process + turn) % self.processes for turn in range(1, self.processes)]
-        for tensor, places in zip(own, everyones, strict=True):
-            places[self.process].copy_(tensor)
-        sends = [dist.P2POp(dist.isend, tensor, to) for tensor in own for to in others if tensor.numel()]
+        for theirs, places in zip(outgoing, incoming, strict=True):
+            places[self.process].copy_(theirs[self.process])
+        sends = [dist.P2POp(dist.isend, of[to], to) for of in outgoing for to in others if of[to].numel()]
         receives = [
             dist.P2POp(dist.irecv, places[of], of)
-            for places in everyones
+            for places in incoming
             for of in others
             if places[of].numel()
         ]
         if sends or receives:
             for work in dist.batch_isend_irecv(receives + sends):
                 work.wait()
+
+
+def _slices(size: int, processes: int) -> list[int]:
+    """Widths [P] of consecutive slices of ``size`` columns, cut at multiples of ``_COLUMNS``."""
+    blocks, rest = divmod(size, _COLUMNS)
+    each = -(-blocks // processes)
+    widths = [_COLUMNS * max(0, min(each, blocks - process * each)) for process in range(processes)]
+    widths[max(0, -(-blocks // each) - 1) if blocks else 0] += rest
+    return widths
+
+
+def _stacked(pieces: Sequence[Tensor], num_rows: int, width: int) -> Tensor:
+    """Rows [n, width]; a single column with a stride, since torch adds up one without in another order."""
+    rows = torch.cat(list(pieces)).view(num_rows, width)
+    return rows if width > 1 else torch.cat([rows, rows], 1)[:, :width]
 
 
 def world() -> tuple[int, int, int]:

@@ -86,6 +86,8 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["epochs"]  # not looked at then
     if config["trainer"].get("nonfinite") == "stop":  # as it was before there was a choice
         del config["trainer"]["nonfinite"]
+    if config["trainer"].get("reduction") == "worker_order":  # what one process has always done
+        del config["trainer"]["reduction"]
     if config.get("compressor", {}).get("schedule") == "constant":
         del config["compressor"]["schedule"]
     wire = config.get("wire", {})

@@ -6,6 +6,7 @@ from compressors.checks import is_count, is_real, require, require_flag
 
 PRECISIONS = ("fp32", "bf16")
 NONFINITE = ("stop", "skip")
+WORKER_ORDER, ALL_REDUCE = REDUCTIONS = ("worker_order", "all_reduce")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class TrainerSettings:
     average_reset_epochs: float | None = None  # evaluate the running average of the weights too; None: don't
     bucket_megabytes: float = 25  # of gradients that are compressed together beside the backward pass
     nonfinite: str = "stop"  # what a step does in which a worker's gradient is not finite
+    reduction: str = WORKER_ORDER  # order in which ``Communicator.mean`` adds
 
     def __post_init__(self) -> None:
         if self.steps is None:
@@ -54,6 +56,8 @@ class TrainerSettings:
             require_flag(f"trainer.{name}", getattr(self, name))
         known = self.precision in PRECISIONS
         require(known, "trainer.precision", f"one of {', '.join(PRECISIONS)}", self.precision)
+        known = self.reduction in REDUCTIONS
+        require(known, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", self.reduction)
         known = self.nonfinite in NONFINITE
         require(known, "trainer.nonfinite", f"one of {', '.join(NONFINITE)}", self.nonfinite)
         if self.overlap and self.nonfinite == "skip":

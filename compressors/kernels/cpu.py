@@ -76,11 +76,11 @@ class CpuKernels:
             return selected
         return [s._replace(room=of.gradient[0]) for s, of in zip(selected, segments, strict=True)]
 
-    def add_rows(self, values: Tensor, num_rows: int) -> Tensor:
-        """[R k] to [k], one row after the other."""
-        entries = values.numpy()
-        out = np.zeros(len(entries) // num_rows, dtype=entries.dtype)
-        sums.add_rows(entries, out)
+    def add_rows(self, rows: Tensor) -> Tensor:
+        """[m, k] to [k], one row after the other."""
+        entries = rows.numpy()
+        out = np.zeros(entries.shape[1], dtype=entries.dtype)
+        sums.add_rows(entries.reshape(-1), out)
         return torch.from_numpy(out)
 
     def spread(self, rule: Drawn, size: int, room: Tensor | None, values: Tensor) -> Tensor:

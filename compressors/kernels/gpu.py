@@ -34,7 +34,7 @@ def why_not() -> str:
     if not torch.cuda.is_available():
         return ""
     try:
-        GpuKernels().add_rows(torch.ones(2, device="cuda"), 2)
+        GpuKernels().add_rows(torch.ones(2, 1, device="cuda"))
     except Exception as error:  # Triton, its compilers and the driver raise errors of many kinds
         return f"triton {triton.__version__} cannot compile here: {(str(error).splitlines() or [''])[0]}"
     return ""
@@ -81,12 +81,13 @@ class GpuKernels:
                 return _select(table, rules, factor)
             return _select_largest(table, rules, factor)
 
-    def add_rows(self, values: Tensor, num_rows: int) -> Tensor:
-        """[R k] to [k], one row after the other."""
-        size = len(values) // num_rows
-        out = values.new_empty(size)
-        with torch.cuda.device_of(values):
-            drawn.add_rows[(-(-size // _TILE),)](values, out, num_rows, size, TILE=_TILE)
+    def add_rows(self, rows: Tensor) -> Tensor:
+        """[m, k] to [k], one row after the other."""
+        rows = rows.contiguous()
+        num_rows, size = rows.shape
+        out = rows.new_empty(size)
+        with torch.cuda.device_of(rows):
+            drawn.add_rows[(-(-size // _TILE),)](rows, out, num_rows, size, TILE=_TILE)
         return out
 
     def can_average(self, payload: Any) -> bool:

@@ -195,7 +195,7 @@ def test_ties_of_many_pieces_go_to_the_first() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_rows_are_added_one_after_the_other(dtype: torch.dtype) -> None:
     values = torch.randn(3, 1500, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
-    assert torch.equal(KERNELS.add_rows(values.flatten(), 3), (values[0] + values[1]) + values[2])
+    assert torch.equal(KERNELS.add_rows(values), (values[0] + values[1]) + values[2])
 
 
 def test_what_takes_the_reference() -> None:

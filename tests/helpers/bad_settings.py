@@ -12,6 +12,7 @@ WORDS = {  # a setting of each kind of word, with all that it may be
     "feedback.scale": ("gradient", "step"),
     "trainer.precision": ("fp32", "bf16"),
     "trainer.nonfinite": ("stop", "skip"),
+    "trainer.reduction": ("worker_order", "all_reduce"),
     "compressor=top_k wire.indices": ("plain", "auto", "bitmap", "rice"),
     "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8"),
     "tracker=wandb tracker.mode": ("online", "offline"),

@@ -10,14 +10,22 @@ WORKERS = 4
 LENGTHS = np.array([[3, 0, 5, 1], [0, 2, 0, 0]])  # [segment, worker]
 
 
+def add_up(rows: Tensor) -> Tensor:
+    return rows.sum(0)
+
+
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     """What this process heard."""
-    communicator = Communicator(WORKERS, process=process, processes=processes)
+    communicator = Communicator(WORKERS, process=process, processes=processes, reduction="worker_order")
+    reduced = Communicator(WORKERS, process=process, processes=processes)
     ranks = communicator.ranks
     heard: dict[str, Tensor | list] = {}
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
-        local = sum(torch.arange(6, dtype=dtype) * (worker + 1) for worker in ranks)
-        heard[f"mean {dtype}"] = torch.cat(communicator.mean([local[:2].clone(), local[2:].clone()]))
+        generators = [torch.Generator().manual_seed(worker) for worker in ranks]
+        rows = torch.stack([torch.randn(1000, generator=g) for g in generators]).to(dtype)
+        parts = [rows[:, :2], rows[:, 2:2], rows[:, 2:700], rows[:, 700:]]
+        heard[f"mean {dtype}"] = torch.cat(communicator.mean(parts, add_up))
+        heard[f"all-reduced {dtype}"] = torch.cat(reduced.mean(parts, add_up))
         for segment, lengths in enumerate(LENGTHS.tolist()):
             rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in ranks]
             tensors = [torch.zeros(0, dtype=dtype)] * segment + [torch.cat(rows)]
@@ -53,7 +61,8 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         pass
     charges = communicator.take_charges()
     bytes_per_element = 4 + 8 + 2 + 2
-    sent = 6 + 2 * LENGTHS.sum(0)
+    assert reduced.take_charges().tolist() == [[1000 * bytes_per_element, 0, 0, 0]] * len(ranks)
+    sent = 1000 + 2 * LENGTHS.sum(0)
     assert charges[:, 0].tolist() == [bytes_per_element * int(sent[worker]) for worker in ranks]
     for row, worker in zip(charges, ranks, strict=True):
         row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # of the messages

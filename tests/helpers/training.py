@@ -8,12 +8,15 @@ from methods import FEEDBACKS, cases
 from torch import Tensor, nn
 
 from compressors.build import PLAIN, build_reducer
+from compressors.none import NoCompression
+from compressors.reducers import AllReduceMean
 from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import ExplicitStep, GradientStep, OverlappedStep
+from trainers.watch import innermost
 
 WORKERS, BATCH, STEPS = 4, 8, 4
 MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, to have both in one go
@@ -82,12 +85,13 @@ def train(
     overlap: bool = False,
     wire: Wire = PLAIN,
     kernels: str = "auto",
+    reduction: str = "worker_order",
 ) -> dict[str, Any]:
     """Weights, losses and ledger after some steps of SGD with momentum."""
     torch.manual_seed(0)
     model = SmallNet()
     layout = Layout(dict(model.named_parameters()), scope)
-    communicator = Communicator(WORKERS, process=process, processes=processes)
+    communicator = Communicator(WORKERS, process=process, processes=processes, reduction=reduction)
     case = next(case for case in cases() if str(case) == name)
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     method = case.method(threshold=threshold)
@@ -126,6 +130,21 @@ def train_all(process: int, processes: int, overlap: bool = False) -> dict[str, 
         for setting in settings()
         if not (overlap and setting[1] == "global")
     }
+
+
+def train_all_reduced(process: int, processes: int) -> dict[str, dict[str, Any]]:
+    """``train`` for every setting whose mean is an all-reduce, by the backend's own."""
+    return {
+        "/".join(setting): train(*setting, process, processes, reduction="all_reduce")
+        for setting in settings()
+        if is_reduced(setting[0])
+    }
+
+
+def is_reduced(name: str) -> bool:
+    """Whether the mean of a case is an all-reduce."""
+    case = next(case for case in cases() if str(case) == name)
+    return isinstance(innermost(build_reducer(case.method(), 1000)), (NoCompression, AllReduceMean))
 
 
 WIRES = {

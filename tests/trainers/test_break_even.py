@@ -101,7 +101,7 @@ def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_b
     costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator)
     for taken, sent in zip(seconds, num_bytes, strict=True):
         if isinstance(innermost(reducer), AllReduceMean):
-            communicator.mean([torch.zeros(sent // 4)])
+            communicator.mean([torch.zeros(len(communicator.ranks), sent // 4)], lambda rows: rows.sum(0))
         else:
             communicator.gather(torch.zeros(workers, sent // 4), "values")
         ledger.close_step()

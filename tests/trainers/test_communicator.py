@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 from processes import run_in_processes
-from talking import talk
+from talking import add_up, talk
 
-from trainers.communicator import Communicator
+from trainers.communicator import Communicator, _slices, _stacked
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -19,7 +19,7 @@ def test_processes_hear_what_one_process_hears(processes: int) -> None:
         for name, value in heard.items():
             if name == "charges":  # [W, kinds] of the local workers, the same for each
                 assert value[0] == alone[name][0]
-            elif "mean" in name:
+            elif "all-reduced" in name:
                 torch.testing.assert_close(value, alone[name], rtol=1e-2, atol=1e-2)
             else:
                 assert torch.equal(value, alone[name]), name
@@ -27,7 +27,7 @@ def test_processes_hear_what_one_process_hears(processes: int) -> None:
 
 def test_charges_are_per_worker_and_kind() -> None:
     communicator = Communicator(3)
-    communicator.mean([torch.zeros(10), torch.zeros(5, dtype=torch.float16)])
+    communicator.mean([torch.zeros(3, 10), torch.zeros(3, 5, dtype=torch.float16)], add_up)
     communicator.gather(torch.zeros(3, 2, dtype=torch.int32), "metadata")
     tensors, lengths = [torch.zeros(4), torch.zeros(1)], np.array([[4, 0, 0], [0, 0, 1]])
     fields = [tensors, [tensor.int() for tensor in tensors]]
@@ -70,3 +70,21 @@ def test_measurement_is_not_charged() -> None:
 def test_workers_must_divide() -> None:
     with pytest.raises(ValueError, match=r"workers must be a multiple of processes \(3\), got 4"):
         Communicator(4, processes=3)
+
+
+def test_reduction_is_one_of_two() -> None:
+    with pytest.raises(ValueError, match=r"trainer\.reduction must be one of worker_order, all_reduce"):
+        Communicator(4, reduction="ring")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("num_workers", [4, 8, 20, 100])
+def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: int) -> None:
+    """torch adds up the columns left over by a vector register in an order of their own."""
+    generator = torch.Generator().manual_seed(0)
+    for size in (0, 1, 2, 31, 127, 128, 129, 1000, 4099):
+        rows = torch.randn(num_workers, size + 7, dtype=dtype, generator=generator)[:, 3 : 3 + size]
+        for processes in (2, 4):
+            widths = _slices(size, processes)
+            parts = [_stacked([of.flatten()], *of.shape).sum(0) for of in rows.split(widths, 1)]
+            assert torch.equal(torch.cat(parts), rows.sum(0)), (size, processes)

@@ -4,14 +4,8 @@ from typing import Any
 
 import pytest
 import torch
-from methods import cases
 from processes import run_in_processes
-from training import settings, train_all
-
-from compressors.build import build_reducer
-from compressors.none import NoCompression
-from compressors.reducers import AllReduceMean
-from trainers.watch import innermost
+from training import is_reduced, settings, train_all, train_all_reduced
 
 ALL = ["/".join(setting) for setting in settings()]
 Results = dict[str, dict[str, Any]]
@@ -40,13 +34,7 @@ def overlapped() -> Results:
     return run_in_processes(train_all, 4, True)[0]
 
 
-def is_reduced(setting: str) -> bool:
-    """Whether an all-reduce sums, so that rounding depends on the number of processes."""
-    case = next(case for case in cases() if str(case) == setting.split("/")[0])
-    return isinstance(innermost(build_reducer(case.method(), 1000)), (NoCompression, AllReduceMean))
-
-
-def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool) -> None:
+def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True) -> None:
     tolerance = {"rtol": 0, "atol": 0} if exactly else {"rtol": 1e-5, "atol": 1e-5}
     for key in ("parameters", "buffers"):
         torch.testing.assert_close(other[key], one[key], **tolerance)
@@ -63,17 +51,28 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool) ->
 
 @pytest.mark.parametrize("setting", ALL)
 def test_two_processes_equal_one(one_process: Results, two_processes: Results, setting: str) -> None:
-    assert_same(one_process[setting], two_processes[setting], exactly=not is_reduced(setting))
+    assert_same(one_process[setting], two_processes[setting])
 
 
 @pytest.mark.parametrize("setting", ALL)
 def test_four_processes_equal_one(one_process: Results, four_processes: Results, setting: str) -> None:
-    assert_same(one_process[setting], four_processes[setting], exactly=not is_reduced(setting))
+    assert_same(one_process[setting], four_processes[setting])
+
+
+def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> None:
+    all_reduced = run_in_processes(train_all_reduced, 2)[0]
+    assert all_reduced.keys() == {setting for setting in ALL if is_reduced(setting.split("/")[0])}
+    for setting, result in all_reduced.items():
+        assert_same(one_process[setting], result, exactly=False)
+    assert any(
+        not torch.equal(result["parameters"], one_process[setting]["parameters"])
+        for setting, result in all_reduced.items()
+    )
 
 
 @pytest.mark.parametrize("setting", [s for s in ALL if "/layer/" in s])
 def test_hook_equals_explicit(four_processes: Results, overlapped: Results, setting: str) -> None:
-    assert_same(four_processes[setting], overlapped[setting], exactly=not is_reduced(setting))
+    assert_same(four_processes[setting], overlapped[setting])
 
 
 def test_the_settings_differ(one_process: Results) -> None:
