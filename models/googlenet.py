@@ -14,11 +14,11 @@ def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = 
 
     Small, as the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951, builds it for CIFAR-10:
     6,166,250 parameters for 3 channels and 10 classes. With 100 classes it has 6,258,500, which is
-    what they print for CIFAR-100, though their code builds ``googlenet_cifar100`` there. Other than Szegedy et al.: BatchNorm
-    after every convolution, which keeps its bias; one 3x3 convolution of 192 channels for a stem; two
-    3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32 pixels become 8x8; no local
-    response normalisation, no dropout. Network and blocks are torchvision's, with these parts put in;
-    its start is torch's own for layers.
+    what they print for CIFAR-100, though their code builds ``googlenet_cifar100`` there. Other than
+    Szegedy et al.: BatchNorm after every convolution, which keeps its bias; one 3x3 convolution of
+    192 channels for a stem; two 3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32
+    pixels become 8x8; no local response normalisation, no dropout. Network and blocks are
+    torchvision's, with these parts put in; its start is torch's own for layers.
 
     Imagenet: torchvision's, with BatchNorm, one 3x3 convolution for a 5x5 one, dropout 0.2; 6,624,904
     parameters for 1000 classes. ``variant`` auto takes it above 64 pixels. ``input_shape`` is

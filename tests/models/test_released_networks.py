@@ -1,4 +1,4 @@
-"""SENet-18 and both GoogLeNets as Sahu et al. released them, beside definitions written from their description.
+"""SENet-18 and both GoogLeNets as Sahu et al. released them, beside definitions from their description.
 
 The definitions take the weights in the order in which a layer is used, so that they depend on no name.
 """
@@ -34,7 +34,7 @@ INCEPTIONS = (  # 1x1; 3x3 reduced, 3x3; 5x5 reduced, 5x5; after pooling
 
 
 class Layers:
-    """Functional layers that take the next weights of a state, and check that these have the shape expected."""
+    """Functional layers that take the next weights of a model, and check their shapes."""
 
     def __init__(self, model: nn.Module, training: bool) -> None:
         modules = (m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.BatchNorm2d, nn.Linear)))
