@@ -1,6 +1,7 @@
 """The published settings of the networks: sizes, elements per iteration, thresholds."""
 
 import math
+from pathlib import Path
 
 from results.paper import TRAININGS
 
@@ -29,3 +30,19 @@ def test_a_printed_threshold_is_the_rule_for_what_the_code_builds() -> None:
     senet = next(training for training in TRAININGS if training.title == "SENet-18 on CIFAR-10")
     assert abs(senet.threshold - 4.68e-3) < 1e-5
     assert 1 / (2 * math.sqrt(senet.density * senet.printed_parameters)) > 4.71e-3
+
+
+def test_the_papers_page_has_the_same_table() -> None:
+    page = (Path(__file__).parents[2] / "docs/papers/total_error.md").read_text()
+    for training in TRAININGS:
+        (row,) = (
+            line
+            for line in page.splitlines()
+            if line.startswith(f"| {training.title.replace(' on ', ', ')} | `{training.model}` |")
+        )
+        assert f"| {training.num_parameters:,} |" in row
+        if training.chosen_threshold is None:
+            threshold = f"{training.threshold * 1e3:.3f}e-3"
+            assert row.endswith(f"| {training.expected_elements:,} | {threshold} |")
+        if training.printed_parameters is not None:
+            assert f"is printed with {training.printed_parameters:,} parameters" in page
