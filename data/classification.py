@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from data.augment import Augmentation
-from data.partition import check_partition
-from data.sampler import ShardSampler, shard_samplers
+from data.partition import check_partition, check_passes
+from data.sampler import ShardSampler, epochs_per_step, shard_samplers
 from data.tasks import Batch, Classification
 
 
@@ -31,8 +31,9 @@ class Split:
 class ClassificationDataset:
     """Training and held-out samples on one device, normalised and augmented batch by batch.
 
-    ``mean`` and ``std`` are per channel, of pixels in [0, 1]. Raises ``ValueError`` for a partition
-    that ``data.partition`` does not know, for a split without samples, and for labels that do not
+    ``mean`` and ``std`` are per channel, of pixels in [0, 1]; ``reshard`` and ``drop_last`` as of
+    ``data.sampler.shard_samplers``. Raises ``ValueError`` for a partition or passes that
+    ``data.partition`` does not know, for a split without samples, and for labels that do not
     match the samples or the classes.
     """
 
@@ -45,11 +46,14 @@ class ClassificationDataset:
     std: tuple[float, ...] = (1.0,)
     augmentation: Augmentation | None = None
     validation: Split | None = None
+    reshard: str = "never"
+    drop_last: bool = False
 
     task = Classification()
 
     def __post_init__(self) -> None:
         check_partition(self.partition, self.alpha)
+        check_passes(self.partition, self.reshard, self.drop_last)
         for name, part in {"training": self.train, **self.held_out}.items():
             if not len(part.inputs) == len(part.targets) > 0:
                 raise ValueError(
@@ -82,8 +86,8 @@ class ClassificationDataset:
     ) -> "ShardLoader":
         """What the workers in ``ranks`` read; raises as ``samplers``."""
         samplers = self.samplers(workers, ranks, batch_size, stream)
-        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
-        return ShardLoader(self, ranks, samplers, stream, epochs_per_step)
+        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
+        return ShardLoader(self, ranks, samplers, stream, share)
 
     def samplers(
         self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
@@ -92,11 +96,11 @@ class ClassificationDataset:
 
         Without a ``batch_size`` a batch is the worker's whole shard.
 
-        Raises ``ValueError`` for more workers than samples and a batch larger than any worker's
-        shard, also one that lives elsewhere.
+        Raises ``ValueError`` as ``shard_samplers``, also for a shard that lives elsewhere.
         """
         targets = self.train.targets.cpu()
-        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream)
+        passes = {"reshard": self.reshard, "drop_last": self.drop_last}
+        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
         return [samplers[worker] for worker in ranks]
 
     def train_batch(self, indices: Tensor, stream: torch.Generator) -> Batch:
@@ -137,7 +141,7 @@ class ShardLoader:
     ranks: range
     samplers: list[ShardSampler]
     stream: Callable[..., torch.Generator]
-    epochs_per_step: float  # share of the training samples that all workers read in a step
+    epochs_per_step: float  # share of an epoch that a step of all workers is
 
     def batches(self, step: int) -> list[Batch]:
         """W batches; they follow from the step alone."""

@@ -13,7 +13,7 @@ from data.checks import require_flag
 from data.classification import ClassificationDataset, Split
 from data.image_reader import ImageReader, read_headers
 from data.image_tree import ImageTree, read_tree
-from data.partition import check_partition
+from data.partition import check_partition, check_passes
 from data.streamed_images import FileSplit, StreamedImages
 
 MEASURED = 10_000  # images that mean and std are taken from
@@ -34,6 +34,8 @@ def image_folder(
     decoders: int = 4,
     partition: str = "iid",
     alpha: float | None = None,
+    reshard: str = "never",
+    drop_last: bool = False,
 ) -> ClassificationDataset | StreamedImages:
     """The images in ``root``/``name``: train/CLASS/IMAGE beside test/ or val/, or CLASS/IMAGE, cut.
 
@@ -54,6 +56,7 @@ def image_folder(
     _check(image_size, channels, held_out, memory_gib, decoders)
     require_flag("data.augment", augment)
     check_partition(partition, alpha)
+    check_passes(partition, reshard, drop_last)
     tree = read_tree(Path(root) / str(name), held_out)
     with ThreadPoolExecutor(decoders) as pool:
         reader = _reader(pool, tree, image_size, channels)
@@ -79,6 +82,8 @@ def image_folder(
         "num_classes": len(tree.classes),
         "partition": partition,
         "alpha": alpha,
+        "reshard": reshard,
+        "drop_last": drop_last,
         "mean": tuple(mean),
         "std": tuple(std),
         "augmentation": Augmentation(padding=padding, flip=True) if augment else None,

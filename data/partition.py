@@ -4,7 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.checks import require_flag
+
 PARTITIONS = ("iid", "contiguous", "by_label", "dirichlet")
+RESHARDS = ("never", "epoch")
 ALPHAS = (1e-6, 1e6)  # far beyond them the draws are no numbers any more
 
 
@@ -16,6 +19,15 @@ def check_partition(partition: str, alpha: float | None) -> None:
         is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
         if not (is_number and ALPHAS[0] <= alpha <= ALPHAS[1]):
             raise ValueError(f"data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet, got {alpha!r}")
+
+
+def check_passes(partition: str, reshard: str, drop_last: bool) -> None:
+    """Raise ``ValueError`` for settings of the passes over the shards that are none."""
+    if reshard not in RESHARDS:
+        raise ValueError(f"data.reshard must be one of {', '.join(RESHARDS)}, got {reshard!r}")
+    if reshard == "epoch" and partition != "iid":
+        raise ValueError(f"data.reshard=epoch needs data.partition=iid, got {partition!r}")
+    require_flag("data.drop_last", drop_last)
 
 
 def split(

@@ -19,22 +19,42 @@ from data.classification import ClassificationDataset, Split
 from data.stratified import held_out_mask
 
 
-def digits(*, partition: str = "iid", alpha: float | None = None) -> ClassificationDataset:
+def digits(
+    *, partition: str = "iid", alpha: float | None = None, reshard: str = "never", drop_last: bool = False
+) -> ClassificationDataset:
     """1,797 handwritten digits of 8 x 8 pixels in 10 classes (Alpaydin and Kaynak, UCI, 1998)."""
     pixels, targets = read_table("digits.csv.gz", header_lines=0)
     train, test = _stratified(pixels.view(-1, 1, 8, 8) / 16, targets)
     return ClassificationDataset(
-        train=train, test=test, num_classes=10, partition=partition, alpha=alpha, mean=(0.305,), std=(0.376,)
+        train=train,
+        test=test,
+        num_classes=10,
+        partition=partition,
+        alpha=alpha,
+        mean=(0.305,),
+        std=(0.376,),
+        reshard=reshard,
+        drop_last=drop_last,
     )
 
 
-def breast_cancer(*, partition: str = "iid", alpha: float | None = None) -> ClassificationDataset:
+def breast_cancer(
+    *, partition: str = "iid", alpha: float | None = None, reshard: str = "never", drop_last: bool = False
+) -> ClassificationDataset:
     """569 tumours with 30 features in 2 classes (Wolberg et al., UCI, 1995), standardised."""
     features, targets = read_table("breast_cancer.csv", header_lines=1)
     train, test = _stratified(features, targets)
     std, mean = torch.std_mean(train.inputs, 0)
     train, test = (Split((part.inputs - mean) / std, part.targets) for part in (train, test))
-    return ClassificationDataset(train=train, test=test, num_classes=2, partition=partition, alpha=alpha)
+    return ClassificationDataset(
+        train=train,
+        test=test,
+        num_classes=2,
+        partition=partition,
+        alpha=alpha,
+        reshard=reshard,
+        drop_last=drop_last,
+    )
 
 
 def read_table(file: str, header_lines: int) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from data.classification import normalise
 from data.image_reader import ImageReader
 from data.image_tree import ImageFiles
 from data.resized_crop import draw_crops
-from data.sampler import ShardSampler, shard_samplers
+from data.sampler import ShardSampler, epochs_per_step, shard_samplers
 from data.tasks import Batch, Classification
 
 
@@ -47,6 +47,8 @@ class StreamedImages:
     crops: bool = False
     partition: str = "iid"
     alpha: float | None = None
+    reshard: str = "never"
+    drop_last: bool = False
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     task = Classification()
@@ -71,9 +73,10 @@ class StreamedImages:
     ) -> "StreamedLoader":
         """What the workers in ``ranks`` read; raises as ``shard_samplers``."""
         targets = self.train.files.targets
-        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream)
-        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
-        return StreamedLoader(self, ranks, [samplers[worker] for worker in ranks], stream, epochs_per_step)
+        passes = {"reshard": self.reshard, "drop_last": self.drop_last}
+        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
+        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
+        return StreamedLoader(self, ranks, [samplers[worker] for worker in ranks], stream, share)
 
     def held_out_batch(self, split: str, indices: Tensor) -> Batch:
         """Samples [B] of the split of that name. Raises ``OSError`` for an image that cannot be read."""
@@ -130,9 +133,7 @@ class StreamedLoader:
         self.ranks = ranks
         self.samplers = samplers
         self.stream = stream
-        self.epochs_per_step = (
-            epochs_per_step  # share of the training samples that all workers read in a step
-        )
+        self.epochs_per_step = epochs_per_step  # share of an epoch that a step of all workers is
         self._pool = ThreadPoolExecutor(dataset.decoders)
         self._ahead: tuple[int, list[Request]] = (-1, [])
         # Otherwise the program would end only after decoding batches that nobody asks for any more.

@@ -90,6 +90,8 @@ def _idx_dataset(
     download: bool = False,
     partition: str = "iid",
     alpha: float | None = None,
+    reshard: str = "never",
+    drop_last: bool = False,
 ) -> ClassificationDataset:
     require_flag("data.download", download)
     raw = Path(root) / folder / "raw"
@@ -103,7 +105,15 @@ def _idx_dataset(
         raise ValueError(f"{raw} holds files of the wrong dimensions: {[list(t.shape) for t in tensors]}")
     train, test = (Split(images[:, None], labels.long()) for images, labels in (tensors[:2], tensors[2:]))
     return ClassificationDataset(
-        train=train, test=test, num_classes=10, partition=partition, alpha=alpha, mean=(mean,), std=(std,)
+        train=train,
+        test=test,
+        num_classes=10,
+        partition=partition,
+        alpha=alpha,
+        mean=(mean,),
+        std=(std,),
+        reshard=reshard,
+        drop_last=drop_last,
     )
 
 
@@ -155,6 +165,8 @@ def _cifar_dataset(
     augment: bool = True,
     partition: str = "iid",
     alpha: float | None = None,
+    reshard: str = "never",
+    drop_last: bool = False,
 ) -> ClassificationDataset:
     require_flag("data.download", download)
     require_flag("data.augment", augment)
@@ -180,6 +192,8 @@ def _cifar_dataset(
         mean=mean,
         std=std,
         augmentation=augmentation if augment else None,
+        reshard=reshard,
+        drop_last=drop_last,
     )
 
 

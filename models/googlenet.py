@@ -6,18 +6,19 @@ from typing import Any
 from torch import nn
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
-from models.variant import is_imagenet, like
+from models.variant import check_images, is_imagenet, like
 
 
 def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
     """GoogLeNet with BatchNorm, without auxiliary classifiers.
 
-    Small, as in the experiments of Sahu et al., 2021, https://arxiv.org/abs/2108.00951: 6,166,250
-    parameters for 3 channels and 10 classes, 6,258,500 for 100. Other than Szegedy et al.: BatchNorm
-    after every convolution, which keeps its bias; one 3x3 convolution of 192 channels for a stem; two
-    3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32 pixels become 8x8; no local
-    response normalisation, no dropout. Network and blocks are torchvision's, with these parts put in;
-    its start is torch's own for layers.
+    Small, as the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951, builds it for CIFAR-10:
+    6,166,250 parameters for 3 channels and 10 classes. With 100 classes it has 6,258,500, which is
+    what they print for CIFAR-100, though their code builds ``googlenet_cifar100`` there. Other than
+    Szegedy et al.: BatchNorm after every convolution, which keeps its bias; one 3x3 convolution of
+    192 channels for a stem; two 3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32
+    pixels become 8x8; no local response normalisation, no dropout. Network and blocks are
+    torchvision's, with these parts put in; its start is torch's own for layers.
 
     Imagenet: torchvision's, with BatchNorm, one 3x3 convolution for a 5x5 one, dropout 0.2; 6,624,904
     parameters for 1000 classes. ``variant`` auto takes it above 64 pixels. ``input_shape`` is
@@ -25,7 +26,6 @@ def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = 
     settings.
     """
     from torchvision.models import GoogLeNet
-    from torchvision.models.googlenet import InceptionAux
     from torchvision.ops import Conv2dNormActivation
 
     channels = input_shape[0] if input_shape else 0
@@ -34,20 +34,57 @@ def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = 
         if channels != 3:
             model.conv1.conv = like(model.conv1.conv, channels=channels)
         return model
-    convolution = partial(Conv2dNormActivation, bias=True)
+    model = _small_googlenet(num_classes)
+    model.conv1 = Conv2dNormActivation(channels, 192, 3, bias=True)
+    return model
+
+
+def googlenet_cifar100(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """GoogLeNet as the code of Sahu et al., 2021, builds it for CIFAR-100; for small images of any kind.
+
+    6,402,564 parameters for 3 channels and 100 classes. Other than ``googlenet`` for small images:
+    the stem has three 3x3 convolutions of 64, 64 and 192 channels, without biases, and a max-pooling;
+    dropout of whole channels, 0.4, stands before the linear layer. Raises ``ValueError`` for samples
+    that are no images.
+    """
+    from torchvision.ops import Conv2dNormActivation
+
+    check_images("googlenet_cifar100", input_shape)
+    model = _small_googlenet(num_classes)
+    model.conv1 = nn.Sequential(
+        *(
+            Conv2dNormActivation(before, width, 3, bias=False)
+            for before, width in ((input_shape[0], 64), (64, 64), (64, 192))
+        )
+    )
+    model.maxpool1 = _pooling()
+    model.dropout = nn.Identity()
+    model.avgpool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Dropout2d(0.4))  # of [B, 1024, 1, 1]
+    return model
+
+
+def _small_googlenet(num_classes: int) -> nn.Module:
+    """torchvision's with the blocks for small images and two max-poolings, to be given a stem."""
+    from torchvision.models import GoogLeNet
+    from torchvision.models.googlenet import InceptionAux
+    from torchvision.ops import Conv2dNormActivation
+
     model = GoogLeNet(
         num_classes,
         aux_logits=False,
         init_weights=False,
-        blocks=[convolution, _small_inception, InceptionAux],
+        blocks=[partial(Conv2dNormActivation, bias=True), _small_inception, InceptionAux],
         dropout=0.0,
     )
-    model.conv1 = convolution(channels, 192, kernel_size=3)
     for name in ("maxpool1", "conv2", "conv3", "maxpool2"):
         setattr(model, name, nn.Identity())
     for name in ("maxpool3", "maxpool4"):  # torchvision's would leave nothing of a single pixel
-        setattr(model, name, nn.MaxPool2d(3, stride=2, padding=1))
+        setattr(model, name, _pooling())
     return model
+
+
+def _pooling() -> nn.Module:
+    return nn.MaxPool2d(3, stride=2, padding=1)
 
 
 def _small_inception(*widths: int) -> nn.Module:

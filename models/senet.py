@@ -1,24 +1,88 @@
 """SENet (Hu et al., 2018, https://arxiv.org/abs/1709.01507): squeeze and excitation in a ResNet."""
 
+from collections import OrderedDict
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
 from models.resnet import to_small
-from models.variant import is_imagenet, like
+from models.variant import check_images, is_imagenet, like
 
 REDUCTION = 16  # channels over those of the squeezed layer
+RELEASED_WIDTHS = (64, 128, 256, 516)  # of the four stages
 
 
-def senet18(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
+def senet18(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """SENet-18 as the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951, builds it.
+
+    11,389,726 parameters for 3 channels and 10 classes, 11,436,256 for 100. Other than Hu et al.:
+    every convolution has a bias, the branch ends in a ReLU, the last stage is 516 channels wide. It
+    starts with torch's own draws for layers. Images keep their resolution up to the second of four
+    stages; ``senet18_preactivation`` has a form for large ones. ``input_shape`` is (channels, height,
+    width). Raises ``ValueError`` for samples that are no images.
+    """
+    from torchvision.ops import Conv2dNormActivation
+
+    check_images("senet18", input_shape)
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    layers["stem"] = Conv2dNormActivation(input_shape[0], 64, 3, bias=True)
+    before = 64
+    for number, width in enumerate(RELEASED_WIDTHS, 1):
+        first = PostActivationBlock(before, width, stride=1 if number == 1 else 2)
+        layers[f"stage{number}"] = nn.Sequential(first, PostActivationBlock(width, width))
+        before = width
+    layers["average"] = nn.AdaptiveAvgPool2d(1)
+    layers["flatten"] = nn.Flatten()
+    layers["linear"] = nn.Linear(before, num_classes)
+    return nn.Sequential(layers)
+
+
+class PostActivationBlock(nn.Module):
+    """Convolution, BatchNorm and ReLU, twice, reweighted by channel, plus a shortcut, and a ReLU.
+
+    Where the shape changes the shortcut is a 1x1 convolution and BatchNorm.
+    """
+
+    def __init__(self, before: int, width: int, stride: int = 1) -> None:
+        super().__init__()
+        from torchvision.ops import Conv2dNormActivation
+
+        self.branch = nn.Sequential(
+            Conv2dNormActivation(before, width, 3, stride=stride, bias=True),
+            Conv2dNormActivation(width, width, 3, bias=True),
+        )
+        self.scale = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(width, width // REDUCTION),
+            nn.ReLU(),
+            nn.Linear(width // REDUCTION, width),
+            nn.Sigmoid(),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or before != width:
+            self.shortcut = Conv2dNormActivation(
+                before, width, 1, stride=stride, bias=True, activation_layer=None
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, before, H, W] to [B, width, ceil(H / stride), ceil(W / stride)]."""
+        out = self.branch(x)
+        scale = self.scale(out)[:, :, None, None]  # [B, width, 1, 1]
+        return F.relu(scale * out + self.shortcut(x))
+
+
+def senet18_preactivation(
+    *, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto"
+) -> nn.Module:
     """SENet-18 of pre-activation blocks (He et al., 2016, https://arxiv.org/abs/1603.05027).
 
-    Small, as in the experiments of Sahu et al., 2021, https://arxiv.org/abs/2108.00951: 11,260,354
-    parameters for 3 channels and 10 classes, 11,306,524 for 100, where their release has 11,436,256:
-    its last stage is 516 channels wide, a typo for 512. Other than Hu et al.: BatchNorm and ReLU come
-    before the convolutions, shortcuts have no BatchNorm, and none stands before the classifier.
-    torchvision's ResNet class and squeeze-and-excitation layer around our blocks, with that class's
-    start.
+    Small: 11,260,354 parameters for 3 channels and 10 classes, which is what Sahu et al., 2021,
+    https://arxiv.org/abs/2108.00951, print, though their code builds ``senet18``; 11,306,524 for 100.
+    Other than Hu et al.: BatchNorm and ReLU come before the convolutions, shortcuts have no
+    BatchNorm, and none stands before the classifier. torchvision's ResNet class and
+    squeeze-and-excitation layer around our blocks, with that class's start.
 
     Imagenet: with torchvision's stem, 11,775,904 for 1000 classes; torchvision has no SENet.
     ``variant`` auto takes it above 64 pixels. ``input_shape`` is (channels, height, width). Raises
@@ -26,7 +90,7 @@ def senet18(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "a
     """
     from torchvision.models import ResNet
 
-    imagenet = is_imagenet("senet18", input_shape, variant)
+    imagenet = is_imagenet("senet18_preactivation", input_shape, variant)
     model = ResNet(SqueezeExcitationBlock, [2, 2, 2, 2], num_classes=num_classes)
     if not imagenet:
         to_small(model, input_shape[0])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from compressors.checks import is_real, require, require_flag
+from compressors.checks import is_real, require
 
 UNDECAYED = ("batch_norm", "bias", "layer_norm")
 
@@ -52,16 +52,45 @@ class _SGD(torch.optim.SGD):
     step.hooked = True  # or torch would wrap it again
 
 
+class _ReleasedNesterov(torch.optim.SGD):
+    """SGD that moves by g + m with m = momentum m + g; torch's Nesterov moves by g + momentum m.
+
+    The form of the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951. g includes weight
+    decay; the state is torch's.
+    """
+
+    def step(self, closure: None = None) -> None:
+        with torch.no_grad():
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is not None:
+                        self._update(parameter, group)
+
+    step.hooked = True  # as above
+
+    def _update(self, parameter: nn.Parameter, group: dict) -> None:
+        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+        state = self.state[parameter]
+        if "momentum_buffer" in state:
+            state["momentum_buffer"].mul_(group["momentum"]).add_(gradient)
+        else:
+            state["momentum_buffer"] = gradient.clone()
+        parameter.sub_(gradient.add_(state["momentum_buffer"]), alpha=group["lr"])
+
+
 def sgd(
     model: nn.Module,
     *,
     lr: float | None,
     momentum: float = 0.0,
-    nesterov: bool = False,
+    nesterov: bool | str = False,
     weight_decay: float = 0.0,
     undecayed: Sequence[str] = (),
 ) -> torch.optim.SGD:
     """``torch.optim.SGD`` on the mean gradient; ``lr=None`` takes the model's own ``step_size``.
+
+    ``nesterov`` is true or false as torch has it, or ``release``: g + m instead of g + momentum m, as
+    in the code of Sahu et al.; with a momentum of 0.9 and equal gradients it moves 1.1 times as far.
 
     Raises ``ValueError`` for settings torch refuses, and without an lr for a model that has none.
     """
@@ -70,10 +99,13 @@ def sgd(
         require(lr is not None, "optimizer.lr", "> 0: this model has no step size of its own", lr)
     _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
     require(momentum < 1, "optimizer.momentum", "in [0, 1)", momentum)
-    require_flag("optimizer.nesterov", nesterov)
+    is_form = isinstance(nesterov, bool) or nesterov == "release"
+    require(is_form, "optimizer.nesterov", "true, false or release", nesterov)
     if nesterov and momentum == 0:
         raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")
     groups = parameter_groups(model, weight_decay, undecayed)
+    if nesterov == "release":
+        return _ReleasedNesterov(groups, lr=lr, momentum=momentum, nesterov=True)
     on_cpu = groups[0]["params"][0].device.type == "cpu"
     foreach = False if on_cpu else None  # what torch would choose, without asking in every step
     if on_cpu:

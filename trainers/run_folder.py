@@ -90,6 +90,9 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["reduction"]
     if config.get("compressor", {}).get("schedule") == "constant":
         del config["compressor"]["schedule"]
+    for key, usual in (("reshard", "never"), ("drop_last", False)):  # the same
+        if config["data"].get(key) == usual:
+            del config["data"][key]
     wire = config.get("wire", {})
     if (wire.get("indices"), wire.get("values")) == ("plain", "fp32"):  # as it was before there was a choice
         del config["wire"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from compressors.randomness import generator
-from data.partition import PARTITIONS, check_partition, split
+from data.partition import PARTITIONS, check_partition, check_passes, split
 
 BALANCED = torch.arange(2000) % 10  # 200 samples of each of 10 labels, in turn
 
@@ -167,3 +167,25 @@ def test_unknown_partition_is_refused_with_the_known_ones(partition) -> None:
         ValueError, match=r"data\.partition must be one of iid, contiguous, by_label, dirichlet"
     ):
         split(BALANCED, 2, partition, generator(0))
+
+
+def test_only_iid_shards_are_dealt_anew() -> None:
+    check_passes("iid", "epoch", True)
+    for partition in ("contiguous", "by_label", "dirichlet"):
+        check_passes(partition, "never", True)
+        with pytest.raises(
+            ValueError, match=f"data.reshard=epoch needs data.partition=iid, got '{partition}'"
+        ):
+            check_passes(partition, "epoch", False)
+
+
+@pytest.mark.parametrize("reshard", ["epochs", "", None, True, 1])
+def test_unknown_reshard_is_refused_with_the_known_ones(reshard) -> None:
+    with pytest.raises(ValueError, match=r"data\.reshard must be one of never, epoch, got"):
+        check_passes("iid", reshard, False)
+
+
+@pytest.mark.parametrize("drop_last", ["yes", 1, None])
+def test_drop_last_must_be_true_or_false(drop_last) -> None:
+    with pytest.raises(ValueError, match=r"data\.drop_last must be true or false, got"):
+        check_passes("iid", "never", drop_last)

@@ -11,6 +11,8 @@ from compressors.randomness import generator
 from data.classification import ClassificationDataset, Split
 from data.sampler import ShardSampler
 
+EARLIER = [[[8, 7], [2, 6], [9, 6], [7, 2]], [[3, 0], [4, 1], [5, 0], [3, 4]]]  # two workers, four steps
+
 
 def sampler(size: int, batch_size: int, seed: int = 0) -> ShardSampler:
     """A sampler over the samples 100, 101, ..."""
@@ -46,6 +48,89 @@ def test_batches_follow_from_the_step_alone(size, batch_size, visits):
         assert torch.equal(sampler(size, batch_size).batch(step), expected[step])
 
 
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 9), st.booleans(), st.integers(0, 3))
+def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, size, drop_last, seed):
+    """Each pass is a partition, other than that of the pass before; batches follow from the step alone."""
+    workers = min(workers, count)
+    size = min(size, count // workers)
+    data = dataset(count, reshard="epoch", drop_last=drop_last)
+    readers = data.samplers(workers, range(workers), size, partial(generator, seed))
+    steps = range(3 * (count // workers // size))
+    jumping = data.samplers(workers, range(workers), size, partial(generator, seed))
+    for step in (*reversed(steps), 0):
+        for one, other in zip(readers, jumping, strict=True):
+            assert torch.equal(one.batch(step), other.batch(step))
+            assert torch.equal(one.batch(0), other.batch(0))
+    for number in range(3):
+        dealt = [reader.deal(number) for reader in readers]
+        assert [len(part) for part in dealt] == [len(reader.shard) for reader in readers]
+        assert torch.cat(dealt).sort().values.tolist() == list(range(count))
+
+
+def test_without_resharding_each_worker_reads_its_shard_in_every_pass() -> None:
+    """With it, other samples: 8 of 64 each, of which 1 in 8 comes back by chance."""
+    for reshard, back in (("never", range(64, 65)), ("epoch", range(20))):
+        readers = dataset(64, reshard=reshard).samplers(8, range(8), 8, partial(generator, 0))
+        first, second = ([set(reader.batch(step).tolist()) for reader in readers] for step in (0, 1))
+        assert sum(len(a & b) for a, b in zip(first, second, strict=True)) in back
+        assert set.union(*first) == set.union(*second) == set(range(64))
+
+
+def test_deals_depend_on_seed_and_pass_alone() -> None:
+    def deals(seed: int) -> list[list[int]]:
+        readers = dataset(40, reshard="epoch").samplers(4, range(4), 4, partial(generator, seed))
+        return [readers[1].deal(number).tolist() for number in (0, 1, 2, 7)]
+
+    assert deals(0) == deals(0)
+    assert len({tuple(deal) for seed in (0, 1) for deal in deals(seed)}) == 8
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 9), st.sampled_from(["iid", "contiguous"]))
+def test_drop_last_leaves_out_what_fills_no_batch(count, workers, size, partition):
+    """A pass has floor(samples of the smallest shard / batch) steps for all, each of distinct samples."""
+    workers = min(workers, count)
+    size = min(size, count // workers)
+    steps = count // workers // size
+    loader = dataset(count, drop_last=True, partition=partition).loader(
+        workers, range(workers), size, partial(generator, 0)
+    )
+    assert loader.epochs_per_step == 1 / steps
+    for reader in loader.samplers:
+        for number in range(3):
+            read = torch.cat([reader.batch(number * steps + step) for step in range(steps)])
+            assert len(read) == len(read.unique()) == steps * size
+            assert set(read.tolist()) <= set(reader.shard.tolist())
+            order = torch.randperm(len(reader.shard), generator=reader.stream(number))
+            assert torch.equal(read, reader.shard[order][: steps * size])
+
+
+def test_what_a_pass_drops_is_read_in_others() -> None:
+    (reader,) = dataset(10, drop_last=True).samplers(1, range(1), 4, partial(generator, 0))
+    assert set(torch.cat([reader.batch(step) for step in range(20)]).tolist()) == set(range(10))
+
+
+def test_passes_of_another_kind_need_batches() -> None:
+    for setting in ({"reshard": "epoch"}, {"drop_last": True}):
+        with pytest.raises(
+            ValueError, match=r"data\.(reshard=epoch|drop_last) cannot go with trainer\.batch_size=null"
+        ):
+            dataset(10, **setting).samplers(2, range(2), None, partial(generator, 0))
+
+
+def test_drop_last_with_a_batch_larger_than_a_shard_is_refused() -> None:
+    with pytest.raises(ValueError, match="at most the 2 samples of worker 2, got 3"):
+        dataset(10, drop_last=True).samplers(4, range(4), 3, partial(generator, 0))
+
+
+@pytest.mark.parametrize("setting", [{"reshard": "never", "drop_last": False}, {}])
+def test_by_default_batches_are_as_they_were(setting: dict) -> None:
+    """Written down before there was a choice."""
+    readers = dataset(10, **setting).samplers(2, range(2), 2, partial(generator, 0))
+    assert [[reader.batch(step).tolist() for step in range(4)] for reader in readers] == EARLIER
+
+
 def test_passes_have_different_orders_and_none_is_the_file_order() -> None:
     reader = sampler(50, 50)
     orders = [tuple(reader.batch(step).tolist()) for step in range(5)]
@@ -78,7 +163,13 @@ def test_batch_larger_than_a_shard_of_another_process_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"partition": "dirichlet", "alpha": 0.5}, {"partition": "by_label"}]
+    "settings",
+    [
+        {},
+        {"partition": "dirichlet", "alpha": 0.5},
+        {"partition": "by_label"},
+        {"reshard": "epoch", "drop_last": True},
+    ],
 )
 def test_samplers_of_a_process_are_those_of_its_workers(settings: dict) -> None:
     data = dataset(64, **settings)

@@ -16,7 +16,9 @@ SHAPES = {  # of an image, classes, training images
 }
 
 
-def black(*, name: str, partition: str, alpha: float | None, **_: Any) -> ClassificationDataset:
+def black(
+    *, name: str, partition: str, alpha: float | None, reshard: str, drop_last: bool, **_: Any
+) -> ClassificationDataset:
     """The training images and 10,000 test images of the shapes of the dataset ``name``."""
     shape, classes, count = SHAPES[name]
 
@@ -30,6 +32,8 @@ def black(*, name: str, partition: str, alpha: float | None, **_: Any) -> Classi
         num_classes=classes,
         partition=partition,
         alpha=alpha,
+        reshard=reshard,
+        drop_last=drop_last,
         augmentation=Augmentation(padding=4, flip=True),
     )
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from models.googlenet import googlenet
+from models.googlenet import googlenet, googlenet_cifar100
 from models.resnet import PaddedShortcut, resnet18, resnet20, resnet34, resnet50
-from models.senet import SqueezeExcitationBlock, senet18
+from models.senet import SqueezeExcitationBlock, senet18, senet18_preactivation
 from models.vgg import vgg11, vgg16, vgg19
 
 Factory = Callable[..., nn.Module]
@@ -22,11 +22,14 @@ COUNTS = {  # 10 classes of 3x32x32, 100 classes of 3x32x32, 1000 classes of 3x2
     vgg16: (14_728_266, 14_774_436, 138_365_992),
     vgg19: (20_040_522, 20_086_692, 143_678_248),
     googlenet: (6_166_250, 6_258_500, 6_624_904),
-    senet18: (11_260_354, 11_306_524, 11_775_904),
+    googlenet_cifar100: (6_310_314, 6_402_564, None),
+    senet18: (11_389_726, 11_436_256, None),
+    senet18_preactivation: (11_260_354, 11_306_524, 11_775_904),
 }
+ONE_FORM = (resnet20, googlenet_cifar100, senet18)
 ALL = pytest.mark.parametrize("factory", COUNTS, ids=lambda factory: factory.__name__)
 WITH_VARIANT = pytest.mark.parametrize(
-    "factory", [f for f in COUNTS if f is not resnet20], ids=lambda factory: factory.__name__
+    "factory", [f for f in COUNTS if f not in ONE_FORM], ids=lambda factory: factory.__name__
 )
 
 
@@ -48,7 +51,7 @@ def test_counts_of_parameters(factory: Factory) -> None:
     assert num_parameters(on_meta(factory, (3, 32, 32), 100)) == hundred
     if thousand is not None:
         assert num_parameters(on_meta(factory, (3, 224, 224), 1000)) == thousand
-    if factory not in (resnet20, senet18):  # torchvision has none
+    if factory not in (*ONE_FORM, senet18_preactivation):  # torchvision has none
         name = factory.__name__ + ("_bn" if factory.__name__.startswith("vgg") else "")
         assert get_model_weights(name).DEFAULT.meta["num_params"] == thousand
 

@@ -15,6 +15,10 @@ IMAGES = ("data=digits", "trainer.evaluate_every=0.05")
 FEW_EVALUATIONS = ("trainer.evaluate_every=100", "trainer.evaluation_batch_size=256")
 CASES = {
     "momentum": ("model=mlp", *IMAGES, "compressor=top_k", "optimizer.nesterov=true"),
+    "passes": (
+        *("model=mlp", *IMAGES, "compressor=top_k", "optimizer.nesterov=release", "data.reshard=epoch"),
+        *("data.drop_last=true", "trainer.batch_size=100"),  # 3 steps an epoch
+    ),
     "batch_norm": ("model=resnet20", *IMAGES, "compressor=hard_threshold", "scope=global"),
     "step_units": ("model=mlp", *IMAGES, "compressor=random_k", "feedback.scale=step", "schedule=cosine"),
     "average": ("model=mlp", *IMAGES, "compressor=none", "trainer.average_reset_epochs=0.08"),

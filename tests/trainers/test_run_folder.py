@@ -87,6 +87,14 @@ def test_the_plain_wire_has_the_ids_there_were_before_wires() -> None:
     assert len(ids) == 4
 
 
+def test_the_usual_passes_have_the_ids_there_were_before_others() -> None:
+    usual = {"reshard": "never", "drop_last": False}
+    assert run_id(changed("data", to=CONFIG["data"] | usual)) == run_id(CONFIG)
+    others = ({"reshard": "epoch"}, {"drop_last": True}, {"reshard": "epoch", "drop_last": True})
+    ids = {run_id(changed("data", to=CONFIG["data"] | usual | other)) for other in others}
+    assert len(ids | {run_id(CONFIG)}) == 4
+
+
 def test_epochs_do_not_matter_beside_steps() -> None:
     one, other = changed("trainer", "steps", to=5), changed("trainer", "steps", to=5)
     other["trainer"]["epochs"] = 99
