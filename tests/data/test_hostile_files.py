@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-import hostile_archives  # noqa: F401  adds to FORMATS, as the next two
+import hostile_archives
 import hostile_images  # noqa: F401
 import hostile_models  # noqa: F401
 import pytest
@@ -50,7 +50,15 @@ def cases(count: int) -> list[Case]:
 
 def words_of(case: Case, root: Path) -> list[str]:
     words = [word.replace("ROOT", str(root)) for word in FORMATS[case.format].words]
-    return [*words, *TRAINING, f"data.root={root}", "compressor=none", "tracker=none", "feedback=none", "name=hostile"]
+    return [
+        *words,
+        *TRAINING,
+        f"data.root={root}",
+        "compressor=none",
+        "tracker=none",
+        "feedback=none",
+        "name=hostile",
+    ]
 
 
 @cache

@@ -42,7 +42,9 @@ def _cut(content: bytes, draw: Random) -> bytes:
 def _flip(content: bytes, draw: Random) -> bytes:
     changed = bytearray(content)
     for _ in range(draw.choice([1, 1, 3, 30])):
-        changed[draw.randrange(min(len(content), draw.choice([16, 100, len(content)])))] ^= 1 << draw.randrange(8)
+        changed[draw.randrange(min(len(content), draw.choice([16, 100, len(content)])))] ^= (
+            1 << draw.randrange(8)
+        )
     return bytes(changed)
 
 
@@ -77,7 +79,17 @@ def _number(content: bytes, draw: Random) -> bytes:
     """Another number in the place of one of the file's digits."""
     places = [place for place, byte in enumerate(content) if 0x30 <= byte <= 0x39]
     place = draw.choice(places or [0])
-    strange = [b"-1", b"99999999999", b"2147483647", b"1e309", b"nan", b"0x10", b"9" * 5000, "١".encode(), b"1_0"]
+    strange = [
+        b"-1",
+        b"99999999999",
+        b"2147483647",
+        b"1e309",
+        b"nan",
+        b"0x10",
+        b"9" * 5000,
+        "\u0661".encode(),
+        b"1_0",
+    ]
     return content[:place] + draw.choice(strange) + content[place + 1 :]
 
 
@@ -100,16 +112,24 @@ DAMAGE: dict[str, Damage] = {
     "piece lost": _edit(_delete),
     "piece repeated": _edit(_repeat),
     "piece filled": _edit(_fill),
-    "noise within": _edit(lambda content, draw: _insert(content, draw, draw.randbytes(draw.choice([1, 40, 4000])))),
+    "noise within": _edit(
+        lambda content, draw: _insert(content, draw, draw.randbytes(draw.choice([1, 40, 4000])))
+    ),
     "nul within": _edit(lambda content, draw: _insert(content, draw, b"\0")),
-    "no utf-8 within": _edit(lambda content, draw: _insert(content, draw, draw.choice([b"\xff", b"\xed\xa0\x80", b"\xc3"]))),
+    "no utf-8 within": _edit(
+        lambda content, draw: _insert(content, draw, draw.choice([b"\xff", b"\xed\xa0\x80", b"\xc3"]))
+    ),
     "strange sign within": _edit(
-        lambda content, draw: _insert(content, draw, draw.choice(["\u2028", "\ufeff", "\x1b[31m", "\r", "\x85"]).encode())
+        lambda content, draw: _insert(
+            content, draw, draw.choice(["\u2028", "\ufeff", "\x1b[31m", "\r", "\x85"]).encode()
+        )
     ),
     "strange number": _edit(_number),
     "utf-16": _edit(lambda content, draw: content.decode("latin-1").encode("utf-16")),
     "lines in another order": _edit(_swap_lines),
-    "other line ends": _edit(lambda content, draw: content.replace(b"\n", draw.choice([b"\r\n", b"\r", b"\n\n"]))),
+    "other line ends": _edit(
+        lambda content, draw: content.replace(b"\n", draw.choice([b"\r\n", b"\r", b"\n\n"]))
+    ),
     "empty": _edit(lambda content, draw: b""),
     "noise": _edit(lambda content, draw: draw.randbytes(draw.choice([1, 100, 10_000]))),
     "another file": _edit(lambda content, draw: draw.choice(list(STRANGERS.values()))),

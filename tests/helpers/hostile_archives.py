@@ -7,7 +7,6 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 from file_damage import gzip_bomb
 from hostile_files import FORMATS, Damage, Format, put
@@ -23,13 +22,15 @@ def take(root: Path) -> None:
     take_it = take_from_zip if archive.suffix == ".zip" else take_from_tar
     targets = {name: root / "out" / name for name in ("in/a", "in/b")}
     take_it(archive, targets, MOST_BYTES)
-    assert {path.relative_to(root / "out").as_posix() for path in (root / "out").rglob("*") if path.is_file()} == set(
-        targets
-    )
+    assert {
+        path.relative_to(root / "out").as_posix() for path in (root / "out").rglob("*") if path.is_file()
+    } == set(targets)
     assert all(path.stat().st_size <= MOST_BYTES for path in targets.values())
 
 
-def packed_zip(content: bytes = b"content\n" * 50, kind: int = zipfile.ZIP_DEFLATED, names: tuple = ("in/a", "in/b")) -> bytes:
+def packed_zip(
+    content: bytes = b"content\n" * 50, kind: int = zipfile.ZIP_DEFLATED, names: tuple = ("in/a", "in/b")
+) -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", kind) as archive:
         for name in names:
@@ -70,7 +71,11 @@ ZIP: dict[str, Damage] = {
         f"packed as {kind}": put(lambda content, kind=kind: packed_zip(kind=kind))
         for kind in (zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
     },
-    "damaged lzma": put(lambda content: packed_zip(kind=zipfile.ZIP_LZMA).replace(b"\x09\x04\x05\0", b"\x09\x04\x05\0\xff\xff\xff\xff\xff", 1)),
+    "damaged lzma": put(
+        lambda content: packed_zip(kind=zipfile.ZIP_LZMA).replace(
+            b"\x09\x04\x05\0", b"\x09\x04\x05\0\xff\xff\xff\xff\xff", 1
+        )
+    ),
     "damaged bzip2": put(lambda content: packed_zip(kind=zipfile.ZIP_BZIP2).replace(b"BZh", b"BZx")),
     "smaller than it is": directory(24, struct.pack("<I", 3)),
     "larger than it is": directory(24, struct.pack("<I", 2**25)),
@@ -88,14 +93,22 @@ TAR: dict[str, Damage] = {
     "1 GB in front": put(lambda content: packed_tar(member("x", size=2**30), member("in/a"), member("in/b"))),
     "3 GB behind": put(lambda content: gzip_bomb(gzip.decompress(content)[:-1024])),
     **{
-        f"a member of type {kind.decode()!r}": put(lambda content, kind=kind: packed_tar(member("in/a", kind, linkname="/etc/passwd"), member("in/b")))
+        f"a member of type {kind.decode()!r}": put(
+            lambda content, kind=kind: packed_tar(
+                member("in/a", kind, linkname="/etc/passwd"), member("in/b")
+            )
+        )
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.DIRTYPE)
     },
     "packed as xz": put(lambda content: packed_tar(mode="w:xz")),
     "packed as bzip2": put(lambda content: packed_tar(mode="w:bz2")),
     "not packed": put(lambda content: packed_tar(mode="w:")),
-    "a name of 1 GB": put(lambda content: packed_tar(member("././@LongLink", b"L", size=2**30), member("in/a"))),
-    "a thousand long names": put(lambda content: packed_tar(*[member("././@LongLink", b"L", size=600)] * 3000)),
+    "a name of 1 GB": put(
+        lambda content: packed_tar(member("././@LongLink", b"L", size=2**30), member("in/a"))
+    ),
+    "a thousand long names": put(
+        lambda content: packed_tar(*[member("././@LongLink", b"L", size=600)] * 3000)
+    ),
     "attributes of 1 GB": put(lambda content: packed_tar(member("x", b"x", size=2**30), member("in/a"))),
     "attributes that are none": put(lambda content: packed_tar(member("x", b"x"), member("in/a"))),
     "with names that lead outside": put(

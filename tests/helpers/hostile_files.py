@@ -122,7 +122,9 @@ LIBSVM = {
     "query ids": rows("1 qid:3 1:1\n"),
     "values without an index": rows("1 1 2 3\n"),
     "millions of features in a row": put(b"1" + b" 1:1" * 2**22 + b"\n"),
-    "a thousand million features in rising order": rows("".join(f"1 {n}:1\n" for n in range(1, 2**31, 2**26))),
+    "a thousand million features in rising order": rows(
+        "".join(f"1 {n}:1\n" for n in range(1, 2**31, 2**26))
+    ),
 }
 LIBSVM_GZ = {"3 GB of rows": put(gzip_bomb(b"1 1:1\n-1 2:1\n", what=b"1 1:1\n"))}
 LIBSVM_BZ2 = {"3 GB of rows": put(lambda content: content + bz2.compress(b"1 1:1\n" * 2**23) * 64)}
@@ -150,7 +152,7 @@ SST2 = {
     "a column too few": put(lambda content: content + b"a sentence alone\n"),
     "a column too many": put(lambda content: content + b"a\t1\t1\n"),
     "label 2": put(lambda content: content + b"a\t2\n"),
-    "label in other digits": put(lambda content: content + "a\t١\n".encode()),
+    "label in other digits": put(lambda content: content + "a\t\u0661\n".encode()),
     "no header": put(lambda content: content.split(b"\n", 1)[1]),
     "header alone": put(b"sentence\tlabel\n"),
     "no sentence": put(lambda content: content + b"\t1\n"),

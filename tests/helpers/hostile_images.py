@@ -15,7 +15,9 @@ def png(width: int, height: int, bits: int = 1, colour: int = 0, rows: int | Non
     """A PNG of zeros, with the first ``rows`` of its rows alone."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        return (
+            struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+        )
 
     row = bytes(1 + (width * bits * (3 if colour == 2 else 1) + 7) // 8)
     packer = zlib.compressobj(1)
@@ -83,7 +85,13 @@ IMAGES: dict[str, Damage] = {
     "a pixel": saved("PNG", size=(1, 1)),
     "400 million pixels in 50 kB": put(lambda content: png(20_000, 20_000)),
     "100 million pixels": put(lambda content: png(10_000, 10_000)),
-    "claims of 4e18 pixels": put(lambda content: png(2**31 - 1, 2**31 - 1, rows=1)[:200] if False else png(8, 6)[:16] + struct.pack(">II", 2**31 - 1, 2**31 - 1) + png(8, 6)[24:]),
+    "claims of 4e18 pixels": put(
+        lambda content: (
+            png(2**31 - 1, 2**31 - 1, rows=1)[:200]
+            if False
+            else png(8, 6)[:16] + struct.pack(">II", 2**31 - 1, 2**31 - 1) + png(8, 6)[24:]
+        )
+    ),
     "5 million times 1 pixels": put(lambda content: png(5_000_000, 1)),
     "1 times 5 million pixels": put(lambda content: png(1, 5_000_000)),
     "no pixels": put(lambda content: png(0, 0)),
@@ -91,8 +99,14 @@ IMAGES: dict[str, Damage] = {
     "pixmap of 3e9 rows": pixmap("P6 8 3000000000 255\n"),
     "pixmap of no size": pixmap("P6 0 0 255\n"),
     "pixmap with a long comment": put(b"P6 #" + b"x" * 10**7),
-    "bitmap of 2^31 columns": put(b"BM" + struct.pack("<IHHIIiiHHIIiiII", 198, 0, 0, 54, 40, 2**31 - 1, 6, 1, 24, 0, 144, 0, 0, 0, 0) + bytes(144)),
-    "tiff with a tag of 2^32 numbers": put(b"II*\0\x08\0\0\0\x01\0\0\x01\x04\0\xff\xff\xff\xff\x10\0\0\0" + bytes(40)),
+    "bitmap of 2^31 columns": put(
+        b"BM"
+        + struct.pack("<IHHIIiiHHIIiiII", 198, 0, 0, 54, 40, 2**31 - 1, 6, 1, 24, 0, 144, 0, 0, 0, 0)
+        + bytes(144)
+    ),
+    "tiff with a tag of 2^32 numbers": put(
+        b"II*\0\x08\0\0\0\x01\0\0\x01\x04\0\xff\xff\xff\xff\x10\0\0\0" + bytes(40)
+    ),
     "folders in a loop": _loop,
     "a ladder of links": _ladder,
     "a name that is no text": _beside("a\udcff\x1b[31m\n.png", put(b"no image")),
@@ -100,7 +114,7 @@ IMAGES: dict[str, Damage] = {
 }
 
 
-def FIFO(path: Path) -> None:  # noqa: N802
+def FIFO(path: Path) -> None:
     import os
 
     path.unlink()
@@ -122,6 +136,13 @@ def write(suffix: str) -> "Damage":
 
 FOLDER = ("data=image_folder", "data.name=few", *MLP)
 for suffix in ("png", "jpg", "bmp", "tif", "webp", "ppm"):
-    FORMATS[f"images {suffix}"] = Format(FOLDER, write(suffix), "few/t*/*/*", IMAGES if suffix == "png" else {})
+    FORMATS[f"images {suffix}"] = Format(
+        FOLDER, write(suffix), "few/t*/*/*", IMAGES if suffix == "png" else {}
+    )
 FORMATS["images resized"] = Format((*FOLDER, "data.image_size=8"), write("png"), "few/t*/*/*", IMAGES)
-FORMATS["images cut out"] = Format((*FOLDER, "data.image_size=8", "data.channels=3", "data.augment=false"), write("jpg"), "few/t*/*/*", IMAGES)
+FORMATS["images cut out"] = Format(
+    (*FOLDER, "data.image_size=8", "data.channels=3", "data.augment=false"),
+    write("jpg"),
+    "few/t*/*/*",
+    IMAGES,
+)

@@ -70,7 +70,10 @@ OTHERS = {
     "__class__": ("x",),
 }
 CONFIG: dict[str, Damage] = {
-    **{f"config is {text[:12]}": put(text.encode()) for text in ("[]", "null", "5", '"x"', "{}", "true", "NaN", "[{}]")},
+    **{
+        f"config is {text[:12]}": put(text.encode())
+        for text in ("[]", "null", "5", '"x"', "{}", "true", "NaN", "[{}]")
+    },
     "nested 100000 deep": put(b"[" * 100_000),
     "nested 100000 deep within": put(lambda content: b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
     "100 MB": put(lambda content: content[:-2] + b',"a":"' + b"x" * 10**8 + b'"}'),
@@ -93,7 +96,9 @@ def header(change: Callable[[dict], Any]) -> Damage:
 
 
 def of_all(**fields: Any) -> Callable[[dict], dict]:
-    return lambda said: {name: part | (fields if name != "__metadata__" else {}) for name, part in said.items()}
+    return lambda said: {
+        name: part | (fields if name != "__metadata__" else {}) for name, part in said.items()
+    }
 
 
 def numbers(value: bytes) -> Damage:
@@ -137,7 +142,8 @@ TENSORS: dict[str, Damage] = {
     "other names": header(lambda said: {f"x.{name}": part for name, part in said.items()}),
     "flat": header(
         lambda said: {
-            name: part | ({"shape": [part["shape"][0] * part["shape"][-1]]} if len(part.get("shape", [])) == 2 else {})
+            name: part
+            | ({"shape": [part["shape"][0] * part["shape"][-1]]} if len(part.get("shape", [])) == 2 else {})
             for name, part in said.items()
         }
     ),
