@@ -5,12 +5,15 @@ import http.server
 import io
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile_homes import BODY, HARMLESS, HOMES, HONEST, damaged_answers, home
 
+import data.download as download_module
 from data.download import fetch, take_from_tar, take_from_zip
 
 
@@ -64,6 +67,44 @@ def test_addresses_are_https(url: str, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="an address must be https"):
         fetch(url, tmp_path / "x", None)
     assert not list(tmp_path.iterdir())
+
+
+def outcome(parts: object, folder: Path) -> str:
+    """What a download from such a home comes to: nothing for a whole file, or what is said, in one line."""
+    with home(parts) as url:
+        try:
+            fetch(url, folder / "x", hashlib.md5(BODY).hexdigest(), max_bytes=2**20)
+        except OSError as error:
+            said = str(error)
+            assert said.startswith(f"data.download: {url} did not arrive whole: ")
+            assert said.isprintable() and len(said) < 700
+            assert not list(folder.iterdir())
+            return said
+    assert (folder / "x").read_bytes() == BODY
+    (folder / "x").unlink()
+    return ""
+
+
+def test_an_honest_home(tmp_path: Path) -> None:
+    assert outcome([HONEST], tmp_path) == ""
+
+
+@pytest.mark.parametrize("what", HOMES)
+def test_hostile_homes(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_module, "_SILENCE_SECONDS", 0.4)
+    start = time.monotonic()
+    said = outcome(HOMES[what](), tmp_path)
+    assert (said == "") == (what in HARMLESS)
+    assert time.monotonic() - start < 10
+    if "dripping" in what or "without end" in what or "endless" in what:
+        assert any(word in said for word in ("too slow", "more than", "timed out", "404", "leads to")), said
+
+
+@pytest.mark.slow
+def test_damaged_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_module, "_SILENCE_SECONDS", 5)
+    outcomes = [outcome([answer], tmp_path) for answer in damaged_answers(500)]
+    assert 10 < outcomes.count("") < 450
 
 
 def tar(path: Path, *members: tarfile.TarInfo) -> Path:

@@ -136,8 +136,8 @@ def faults(case: Case, path: Path, found: Attempt) -> list[str]:
 
 def names(said: str, path: Path) -> bool:
     """Whether a line names the file, its folder, or the dataset that it is a part of."""
-    shown = run.one_line(OSError(said))
-    return any(str(place) in shown for place in (path, *path.parents[:2]))
+    folders = [run.one_line(OSError(place)) for place in (path, *path.parents[:2])]
+    return any(folder in said for folder in folders) or path.stem in said.replace(":", "").split()
 
 
 @pytest.mark.slow

@@ -106,34 +106,31 @@ def _replace(make: Callable[[Path], object]) -> Damage:
     return damage
 
 
+DAMAGED_BYTES: dict[str, Callable[[bytes, Random], bytes]] = {
+    "cut": _cut,
+    "flipped bits": _flip,
+    "piece lost": _delete,
+    "piece repeated": _repeat,
+    "piece filled": _fill,
+    "noise within": lambda content, draw: _insert(content, draw, draw.randbytes(draw.choice([1, 40, 4000]))),
+    "nul within": lambda content, draw: _insert(content, draw, b"\0"),
+    "no utf-8 within": lambda content, draw: _insert(
+        content, draw, draw.choice([b"\xff", b"\xed\xa0\x80", b"\xc3"])
+    ),
+    "strange sign within": lambda content, draw: _insert(
+        content, draw, draw.choice(["\u2028", "\ufeff", "\x1b[31m", "\r", "\x85"]).encode()
+    ),
+    "strange number": _number,
+    "utf-16": lambda content, draw: content.decode("latin-1").encode("utf-16"),
+    "lines in another order": _swap_lines,
+    "other line ends": lambda content, draw: content.replace(b"\n", draw.choice([b"\r\n", b"\r", b"\n\n"])),
+    "empty": lambda content, draw: b"",
+    "noise": lambda content, draw: draw.randbytes(draw.choice([1, 100, 10_000])),
+    "another file": lambda content, draw: draw.choice(list(STRANGERS.values())),
+    "endless line": lambda content, draw: content + draw.choice([b"a", b"1", b" ", b","]) * 2**26,
+}
 DAMAGE: dict[str, Damage] = {
-    "cut": _edit(_cut),
-    "flipped bits": _edit(_flip),
-    "piece lost": _edit(_delete),
-    "piece repeated": _edit(_repeat),
-    "piece filled": _edit(_fill),
-    "noise within": _edit(
-        lambda content, draw: _insert(content, draw, draw.randbytes(draw.choice([1, 40, 4000])))
-    ),
-    "nul within": _edit(lambda content, draw: _insert(content, draw, b"\0")),
-    "no utf-8 within": _edit(
-        lambda content, draw: _insert(content, draw, draw.choice([b"\xff", b"\xed\xa0\x80", b"\xc3"]))
-    ),
-    "strange sign within": _edit(
-        lambda content, draw: _insert(
-            content, draw, draw.choice(["\u2028", "\ufeff", "\x1b[31m", "\r", "\x85"]).encode()
-        )
-    ),
-    "strange number": _edit(_number),
-    "utf-16": _edit(lambda content, draw: content.decode("latin-1").encode("utf-16")),
-    "lines in another order": _edit(_swap_lines),
-    "other line ends": _edit(
-        lambda content, draw: content.replace(b"\n", draw.choice([b"\r\n", b"\r", b"\n\n"]))
-    ),
-    "empty": _edit(lambda content, draw: b""),
-    "noise": _edit(lambda content, draw: draw.randbytes(draw.choice([1, 100, 10_000]))),
-    "another file": _edit(lambda content, draw: draw.choice(list(STRANGERS.values()))),
-    "endless line": _edit(lambda content, draw: content + draw.choice([b"a", b"1", b" ", b","]) * 2**26),
+    **{name: _edit(change) for name, change in DAMAGED_BYTES.items()},
     "sparse": _sparse,
     "folder": _replace(lambda path: path.mkdir()),
     "pipe": _replace(lambda path: os.mkfifo(path)),
