@@ -17,17 +17,21 @@ _UNPACK = {".gz": gzip.open, ".bz2": bz2.open}
 _BLOCK = 2**18  # bytes read at once
 
 
+class FileBoundError(ValueError):
+    """A file that is not what it must be before its format is looked at, in a line that names it."""
+
+
 def require_file(path: Path, most_bytes: int = MOST_BYTES) -> int:
     """The size of ``path`` in bytes.
 
-    Raises ``FileNotFoundError`` where there is nothing, ``ValueError`` for what is no regular file, as a pipe
-    that would be waited for, and for one of more than ``most_bytes``.
+    Raises ``FileNotFoundError`` where there is nothing, ``FileBoundError`` for what is no regular file, as a
+    pipe that would be waited for, and for one of more than ``most_bytes``.
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        raise ValueError(f"{path} must be a regular file")
+        raise FileBoundError(f"{path} must be a regular file")
     if found.st_size > most_bytes:
-        raise ValueError(f"{path} must have at most {most_bytes} bytes, got {found.st_size}")
+        raise FileBoundError(f"{path} must have at most {most_bytes} bytes, got {found.st_size}")
     return found.st_size
 
 
@@ -37,7 +41,7 @@ def open_bounded(
     """``path`` for reading, unpacked if it ends in .gz or .bz2.
 
     With a ``longest_line`` in bytes it must be text. Raises as ``require_file``; reading raises
-    ``ValueError`` beyond the bounds, for a damaged archive, and for a text with longer lines or a NUL.
+    ``FileBoundError`` beyond the bounds, for a damaged archive, and for a text with longer lines or a NUL.
     """
     size = require_file(path, most_bytes)
     unpack = _UNPACK.get(path.suffix)
@@ -58,7 +62,7 @@ def read_lines(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> list[str]:
         return content.decode("utf-8").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path} is not UTF-8 text: line {line}: {error.reason}") from error
+        raise FileBoundError(f"{path} is not UTF-8 text: line {line}: {error.reason}") from error
 
 
 class _Bounded(io.RawIOBase):
@@ -82,10 +86,10 @@ class _Bounded(io.RawIOBase):
         try:
             count = self.source.readinto(block)
         except (OSError, EOFError, zlib.error) as error:
-            raise ValueError(f"{self.path} cannot be read: {error}") from error
+            raise FileBoundError(f"{self.path} cannot be read: {error}") from error
         self.count += count
         if self.count > self.most_bytes:
-            raise ValueError(f"{self.path} must hold at most {self.most_bytes} bytes, and holds more")
+            raise FileBoundError(f"{self.path} must hold at most {self.most_bytes} bytes, and holds more")
         if self.longest_line is not None:
             self._look_at(bytes(block[:count]))
         return count
@@ -94,10 +98,10 @@ class _Bounded(io.RawIOBase):
         nul, first = block.find(b"\0"), block.find(b"\n")
         if nul >= 0:
             line = self.lines + block.count(b"\n", 0, nul) + 1
-            raise ValueError(f"{self.path} is not text: line {line} holds a NUL")
+            raise FileBoundError(f"{self.path} is not text: line {line} holds a NUL")
         self.line_bytes += len(block) if first < 0 else first
         if self.line_bytes > self.longest_line:
-            raise ValueError(
+            raise FileBoundError(
                 f"{self.path} is not text: line {self.lines + 1} has more than {self.longest_line} bytes"
             )
         if first >= 0:

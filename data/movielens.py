@@ -14,7 +14,7 @@ import numpy as np
 
 from data.checks import require_flag
 from data.download import fetch, take_from_zip
-from data.files import LONGEST_LINE, MOST_BYTES, open_bounded
+from data.files import LONGEST_LINE, MOST_BYTES, FileBoundError, open_bounded
 from data.leave_last_out import Ratings
 from data.ratings import RatingsDataset, check_settings, ratings_dataset
 
@@ -123,6 +123,8 @@ def read(path: Path, edition: Edition) -> Ratings:
             )
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} has no ratings") from error
+    except FileBoundError:
+        raise
     except (ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise ValueError(f"{path} {_first_bad_line(path, edition) or error}") from error
     between = [column for column in columns if "_" in column]

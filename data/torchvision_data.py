@@ -146,12 +146,12 @@ def read_idx(path: Path) -> Tensor:
     No more is unpacked than the header says, and a header may say 256 MiB.
     """
     with open_bounded(path, _MOST_BYTES) as file:
-        magic = file.read(4)
-        lengths = file.read(4 * magic[3]) if len(magic) == 4 else b""
+        magic = file.read(4).ljust(4, b"\0")
+        lengths = file.read(4 * magic[3])
         shape = [int.from_bytes(lengths[i : i + 4], "big") for i in range(0, len(lengths), 4)]
         size = math.prod(shape)
         if magic[:3] != b"\0\0\x08" or len(lengths) != 4 * magic[3] or not 0 < size <= _MOST_BYTES:
-            raise ValueError(f"{path} is not an idx file of bytes: its header says {shape}")
+            raise ValueError(f"{path} is not an idx file of bytes: its header says {str(shape)[:80]}")
         content = torch.empty(size, dtype=torch.uint8)
         found = file.readinto(content.numpy())
         if found != size or file.read(1):

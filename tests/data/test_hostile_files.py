@@ -4,13 +4,14 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import hostile_archives
-import hostile_images  # noqa: F401
+import hostile_images
 import hostile_models  # noqa: F401
 import pytest
 import torch
@@ -73,20 +74,27 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     torch.set_num_threads(1)  # OpenMP's threads would be missing in a fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     folder = tmp_path_factory.mktemp("honest")
-    for name, kind in FORMATS.items():
-        (folder / name).mkdir()
-        kind.write(folder / name)
-        read(words_of(Case(name, "", 0), folder / name))
+    for name in FORMATS:
+        write_honest(name, folder)
     yield folder
     torch.set_num_threads(threads)
 
 
-def damaged(case: Case, honest: Path, folder: Path) -> Path:
+def write_honest(name: str, folder: Path) -> None:
+    """Write a dataset and read it from where its damaged copies will lie, so that its config is composed."""
+    (folder / name).mkdir()
+    FORMATS[name].write(folder / name)
+    shutil.copytree(folder / name, folder / "root")
+    read(words_of(Case(name, "", 0), folder / "root"))
+    shutil.rmtree(folder / "root")
+
+
+def damaged(case: Case, honest: Path) -> Path:
     """A copy of the honest dataset with one file damaged; which one it is."""
-    shutil.copytree(honest / case.format, folder)
+    shutil.copytree(honest / case.format, honest / "root")
     draw = Random(case.number)
     kind = FORMATS[case.format]
-    path = draw.choice(sorted(folder.glob(kind.files)))
+    path = draw.choice(sorted((honest / "root").glob(kind.files)))
     (kind.own.get(case.damage) or DAMAGE[case.damage])(path, draw)
     return path
 
@@ -98,7 +106,7 @@ def read(words: list[str]) -> None:
             hostile_archives.take(Path(words[0].removeprefix("archive=")))
         return
     with run.refusing():
-        config = resolved(*words)
+        config = deepcopy(config_of(tuple(words)))
         trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
     batches = trainer.loader.batches(0)
     if config["data"]["_target_"] == "data.libsvm.libsvm":
@@ -137,18 +145,19 @@ def faults(case: Case, path: Path, found: Attempt) -> list[str]:
 def names(said: str, path: Path) -> bool:
     """Whether a line names the file, its folder, or the dataset that it is a part of."""
     folders = [run.one_line(OSError(place)) for place in (path, *path.parents[:2])]
-    return any(folder in said for folder in folders) or path.stem in said.replace(":", "").split()
+    split = any(f"the {split} split" in said for split in ("training", "validation", "test"))
+    return split or any(folder in said for folder in folders) or path.stem in said.replace(":", "").split()
 
 
 @pytest.mark.slow
 def test_hostile_files(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = tmp_path / "ghostscript"
-    monkeypatch.setenv("PATH", f"{fake_ghostscript(tmp_path, marker)}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{hostile_images.fake_ghostscript(tmp_path, marker)}:{os.environ['PATH']}")
     wrong, kinds = {}, {"loaded": 0, "refused": 0}
     chosen = cases(int(os.environ.get("CASES", CASES)))
     for case in chosen:
-        root = tmp_path / "root"
-        path = damaged(case, honest, root)
+        root = honest / "root"
+        path = damaged(case, honest)
         words = words_of(case, root)
         found = attempt(lambda words=words: read(words), REFUSALS)
         kinds[found.kind] = kinds.get(found.kind, 0) + 1
@@ -175,12 +184,3 @@ def faults_of_command(words: list[str], output: Path, found: Attempt) -> list[st
         return [] if found.kind == "loaded" else ["run.py trained with it"]
     one_line = result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     return [] if one_line and "Traceback" not in result.stdout else [f"run.py says: {result.stderr[-1500:]}"]
-
-
-def fake_ghostscript(folder: Path, marker: Path) -> Path:
-    """A folder with a ``gs`` that leaves a mark."""
-    program = folder / "bin" / "gs"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
-    program.chmod(0o700)
-    return program.parent

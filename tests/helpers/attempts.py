@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 MEMORY_BYTES = 3 * 2**30  # beyond what the process had
 DISK_BYTES = 2**30  # of one file that it writes
-PATIENCE_SECONDS = 60  # by the clock, which runs on while others compute
+PATIENCE_SECONDS = 180  # by the clock, which runs on while others compute
 
 
 class Attempt(NamedTuple):

@@ -2,10 +2,11 @@
 
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from file_damage import EPS
+from file_damage import DAMAGE, EPS
 from hostile_files import FORMATS, MLP, Damage, Format, put
 from image_files import write_tree
 from PIL import Image
@@ -85,12 +86,8 @@ IMAGES: dict[str, Damage] = {
     "a pixel": saved("PNG", size=(1, 1)),
     "400 million pixels in 50 kB": put(lambda content: png(20_000, 20_000)),
     "100 million pixels": put(lambda content: png(10_000, 10_000)),
-    "claims of 4e18 pixels": put(
-        lambda content: (
-            png(2**31 - 1, 2**31 - 1, rows=1)[:200]
-            if False
-            else png(8, 6)[:16] + struct.pack(">II", 2**31 - 1, 2**31 - 1) + png(8, 6)[24:]
-        )
+    "a header of 4e18 pixels": put(
+        lambda content: content[:16] + struct.pack(">II", 2**31 - 1, 2**31 - 1) + content[24:]
     ),
     "5 million times 1 pixels": put(lambda content: png(5_000_000, 1)),
     "1 times 5 million pixels": put(lambda content: png(1, 5_000_000)),
@@ -110,18 +107,11 @@ IMAGES: dict[str, Damage] = {
     "folders in a loop": _loop,
     "a ladder of links": _ladder,
     "a name that is no text": _beside("a\udcff\x1b[31m\n.png", put(b"no image")),
-    "a pipe beside it": _beside("zzz.png", lambda path, draw: FIFO(path)),
+    "a pipe beside it": _beside("zzz.png", DAMAGE["pipe"]),
 }
 
 
-def FIFO(path: Path) -> None:
-    import os
-
-    path.unlink()
-    os.mkfifo(path)
-
-
-def write(suffix: str) -> "Damage":
+def write(suffix: str) -> Callable[[Path], None]:
     def write_root(root: Path) -> None:
         for split in ("train", "test"):
             write_tree(root / "few" / split, {"ant": 3, "bee": 3})
@@ -146,3 +136,12 @@ FORMATS["images cut out"] = Format(
     "few/t*/*/*",
     IMAGES,
 )
+
+
+def fake_ghostscript(folder: Path, marker: Path) -> Path:
+    """A folder with a ``gs`` that leaves a mark."""
+    program = folder / "bin" / "gs"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch {marker}\n")
+    program.chmod(0o700)
+    return program.parent
