@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from data.checks import require_flag
 from data.download import fetch, take_from_zip
+from data.files import read_lines
 
 # The first home, research.metamind.io, is gone; this is the first author's, the same archive.
 _WIKITEXT_2 = ("https://wikitext.smerity.com/wikitext-2-v1.zip", "542ccefacc6c27f945fb54453812b3cd")
@@ -29,6 +30,7 @@ class Corpus(NamedTuple):
     train: list[str]
     validation: list[str]
     test: list[str]
+    source: str = ""  # the folder it was read from
 
 
 def wikitext2(root: str, download: bool = False) -> Corpus:
@@ -36,7 +38,8 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
 
     2,088,628, 217,646 and 245,569 tokens with one for the end of each line. Raises
     ``FileNotFoundError`` without a file ``root/wikitext-2/wiki.{train,valid,test}.tokens``,
-    ``ValueError`` for one that is not UTF-8 or has no words, ``OSError`` where a download fails.
+    ``ValueError`` for one that is not UTF-8, has no words or is too large (``data.files``), ``OSError``
+    where a download fails.
     """
     require_flag("data.download", download)
     folder = Path(root) / "wikitext-2"
@@ -48,7 +51,7 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
             take_from_zip(archive, {f"{folder.name}/{file.name}": file for file in files})
         finally:
             archive.unlink()
-    return Corpus("wikitext2", *(_read("wikitext2", file) for file in files))
+    return Corpus("wikitext2", *(_read("wikitext2", file) for file in files), str(folder))
 
 
 def penn_treebank(root: str, download: bool = False) -> Corpus:
@@ -63,7 +66,7 @@ def penn_treebank(root: str, download: bool = False) -> Corpus:
     for file in files:
         if download and not file.is_file():
             fetch(f"{_PENN_TREEBANK_HOME}/{file.name}", file, _PENN_TREEBANK_MD5[file.name])
-    return Corpus("penn_treebank", *(_read("penn_treebank", file) for file in files))
+    return Corpus("penn_treebank", *(_read("penn_treebank", file) for file in files), str(folder))
 
 
 def python_docs() -> Corpus:
@@ -105,11 +108,7 @@ def _read(name: str, path: Path) -> list[str]:
         raise FileNotFoundError(
             f"data={name}: no file {path}; data.download=true fetches it, data.root=DIR looks elsewhere"
         )
-    try:
-        text = path.read_bytes().decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{path} is not UTF-8 text: line {line}") from error
-    if not text.strip():
+    lines = read_lines(path)
+    if not any(line.strip() for line in lines):
         raise ValueError(f"{path} is empty: it has no words")
-    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    return [line.removesuffix("\r") for line in lines]

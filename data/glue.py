@@ -9,11 +9,13 @@ from pathlib import Path
 import torch
 
 from data.checks import require_count, require_flag
+from data.files import read_lines
 from data.glue_download import fetch_sst2, fetch_vocabulary
 from data.sentences import SentenceDataset, SentenceSplit
 from data.wordpiece import WordPiece
 
 _HEADER = ["sentence", "label"]
+_MOST_ROWS = 2**20  # SST-2 has 67,349
 Rows = tuple[list[str], list[int]]
 
 
@@ -71,13 +73,12 @@ def sst2(
 def read_rows(path: Path) -> Rows:
     """Sentences and labels of a tsv file with a header and one ``sentence<TAB>label`` per line.
 
-    Raises ``ValueError`` for a file that is not UTF-8, has another header or no rows, and, with
+    Raises ``ValueError`` for a file that is not UTF-8, has another header, no rows or too many, and, with
     its line number, for a row that is not such a pair with label 0 or 1.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+    lines = read_lines(path)
+    if len(lines) > _MOST_ROWS:
+        raise ValueError(f"{path} must have at most {_MOST_ROWS} lines, got {len(lines)}")
     if lines[0].rstrip("\r").split("\t") != _HEADER:
         raise ValueError(f"{path}, line 1: the header must be sentence<TAB>label, got {lines[0][:80]!r}")
     sentences, labels = [], []

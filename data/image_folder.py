@@ -17,6 +17,7 @@ from data.partition import check_partition, check_passes
 from data.streamed_images import FileSplit, StreamedImages
 
 MEASURED = 10_000  # images that mean and std are taken from
+MOST_PIXELS_UNRESIZED = 2**22  # a model's first layer may have as many inputs
 CHUNK = 500  # of them in memory at once
 
 
@@ -128,6 +129,11 @@ def _reader(
     if image_size is not None:
         return ImageReader(channels=channels, size=image_size, height=image_size, width=image_size)
     first = headers[0]
+    if first.height * first.width > MOST_PIXELS_UNRESIZED:
+        raise ValueError(
+            f"data.image_size must be given for images of more than {MOST_PIXELS_UNRESIZED} pixels: "
+            f"{paths[0]} is {first.width}x{first.height}"
+        )
     for path, header in zip(paths, headers, strict=True):
         if header[1:] != first[1:]:
             raise ValueError(

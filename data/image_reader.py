@@ -1,9 +1,11 @@
 """From an image file to a uint8 tensor of the shape that the model takes."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,10 +13,20 @@ import torch
 from torch import Tensor
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+from data.files import require_file
 from data.resized_crop import crop_box
 
 GREY_MODES = ("1", "L", "LA")
+# Those of the file names that are looked for, and GIF, which some collections hide behind them. Pillow knows
+# forty more, among them EPS, for which it starts Ghostscript.
+FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
+MOST_PIXELS = 2**26  # of a decoded image: a few kilobytes may claim thousands of millions
+MOST_BYTES = 2**28  # of a file
 _AT_ONCE = 64  # images per task of a thread, as small ones take no longer to read than to hand out
+
+
+# What Pillow warns of, as metadata that make no sense, is either an error below or does not touch the pixels.
+warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 class ImageHeader(NamedTuple):
@@ -52,7 +64,8 @@ class ImageReader:
     def read(self, path: str, draws: Tensor | None = None) -> Tensor:
         """The image at ``path``; with ``draws`` [TRIES, 4] a random part of it, resized to ``size``.
 
-        Raises ``OSError`` for an image that cannot be read or has another shape.
+        Raises ``OSError`` for an image that cannot be read, has another shape, or is so long and narrow that
+        it would have more than ``MOST_PIXELS`` when it is resized.
         """
         from torchvision.transforms import functional
 
@@ -68,7 +81,11 @@ class ImageReader:
             box = crop_box(draws, pixels.width, pixels.height)
             pixels = functional.resized_crop(pixels, *box, [self.size, self.size])
         else:
-            pixels = functional.resize(pixels, round(self.size * 8 / 7))
+            shorter = round(self.size * 8 / 7)
+            ratio = max(pixels.width, pixels.height) / min(pixels.width, pixels.height)
+            if shorter * shorter * ratio > MOST_PIXELS:
+                raise OSError(f"{path} is too narrow to be resized: {pixels.width}x{pixels.height} pixels")
+            pixels = functional.resize(pixels, shorter)
             pixels = functional.center_crop(pixels, [self.size, self.size])
         array = np.array(pixels).reshape(pixels.height, pixels.width, self.channels)
         return torch.from_numpy(array).permute(2, 0, 1)
@@ -96,10 +113,17 @@ def _open(path: str) -> Iterator[Any]:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        require_file(Path(path), MOST_BYTES)
+        with Image.open(path, formats=FORMATS) as image:
+            if not 0 < image.width * image.height <= MOST_PIXELS:
+                raise OSError(
+                    f"it must have from 1 to {MOST_PIXELS} pixels, got {image.width}x{image.height}"
+                )
             if image.mode[0] in "IF":  # Pillow's conversion would cut them off at 255
                 raise OSError(f"pixels of mode {image.mode}, where 8 bits per channel are expected")
             yield image
     except Exception as error:  # decoders of a dozen formats raise whatever comes to them
-        reason = "not an image" if isinstance(error, Image.UnidentifiedImageError) else error
+        reason = error
+        if isinstance(error, Image.UnidentifiedImageError):
+            reason = f"none of {', '.join(FORMATS)}"
         raise OSError(f"{path} cannot be read as an image: {reason}") from error

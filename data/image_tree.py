@@ -1,5 +1,6 @@
 """Images in one folder per class: which files there are, which class and which split they belong to."""
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,15 +90,31 @@ def _classes(folder: Path) -> tuple[str, ...]:
 
 
 def _files(folder: Path, classes: tuple[str, ...]) -> ImageFiles:
-    from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+    from torchvision.datasets.folder import IMG_EXTENSIONS
 
-    labels = {name: label for label, name in enumerate(classes)}
-    samples = make_dataset(folder, labels, IMG_EXTENSIONS, allow_empty=True)
-    empty = set(labels.values()) - {label for _, label in samples}
+    paths = [_images(folder / name, IMG_EXTENSIONS) for name in classes]
+    empty = {name for name, found in zip(classes, paths, strict=True) if not found}
     if empty:
-        names = _some({classes[label] for label in empty})
-        raise ValueError(f"{folder} has no images ({' '.join(IMG_EXTENSIONS)}) of {names}")
-    return ImageFiles(tuple(path for path, _ in samples), torch.tensor([label for _, label in samples]))
+        raise ValueError(f"{folder} has no images ({' '.join(IMG_EXTENSIONS)}) of {_some(empty)}")
+    targets = [label for label, found in enumerate(paths) for _ in found]
+    return ImageFiles(tuple(path for found in paths for path in found), torch.tensor(targets))
+
+
+def _images(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
+    """The images in a class's folder and those below it, in the order of torchvision's ImageFolder.
+
+    Links are followed. Raises ``ValueError`` for a folder that is met twice, as in a loop of links, where
+    there is no end of paths.
+    """
+    seen: dict[tuple[int, int], str] = {}
+    found = []
+    for path, _, files in os.walk(folder, followlinks=True):
+        place = Path(path).stat()
+        before = seen.setdefault((place.st_dev, place.st_ino), path)
+        if before != path:
+            raise ValueError(f"{path} must not be the same folder as {before}")
+        found.append((path, [file for file in files if file.lower().endswith(suffixes)]))
+    return [os.path.join(path, file) for path, files in sorted(found) for file in sorted(files)]  # noqa: PTH118
 
 
 def _some(names: set[str]) -> str:

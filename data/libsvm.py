@@ -3,10 +3,7 @@
 Chang and Lin, https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html.
 """
 
-import bz2
-import gzip
 import math
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import torch
 
 from data.checks import require_flag
 from data.download import fetch
+from data.files import FileBoundError, open_bounded
 from data.rows import RowsDataset
 
 HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
@@ -28,6 +26,10 @@ SHAPES = {  # rows and features of files that are known; a file of the same name
 }
 SUFFIXES = ("", ".bz2", ".gz")
 _MOST_BYTES = 2**34  # of a file that is fetched; LIBSVM publishes no checksums
+_LONGEST_LINE = 2**24  # bytes of a row
+# More features than this and than entries that are not zero are an index that went wrong: every vector and
+# every worker's gradient is as long.
+_MOST_FEATURES = 2**22
 _HOMES_SUFFIX = {"gisette_scale": ".bz2"}  # the others lie there as they are
 
 
@@ -84,15 +86,27 @@ def libsvm(
 def read(path: Path) -> tuple[Any, np.ndarray]:
     """Features, a scipy CSR matrix [m, D] float64, and labels [m] float64, as they stand in the file.
 
-    Raises ``ValueError`` with the number of the first line that is not in LIBSVM's format.
+    Raises ``ValueError`` with the number of the first line that is not in LIBSVM's format, for more than
+    4,194,304 features unless there are as many entries, and as ``data.files.open_bounded``.
     """
     from sklearn.datasets import load_svmlight_file
 
+    if path.suffix in SUFFIXES[1:]:  # what unpacks beyond the bounds is refused before rows are made of it
+        with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+            while file.read(2**20):
+                pass
     try:
-        features, labels = load_svmlight_file(str(path), dtype=np.float64)
-    except (ValueError, OverflowError, OSError, EOFError, zlib.error) as error:
+        with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+            features, labels = load_svmlight_file(file, dtype=np.float64)
+    except FileBoundError:
+        raise
+    except (ValueError, OverflowError) as error:
         where = _first_bad_line(path)
         raise ValueError(f"{path} is not a LIBSVM file: {where or error}") from error
+    most = max(_MOST_FEATURES, features.nnz)
+    if features.shape[1] > most:
+        where = _first_bad_line(path, most)
+        raise ValueError(f"{path} must have at most {most} features, got {features.shape[1]}: {where}")
     if features.nnz == 0:
         raise ValueError(f"{path} is not a LIBSVM file: it has no {'features' if len(labels) else 'rows'}")
     if not (np.isfinite(features.data).all() and np.isfinite(labels).all()):
@@ -122,25 +136,20 @@ def _two_values(path: Path, labels: np.ndarray) -> tuple[float, float]:
     return float(values[0]), float(values[1])
 
 
-def _first_bad_line(path: Path) -> str | None:
+def _first_bad_line(path: Path, largest_index: int = 2**31 - 1) -> str | None:
     """What is wrong with the first line that scikit-learn's reader cannot take, and its number.
 
     Read a second time, only when there is something wrong: its errors do not say where.
     """
-    opener = {".bz2": bz2.open, ".gz": gzip.open}.get(path.suffix, open)
-    number = 0
-    try:
-        with opener(path, "rb") as file:
-            for number, line in enumerate(file, 1):
-                problem = _problem(line)
-                if problem:
-                    return f"line {number}: {problem}"
-    except (OSError, EOFError, zlib.error) as error:
-        return f"after line {number}: {error}"
+    with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+        for number, line in enumerate(file, 1):
+            problem = _problem(line, largest_index)
+            if problem:
+                return f"line {number}: {problem}"
     return None
 
 
-def _problem(line: bytes) -> str | None:
+def _problem(line: bytes, largest_index: int) -> str | None:
     label, *pairs = line.split(b"#")[0].split() or [b"0"]
     if not _is_finite(label):
         return f"label {_shown(label)} is not a finite number"
@@ -153,6 +162,8 @@ def _problem(line: bytes) -> str | None:
             if index == b"qid":
                 continue
             return f"index {_shown(index)} is not a whole number"
+        if len(index.lstrip(b"0")) > 10 or int(index) > largest_index:
+            return f"index {_shown(index)} is too large"
         if int(index) <= before:
             return f"index {int(index)} follows {before}; they must ascend"
         before = int(index)

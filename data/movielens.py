@@ -7,12 +7,14 @@ two colons, ``ratings.csv`` commas and a header. Every rating counts as a positi
 import os
 import warnings
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
 
 from data.checks import require_flag
 from data.download import fetch, take_from_zip
+from data.files import LONGEST_LINE, MOST_BYTES, FileBoundError, open_bounded
 from data.leave_last_out import Ratings
 from data.ratings import RatingsDataset, check_settings, ratings_dataset
 
@@ -95,7 +97,7 @@ def read(path: Path, edition: Edition) -> Ratings:
     """The ratings in file order. Raises ``ValueError`` with the number of the first malformed line."""
     import pandas as pd
 
-    with path.open("rb") as file:
+    with _open(path) as file:
         first = file.readline().rstrip(b"\r\n").decode("ascii", "backslashreplace")
     if edition.header and first != edition.header:
         raise ValueError(f"{path} line 1: must be {edition.header}, got {first[:60]!r}")
@@ -104,10 +106,10 @@ def read(path: Path, edition: Edition) -> Ratings:
     columns = columns[: len(columns) - width + 1]
     kinds = {column: np.float32 if column in ("rating",) or "_" in column else np.int64 for column in columns}
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _open(path) as file:
             warnings.simplefilter("error", pd.errors.ParserWarning)  # of rows that are too long
             table = pd.read_csv(
-                path,
+                file,
                 sep=edition.separator[0],
                 names=columns,
                 dtype=kinds,
@@ -121,6 +123,8 @@ def read(path: Path, edition: Edition) -> Ratings:
             )
     except pd.errors.EmptyDataError as error:
         raise ValueError(f"{path} has no ratings") from error
+    except FileBoundError:
+        raise
     except (ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise ValueError(f"{path} {_first_bad_line(path, edition) or error}") from error
     between = [column for column in columns if "_" in column]
@@ -134,14 +138,18 @@ def read(path: Path, edition: Edition) -> Ratings:
     return Ratings(*(table[column].to_numpy() for column in ("user", "item", "timestamp")))
 
 
+def _open(path: Path) -> BufferedReader:
+    return open_bounded(path, MOST_BYTES, LONGEST_LINE)
+
+
 def _first_bad_line(path: Path, edition: Edition) -> str | None:
     """What is wrong with the first malformed line, and its number.
 
     Read a second time, only when there is something wrong: pandas does not say where.
     """
-    with path.open(encoding="ascii", errors="backslashreplace") as file:
+    with _open(path) as file:
         for number, line in enumerate(file, 1):
-            text = line.rstrip("\r\n")
+            text = line.decode("ascii", "backslashreplace").rstrip("\r\n")
             if not text.strip() or (number == 1 and edition.header):
                 continue
             problem = _problem(text.split(edition.separator))
@@ -157,7 +165,7 @@ def _problem(fields: list[str]) -> str | None:
         if name == "rating":
             if not _is_rating(text):
                 return f"rating must be a number from 0.5 to 5, got {text[:20]!r}"
-        elif not (text.isascii() and text.isdigit() and int(text) < 2**63):
+        elif not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < 2**63):
             return f"{name} must be a whole number >= 0, got {text[:20]!r}"
     return None
 

@@ -14,6 +14,7 @@ from data.partition import check_partition, split
 from data.sampler import ShardSampler
 
 DENSE = 0.2  # share of entries that are not zero, from which on dense products are the faster ones
+_MOST_DENSE_BYTES = 2**34  # of rows that are written out with their zeros
 _DRAWS_AT_ONCE = 2**12  # random row numbers per worker: a new generator in every step would cost too much
 
 
@@ -97,8 +98,17 @@ class RowsDataset:
         signs = -self.labels.numpy()[:, None]
         if self.device.type == "cpu" and self._share_not_zero < DENSE:
             return self.features.multiply(signs).tocsr()
+        self._require_room(len(self.labels))
         dense = self.features.toarray() * signs
         return dense if self.device.type == "cpu" else torch.from_numpy(dense).to(self.device)
+
+    def _require_room(self, rows: int) -> None:
+        num_bytes = 8 * rows * self.features.shape[1]
+        if num_bytes > _MOST_DENSE_BYTES:
+            raise ValueError(
+                f"{self.name}: {rows} rows of {self.features.shape[1]} features with their zeros must take "
+                f"at most {_MOST_DENSE_BYTES} bytes, got {num_bytes}"
+            )
 
     @cached_property
     def _is_read_in_place(self) -> bool:
@@ -122,9 +132,11 @@ class RowsDataset:
         """What the workers in ``ranks`` read: ``batch_size`` rows each, or None for all they hold.
 
         Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
-        worker's shard, also one that lives elsewhere.
+        worker's shard, also one that lives elsewhere; and for a step's rows that would fill more than 16 GiB.
         """
         shards = split(self.labels.long(), workers, self.partition, stream("partition"), self.alpha)
+        if batch_size is not None:
+            self._require_room(len(ranks) * batch_size)
         if batch_size is not None and not self.replacement:
             samplers = [
                 ShardSampler(shard, batch_size, partial(stream, "order", worker), f"worker {worker}")

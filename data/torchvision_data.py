@@ -4,8 +4,7 @@ Images stay uint8 in memory and are read from the formats that hold nothing but 
 that is the binary version: the Python version that torchvision's classes open is a pickle.
 """
 
-import gzip
-import zlib
+import math
 from pathlib import Path
 
 import torch
@@ -15,6 +14,9 @@ from data.augment import Augmentation
 from data.checks import require_flag
 from data.classification import ClassificationDataset, Split
 from data.download import fetch, take_from_tar
+from data.files import open_bounded, require_file
+
+_MOST_BYTES = 2**28  # of a file or its pixels; the largest of these datasets has 184 million
 
 _MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror; the first home is gone
 _MNIST_MD5 = {
@@ -100,10 +102,8 @@ def _idx_dataset(
         if download and _find(raw, stem) is None:
             file = f"{stem}.gz"
             fetch(f"{home}/{file}", raw / file, md5[file])
-    tensors = [read_idx(_require(name, raw, stem)) for stem in stems]
-    if [tensor.dim() for tensor in tensors] != [3, 1, 3, 1]:
-        raise ValueError(f"{raw} holds files of the wrong dimensions: {[list(t.shape) for t in tensors]}")
-    train, test = (Split(images[:, None], labels.long()) for images, labels in (tensors[:2], tensors[2:]))
+    paths = [_require(name, raw, stem) for stem in stems]
+    train, test = (_idx_split(*pair, num_classes=10) for pair in (paths[:2], paths[2:]))
     return ClassificationDataset(
         train=train,
         test=test,
@@ -115,6 +115,23 @@ def _idx_dataset(
         reshard=reshard,
         drop_last=drop_last,
     )
+
+
+def _idx_split(images_path: Path, labels_path: Path, num_classes: int) -> Split:
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.shape[1:] != (28, 28):
+        raise ValueError(f"{images_path} must hold images of 28 x 28 pixels, got {list(images.shape)}")
+    if labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"{labels_path} must hold a label for each of {len(images)} images, got {list(labels.shape)}"
+        )
+    _require_labels(labels_path, labels, num_classes)
+    return Split(images[:, None], labels.long())
+
+
+def _require_labels(path: Path, labels: Tensor, num_classes: int) -> None:
+    if labels.max() >= num_classes:
+        raise ValueError(f"{path} must hold labels from 0 to {num_classes - 1}, got {labels.max().item()}")
 
 
 def _find(folder: Path, stem: str) -> Path | None:
@@ -134,20 +151,25 @@ def _missing(name: str, path: Path) -> str:
 
 
 def read_idx(path: Path) -> Tensor:
-    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for anything else."""
-    try:
-        content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    dimensions = content[3] if len(content) >= 4 else 0
-    header = 4 + 4 * dimensions
-    shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, header, 4)]
-    size = 1
-    for length in shape:
-        size *= length
-    if content[:3] != b"\x00\x00\x08" or size == 0 or len(content) != header + size:
-        raise ValueError(f"{path} is not an idx file of bytes")
-    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=header).view(shape)
+    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for anything else.
+
+    No more is unpacked than the header says, and a header may say 256 MiB.
+    """
+    with open_bounded(path, _MOST_BYTES) as file:
+        magic = file.read(4).ljust(4, b"\0")
+        lengths = file.read(4 * magic[3])
+        shape = [int.from_bytes(lengths[i : i + 4], "big") for i in range(0, len(lengths), 4)]
+        size = math.prod(shape)
+        if magic[:3] != b"\0\0\x08" or len(lengths) != 4 * magic[3] or not 0 < size <= _MOST_BYTES:
+            raise ValueError(f"{path} is not an idx file of bytes: its header says {str(shape)[:80]}")
+        content = torch.empty(size, dtype=torch.uint8)
+        found = file.readinto(content.numpy())
+        if found != size or file.read(1):
+            more_or_less = f"{found}" if found < size else "more"
+            raise ValueError(
+                f"{path} is not an idx file of bytes: {size} must follow its header, not {more_or_less}"
+            )
+    return content.view(shape)
 
 
 def _cifar_dataset(
@@ -201,11 +223,13 @@ def read_cifar(path: Path, label_bytes: int) -> Split:
     """Images [N, 3, 32, 32] uint8 and labels from a file of CIFAR's binary version.
 
     A record is ``label_bytes`` labels, the last of which is the finest, and 3,072 pixels. Raises
-    ``ValueError`` for a file that does not consist of such records.
+    ``ValueError`` for a file that does not consist of such records, and for labels that are none.
     """
     record = label_bytes + 3 * 32 * 32
-    content = path.read_bytes()
-    if not content or len(content) % record:
-        raise ValueError(f"{path} is not a CIFAR file: {len(content)} bytes are no whole number of {record}")
-    table = torch.frombuffer(bytearray(content), dtype=torch.uint8).view(-1, record)
+    size = require_file(path, _MOST_BYTES)
+    if size == 0 or size % record:
+        raise ValueError(f"{path} is not a CIFAR file: {size} bytes are no whole number of {record}")
+    table = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8).view(-1, record)
+    for column, num_classes in enumerate((20, 100) if label_bytes == 2 else (10,)):
+        _require_labels(path, table[:, column], num_classes)
     return Split(table[:, label_bytes:].reshape(-1, 3, 32, 32), table[:, label_bytes - 1].long())

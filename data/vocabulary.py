@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 from typing import Self
 
 import torch
 from torch import Tensor
 
 UNKNOWN, END = "<unk>", "<eos>"
+MOST_WORDS = 2**19  # of a vocabulary; each is a row of a model's embedding. WikiText-103 has 267,735
 
 Tokenize = Callable[[str], list[str]]
 
@@ -26,9 +26,14 @@ class Vocabulary:
     def of(cls, lines: Iterable[str], tokenize: Tokenize, size: int | None = None) -> Self:
         """The words of ``lines``, the most frequent ones first, alike ones in alphabetical order.
 
-        ``size`` limits how many there are, ``<unk>`` and ``<eos>`` included.
+        ``size`` limits how many there are, ``<unk>`` and ``<eos>`` included. Raises ``ValueError`` for lines
+        with more than ``MOST_WORDS`` different ones.
         """
-        counts = Counter(chain.from_iterable(map(tokenize, lines)))
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(tokenize(line))
+            if len(counts) > MOST_WORDS:
+                raise ValueError(f"a text must have at most {MOST_WORDS} different words, and has more")
         for special in (UNKNOWN, END):
             counts.pop(special, None)
         by_frequency = sorted(counts, key=lambda word: (-counts[word], word))

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from data.checks import require_flag
+from data.files import read_lines
+from data.vocabulary import MOST_WORDS
 
 PADDING, UNKNOWN, START, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _INSIDE = "##"  # before a unit that goes on with a word
@@ -39,19 +41,20 @@ class WordPiece:
         """A vocabulary from its file, one unit per line.
 
         Raises ``FileNotFoundError`` without one, ``ValueError`` with the line's number for a unit
-        that is empty or was there before, and for what is no UTF-8.
+        that is empty or was there before, and for what is no UTF-8 or has too many units.
         """
         if not path.is_file():
             raise FileNotFoundError(f"no WordPiece vocabulary {path}; data.vocabulary=FILE names one")
-        try:
-            lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+        lines = read_lines(path)
+        if len(lines) > MOST_WORDS:
+            raise ValueError(f"{path} must have at most {MOST_WORDS} units, got {len(lines)}")
         units: dict[str, int] = {}
         for number, line in enumerate(lines, start=1):
             unit = line.removesuffix("\r")
             if not unit or unit in units:
-                raise ValueError(f"{path}, line {number}: a unit must be new and not empty, got {unit!r}")
+                raise ValueError(
+                    f"{path}, line {number}: a unit must be new and not empty, got {unit[:80]!r}"
+                )
             units[unit] = len(units)
         try:
             return cls(units=units, lowercase=lowercase)

@@ -4,15 +4,23 @@ The small sizes are those of Turc et al., 2019, https://arxiv.org/abs/1908.08962
 units of width, and a feed-forward layer four times as wide.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
 from data.checks import require_count, require_flag
 
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
+_MOST_CONFIG_BYTES = 2**20
+_MOST_PARAMETERS = 2**30  # bert-large has 336 million
+_COUNTS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+_COUNTS += ("max_position_embeddings", "type_vocab_size")
+_SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+_ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
 # What a pretrained BERT need not have, and then starts anew.
 _NEW_LAYERS = {
     f"{layer}.{part}" for layer in ("classifier", "bert.pooler.dense") for part in ("weight", "bias")
@@ -136,34 +144,146 @@ def _drawn(
 def _pretrained(
     name: str, download: bool, vocabulary_size: int, masked: bool, changes: dict[str, Any]
 ) -> nn.Module:
-    from safetensors import SafetensorError
-    from transformers.utils import logging
+    """The network of two files that are checked here, so that transformers builds what they can hold."""
+    from transformers.utils import cached_file, logging
 
     logging.set_verbosity_error()  # what it warns of is checked below, or as it should be
     logging.disable_progress_bar()
-    configuration, network = _classes(masked)
     where = {"local_files_only": not download}
     try:
-        settings = configuration.get_config_dict(name, **where)[0]
-        if settings.get("model_type") != "bert":
-            raise ValueError(f"model.pretrained={name} must be a BERT, got {settings.get('model_type')!r}")
-        words = settings.get("vocab_size")
-        if words != vocabulary_size:
-            raise ValueError(
-                f"the vocabulary must be the pretrained model's: {words} units in model.pretrained={name}, "
-                f"{vocabulary_size} in the data"
-            )
-        found, report = network.from_pretrained(
-            name, **where, use_safetensors=True, output_loading_info=True, **changes
-        )
+        files = [Path(cached_file(name, file, **where)) for file in ("config.json", "model.safetensors")]
+        settings = _read_settings(files[0], vocabulary_size)
+        state = _read_state(files[1], _count(settings))
     except OSError as error:
         raise FileNotFoundError(_not_there(name, download)) from error
-    except (SafetensorError, RuntimeError) as error:
+    except ValueError as error:
+        raise ValueError(f"model.pretrained={name}: {error}") from error
+    configuration, network = _classes(masked)
+    try:
+        found, report = network.from_pretrained(
+            None,
+            config=configuration(**settings | changes),
+            state_dict=state,
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except RuntimeError as error:
         raise ValueError(f"model.pretrained={name} cannot be read: {error}") from error
     missing = sorted(set(report["missing_keys"]) - _NEW_LAYERS)
     if missing:
         raise ValueError(f"model.pretrained={name} lacks {len(missing)} parameters, one is {missing[0]}")
     return found
+
+
+def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
+    """What a config.json says of the network, of what a BERT here can have.
+
+    Other keys do not change the network, or name code. Raises ``ValueError`` for what is no BERT's, or not
+    that of ``vocabulary_size`` words, and for a network that nobody could train.
+    """
+    _require_size(path, _MOST_CONFIG_BYTES)
+    try:
+        said = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path.name} is not JSON: {error}") from error
+    if not isinstance(said, dict):
+        raise ValueError(f"{path.name} must hold an object, got {type(said).__name__}")
+    kind = said.get("model_type")
+    if kind != "bert":
+        raise ValueError(f"must be a BERT, got {_shown(kind)}")
+    defaults = _classes(masked=False)[0]()
+    settings = {key: said.get(key, getattr(defaults, key)) for key in (*_COUNTS, *_SHARES)}
+    for key in ("hidden_act", "initializer_range", "layer_norm_eps", "pad_token_id"):
+        settings[key] = said.get(key, getattr(defaults, key))
+    for key in _COUNTS:
+        _require(
+            key, settings[key], type(settings[key]) is int and 0 < settings[key] < 2**31, "an integer >= 1"
+        )
+    words = settings["vocab_size"]
+    if words != vocabulary_size:
+        raise ValueError(
+            f"the vocabulary must be the pretrained model's: {words} units in {path.name}, "
+            f"{vocabulary_size} in the data"
+        )
+    for key in _SHARES:
+        value = settings[key]
+        is_share = type(value) in (int, float) and 0 <= value < 1
+        _require(key, value, is_share or (key == "classifier_dropout" and value is None), "in [0, 1)")
+    for key in ("initializer_range", "layer_norm_eps"):
+        value = settings[key]
+        _require(key, value, type(value) in (int, float) and 0 < value <= 1, "in (0, 1]")
+    padding = settings["pad_token_id"]
+    is_word = padding is None or (type(padding) is int and 0 <= padding < words)
+    _require("pad_token_id", padding, is_word, "null or a number of a word")
+    _require(
+        "hidden_act",
+        settings["hidden_act"],
+        settings["hidden_act"] in _ACTIVATIONS,
+        " or ".join(_ACTIVATIONS),
+    )
+    heads, width = settings["num_attention_heads"], settings["hidden_size"]
+    _require("num_attention_heads", heads, width % heads == 0, f"a divisor of hidden_size, {width}")
+    for key, usual in (("is_decoder", False), ("add_cross_attention", False), ("tie_word_embeddings", True)):
+        _require(key, said.get(key, usual), said.get(key, usual) is usual, json.dumps(usual))
+    for key in ("pruned_heads", "quantization_config"):
+        _require(key, said.get(key), not said.get(key), "empty")
+    kind = said.get("position_embedding_type", "absolute")
+    _require("position_embedding_type", kind, kind == "absolute", "absolute")
+    if _count(settings) > _MOST_PARAMETERS:
+        raise ValueError(f"a model must have at most {_MOST_PARAMETERS} parameters, got {_count(settings)}")
+    return settings
+
+
+def _count(settings: dict[str, Any]) -> int:
+    """Parameters of the embeddings and the layers."""
+    words, width, layers, _, inside, places, kinds = (settings[key] for key in _COUNTS)
+    layer = 4 * width * (width + 1) + inside * (2 * width + 1) + 5 * width
+    return (words + places + kinds + 2) * width + layers * layer
+
+
+def _read_state(path: Path, expected: int) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; raises ``ValueError`` for numbers that are none.
+
+    ``expected`` parameters must find room in it, and no more than four times as many 32-bit ones, before
+    anything is built or read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    size = _require_size(path, 16 * expected + 2**24)
+    if size < expected:
+        raise ValueError(
+            f"{path.name} cannot be read: {expected} parameters do not fit into its {size} bytes"
+        )
+    try:
+        state = load_file(path)
+    except (SafetensorError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path.name} cannot be read: {error}") from error
+    for name, tensor in state.items():
+        if not (tensor.is_floating_point() or name.endswith("position_ids")):
+            raise ValueError(
+                f"{path.name} must hold floating-point numbers, got {tensor.dtype} in {_shown(name)}"
+            )
+        if not tensor.isfinite().all():
+            raise ValueError(f"{path.name} holds a number that is not finite in {_shown(name)}")
+    return state
+
+
+def _require_size(path: Path, most_bytes: int) -> int:
+    size = path.stat().st_size
+    if size > most_bytes:
+        raise ValueError(f"{path.name} must have at most {most_bytes} bytes, got {size}")
+    return size
+
+
+def _require(key: str, value: object, valid: bool, rule: str) -> None:
+    if not valid:
+        raise ValueError(f"config.json: {key} must be {rule}, got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:80]
 
 
 def _not_there(name: str, download: bool) -> str:

@@ -53,3 +53,14 @@ def test_damaged_cifar_file_is_named(label_bytes: int, change: Callable, tmp_pat
     with pytest.raises(ValueError, match="is not a CIFAR file") as refusal:
         read_cifar(path, label_bytes)
     assert str(path) in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem"),
+    [([10], "0 to 9, got 10"), ([20, 0], "0 to 19, got 20"), ([0, 100], "0 to 99, got 100")],
+)
+def test_labels_are_classes(labels: list[int], problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "data_batch_1.bin"
+    path.write_bytes(bytes(len(labels) + 3072) + bytes(labels) + bytes(3072))
+    with pytest.raises(ValueError, match=f"{path} must hold labels from {problem}"):
+        read_cifar(path, len(labels))

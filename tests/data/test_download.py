@@ -5,12 +5,15 @@ import http.server
 import io
 import tarfile
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hostile_homes import BODY, HARMLESS, HOMES, HONEST, damaged_answers, home
 
+import data.download as download_module
 from data.download import fetch, take_from_tar, take_from_zip
 
 
@@ -66,6 +69,44 @@ def test_addresses_are_https(url: str, tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def outcome(parts: object, folder: Path) -> str:
+    """What a download from such a home comes to: nothing for a whole file, or what is said, in one line."""
+    with home(parts) as url:
+        try:
+            fetch(url, folder / "x", hashlib.md5(BODY).hexdigest(), max_bytes=2**20)
+        except OSError as error:
+            said = str(error)
+            assert said.startswith(f"data.download: {url} did not arrive whole: ")
+            assert said.isprintable() and len(said) < 700
+            assert not list(folder.iterdir())
+            return said
+    assert (folder / "x").read_bytes() == BODY
+    (folder / "x").unlink()
+    return ""
+
+
+def test_an_honest_home(tmp_path: Path) -> None:
+    assert outcome([HONEST], tmp_path) == ""
+
+
+@pytest.mark.parametrize("what", HOMES)
+def test_hostile_homes(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_module, "_SILENCE_SECONDS", 0.4)
+    start = time.monotonic()
+    said = outcome(HOMES[what](), tmp_path)
+    assert (said == "") == (what in HARMLESS)
+    assert time.monotonic() - start < 10
+    if "dripping" in what or "without end" in what or "endless" in what:
+        assert any(word in said for word in ("too slow", "more than", "timed out", "404", "leads to")), said
+
+
+@pytest.mark.slow
+def test_damaged_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download_module, "_SILENCE_SECONDS", 5)
+    outcomes = [outcome([answer], tmp_path) for answer in damaged_answers(500)]
+    assert 10 < outcomes.count("") < 450
+
+
 def tar(path: Path, *members: tarfile.TarInfo) -> Path:
     with tarfile.open(path, "w:gz") as archive:
         for member in members:
@@ -84,7 +125,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, to: str = ""
 )
 def test_only_files_come_out_of_a_tar(kind: bytes, tmp_path: Path) -> None:
     archive = tar(tmp_path / "a.tar.gz", member("in/x", kind, to="/etc/passwd"))
-    with pytest.raises(ValueError, match=r"in/x in a\.tar\.gz must be a file"):
+    with pytest.raises(ValueError, match=r"a\.tar\.gz is not the archive expected: in/x must be a file"):
         take_from_tar(archive, {"in/x": tmp_path / "o" / "x"})
     assert not (tmp_path / "o").exists()
 
@@ -94,14 +135,14 @@ def test_what_is_not_named_stays_in_the_archive(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in names:
             archive.writestr(name, bytes(5))
-    tar(tmp_path / "a.tar", *(member(name, size=5) for name in names))
-    for take, suffix in ((take_from_zip, "zip"), (take_from_tar, "tar")):
+    tar(tmp_path / "a.tar.gz", *(member(name, size=5) for name in names))
+    for take, suffix in ((take_from_zip, "zip"), (take_from_tar, "tar.gz")):
         take(tmp_path / f"a.{suffix}", {"in/x": tmp_path / suffix / "z"})
         assert [path.name for path in (tmp_path / suffix).iterdir()] == ["z"]
-    assert {path.name for path in tmp_path.iterdir()} == {"a.zip", "a.tar", "zip", "tar"}
+    assert {path.name for path in tmp_path.iterdir()} == {"a.zip", "a.tar.gz", "zip", "tar.gz"}
 
 
-@pytest.mark.parametrize(("take", "suffix"), [(take_from_zip, "zip"), (take_from_tar, "tar")])
+@pytest.mark.parametrize(("take", "suffix"), [(take_from_zip, "zip"), (take_from_tar, "tar.gz")])
 def test_bombs_and_rubbish(take, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{suffix}"
     if suffix == "zip":

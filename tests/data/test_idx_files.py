@@ -2,11 +2,14 @@
 
 import gzip
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
+from attempts import attempt
 from dataset_files import IDX, NUMBERS, check_split, idx_bytes, pixels, write_idx
+from file_damage import gzip_bomb
 
 from data.torchvision_data import mnist, read_idx
 
@@ -69,6 +72,40 @@ DAMAGED_IDX = {
 }
 
 
+def test_no_more_is_unpacked_than_the_header_says(tmp_path: Path) -> None:
+    """3 MB of 3 GB, behind 3 images and as 3 million ones: neither needs more memory than the images."""
+    path = tmp_path / "images.gz"
+    for start, problem in (
+        (PLAIN, "2352 must follow its header, not more"),
+        (
+            idx_bytes(pixels(1, 28, 28))[:4] + b"\0\x40\0\0\0\0\0\x1c\0\0\0\x1c",
+            r"its header says \[4194304, 28, 28\]",
+        ),
+    ):
+        path.write_bytes(gzip_bomb(start))
+        found = attempt(lambda: read_idx(path), (ValueError,))
+        assert found.kind == "refused" and found.megabytes < 100
+        assert re.search(f"{path} is not an idx file of bytes: .*{problem}", found.said)
+
+
+@pytest.mark.parametrize(
+    ("images", "labels", "problem"),
+    [
+        ((7, 1, 784), (7,), "train-images-idx3-ubyte must hold images of 28 x 28"),
+        ((7, 28), (7,), "train-images-idx3-ubyte must hold images of 28 x 28"),
+        ((7, 28, 28), (7, 1), "train-labels-idx1-ubyte must hold a label for each of 7 images"),
+    ],
+)
+def test_shapes(images: tuple, labels: tuple, problem: str, tmp_path: Path) -> None:
+    write_idx(tmp_path, "MNIST")
+    for name, shape in (("images-idx3", images), ("labels-idx1", labels)):
+        (tmp_path / f"MNIST/raw/train-{name}-ubyte").write_bytes(
+            idx_bytes(torch.zeros(shape, dtype=torch.uint8))
+        )
+    with pytest.raises(ValueError, match=problem):
+        mnist(root=str(tmp_path))
+
+
 @pytest.mark.parametrize(("file", "content"), DAMAGED_IDX.items(), ids=DAMAGED_IDX.keys())
 def test_damaged_idx_file_is_named(file: str, content: bytes, tmp_path: Path) -> None:
     path = tmp_path / file
@@ -82,7 +119,15 @@ def test_as_many_labels_as_images(tmp_path: Path) -> None:
     write_idx(tmp_path, "MNIST")
     labels = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte"
     labels.write_bytes(idx_bytes(torch.zeros(6, dtype=torch.uint8)))  # to 7 images
-    with pytest.raises(ValueError, match=r"training split .* 7 samples and 6 labels"):
+    with pytest.raises(ValueError, match=rf"{labels} must hold a label for each of 7 images, got \[6\]"):
+        mnist(root=str(tmp_path))
+
+
+def test_labels_are_classes(tmp_path: Path) -> None:
+    write_idx(tmp_path, "MNIST")
+    labels = tmp_path / "MNIST" / "raw" / "t10k-labels-idx1-ubyte"
+    labels.write_bytes(idx_bytes(torch.tensor([0, 9, 10, 3], dtype=torch.uint8)))
+    with pytest.raises(ValueError, match=f"{labels} must hold labels from 0 to 9, got 10"):
         mnist(root=str(tmp_path))
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from libsvm_files import write_rows
 
+from compressors.randomness import generator as seeded
 from data import libsvm as libsvm_module
 from data.libsvm import libsvm, read
 
@@ -56,6 +57,9 @@ def test_compressed_files_hold_the_same(tmp_path: Path, suffix: str, opener) -> 
 
 
 BAD = {
+    "1 1:2\n-1 2147483647:1\n": r"at most 4194304 features, got 2147483647: line 2: index '2147483647'",
+    "1 1:2\n-1 2147483648:1\n": r"line 2: index '2147483648' is too large",
+    f"1 {'9' * 5000}:2\n-1 2:1\n": r"line 1: index '99999999999999999999' is too large",
     "1 1:2\nx 1:3\n": r"line 2: label 'x' is not a finite number",
     "1 1:2\n-1 1:3\n1 1=4\n": r"line 3: '1=4' is not index:value",
     "1 1:2\n-1 a:3\n": r"line 2: index 'a' is not a whole number",
@@ -66,7 +70,7 @@ BAD = {
     "1 1:1\n-1 2:inf\n": r"not finite: line 2: value 'inf' of feature 2",
     "1 1:1\n-1 -2:1\n": r"line 2: index '-2' is not a whole number",
     "1,1:1\n-1,2:1\n": r"line 1: label '1,1:1' is not a finite number",
-    "\x00\x01\x02": r"line 1: label",
+    "\x00\x01\x02": r"line 1 holds a NUL",
     "": r"it has no rows",
     "1\n-1\n": r"it has no features",
 }
@@ -98,7 +102,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
         (".bz2", bz2.compress(plain.read_bytes())),
     ):
         plain.with_name(f"cut{suffix}").write_bytes(packed[: len(packed) // 2])
-        with pytest.raises(ValueError, match=f"cut{suffix} is not a LIBSVM file"):
+        with pytest.raises(ValueError, match=f"cut{suffix} cannot be read"):
             libsvm(name=f"cut{suffix}", root=str(tmp_path))
 
 
@@ -143,6 +147,26 @@ def home(tmp_path: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def test_many_features_with_as_many_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(libsvm_module, "_MOST_FEATURES", 3)
+    (tmp_path / "few").write_text("1 1:1 2:1 3:1\n-1 4:1\n")
+    assert read(tmp_path / "few")[0].shape == (2, 4)
+    (tmp_path / "few").write_text("1 1:1 2:1 3:1\n-1 5:1\n")
+    with pytest.raises(ValueError, match="at most 4 features, got 5: line 2: index '5' is too large"):
+        read(tmp_path / "few")
+
+
+def test_rows_with_their_zeros_must_fit(tmp_path: Path) -> None:
+    (tmp_path / "libsvm").mkdir()
+    (tmp_path / "libsvm" / "wide").write_text("1 4000000:1\n-1 2:1\n" * 300)
+    dataset = libsvm(name="wide", root=str(tmp_path), replacement=True)
+    for workers, batch_size in ((600, 1), (2, 300)):
+        with pytest.raises(
+            ValueError, match=r"wide: 600 rows of 4000000 features .* at most 17179869184 bytes"
+        ):
+            dataset.loader(workers, range(workers), batch_size, functools.partial(seeded, 0))
 
 
 def test_download_fetches_once(tmp_path: Path, home: str, monkeypatch: pytest.MonkeyPatch) -> None:

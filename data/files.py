@@ -1,0 +1,109 @@
+"""Reading a file that comes from somebody else: a regular one, of a bounded size, unpacked within bounds."""
+
+import bz2
+import gzip
+import io
+import stat
+import zlib
+from pathlib import Path
+from typing import Any
+
+MOST_BYTES = 2**30  # of any file
+MOST_TEXT_BYTES = 2**25  # of a text that is held as words; WikiText-2's largest has 10.8 million
+LONGEST_LINE = 2**20  # bytes
+# A packed file may unpack to 100 times its size, or to 64 MiB; real ones shrink to a third or a tenth.
+_MOST_GROWTH, _ALWAYS_ALLOWED = 100, 2**26
+_UNPACK = {".gz": gzip.open, ".bz2": bz2.open}
+_BLOCK = 2**18  # bytes read at once
+
+
+class FileBoundError(ValueError):
+    """A file that is not what it must be before its format is looked at, in a line that names it."""
+
+
+def require_file(path: Path, most_bytes: int = MOST_BYTES) -> int:
+    """The size of ``path`` in bytes.
+
+    Raises ``FileNotFoundError`` where there is nothing, ``FileBoundError`` for what is no regular file, as a
+    pipe that would be waited for, and for one of more than ``most_bytes``.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise FileBoundError(f"{path} must be a regular file")
+    if found.st_size > most_bytes:
+        raise FileBoundError(f"{path} must have at most {most_bytes} bytes, got {found.st_size}")
+    return found.st_size
+
+
+def open_bounded(
+    path: Path, most_bytes: int = MOST_BYTES, longest_line: int | None = None
+) -> io.BufferedReader:
+    """``path`` for reading, unpacked if it ends in .gz or .bz2.
+
+    With a ``longest_line`` in bytes it must be text. Raises as ``require_file``; reading raises
+    ``FileBoundError`` beyond the bounds, for a damaged archive, and for a text with longer lines or a NUL.
+    """
+    size = require_file(path, most_bytes)
+    unpack = _UNPACK.get(path.suffix)
+    if unpack is None:
+        return io.BufferedReader(_Bounded(path, path.open("rb"), most_bytes, longest_line), _BLOCK)
+    most_bytes = min(most_bytes, max(_MOST_GROWTH * size, _ALWAYS_ALLOWED))
+    return io.BufferedReader(_Bounded(path, unpack(path, "rb"), most_bytes, longest_line), _BLOCK)
+
+
+def read_lines(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> list[str]:
+    """The lines of a UTF-8 text without their line feeds.
+
+    Raises ``ValueError`` with the line's number for what is not UTF-8, and as ``open_bounded``.
+    """
+    with open_bounded(path, most_bytes, LONGEST_LINE) as file:
+        content = file.read()
+    try:
+        return content.decode("utf-8").removesuffix("\n").split("\n")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise FileBoundError(f"{path} is not UTF-8 text: line {line}: {error.reason}") from error
+
+
+class _Bounded(io.RawIOBase):
+    """A source of bytes that is counted and, if it is text, looked through."""
+
+    def __init__(self, path: Path, source: Any, most_bytes: int, longest_line: int | None) -> None:
+        self.path, self.source = path, source
+        self.most_bytes, self.longest_line = most_bytes, longest_line
+        self.count = 0
+        self.lines, self.line_bytes = 0, 0  # before this place: whole lines, and bytes of the next one
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.source.close()
+        super().close()
+
+    def readinto(self, buffer: Any) -> int:
+        block = memoryview(buffer)[:_BLOCK]
+        try:
+            count = self.source.readinto(block)
+        except (OSError, EOFError, zlib.error) as error:
+            raise FileBoundError(f"{self.path} cannot be read: {error}") from error
+        self.count += count
+        if self.count > self.most_bytes:
+            raise FileBoundError(f"{self.path} must hold at most {self.most_bytes} bytes, and holds more")
+        if self.longest_line is not None:
+            self._look_at(bytes(block[:count]))
+        return count
+
+    def _look_at(self, block: bytes) -> None:
+        nul, first = block.find(b"\0"), block.find(b"\n")
+        if nul >= 0:
+            line = self.lines + block.count(b"\n", 0, nul) + 1
+            raise FileBoundError(f"{self.path} is not text: line {line} holds a NUL")
+        self.line_bytes += len(block) if first < 0 else first
+        if self.line_bytes > self.longest_line:
+            raise FileBoundError(
+                f"{self.path} is not text: line {self.lines + 1} has more than {self.longest_line} bytes"
+            )
+        if first >= 0:
+            self.lines += block.count(b"\n")
+            self.line_bytes = len(block) - 1 - block.rfind(b"\n")

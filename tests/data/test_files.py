@@ -1,0 +1,70 @@
+"""What is read of a file from somebody else, and what is not even opened."""
+
+import bz2
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+
+from data import files
+from data.files import FileBoundError, open_bounded, read_lines, require_file
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/zero")]
+)
+def test_only_regular_files_are_opened(make, tmp_path: Path) -> None:
+    """A pipe would be waited for, a device read for ever."""
+    path = tmp_path / "x"
+    make(path)
+    for read in (require_file, open_bounded, read_lines):
+        with pytest.raises(FileBoundError, match=f"{path} must be a regular file"):
+            read(path)
+
+
+def test_size_is_looked_at_first(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.touch()
+    os.truncate(path, 2**40)  # and yet no block on the disk
+    with pytest.raises(FileBoundError, match=f"{path} must have at most 100 bytes, got {2**40}"):
+        open_bounded(path, 100)
+
+
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".bz2", bz2.compress)])
+def test_archives_unpack_within_bounds(suffix: str, pack, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "_ALWAYS_ALLOWED", 1000)
+    path = tmp_path / f"x{suffix}"
+    for content in (b"", os.urandom(5000), b"a" * 1000):
+        path.write_bytes(pack(content))
+        with open_bounded(path) as file:
+            assert file.read() == content
+    path.write_bytes(pack(bytes(10**6)))
+    size = path.stat().st_size
+    with open_bounded(path) as file, pytest.raises(FileBoundError, match="holds more") as refusal:
+        file.read()
+    assert str(refusal.value) == f"{path} must hold at most {max(1000, 100 * size)} bytes, and holds more"
+    path.write_bytes(pack(os.urandom(5000))[:-3])
+    with open_bounded(path) as file, pytest.raises(FileBoundError, match=f"{path} cannot be read: "):
+        file.read()
+
+
+@pytest.mark.parametrize("block", [2**18, 7, 1])
+def test_text_has_lines_and_no_nul(block: int, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(files, "_BLOCK", block)
+    monkeypatch.setattr(files, "LONGEST_LINE", 10)
+    path = tmp_path / "x"
+    good = "ten signs.\n\nä\r\n" * 30 + "no end"
+    path.write_bytes(good.encode())
+    assert read_lines(path) == good.split("\n")
+    for bad, problem in (
+        (b"a\n" * 40 + b"b\0c\n", "is not text: line 41 holds a NUL"),
+        (b"a\n" * 40 + b"b" * 11 + b"\n", "is not text: line 41 has more than 10 bytes"),
+        (b"b" * 11, "is not text: line 1 has more than 10 bytes"),
+        (b"a\nb\n\xed\xa0\x80\n", "is not UTF-8 text: line 3: invalid continuation byte"),
+    ):
+        path.write_bytes(bad)
+        if block == 2**18 and "more than" in problem:
+            continue  # a line that is shorter than a block is not too long
+        with pytest.raises(ValueError, match=f"{path} {problem}"):
+            read_lines(path)
