@@ -116,33 +116,41 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     return FINISHED, folder.path
 
 
-def start(config: Config) -> str | None:
-    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones; their refusal."""
+def start(config: Config) -> None:
+    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones."""
     if "WORLD_SIZE" in os.environ or config["processes"] == 1:
         train(config)
-        return None
+        return
     from trainers.launch import launch
 
-    return launch(start_in_child, config, config["processes"])
+    launch("run:train_together", config, config["processes"])
+
+
+def train_together(config: Config) -> None:
+    """``train`` in one of several new processes, which share a refusal."""
+    from trainers.isolation import JobError
+
+    try:
+        train(config)
+    except Refusal as refusal:
+        raise JobError(str(refusal)) from refusal
 
 
 def start_in_child(config: Config) -> str | None:
-    """``start`` in a new process; the refusal, which all processes of a run share."""
+    """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
+    from trainers.communicator import LostProcessError
     from trainers.isolation import JobError
     from trainers.stopping import StoppedError
 
     try:
-        return start(config)
-    except (Refusal, JobError) as refusal:
-        return str(refusal)
-    except (OSError, WireError) as error:
-        if "WORLD_SIZE" in os.environ:
-            raise  # which the others do not share: the launcher hears of it
-        return one_line(error)
+        start(config)
+    except (Refusal, JobError, LostProcessError, WireError, OSError) as refusal:
+        return one_line(refusal)
     except StoppedError as stop:
         stop.say()
         sys.exit(128 + stop.signal)
+    return None
 
 
 def train(config: Config) -> None:
@@ -159,10 +167,10 @@ def train(config: Config) -> None:
     from trainers.resume import Start, snapshot_of
     from trainers.run_folder import RunFolder
     from trainers.state import MisfitError
-    from trainers.stopping import end_with_launcher, stop_request
+    from trainers.stopping import end_with_torchrun, stop_request
     from trainers.trackers import JsonLines, Terminal, Trackers
 
-    end_with_launcher()
+    end_with_torchrun()
     keep_freed_memory()
     process, processes, local_process = world()
     torch.set_num_threads(config["threads"])

@@ -96,10 +96,12 @@ class Checkpoints:
         self.save(snapshot)
         if wish > _SAVE:
             self.wait()
-            kept = (
-                "its state is saved" if self._saved == _moment(snapshot) else "its state could not be saved"
+            done = f"stopped after step {snapshot.facts['step']}"
+            if self._saved == _moment(snapshot):
+                raise StoppedError(wish, f"{done}; its state is saved; the same command goes on from there")
+            raise StoppedError(
+                wish, f"{done}; its state could not be saved; the same command goes on from an earlier one"
             )
-            raise StoppedError(wish, f"stopped after step {snapshot.facts['step']}; {kept}")
 
     def save(self, snapshot: Snapshot) -> None:
         """Have it written, after what is being written still, unless it has been."""

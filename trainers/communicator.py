@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
@@ -14,10 +15,12 @@ from torch.distributed.rendezvous import rendezvous
 
 from compressors.payloads import divide
 from trainers.clock import Clock
+from trainers.launch import MEETING
 
 KINDS = ("values", "indices", "padding", "metadata")
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
+_LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
 class LostProcessError(RuntimeError):
@@ -262,17 +265,15 @@ def process_group(
     """Join the other processes that a launcher started: gloo on CPU, NCCL on GPUs.
 
     A process that is alone joins nothing, unless ``always``. Raises ``LostProcessError``, also out of
-    what is done inside, when another process has ended or this one waited longer than the timeout.
+    what is done inside, when another process has ended or this one waited longer than the timeout,
+    ``ConnectionError`` when they cannot join.
     """
     process, processes, _ = world()
     if processes == 1 and not always:
         yield
         return
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    timeout = timedelta(seconds=timeout_seconds)
     try:
-        store = dist.HashStore() if processes == 1 else _meeting_point(timeout)
-        dist.init_process_group(backend, store=store, rank=process, world_size=processes, timeout=timeout)
+        _join(device, process, processes, timedelta(seconds=timeout_seconds))
         yield
         dist.barrier()  # gloo: a process that leaves early can make another one abort
     except RuntimeError as error:
@@ -284,10 +285,34 @@ def process_group(
             dist.destroy_process_group()
 
 
-def _meeting_point(timeout: timedelta) -> dist.Store:
-    """The launcher's store, in which the processes tell each other their addresses.
+def _join(device: torch.device, process: int, processes: int, timeout: timedelta) -> None:
+    if int(os.environ.get("LOCAL_WORLD_SIZE", processes == 1)) == processes:
+        for library in (
+            "GLOO",
+            "NCCL",
+        ):  # all are on this machine: nobody else need reach what they listen on
+            os.environ[f"{library}_SOCKET_IFNAME"] = _loopback()
+    try:
+        store = dist.HashStore() if processes == 1 else _meeting_point(processes, timeout)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=store, rank=process, world_size=processes, timeout=timeout)
+    except (RuntimeError, ValueError) as error:
+        if _LATE.search(str(error)):
+            raise LostProcessError(timeout.total_seconds()) from error
+        reason = str(error).splitlines()[0]
+        raise ConnectionError(f"the {processes} processes cannot be connected: {reason}") from error
+
+
+def _loopback() -> str:
+    return next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
+
+
+def _meeting_point(processes: int, timeout: timedelta) -> dist.Store:
+    """Where the processes tell each other their addresses: our launcher's file, or torchrun's store.
 
     torchrun keeps one for all of its restarts: those of processes that have died stand in it still.
     """
+    if MEETING in os.environ:
+        return dist.FileStore(os.environ[MEETING], processes)
     store, _, _ = next(rendezvous("env://", timeout=timeout))
     return dist.PrefixStore(f"try {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)

@@ -14,7 +14,8 @@ from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _LOOK_SECONDS = 0.2
-_SAME_SECONDS = 2.0  # a launcher repeats the signal that a terminal sent to everybody already
+SAME_SECONDS = 2.0  # a launcher repeats the signal that a terminal sent to everybody already
+BEFORE_TRAINING = "stopped before it trained; the same command starts it"
 
 
 class StoppedError(Exception):
@@ -25,9 +26,9 @@ class StoppedError(Exception):
         self.signal = signal.Signals(number)
 
     def say(self) -> None:
-        """Print how far the run came, unless a process below this one has."""
-        if str(self) and os.environ.get("RANK", "0") == "0":
-            print(f"{self}; the same command goes on from there", file=sys.stderr, flush=True)
+        """Print how far the run came; below torchrun the first process alone does."""
+        if os.environ.get("RANK", "0") == "0":
+            print(self, file=sys.stderr, flush=True)
 
 
 class StopRequest:
@@ -38,21 +39,25 @@ class StopRequest:
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         """A signal handler. A second Ctrl-C, later than a launcher's echo of the first, stops at once."""
-        if self.signal and number == signal.SIGINT and time.monotonic() - self._since > _SAME_SECONDS:
+        if self.signal and number == signal.SIGINT and time.monotonic() - self._since > SAME_SECONDS:
             raise KeyboardInterrupt
         if not self.signal:
             self.signal, self._since = number, time.monotonic()
-            if number == signal.SIGINT:
+            if number == signal.SIGINT and os.environ.get("RANK", "0") == "0":
                 print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
 
-def end_with_launcher() -> None:
+def end_with_torchrun() -> None:
+    """``end_with_parent``, where that is torchrun."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent()
+
+
+def end_with_parent() -> None:
     """Have this process, which a launcher started, killed as soon as the launcher is gone.
 
     A launcher that is killed cannot end its processes; they would go on, and keep the run folder.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return
     if sys.platform == "linux":  # at once, and in the place of the SIGINT that torch has asked for
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
