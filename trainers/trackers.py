@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import logging
 import os
 import secrets
 import sys
@@ -171,6 +172,7 @@ class WeightsAndBiases:
 
         quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS)
         quiet.finish_timeout_raises = True
+        logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
         identity = {"id": self._id(), "resume": "allow" if self.goes_on else None}
         try:
             self.run = wandb.init(**self.settings, **identity, settings=quiet)
