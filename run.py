@@ -1,5 +1,10 @@
 """Compose the config, build what it names, train. `python run.py --help` lists what can be said."""
 
+if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
+    from trainers.stopping import leave_when_interrupted
+
+    leave_when_interrupted()
+
 import os
 import signal
 import sys
@@ -74,7 +79,8 @@ class StartOfSweep(Callback):
 
         try:
             start_sweep(Path(config.hydra.sweep.dir))
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # which lets us stop the jobs
+            for number in (signal.SIGINT, signal.SIGTERM):  # which lets us stop the jobs
+                signal.signal(number, signal.default_int_handler)
         except OSError as error:  # Hydra turns what a callback raises into a warning
             print(f"error: {one_line(error)}", file=sys.stderr)
             statuses.append(1)
@@ -87,9 +93,10 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     """
     from compressors.wire import WireError
     from trainers.checks import check, require_inside
-    from trainers.communicator import LostProcessError
     from trainers.isolation import JobError, run_isolated
     from trainers.jobs import FINISHED, SKIPPED
+    from trainers.leftovers import clear_leftovers
+    from trainers.process_group import LostProcessError
     from trainers.report import print_summary
     from trainers.run_folder import RunFolder
 
@@ -105,6 +112,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
             if folder.not_measured():
                 absent = ",".join(folder.not_measured())
                 print(f"it did not measure diagnostics={absent}; another output=FOLDER runs it anew")
+            clear_leftovers(folder.path)
         return SKIPPED, folder.path
     isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
     try:  # by name: under joblib the functions of this file are not those of a module
@@ -139,8 +147,8 @@ def train_together(config: Config) -> None:
 def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
-    from trainers.communicator import LostProcessError
     from trainers.isolation import JobError
+    from trainers.process_group import LostProcessError
     from trainers.stopping import StoppedError
 
     try:
@@ -158,10 +166,11 @@ def train(config: Config) -> None:
     import torch
 
     from trainers.checkpoints import Checkpoints
-    from trainers.communicator import Communicator, process_group, world
+    from trainers.communicator import Communicator
     from trainers.device import choose_device
     from trainers.gradients import NonFiniteGradientError
     from trainers.memory import keep_freed_memory
+    from trainers.process_group import process_group, world
     from trainers.reading import UnreadableDataError
     from trainers.report import announce, print_summary
     from trainers.resume import Start, snapshot_of
@@ -305,7 +314,10 @@ def command_line() -> int:
     except Refusal as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     status = run_hydra()
+    for number, handler in handlers.items():  # a sweep has had its own
+        signal.signal(number, handler or signal.SIG_DFL)
     return max([status, end_sweep(interrupted=status == 130), *statuses])
 
 
@@ -358,4 +370,7 @@ def run_hydra() -> int:
 
 
 if __name__ == "__main__":
+    from trainers.streams import keep_streams
+
+    keep_streams()
     sys.exit(command_line())

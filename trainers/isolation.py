@@ -22,6 +22,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from trainers.streams import keep_streams
+
 # What takes long to import and no config names; optimizers import torch._dynamo when they begin
 EVERY_JOB_IMPORTS = ("torch._dynamo", "compressors.build", "compressors.kernels.cpu", "trainers.loop")
 EVERY_JOB_IMPORTS += ("trainers.trackers", "wandb")
@@ -146,6 +148,7 @@ def _serve(parent: connection.Connection, imports: Sequence[str]) -> None:
     for number in ASKED:  # sent to a whole group; the parent decides what becomes of the job
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
+    keep_streams()
     for name in imports:
         with suppress(Exception):  # a job that needs it will say what is wrong
             importlib.import_module(name)

@@ -22,14 +22,14 @@ from pkgutil import resolve_name
 from typing import Any
 
 from trainers.isolation import ASKED, JobError, signals_blocked, spawning
-from trainers.stopping import BEFORE_TRAINING, SAME_SECONDS, StoppedError, end_with_parent
+from trainers.stopping import SAME_SECONDS, StoppedError, end_with_parent
+from trainers.streams import keep_streams
 
-MEETING = (
-    "TOTAL_ERROR_MEETING"  # the file in which the processes of a local run tell each other their addresses
-)
+MEETING = "TOTAL_ERROR_MEETING"  # the file in which a local run's processes tell each other their addresses
 _LAST_STEP_SECONDS = 300  # for processes that are asked to stop, to end their step and save it
 _CLOSING_SECONDS = 130  # for what is left of a run that has ended or failed: W&B may take 120
 _LOOK_SECONDS = 0.2
+_STOPPED = "stopped; the same command goes on"  # by those that were not in the middle of their training
 # How a process ends that is not done, and how long the others may go on before they are told to stop. What
 # all refuse they end with by themselves; one that misses another one may be heard of before that other one.
 _PATIENCE_SECONDS = {"failed": 0.0, "lost": 1.0, "refused": 300.0}
@@ -117,7 +117,7 @@ class _Group:
             raise JobError(ends["failed"]["failed"] if "failed" in ends else ends["refused"]["refused"])
         if self.asked or "stopped" in ends:
             stops = [said for said in self.said.values() if said.get("message")]
-            by_default = {"stopped": self.asked or ends["stopped"]["stopped"], "message": BEFORE_TRAINING}
+            by_default = {"stopped": self.asked or ends["stopped"]["stopped"], "message": _STOPPED}
             stop = next(iter(stops), by_default)
             raise StoppedError(stop["stopped"], stop["message"])
         if "lost" in ends:
@@ -168,8 +168,9 @@ class _Group:
                 self.said[rank] = self._end_of(rank, child.exitcode)
 
     def _end_of(self, rank: int, code: int) -> dict[str, Any]:
-        if -code in (signal.SIGINT, self.asked):  # before it trained, which ends a process at once
-            return {"stopped": -code, "message": ""}
+        asked = signal.SIGINT if code == 128 + signal.SIGINT else -code
+        if asked in (signal.SIGINT, self.asked):  # which ends a process at once that does not train
+            return {"stopped": asked, "message": ""}
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         return {"failed": f"process {rank} of {self.processes} {how}"}
 
@@ -177,6 +178,7 @@ class _Group:
 def _enter(entry: str, argument: Any, environment: dict[str, str], parent: Connection) -> None:
     """``entry`` in one of the processes; the last thing it does is to say how that ended."""
     end_with_parent()
+    keep_streams()
     for number in ASKED:  # until it trains there is nothing to lose, and Python may not be asked for long
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
@@ -188,20 +190,21 @@ def _enter(entry: str, argument: Any, environment: dict[str, str], parent: Conne
 
 
 def _call(entry: Callable[[Any], None], argument: Any) -> dict[str, Any]:
-    from compressors.wire import WireError
-    from trainers.communicator import LostProcessError
-
+    """What to tell the parent about how ``entry`` ended."""
     try:
         entry(argument)
     except StoppedError as stop:
         return {"stopped": stop.signal, "message": str(stop)}
     except JobError as error:
         return {"refused": str(error)}
-    except LostProcessError as error:
-        return {"lost": str(error)}
-    except (OSError, WireError) as error:
-        return {"failed": " ".join(str(error).split())}
-    except Exception:
+    except Exception as error:
+        from compressors.wire import WireError
+        from trainers.process_group import LostProcessError
+
+        if isinstance(error, LostProcessError):
+            return {"lost": str(error)}
+        if isinstance(error, (OSError, WireError)):
+            return {"failed": " ".join(str(error).split())}
         traceback.print_exc()
         rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]
         return {"failed": f"process {rank} of {processes} failed, as it says above"}
