@@ -37,6 +37,25 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return outcome(resolved(*SETTINGS, f"output={output}"))
 
 
+INTERRUPTED = """
+import os, signal, sys
+class AtImport:
+    def find_spec(self, name, *_):
+        if name == MODULE:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, AtImport())
+"""
+
+
+@pytest.mark.parametrize("module", ["config_guard", "numpy.random"])
+def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
+    """In the imports of run.py, and in those of torch."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
+    process = start(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
+    _, told = process.communicate(timeout=300)
+    assert (process.returncode, told) == (130, "interrupted\n")
+
+
 def start(*overrides: str, **environment: str) -> subprocess.Popen:
     """A run in a process group of its own, as a terminal gives it one."""
     return subprocess.Popen(
