@@ -84,6 +84,13 @@ class Running:
         return self.err.read_text().splitlines()
 
 
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def session(leader: int, *words: str) -> list[int]:
     """Processes that are alive in the session or below ``leader``, those with one of ``words``."""
     found = []

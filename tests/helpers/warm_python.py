@@ -47,6 +47,7 @@ def become(request: dict) -> None:
 
 
 if __name__ == "__main__":
+    sys.path.insert(1, str(Path.cwd()))  # where modules of the project are, if they are asked for
     for name in (*IMPORTS, *sys.argv[1:]):
         importlib.import_module(name)
     asked = serve()

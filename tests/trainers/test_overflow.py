@@ -28,7 +28,7 @@ def test_a_perplexity_that_overflows_is_absent(tmp_path: Path) -> None:
     words = [*SMALL, *DIVERGING, "trainer.steps=2", "checkpoint.at_end=true", f"output={tmp_path}"]
     result = command(*words)
     assert result.returncode == 0, result.stderr
-    assert "test loss" in result.stdout and "perplexity" not in result.stdout
+    assert "test loss" in result.stdout and "test perplexity" not in result.stdout
     written = [path for path in tmp_path.glob("*/*/**/*.json*") if "wandb" not in path.parts]
     names = {path.name for path in written}
     assert {"metrics.jsonl", "summary.json", "part-0-of-1.json"} <= names
