@@ -17,7 +17,11 @@ from interrupting import DYING, fill, is_alive, last_step, run_folder, session, 
 
 STEPS = 40
 RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "optimizer=adam"]
-RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10"]
+RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
+# What every case would import anew
+IMPORTS = ("wandb", "run", "hydra.core.override_parser.overrides_parser", "sklearn.datasets", "trainers.loop")
+IMPORTS += ("trainers.trackers", "trainers.run_folder", "trainers.resume", "trainers.checkpoints")
+IMPORTS += ("trainers.targets", "trainers.process_group", "compressors.build", "models.mlp", "rich.progress")
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 NETWORK = {  # in a network and a host name of its own
@@ -104,7 +108,7 @@ class Bench:
 
     def __init__(self, folder: Path, seconds: float = 180) -> None:
         self.folder = folder
-        self.warm = WarmPython("wandb", "trainers.loop", "trainers.trackers", "compressors.build")
+        self.warm = WarmPython(*IMPORTS)
         self.seconds = seconds
 
     @contextmanager
