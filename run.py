@@ -1,5 +1,10 @@
 """Compose the config, build what it names, train. `python run.py --help` lists what can be said."""
 
+if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
+    from trainers.stopping import leave_when_interrupted
+
+    leave_when_interrupted()
+
 import os
 import signal
 import sys
@@ -74,7 +79,8 @@ class StartOfSweep(Callback):
 
         try:
             start_sweep(Path(config.hydra.sweep.dir))
-            signal.signal(signal.SIGTERM, signal.default_int_handler)  # which lets us stop the jobs
+            for number in (signal.SIGINT, signal.SIGTERM):  # which lets us stop the jobs
+                signal.signal(number, signal.default_int_handler)
         except OSError as error:  # Hydra turns what a callback raises into a warning
             print(f"error: {one_line(error)}", file=sys.stderr)
             statuses.append(1)
@@ -87,9 +93,10 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     """
     from compressors.wire import WireError
     from trainers.checks import check, require_inside
-    from trainers.communicator import LostProcessError
     from trainers.isolation import JobError, run_isolated
     from trainers.jobs import FINISHED, SKIPPED
+    from trainers.leftovers import clear_leftovers
+    from trainers.process_group import LostProcessError
     from trainers.report import print_summary
     from trainers.run_folder import RunFolder
 
@@ -105,6 +112,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
             if folder.not_measured():
                 absent = ",".join(folder.not_measured())
                 print(f"it did not measure diagnostics={absent}; another output=FOLDER runs it anew")
+            clear_leftovers(folder.path)
         return SKIPPED, folder.path
     isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
     try:  # by name: under joblib the functions of this file are not those of a module
@@ -116,33 +124,41 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     return FINISHED, folder.path
 
 
-def start(config: Config) -> str | None:
-    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones; their refusal."""
+def start(config: Config) -> None:
+    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones."""
     if "WORLD_SIZE" in os.environ or config["processes"] == 1:
         train(config)
-        return None
+        return
     from trainers.launch import launch
 
-    return launch(start_in_child, config, config["processes"])
+    launch("run:train_together", config, config["processes"])
+
+
+def train_together(config: Config) -> None:
+    """``train`` in one of several new processes, which share a refusal."""
+    from trainers.isolation import JobError
+
+    try:
+        train(config)
+    except Refusal as refusal:
+        raise JobError(str(refusal)) from refusal
 
 
 def start_in_child(config: Config) -> str | None:
-    """``start`` in a new process; the refusal, which all processes of a run share."""
+    """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
     from trainers.isolation import JobError
+    from trainers.process_group import LostProcessError
     from trainers.stopping import StoppedError
 
     try:
-        return start(config)
-    except (Refusal, JobError) as refusal:
-        return str(refusal)
-    except (OSError, WireError) as error:
-        if "WORLD_SIZE" in os.environ:
-            raise  # which the others do not share: the launcher hears of it
-        return one_line(error)
+        start(config)
+    except (Refusal, JobError, LostProcessError, WireError, OSError) as refusal:
+        return one_line(refusal)
     except StoppedError as stop:
         stop.say()
         sys.exit(128 + stop.signal)
+    return None
 
 
 def train(config: Config) -> None:
@@ -150,19 +166,20 @@ def train(config: Config) -> None:
     import torch
 
     from trainers.checkpoints import Checkpoints
-    from trainers.communicator import Communicator, process_group, world
+    from trainers.communicator import Communicator
     from trainers.device import choose_device
     from trainers.gradients import NonFiniteGradientError
     from trainers.memory import keep_freed_memory
+    from trainers.process_group import process_group, world
     from trainers.reading import UnreadableDataError
     from trainers.report import announce, print_summary
     from trainers.resume import Start, snapshot_of
     from trainers.run_folder import RunFolder
     from trainers.state import MisfitError
-    from trainers.stopping import end_with_launcher, stop_request
+    from trainers.stopping import end_with_torchrun, stop_request
     from trainers.trackers import JsonLines, Terminal, Trackers
 
-    end_with_launcher()
+    end_with_torchrun()
     keep_freed_memory()
     process, processes, local_process = world()
     torch.set_num_threads(config["threads"])
@@ -301,7 +318,10 @@ def command_line() -> int:
     except Refusal as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     status = run_hydra()
+    for number, handler in handlers.items():  # a sweep has had its own
+        signal.signal(number, handler or signal.SIG_DFL)
     return max([status, end_sweep(interrupted=status == 130), *statuses])
 
 
@@ -354,4 +374,7 @@ def run_hydra() -> int:
 
 
 if __name__ == "__main__":
+    from trainers.streams import keep_streams
+
+    keep_streams()
     sys.exit(command_line())

@@ -20,7 +20,8 @@ import netns
 import torch
 import torch.distributed as dist
 
-from trainers.communicator import Communicator, process_group
+from trainers.communicator import Communicator
+from trainers.process_group import process_group
 
 HOSTS, PORT = 2, 29511
 

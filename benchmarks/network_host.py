@@ -29,10 +29,11 @@ from torch.nn.parallel import DistributedDataParallel
 from trainers import loop
 from trainers.advance import Advance, Outcome
 from trainers.break_even import NAME as BREAK_EVEN
-from trainers.communicator import Communicator, process_group
+from trainers.communicator import Communicator
 from trainers.evaluation import evaluate
 from trainers.gradients import seed_worker
 from trainers.memory import keep_freed_memory
+from trainers.process_group import process_group
 
 ALONE_STEPS = 5
 PARTS = ("step", "gradient", "reduce", "communication", "update")

@@ -36,8 +36,9 @@ from collectives import DENSE, TINY, TINY_CALLS, count_calls, tiny_calls, traffi
 from compress import Case, Reduction, cases, gradients, resnet18_layout
 
 from compressors.wire import INDICES, VALUES, Wire
-from trainers.communicator import KINDS, Communicator, process_group
+from trainers.communicator import KINDS, Communicator
 from trainers.layout import SCOPES
+from trainers.process_group import process_group
 
 NAMESPACES = (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"])
 QUIET_SECONDS = 0.15  # longer than TCP delays an acknowledgement

@@ -16,7 +16,7 @@ Hidden = tuple[Tensor, ...]  # what a recurrent model takes along, [layers, B, w
 
 @dataclass(frozen=True, kw_only=True)
 class NextToken:
-    """Mean cross entropy per token, and perplexity, its exponential.
+    """Mean cross entropy per token, and perplexity, its exponential, infinite where that overflows.
 
     A model is called with tokens [B, T] and the hidden state, None for a fresh one, and gives
     logits [B, T, V] and the new state. Training carries the state from a worker's window to its next

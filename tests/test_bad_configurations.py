@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -42,8 +43,8 @@ def train(*_: Any) -> None:
     raise TrainedError(f"a bad configuration reached training: {sys.argv}")
 
 
-def in_this_process(entry: Any, argument: Any, processes: int) -> Any:
-    return entry(argument)
+def in_this_process(entry: str, argument: Any, processes: int) -> None:
+    resolve_name(entry)(argument)
 
 
 def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture) -> str:

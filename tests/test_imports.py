@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "config_guard.py": {"hydra", "omegaconf"},
 }
 ONLY_IN = {
-    "torch.distributed": {"trainers/communicator.py", "trainers/launch.py", "trainers/ddp_hook.py"},
+    "torch.distributed": {"trainers/communicator.py", "trainers/process_group.py", "trainers/ddp_hook.py"},
     "wandb": {"trainers/trackers.py"},
     "hydra": {"run.py", "config_guard.py"},
     "omegaconf": {"run.py", "config_guard.py"},

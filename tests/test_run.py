@@ -82,7 +82,7 @@ def test_the_main_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressor", ["top_k", pytest.param("none", marks=pytest.mark.slow)])
 def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> None:
-    """One process, torch's launcher from within, and torchrun from without."""
+    """One process, our own launcher, and torchrun."""
     common = [*SMALL, f"compressor={compressor}", "tracker=none"]
     ways = {
         "one": command(*common, f"output={tmp_path / 'one'}"),

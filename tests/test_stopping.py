@@ -2,6 +2,7 @@
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from command_line import ROOT, command
 from configs import resolved
+from interrupting import session
+from ports import is_loopback, listening
 from resuming import assert_same, outcome
 
 from trainers.run_folder import RunFolder
@@ -34,11 +37,31 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return outcome(resolved(*SETTINGS, f"output={output}"))
 
 
-def start(*overrides: str, launcher: tuple[str, ...] = (sys.executable,)) -> subprocess.Popen:
+INTERRUPTED = """
+import os, signal, sys
+class AtImport:
+    def find_spec(self, name, *_):
+        if name == MODULE:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, AtImport())
+"""
+
+
+@pytest.mark.parametrize("module", ["config_guard", "numpy.random"])
+def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
+    """In the imports of run.py, and in those of torch."""
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
+    process = start(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
+    _, told = process.communicate(timeout=300)
+    assert (process.returncode, told) == (130, "interrupted\n")
+
+
+def start(*overrides: str, **environment: str) -> subprocess.Popen:
     """A run in a process group of its own, as a terminal gives it one."""
     return subprocess.Popen(
-        [*launcher, "run.py", *SETTINGS, *overrides],
+        [sys.executable, "run.py", *SETTINGS, *overrides],
         cwd=ROOT,
+        env=os.environ | environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -62,14 +85,24 @@ def wait_for_records(folder: RunFolder, process: subprocess.Popen, number: int) 
 def test_the_same_command_goes_on(
     tmp_path: Path, whole: dict, number: signal.Signals, processes: int, everybody: bool
 ) -> None:
-    """Ctrl-C reaches everybody in the group, a job scheduler's SIGTERM the first process alone."""
+    """Ctrl-C reaches everybody in the group, a job scheduler's SIGTERM the first process alone.
+
+    Several processes listen on the loopback interface alone, and meet in a folder that is gone afterwards.
+    """
     config = resolved(*SETTINGS, f"output={tmp_path}")
     folder = RunFolder(config)
-    process = start(f"output={tmp_path}", f"processes={processes}")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = start(f"output={tmp_path}", f"processes={processes}", TMPDIR=str(temporary))
     wait_for_records(folder, process, 20)
+    listened_on = listening(session(process.pid))
+    assert bool(listened_on) == (processes > 1) and all(map(is_loopback, listened_on))
+    modes = [stat.S_IMODE(path.stat().st_mode) for path in temporary.glob("total-error-*")]
+    assert modes == ([0o700] if processes > 1 else [])
     (os.killpg if everybody else os.kill)(process.pid, number)
     _, told = process.communicate(timeout=300)
     assert process.returncode == 128 + number, told
+    assert not list(temporary.glob("total-error-*"))
     assert "; its state is saved; the same command goes on from there" in told
     assert "Traceback" not in told
     assert not (folder.path / "summary.json").exists()

@@ -131,7 +131,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
     }
     _sync(partial)
     partial.replace(folder / description["file"])
-    line = json.dumps(description)
+    line = json.dumps(description, allow_nan=False)
     partial.write_text(f"{line}\n{_digest_of(line)}\n", encoding="utf-8")
     _sync(partial)
     partial.replace(folder / f"{name}.json")

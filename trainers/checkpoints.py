@@ -1,5 +1,6 @@
 """When a training is saved: now and then, and when it is asked to stop."""
 
+import errno
 import shutil
 import sys
 import time
@@ -96,10 +97,12 @@ class Checkpoints:
         self.save(snapshot)
         if wish > _SAVE:
             self.wait()
-            kept = (
-                "its state is saved" if self._saved == _moment(snapshot) else "its state could not be saved"
+            done = f"stopped after step {snapshot.facts['step']}"
+            if self._saved == _moment(snapshot):
+                raise StoppedError(wish, f"{done}; its state is saved; the same command goes on from there")
+            raise StoppedError(
+                wish, f"{done}; its state could not be saved; the same command goes on from an earlier one"
             )
-            raise StoppedError(wish, f"stopped after step {snapshot.facts['step']}; {kept}")
 
     def save(self, snapshot: Snapshot) -> None:
         """Have it written, after what is being written still, unless it has been."""
@@ -134,7 +137,7 @@ class Checkpoints:
 
     def clear(self) -> None:
         """Remove the checkpoints of a finished run, all but the one at its end if that is wanted."""
-        self._forget(1 if self.settings.at_end else 0)
+        forget(self.root, 1 if self.settings.at_end else 0)
 
     def _is_due(self, step: int) -> bool:
         every_steps, every_minutes = self.settings.every_steps, self.settings.every_minutes
@@ -146,24 +149,27 @@ class Checkpoints:
 
     def _write(self, snapshot: Snapshot) -> None:
         try:
+            if not self.root.parent.is_dir():  # rather than write where nobody looks
+                raise FileNotFoundError(errno.ENOENT, "the run folder was removed", str(self.root.parent))
             if self.records is not None:
                 self.records.sync()
             write_part(self.root, snapshot, self.run, self.communicator.process, self.communicator.processes)
             self._saved = _moment(snapshot)
         finally:
             if self.communicator.process == 0:
-                self._forget(KEPT)
+                forget(self.root, KEPT)
 
-    def _forget(self, keep: int) -> None:
-        """Remove all but the newest whole checkpoints, and what others may be writing still."""
-        kept = 0
-        for age, folder in enumerate(step_folders(self.root)):
-            whole = is_complete(folder)
-            if kept >= keep or not (whole or age < 2):
-                shutil.rmtree(folder, ignore_errors=True)
-            kept += whole
-        if not keep:
-            shutil.rmtree(self.root, ignore_errors=True)
+
+def forget(root: Path, keep: int) -> None:
+    """Remove all but the newest whole checkpoints, and what other processes may be writing still."""
+    kept = 0
+    for age, folder in enumerate(step_folders(root)):
+        whole = is_complete(folder)
+        if kept >= keep or not (whole or age < 2):
+            shutil.rmtree(folder, ignore_errors=True)
+        kept += whole
+    if not keep:
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _moment(snapshot: Snapshot) -> tuple[int, int]:

@@ -1,16 +1,12 @@
 """The only place where bytes move between workers, and the only place where they are counted."""
 
-import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import timedelta
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.distributed.rendezvous import rendezvous
 
 from compressors.checks import require
 from compressors.payloads import divide
@@ -21,15 +17,6 @@ KINDS = ("values", "indices", "padding", "metadata")
 # torch's sum over rows takes four vector registers of columns at a time, of at most 64 bytes each, and adds
 # up the columns left over in another order. Slices that begin at multiples of this change no column's sum.
 _COLUMNS = 128
-# What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
-_LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
-
-
-class LostProcessError(RuntimeError):
-    """Another process of this run ended, or did not answer in time."""
-
-    def __init__(self, timeout_seconds: float) -> None:
-        super().__init__(f"another process ended or did not answer for {timeout_seconds:g} s")
 
 
 class Communicator:
@@ -315,50 +302,3 @@ def _stacked(pieces: Sequence[Tensor], num_rows: int, width: int) -> Tensor:
     """Rows [n, width]; a single column with a stride, since torch adds up one without in another order."""
     rows = torch.cat(list(pieces)).view(num_rows, width)
     return rows if width > 1 else torch.cat([rows, rows], 1)[:, :width]
-
-
-def world() -> tuple[int, int, int]:
-    """(process, processes, process on this machine) as torchrun announces them, or (0, 1, 0)."""
-    environment = os.environ
-    return tuple(int(environment.get(key, default)) for key, default in _WORLD)
-
-
-_WORLD = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-
-
-@contextmanager
-def process_group(
-    device: torch.device, *, always: bool = False, timeout_seconds: float = 1800
-) -> Iterator[None]:
-    """Join the other processes that a launcher started: gloo on CPU, NCCL on GPUs.
-
-    A process that is alone joins nothing, unless ``always``. Raises ``LostProcessError``, also out of
-    what is done inside, when another process has ended or this one waited longer than the timeout.
-    """
-    process, processes, _ = world()
-    if processes == 1 and not always:
-        yield
-        return
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    timeout = timedelta(seconds=timeout_seconds)
-    try:
-        store = dist.HashStore() if processes == 1 else _meeting_point(timeout)
-        dist.init_process_group(backend, store=store, rank=process, world_size=processes, timeout=timeout)
-        yield
-        dist.barrier()  # gloo: a process that leaves early can make another one abort
-    except RuntimeError as error:
-        if processes == 1 or not _LOST.search(str(error)):
-            raise
-        raise LostProcessError(timeout_seconds) from error
-    finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
-
-
-def _meeting_point(timeout: timedelta) -> dist.Store:
-    """The launcher's store, in which the processes tell each other their addresses.
-
-    torchrun keeps one for all of its restarts: those of processes that have died stand in it still.
-    """
-    store, _, _ = next(rendezvous("env://", timeout=timeout))
-    return dist.PrefixStore(f"try {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)

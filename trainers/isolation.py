@@ -12,8 +12,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import connection, resource_tracker
 from multiprocessing.process import BaseProcess
@@ -22,11 +22,13 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
+from trainers.streams import keep_streams
+
 # What takes long to import and no config names; optimizers import torch._dynamo when they begin
 EVERY_JOB_IMPORTS = ("torch._dynamo", "compressors.build", "compressors.kernels.cpu", "trainers.loop")
 EVERY_JOB_IMPORTS += ("trainers.trackers", "wandb")
 GRACE_SECONDS = 300  # for a job that was asked to stop, to end its step and save it
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ASKED = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _nursery: "Nursery | None" = None
 
 
@@ -85,17 +87,11 @@ class Nursery:
     """The parent's side of the process that forks a child for every job."""
 
     def __init__(self, imports: Iterable[str]) -> None:
-        if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
-            multiprocessing.set_start_method("spawn", force=True)  # joblib's own, unknown to a new process
-        context = multiprocessing.get_context("spawn")
+        context = spawning()
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, tuple(imports)))
-        resource_tracker.ensure_running()  # it unblocks signals when it starts, so before
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
+        with signals_blocked():
             self.process.start()  # which hears no signal until it has said how to take them
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self.is_ready = False  # it is importing; nothing is lost when it is killed
         theirs.close()  # else the nursery's death would go unnoticed
         # Before multiprocessing waits at exit for the nursery, which waits for the pipe to close
@@ -121,6 +117,24 @@ class Nursery:
         return self.process.exitcode
 
 
+def spawning() -> Any:
+    """multiprocessing's context for fresh processes."""
+    if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
+        multiprocessing.set_start_method("spawn", force=True)  # joblib's own, unknown to a new process
+    return multiprocessing.get_context("spawn")
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """Processes that start inside the block hear neither of ``ASKED`` before they unblock them."""
+    resource_tracker.ensure_running()  # it unblocks signals when it starts, so before
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _how(exit_code: int | None) -> str:
     if exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
         return "was asked to stop"
@@ -131,9 +145,10 @@ def _how(exit_code: int | None) -> str:
 
 def _serve(parent: connection.Connection, imports: Sequence[str]) -> None:
     """Run what ``parent`` asks for, one child at a time, until it closes the pipe."""
-    for number in _SIGNALS:  # sent to a whole group; the parent decides what becomes of the job
+    for number in ASKED:  # sent to a whole group; the parent decides what becomes of the job
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
+    keep_streams()
     for name in imports:
         with suppress(Exception):  # a job that needs it will say what is wrong
             importlib.import_module(name)
@@ -173,7 +188,7 @@ def _stop(child: BaseProcess) -> None:
 
 
 def _child(request: _Request, sender: connection.Connection) -> None:
-    for number in _SIGNALS:
+    for number in ASKED:
         signal.signal(number, _interrupt)
     threading.Thread(target=_end_with_nursery, daemon=True).start()
     try:
@@ -192,7 +207,7 @@ def _child(request: _Request, sender: connection.Connection) -> None:
 
 def _interrupt(*_: Any) -> None:
     """Once: what is closed now is not to be interrupted again."""
-    for number in _SIGNALS:  # not SIG_IGN: Python complains of a signal that came just before
+    for number in ASKED:  # not SIG_IGN: Python complains of a signal that came just before
         signal.signal(number, lambda *_: None)
     raise KeyboardInterrupt
 

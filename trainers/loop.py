@@ -162,7 +162,7 @@ class Trainer:
         self.model.train()
         start = diagnose() if state.step == 0 and not state.search else {}
         if start:
-            tracker.log({"step": 0, "epoch": 0.0, **start})
+            tracker.log(state.note({"step": 0, "epoch": 0.0, **start}))
         while pace.steps_left():
             factor = pace.factor()
             finished = pace.steps_left() == 1
@@ -195,8 +195,7 @@ class Trainer:
                         record |= watch.latest
                         record["time/reduce_seconds"] -= watch.seconds
                         record["time/diagnostics_seconds"] = watch.seconds
-                state.last.update(record)
-                tracker.log(record)
+                tracker.log(state.note(record))
             pace.took(loss)
             before = (began_at + 1e-9) // settings.evaluate_every
             if self.dataset.held_out and (
@@ -267,10 +266,10 @@ class Trainer:
         if state.average is not None:
             of_average = self._measure(state.average.model)
             quality |= {f"average/{name}": value for name, value in of_average.items()}
+        quality = state.note(quality)
         for name, value in quality.items():
             better = max if name.split("/")[-1] in self.dataset.task.higher_is_better else min
             state.best[name] = better(state.best.get(name, value), value)
-        state.last.update(quality)
         return quality
 
     def _measure(self, model: nn.Module) -> dict[str, float]:

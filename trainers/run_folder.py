@@ -195,7 +195,7 @@ class RunFolder:
             "wall_seconds": seconds,
             **summary,
         }
-        self._write("summary.json", json.dumps(written, indent=2) + "\n")
+        self._write("summary.json", json.dumps(written, indent=2, allow_nan=False) + "\n")
         self.lock.release()
         return written
 

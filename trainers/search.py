@@ -56,7 +56,7 @@ class SearchedPace:
                 "stage": -1,
                 "until": 0,  # the step that ends the stage
                 "rate": None,
-                "forecast": math.nan,  # of the loss at the stage's end
+                "forecast": None,  # of the loss at the stage's end
                 "losses": [],  # of the stage's steps
                 "steps": 0,  # of all trials
                 "costs": dict.fromkeys(COSTS.values(), 0.0),
@@ -101,15 +101,16 @@ class SearchedPace:
         if search["trial_steps"]:
             self._try_rates()
             search = self.state.search
-            best = int(np.argmin(search["forecasts"]))
-            if not math.isfinite(search["forecasts"][best]):
+            forecasts = _with_infinity(search["forecasts"])
+            best = int(np.argmin(forecasts))
+            if not math.isfinite(forecasts[best]):
                 raise NonFiniteGradientError(
                     f"step {self.state.step + 1}: every rate from {min(search['rates']):g} to "
                     f"{max(search['rates']):g} diverged"
                 )
             search["rate"], search["forecast"] = search["rates"][best], search["forecasts"][best]
         else:
-            search["forecast"] = math.nan  # too few steps are left: the last rate goes on
+            search["forecast"] = None  # too few steps are left: the last rate goes on
         search["stage"] += 1
         search["until"] = self.state.step + search["stage_steps"]
         search["rates"], search["forecasts"] = [], []
@@ -118,7 +119,7 @@ class SearchedPace:
                 "autolrs/stage": search["stage"],
                 "autolrs/stage_steps": search["stage_steps"],
                 "autolrs/rate": search["rate"],
-                **_if_finite("autolrs/forecast", search["forecast"]),
+                **_if_known("autolrs/forecast", search["forecast"]),
                 **self.summary(),
             }
         )
@@ -129,7 +130,8 @@ class SearchedPace:
         costs_before = self._costs()
         while len(search["rates"]) < self.settings.trials:
             snapshot.facts["search"] = copy.deepcopy(search)
-            rate = self._agree(self.settings.propose(search["rates"], search["forecasts"], search["rate"]))
+            forecasts = _with_infinity(search["forecasts"])
+            rate = self._agree(self.settings.propose(search["rates"], forecasts, search["rate"]))
             values, taken = self._try(rate, search, snapshot)
             for name, cost in self._costs().items():
                 search["costs"][name] += cost - costs_before[name]
@@ -138,13 +140,14 @@ class SearchedPace:
             # The values lie further apart than steps where the validation loss was looked at.
             ahead = len(values) * search["stage_steps"] / search["trial_steps"] - 1
             search["rates"].append(rate)
-            search["forecasts"].append(self._agree(forecast(values, ahead)))
+            found = self._agree(forecast(values, ahead))
+            search["forecasts"].append(found if math.isfinite(found) else None)
             self.state.restore(snapshot)
             number = len(search["rates"]) - 1
             self._tell(
                 {
                     f"autolrs/trial_{number}/rate": rate,
-                    **_if_finite(f"autolrs/trial_{number}/forecast", search["forecasts"][-1]),
+                    **_if_known(f"autolrs/trial_{number}/forecast", search["forecasts"][-1]),
                 }
             )
         self.state.search = search
@@ -173,8 +176,8 @@ class SearchedPace:
         """Log what the loss came to at the end of a stage, beside its forecast."""
         search = self.state.search
         value = self.validate() if search["by_validation"] else float(smooth(search["losses"])[-1])
-        error = search["forecast"] - value
-        record = {"autolrs/loss_at_end": value, **_if_finite("autolrs/forecast_error", error)}
+        error = search["forecast"] - value if search["forecast"] is not None else None
+        record = _if_known("autolrs/loss_at_end", value) | _if_known("autolrs/forecast_error", error)
         search["losses"] = []
         self._tell(record)
 
@@ -197,6 +200,11 @@ class SearchedPace:
         return told.item()
 
 
-def _if_finite(name: str, value: float) -> dict[str, float]:
-    """The metric, unless there is none: JSON knows no infinity."""
-    return {name: value} if math.isfinite(value) else {}
+def _if_known(name: str, value: float | None) -> dict[str, float]:
+    """The metric, unless there is none."""
+    return {} if value is None or not math.isfinite(value) else {name: value}
+
+
+def _with_infinity(forecasts: list[float | None]) -> list[float]:
+    """Of trials that diverged: they are kept as None, since JSON knows no infinity."""
+    return [math.inf if forecast is None else forecast for forecast in forecasts]

@@ -1,6 +1,7 @@
 """Everything that a training carries from one step to the next, as one thing to save and to put back."""
 
 import copy
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -58,6 +59,14 @@ class TrainingState:
     last: dict[str, float] = field(default_factory=dict)  # the newest value of every metric
     best: dict[str, float] = field(default_factory=dict)
     search: dict[str, Any] = field(default_factory=dict)  # of learning rates, by ``search.SearchedPace``
+
+    def note(self, found: dict[str, float]) -> dict[str, float]:
+        """Take new values of metrics; those that are numbers. An overflow is none, and JSON lacks it."""
+        known = {name: value for name, value in found.items() if math.isfinite(value)}
+        for name in found.keys() - known.keys():
+            self.last.pop(name, None)
+        self.last.update(known)
+        return known
 
     @torch.no_grad()
     def capture(self, device: torch.device | str = "cpu") -> Snapshot:

@@ -1,20 +1,18 @@
 """Being asked to stop: SIGTERM and SIGINT end a training after its step, not inside it."""
 
-import ctypes
-import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _LOOK_SECONDS = 0.2
-_SAME_SECONDS = 2.0  # a launcher repeats the signal that a terminal sent to everybody already
+SAME_SECONDS = 2.0  # a launcher repeats the signal that a terminal sent to everybody already
 
 
 class StoppedError(Exception):
@@ -25,9 +23,27 @@ class StoppedError(Exception):
         self.signal = signal.Signals(number)
 
     def say(self) -> None:
-        """Print how far the run came, unless a process below this one has."""
-        if str(self) and os.environ.get("RANK", "0") == "0":
-            print(f"{self}; the same command goes on from there", file=sys.stderr, flush=True)
+        """Print how far the run came; below torchrun the first process alone does."""
+        if os.environ.get("RANK", "0") == "0":
+            print(self, file=sys.stderr, flush=True)
+
+
+def leave_when_interrupted() -> None:
+    """Have Ctrl-C end this process at once, as long as there is nothing to lose.
+
+    An exception would come out of whatever is imported or built just then, and not always as what it is.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody has decided already
+        signal.signal(signal.SIGINT, _leave)
+
+
+def _leave(*_: Any) -> None:
+    with suppress(Exception):  # it may be in the middle of a write
+        sys.stdout.flush()
+    if "RANK" not in os.environ:  # else who started this process says it
+        with suppress(OSError):
+            os.write(2, b"interrupted\n")
+    os._exit(128 + signal.SIGINT)
 
 
 class StopRequest:
@@ -38,21 +54,28 @@ class StopRequest:
 
     def ask(self, number: int, frame: FrameType | None) -> None:
         """A signal handler. A second Ctrl-C, later than a launcher's echo of the first, stops at once."""
-        if self.signal and number == signal.SIGINT and time.monotonic() - self._since > _SAME_SECONDS:
-            raise KeyboardInterrupt
+        if self.signal and number == signal.SIGINT and time.monotonic() - self._since > SAME_SECONDS:
+            _leave()
         if not self.signal:
             self.signal, self._since = number, time.monotonic()
-            if number == signal.SIGINT:
+            if number == signal.SIGINT and os.environ.get("RANK", "0") == "0":
                 print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
 
-def end_with_launcher() -> None:
+def end_with_torchrun() -> None:
+    """``end_with_parent``, where that is torchrun."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent()
+
+
+def end_with_parent() -> None:
     """Have this process, which a launcher started, killed as soon as the launcher is gone.
 
     A launcher that is killed cannot end its processes; they would go on, and keep the run folder.
     """
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return
+    import ctypes  # like the next one it takes longer than a start of a command has for it
+    import multiprocessing
+
     if sys.platform == "linux":  # at once, and in the place of the SIGINT that torch has asked for
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()

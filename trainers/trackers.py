@@ -1,7 +1,9 @@
 """Where records go: metrics.jsonl always, the terminal, Weights & Biases beside them."""
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import secrets
 import sys
@@ -65,7 +67,8 @@ class JsonLines:
         self._bytes, self._digest = len(kept), hashlib.blake2b(kept)
 
     def log(self, record: Record) -> None:
-        self._write((json.dumps(record) + "\n").encode())
+        self._require_place()
+        self._write((json.dumps(record, allow_nan=False) + "\n").encode())
 
     def position(self) -> tuple[int, str]:
         """Bytes written so far and their checksum."""
@@ -73,10 +76,17 @@ class JsonLines:
 
     def sync(self) -> None:
         """Wait until what was logged is on disk."""
+        self._require_place()
         os.fsync(self.file.fileno())
 
     def finish(self, summary: dict[str, Any] | None) -> None:
         self.file.close()
+
+    def _require_place(self) -> None:
+        """Raises ``OSError`` when the file is not where it was: nobody would find what is written to it."""
+        here, there = os.fstat(self.file.fileno()), self.path.stat()
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            raise FileNotFoundError(errno.ENOENT, "it was replaced during the run", str(self.path))
 
     def _write(self, line: bytes) -> None:
         left = memoryview(line)
@@ -95,7 +105,8 @@ class Terminal:
     def __init__(self, num_steps: int, stream: TextIO | None = None) -> None:
         self.stream = stream = stream or sys.stdout
         self.last_line = -float("inf")
-        self.record: Record = {}
+        self.training: Record = {}  # the last record of each kind
+        self.evaluation: Record = {}
         self.progress: Progress | None = None
         if stream.isatty():
             columns = (BarColumn(20), TextColumn("{task.description}"), TimeRemainingColumn())
@@ -104,15 +115,20 @@ class Terminal:
             self.progress.start()
 
     def log(self, record: Record) -> None:
-        self.record.update(record)
         if any(name.startswith("autolrs/trial_") for name in record):
             return  # ten of them in a row say less than the rate that follows
         evaluated = "train/loss" not in record
+        if evaluated:
+            self.evaluation = record
+        else:
+            self.training = record
         if self.progress is not None:
-            self.progress.update(self.task, completed=record["step"], description=self._line(self.record))
+            self.progress.update(
+                self.task, completed=record["step"], description=self._line(self.training | self.evaluation)
+            )
         elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
             self.last_line = time.monotonic()
-            shown = self.record if evaluated else record
+            shown = self.training | record
             print(f"step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
 
     def finish(self, summary: dict[str, Any] | None) -> None:
@@ -171,6 +187,7 @@ class WeightsAndBiases:
 
         quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS)
         quiet.finish_timeout_raises = True
+        logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
         identity = {"id": self._id(), "resume": "allow" if self.goes_on else None}
         try:
             self.run = wandb.init(**self.settings, **identity, settings=quiet)

@@ -43,12 +43,34 @@ def _warm_python() -> "WarmPython":
 
 
 class WarmPython:
-    """warm_python.py, which ends when this process does."""
+    """warm_python.py, which ends when this process does; ``modules`` are what else it imports."""
 
-    def __init__(self) -> None:
-        script = Path(__file__).with_name("warm_python.py")
+    def __init__(self, *modules: str) -> None:
+        words = [sys.executable, str(Path(__file__).with_name("warm_python.py")), *modules]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.server = subprocess.Popen([sys.executable, str(script)], process_group=0, **pipes)
+        self.server = subprocess.Popen(words, process_group=0, cwd=ROOT, **pipes)
+
+    def start(
+        self,
+        arguments: list[str],
+        environment: dict[str, str],
+        *,
+        session: bool = False,
+        **streams: str | None,
+    ) -> int:
+        """Begin a script in ``ROOT``, the next one when ``wait`` has returned; the process's id.
+
+        ``stdout`` and ``stderr`` are paths, or None for one that is closed.
+        """
+        request = {"arguments": arguments, "environment": environment, "folder": str(ROOT)}
+        self.server.stdin.write(json.dumps(request | {"session": session} | streams) + "\n")
+        self.server.stdin.flush()
+        return int(self.server.stdout.readline())
+
+    def wait(self) -> int | None:
+        """Its exit status, None if the server was killed."""
+        answer = self.server.stdout.readline()
+        return int(answer) if answer else None
 
     def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess:
         """Run a script in ``ROOT``; raises ``RuntimeError`` if it takes too long."""
@@ -56,15 +78,12 @@ class WarmPython:
             out, err = Path(folder) / "stdout", Path(folder) / "stderr"
             for path in (out, err):
                 path.touch()
-            request = {"arguments": arguments, "environment": environment, "folder": str(ROOT)}
-            request |= {"stdout": str(out), "stderr": str(err)}
             too_late = threading.Timer(TIMEOUT_SECONDS, self.kill)
             too_late.start()
             try:
-                self.server.stdin.write(json.dumps(request) + "\n")
-                self.server.stdin.flush()
-                answer = self.server.stdout.readline()
-                if not answer:
+                self.start(arguments, environment, stdout=str(out), stderr=str(err))
+                status = self.wait()
+                if status is None:
                     raise RuntimeError(f"{arguments} took too long: {out.read_text()}{err.read_text()}")
             except BaseException:
                 self.kill()
@@ -72,7 +91,7 @@ class WarmPython:
                 raise
             finally:
                 too_late.cancel()
-            return subprocess.CompletedProcess(arguments, int(answer), out.read_text(), err.read_text())
+            return subprocess.CompletedProcess(arguments, status, out.read_text(), err.read_text())
 
     def kill(self) -> None:
         """With what it has forked, which is in its group."""

@@ -65,6 +65,7 @@ POINTS = {
     "description": (trainers.checkpoint_files, "_digest_of", nothing),  # tensors are there, it is not
     "old checkpoint": (trainers.checkpoints.shutil, "rmtree", half_of_folder),
     "record": (trainers.trackers.JsonLines, "_write", half_of_line),
+    "checkpoints": (trainers.checkpoints.Checkpoints, "clear", nothing),  # after the summary
     "summary": (trainers.run_folder.RunFolder, "_write", half_of_text),
 }
 

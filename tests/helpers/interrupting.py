@@ -53,17 +53,7 @@ class Running:
 
     def session(self, *words: str) -> list[int]:
         """Processes of this command that are alive, those with one of ``words`` in their command line."""
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                state, parent, _, session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4]
-                command = (entry / "cmdline").read_text()
-            except OSError:  # it has just ended
-                continue
-            own = self.process.pid in (int(parent), int(session))  # W&B's service has a session of its own
-            if own and state != "Z" and (not words or any(word in command for word in words)):
-                found.append(int(entry.name))
-        return sorted(found)
+        return session(self.process.pid, *words)
 
     def ranks(self) -> list[int]:
         """The processes that train below a launcher, ours or torchrun."""
@@ -92,6 +82,28 @@ class Running:
 
     def errors(self) -> list[str]:
         return self.err.read_text().splitlines()
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def session(leader: int, *words: str) -> list[int]:
+    """Processes that are alive in the session or below ``leader``, those with one of ``words``."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            state, parent, _, session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4]
+            command = (entry / "cmdline").read_text()
+        except OSError:  # it has just ended
+            continue
+        own = leader in (int(parent), int(session))  # W&B's service has a session of its own
+        if own and state != "Z" and (not words or any(word in command for word in words)):
+            found.append(int(entry.name))
+    return sorted(found)
 
 
 def run_folder(output: Path) -> Path | None:

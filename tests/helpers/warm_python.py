@@ -1,7 +1,8 @@
 """A Python that has imported what takes seconds, and forks a process for every script it is asked to run.
 
 Each one has the arguments, environment, folder and open files that a new interpreter would be given, and ends
-as one does. A request is a line of JSON on stdin, the answer a line with the exit status on stdout.
+as one does. A request is a line of JSON on stdin; the answers on stdout are a line with the process's id and,
+when it has ended, one with its exit status. What else to import is named on the command line.
 """
 
 import importlib
@@ -21,17 +22,23 @@ def serve() -> dict | None:
         child = os.fork()
         if child == 0:
             return json.loads(line)
+        print(child, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     return None
 
 
 def become(request: dict) -> None:
-    """Take the place of a new interpreter that runs the script."""
+    """Take the place of a new interpreter that runs the script, in a session of its own if asked for."""
+    if request["session"]:
+        os.setsid()
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
     modes = ((os.devnull, os.O_RDONLY), *((request[name], os.O_WRONLY) for name in ("stdout", "stderr")))
     for number, (path, mode) in enumerate(modes):
+        if path is None:
+            os.close(number)
+            continue
         opened = os.open(path, mode)
         os.dup2(opened, number)
         os.close(opened)
@@ -40,7 +47,8 @@ def become(request: dict) -> None:
 
 
 if __name__ == "__main__":
-    for name in IMPORTS:
+    sys.path.insert(1, str(Path.cwd()))  # where modules of the project are, if they are asked for
+    for name in (*IMPORTS, *sys.argv[1:]):
         importlib.import_module(name)
     asked = serve()
     if asked is not None:

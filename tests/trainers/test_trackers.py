@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import time
 from pathlib import Path
 
@@ -32,6 +33,37 @@ def test_json_lines_are_on_disk_at_once(tmp_path: Path) -> None:
     tracker.log(RECORD)
     assert [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [RECORD]
     tracker.finish(None)
+
+
+def test_json_has_no_infinity(tmp_path: Path) -> None:
+    tracker = JsonLines(tmp_path / "metrics.jsonl")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        tracker.log(RECORD | {"test/perplexity": math.inf})
+    tracker.finish(None)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == b""
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_records_that_nobody_would_find_are_refused(tmp_path: Path, replaced: bool) -> None:
+    tracker = JsonLines(tmp_path / "metrics.jsonl")
+    tracker.log(RECORD)
+    tracker.sync()
+    (tmp_path / "metrics.jsonl").unlink()
+    if replaced:
+        (tmp_path / "metrics.jsonl").touch()
+    for use in (lambda: tracker.log(RECORD), tracker.sync):
+        with pytest.raises(FileNotFoundError, match=r"metrics.jsonl"):
+            use()
+    tracker.finish(None)
+
+
+def test_an_evaluation_shows_no_value_of_an_earlier_one() -> None:
+    stream = io.StringIO()
+    terminal = Terminal(10, stream)
+    terminal.log({"step": 1, "epoch": 0.5, "test/loss": 3.0, "test/perplexity": 20.0})
+    terminal.log({"step": 2, "epoch": 1.0, "test/loss": 800.0})
+    before, after = stream.getvalue().splitlines()
+    assert "test perplexity 20.00" in before and "perplexity" not in after
 
 
 def test_plain_lines_where_there_is_no_terminal() -> None:

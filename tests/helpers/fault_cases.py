@@ -1,0 +1,250 @@
+"""Faults at random: what happens to a run, when and to whom; each case follows from its number."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from command_line import ROOT, WarmPython
+from interrupting import DYING, fill, is_alive, last_step, run_folder, session, small_disk
+
+STEPS = 40
+RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "optimizer=adam"]
+RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
+# What every case would import anew
+IMPORTS = ("wandb", "run", "hydra.core.override_parser.overrides_parser", "sklearn.datasets", "trainers.loop")
+IMPORTS += ("trainers.trackers", "trainers.run_folder", "trainers.resume", "trainers.checkpoints")
+IMPORTS += ("trainers.targets", "trainers.process_group", "compressors.build", "models.mlp", "rich.progress")
+ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
+NETWORK = {  # in a network and a host name of its own
+    "unknown host name": "hostname nowhere.invalid; ip link set lo up",
+    "no free port": 'ip link set lo up; echo "40000 40000" > /proc/sys/net/ipv4/ip_local_port_range',
+    "no loopback": "true",
+}
+# Where dying_run.py ends a run, and how often it may come there before
+DEATHS = {"tensors": 4, "description": 4, "old checkpoint": 2, "record": 40, "summary": 3, "checkpoints": 1}
+
+
+@dataclass
+class Case:
+    """A run, and one thing that happens to it."""
+
+    number: int
+    kind: str
+    what: str
+    processes: int
+    tracker: bool  # Weights & Biases, as by default
+    cold: bool  # a new interpreter, which imports all itself
+    seconds: float | None  # after the start, or
+    records: int  # after so many
+    victim: int  # of the ranks, for what happens to one
+
+    @property
+    def overrides(self) -> list[str]:
+        words = [*RUN, f"processes={self.processes}"]
+        words += [] if self.tracker else ["tracker=none"]
+        return [*words, "timeout_seconds=4"] if self.kind == "halt" else words
+
+    def __str__(self) -> str:
+        moment = f"{self.seconds:.2f} s" if self.seconds is not None else f"{self.records} records"
+        words = (f"P={self.processes}", "W&B" if self.tracker else "none", "cold" if self.cold else "warm")
+        return f"{self.number}: {self.kind}, {self.what}, after {moment}, {', '.join(words)}"
+
+
+KINDS = {  # how many of a hundred, and what there is of each
+    "signal": (34, ("SIGINT everybody", "SIGINT", "SIGTERM", "SIGTERM everybody", "SIGKILL")),
+    "signal to a rank": (6, ("SIGINT", "SIGTERM", "SIGKILL")),
+    "halt": (2, ("SIGSTOP",)),
+    "death": (14, tuple(DEATHS)),
+    "full disk": (12, ("after",)),
+    "removed": (12, ("output", "run folder", "metrics.jsonl", "moved", "wandb")),
+    "stream": (12, ("stdout leaves", "stdout closed", "stdout full", "stderr closed", "both closed")),
+    "W&B dies": (5, ("SIGKILL", "SIGTERM")),
+    "network": (3, tuple(NETWORK)),
+}
+
+
+def case_of(number: int) -> Case:
+    choose = random.Random(number)
+    kind = choose.choices(list(KINDS), [share for share, _ in KINDS.values()])[0]
+    together = kind in ("signal to a rank", "halt", "network") or choose.random() < 0.08
+    together = together and kind != "death"  # which ends the process that is typed
+    return Case(
+        number=number,
+        kind=kind,
+        what=choose.choice(KINDS[kind][1]),
+        processes=2 if together else 1,
+        tracker=kind == "W&B dies" or choose.random() < 0.7,
+        cold=kind == "network" or choose.random() < 0.06,
+        seconds=choose.uniform(0, 3) if kind.startswith("signal") and choose.random() < 0.5 else None,
+        records=choose.randint(1, STEPS - 1),
+        victim=choose.randrange(2),
+    )
+
+
+@dataclass
+class Outcome:
+    """What a case left: its status, what it said, and what is wrong with that."""
+
+    case: Case
+    status: int
+    out: str
+    err: str
+    output: Path
+    temporary: Path
+    left_alive: list[int]
+
+
+class Bench:
+    """Runs cases one after the other in ``folder``, on one warm Python."""
+
+    def __init__(self, folder: Path, seconds: float = 180) -> None:
+        self.folder = folder
+        self.warm = WarmPython(*IMPORTS)
+        self.seconds = seconds
+
+    @contextmanager
+    def happen(self, case: Case) -> Iterator[Outcome]:
+        """Let it happen; where a disk was full there is room again when the block begins."""
+        folder = self.folder / str(case.number)
+        folder.mkdir()
+        if case.kind != "full disk":
+            yield self._run(case, folder, folder / "out", lambda: None)
+        else:
+            with small_disk(folder / "disk", "size=8m") as disk:
+                if disk is None:
+                    raise PermissionError("no right to mount a small filesystem")
+                yield self._run(case, folder, disk / "out", lambda: fill(disk))
+        shutil.rmtree(folder)
+
+    def again(self, outcome: Outcome) -> Outcome:
+        """The same command with nothing in its way, and without Weights & Biases, which changes nothing."""
+        case = Case(outcome.case.number, "none", "again", 1, False, False, None, 0, 0)
+        folder = self.folder / str(case.number)
+        return self._run(case, folder, outcome.output, lambda: None)
+
+    def close(self) -> None:
+        self.warm.kill()
+
+    def _run(self, case: Case, folder: Path, output: Path, fault: Callable[[], None]) -> Outcome:
+        out, err = folder / f"{case.kind}.out", folder / f"{case.kind}.err"
+        out.touch()
+        err.touch()
+        (folder / "temporary").mkdir(exist_ok=True)
+        words = ["run.py", *case.overrides, f"output={output}"]
+        if case.kind == "death":
+            count = random.Random(case.number).randint(1, DEATHS[case.what])
+            words = [DYING, case.what, str(count), *words[1:]]
+        hidden = ("WANDB_MODE", "DATA_DIR", "WANDB_API_KEY")
+        environment = {name: value for name, value in os.environ.items() if name not in hidden}
+        environment |= {"TMPDIR": str(folder / "temporary"), "DYING_RANK": str(case.victim % case.processes)}
+        streams = self._streams(case, out, err)
+        reader = os.open(streams["stdout"], os.O_RDONLY | os.O_NONBLOCK) if "leaves" in case.what else None
+        if case.cold:
+            process = self._start_cold(case, words, environment, streams)
+            leader = process.pid
+        else:
+            leader = self.warm.start(words, environment, session=True, **streams)
+        try:
+            self._wait_for_moment(case, leader, output)
+            fault()
+            self._strike(case, leader, output)
+            if reader is not None:
+                os.close(reader)
+                reader = None
+            end = time.monotonic() + self.seconds
+            while is_alive(leader) and time.monotonic() < end:
+                time.sleep(0.02)
+            end = min(end, time.monotonic() + 20)
+            while session(leader) and time.monotonic() < end:
+                time.sleep(0.1)
+            left = session(leader)
+        finally:
+            for pid in session(leader):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            status = process.wait() if case.cold else self.warm.wait()
+            if reader is not None:
+                os.close(reader)
+        (folder / "disk" / "filler").unlink(missing_ok=True)
+        said = (path.read_text() for path in (out, err))
+        return Outcome(case, status, *said, output, folder / "temporary", left)
+
+    @staticmethod
+    def _streams(case: Case, out: Path, err: Path) -> dict[str, str | None]:
+        streams: dict[str, str | None] = {"stdout": str(out), "stderr": str(err)}
+        if case.kind == "stream":
+            if "leaves" in case.what:
+                streams["stdout"] = str(out.with_suffix(".pipe"))
+                os.mkfifo(streams["stdout"])
+            if case.what == "stdout full":
+                streams["stdout"] = "/dev/full"
+            if case.what in ("stdout closed", "both closed"):
+                streams["stdout"] = None
+            if case.what in ("stderr closed", "both closed"):
+                streams["stderr"] = None
+        return streams
+
+    @staticmethod
+    def _start_cold(
+        case: Case, words: list[str], environment: dict[str, str], streams: dict[str, str | None]
+    ) -> subprocess.Popen:
+        closing = "".join(
+            f" {mark}&-" if streams[name] is None else f' {mark}"${name}"'
+            for name, mark in (("stdout", ">"), ("stderr", "2>"))
+        )
+        paths = {name: path for name, path in streams.items() if path is not None}
+        script = f'exec "$@" {closing}'
+        apart = []
+        if case.kind == "network":
+            script, apart = f"{NETWORK[case.what]}; {script}", ["unshare", "--net", "--uts"]
+        line = [*apart, "sh", "-c", script, "sh", sys.executable, *words]
+        return subprocess.Popen(line, cwd=ROOT, env=environment | paths, start_new_session=True)
+
+    def _wait_for_moment(self, case: Case, leader: int, output: Path) -> None:
+        if case.kind in ("none", "death", "network"):
+            return
+        if case.seconds is not None:
+            time.sleep(case.seconds)
+            return
+        end = time.monotonic() + self.seconds
+        while last_step(output) < case.records and is_alive(leader) and time.monotonic() < end:
+            time.sleep(0.005)
+
+    @staticmethod
+    def _strike(case: Case, leader: int, output: Path) -> None:
+        if case.kind == "removed":
+            folder = run_folder(output) if output.exists() else None
+            if folder is None:
+                return
+            if case.what == "moved":
+                output.rename(output.with_name("moved"))
+            elif case.what == "metrics.jsonl":
+                (folder / case.what).unlink(missing_ok=True)
+            else:
+                place = {"output": output, "run folder": folder, "wandb": folder / "wandb"}[case.what]
+                shutil.rmtree(place, ignore_errors=True)
+            return
+        if not case.what.startswith("SIG"):
+            return
+        name, _, everybody = case.what.partition(" ")
+        number = signal.Signals[name]
+        targets = [leader]
+        if case.kind == "W&B dies":
+            targets = session(leader, "wandb-core")
+        elif case.kind in ("signal to a rank", "halt"):
+            ranks = [pid for pid in session(leader, "spawn_main") if pid != leader]
+            targets = ranks[case.victim : case.victim + 1]
+        with suppress(ProcessLookupError):
+            if everybody:
+                os.killpg(leader, number)
+            for pid in targets if not everybody else []:
+                os.kill(pid, number)

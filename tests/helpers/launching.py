@@ -1,0 +1,29 @@
+"""What processes of a launch do in tests; ``run`` is called with one of the names."""
+
+import os
+import signal
+import sys
+import time
+
+from trainers.isolation import JobError
+from trainers.stopping import StoppedError
+
+
+def run(name: str) -> None:
+    first = os.environ["RANK"] == "0"
+    if name == "refuse":
+        raise JobError("all of them")
+    if name == "stop":
+        raise StoppedError(signal.SIGTERM, "stopped after step 3" if first else "")
+    if name == "be asked" and first:
+        os.kill(os.getppid(), signal.SIGTERM)
+    if name in ("die", "fail", "leave", "be mistaken") and not first:
+        if name == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if name == "fail":
+            raise OSError(28, "No space left on device", "there")
+        if name == "leave":
+            sys.exit(3)
+        raise KeyError("what")
+    if name != "succeed":
+        time.sleep(600)

@@ -1,0 +1,39 @@
+"""What processes listen on, as the kernel tells."""
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+_LISTENING = "0A"
+
+
+def listening(pids: Iterable[int]) -> set[str]:
+    """The addresses of the TCP sockets on which these processes accept connections."""
+    own = set()
+    for pid in pids:
+        for link in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                own.add(os.readlink(link))  # noqa: PTH115 (not a path)
+            except OSError:  # it has just been closed
+                continue
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            _, local, _, state, _, _, _, _, _, inode = line.split()[:10]
+            if state == _LISTENING and f"socket:[{inode}]" in own:
+                found.add(_address(local.split(":")[0]))
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    return ipaddress.ip_address(address).is_loopback
+
+
+def _address(hexadecimal: str) -> str:
+    """The kernel writes an address as words of 32 bits in the order of its own bytes."""
+    words = [hexadecimal[start : start + 8] for start in range(0, len(hexadecimal), 8)]
+    packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
+    return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

@@ -1,0 +1,50 @@
+"""How the processes of a local run end: all of them, and with one reason."""
+
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from trainers.isolation import JobError
+from trainers.launch import launch
+from trainers.stopping import StoppedError
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_all_is_well(temporary: Path) -> None:
+    launch("launching:run", "succeed", 2)
+    assert not list(temporary.glob("total-error-*"))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("die", "process 1 of 2 was killed by SIGKILL"),
+        ("fail", "[Errno 28] No space left on device: 'there'"),
+        ("leave", "process 1 of 2 ended with status 3"),
+        ("refuse", "all of them"),
+        ("be mistaken", "process 1 of 2 failed, as it says above"),
+    ],
+)
+def test_one_that_fails_ends_the_others(what: str, said: str) -> None:
+    started = time.monotonic()
+    with pytest.raises(JobError) as caught:
+        launch("launching:run", what, 2)
+    assert str(caught.value) == said
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("stop", "stopped after step 3"), ("be asked", "stopped; the same command goes on")],
+)
+def test_all_are_asked_to_stop(what: str, said: str) -> None:
+    with pytest.raises(StoppedError) as caught:
+        launch("launching:run", what, 2)
+    assert str(caught.value) == said and caught.value.signal == 15

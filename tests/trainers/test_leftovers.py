@@ -1,0 +1,42 @@
+"""Checkpoints of a run that was killed after its summary and before it had removed them."""
+
+from pathlib import Path
+
+import pytest
+
+from trainers.leftovers import clear_leftovers
+
+
+def make_checkpoints(folder: Path, *steps: int) -> Path:
+    for step in steps:
+        path = folder / "checkpoint" / f"step-{step:09d}"
+        path.mkdir(parents=True)
+        (path / "part-0-of-1.json").touch()
+    return folder / "checkpoint"
+
+
+def test_all_go_unless_the_last_was_to_be_kept(tmp_path: Path) -> None:
+    checkpoints = make_checkpoints(tmp_path, 10, 20)
+    (tmp_path / "config.yaml").write_text("checkpoint: {at_end: true}\n")
+    clear_leftovers(tmp_path)
+    assert [path.name for path in checkpoints.iterdir()] == ["step-000000020"]
+    (tmp_path / "config.yaml").write_text("checkpoint: {at_end: false}\n")
+    clear_leftovers(tmp_path)
+    assert not checkpoints.exists()
+    clear_leftovers(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "checkpoint: 3", "{", "checkpoint: {at_end: x}"])
+def test_nothing_goes_where_the_config_does_not_say(tmp_path: Path, text: str) -> None:
+    checkpoints = make_checkpoints(tmp_path, 10)
+    (tmp_path / "config.yaml").write_text(text)
+    clear_leftovers(tmp_path)
+    assert list(checkpoints.iterdir())
+
+
+def test_a_link_is_left_alone(tmp_path: Path) -> None:
+    checkpoints = make_checkpoints(tmp_path / "theirs", 10)
+    (tmp_path / "config.yaml").write_text("checkpoint: {at_end: false}\n")
+    (tmp_path / "checkpoint").symlink_to(checkpoints)
+    clear_leftovers(tmp_path)
+    assert list(checkpoints.iterdir())

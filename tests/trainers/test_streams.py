@@ -1,0 +1,59 @@
+"""Standard streams whose reader leaves, that are closed from the start, or that lead to a full disk."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from command_line import ROOT
+
+SCRIPT = """
+from trainers.streams import keep_streams
+keep_streams()
+import sys
+with open("/dev/null") as opened:
+    assert opened.fileno() > 2
+for number in range(3):
+    print(number, flush=True)
+print(3)
+print("end", file=sys.stderr)
+"""
+
+
+def run(**streams: object) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, text=True, check=False, **streams)
+
+
+def pipe_without_reader() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+def test_what_can_be_printed_is() -> None:
+    result = run(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "0\n1\n2\n3\n", "end\n")
+
+
+def test_a_reader_that_leaves_is_told_of_once() -> None:
+    result = run(stdout=pipe_without_reader(), stderr=subprocess.PIPE)
+    assert result.returncode == 0
+    assert result.stderr == "standard output is lost, the command goes on: Broken pipe\nend\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")  # noqa: PTH110
+def test_a_full_disk_is_told_of_once() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        result = run(stdout=full, stderr=subprocess.PIPE)
+    assert result.returncode == 0
+    assert result.stderr == "standard output is lost, the command goes on: No space left on device\nend\n"
+
+
+def test_no_reader_at_all() -> None:
+    assert run(stdout=pipe_without_reader(), stderr=pipe_without_reader()).returncode == 0
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_closed_from_the_start(closed: str) -> None:
+    words = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, SCRIPT]
+    assert subprocess.run(words, cwd=ROOT, check=False).returncode == 0
