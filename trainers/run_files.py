@@ -7,6 +7,7 @@ Needs no torch, so that results can read with it too. Every reader takes a run f
 import hashlib
 import json
 import math
+import re
 import reprlib
 from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from trainers.safe_files import read_regular
-from trainers.schemas import Config, Environment, Summary
+from trainers.schemas import Config, Environment, Job, Summary
 
 SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
 _MIB = 2**20
@@ -83,6 +84,24 @@ def read_environment(folder: Path) -> dict[str, Any]:
     environment = parse_json(read_file(path), path)
     require_schema(Environment, environment, path)
     return environment
+
+
+def read_job(path: Path) -> dict[str, Any]:
+    """What a job of a sweep said of itself; the file is called after its number."""
+    job = parse_json(read_file(path), path)
+    require_schema(Job, job, path)
+    if str(job["number"]) != path.stem:
+        raise UnreadableFileError(f"{path} is of job {job['number']}")
+    return job
+
+
+def read_wandb_id(path: Path) -> str | None:
+    """The id of a W&B run, which becomes part of a folder's name; None where there is none."""
+    try:
+        name = _decoded(read_file(path), path).strip()
+    except UnreadableFileError:
+        return None
+    return name if re.fullmatch(r"[0-9a-z]{1,64}", name) else None
 
 
 def parse_records(content: bytes, path: Path) -> list[dict[str, float]]:

@@ -41,7 +41,7 @@ def create(path: Path) -> BinaryIO:
 def replacing(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
     """A new file that takes the place of ``path`` when the block has ended well; else ``path`` stays.
 
-    It is on disk before it has the name; until then it is called ``partial``, by default the name and .partial.
+    It is on disk before it has the name; until then it is called ``partial``, or the name and .partial.
     """
     partial = partial or path.with_name(f"{path.name}.partial")
     file = create(partial)
@@ -58,8 +58,9 @@ def replacing(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a crash leaves the old one or the new one. Raises ``OSError`` naming it."""
-    with replacing(path) as file, file:
+    with replacing(path) as file:
         write_all(file, text.encode(), path)
+    file.close()
 
 
 def write_all(file: BinaryIO, content: bytes, path: Path) -> None:

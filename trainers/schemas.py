@@ -76,3 +76,12 @@ class Environment(Open):
     gpus: list[str] = []
     resumed_at_step: Count = 0
     earlier: list[dict[str, Any]] = []
+
+
+class Job(Strict):
+    number: Count
+    overrides: list[str]
+    status: Literal["failed", "finished", "lost", "skipped"]
+    reason: str
+    folder: str
+    seconds: NotNegative
