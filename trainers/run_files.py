@@ -17,11 +17,12 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from trainers.safe_files import read_regular
-from trainers.schemas import Config, Environment, Job, Summary
+from trainers.schemas import Config, Description, Environment, Job, Search, Summary
 
 SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
 _MIB = 2**20
 _LIMITS = {SUMMARY: 64 * _MIB, RECORDS: 8192 * _MIB, CONFIG: _MIB, ENVIRONMENT: 16 * _MIB}
+_DESCRIPTION_LIMIT = 256 * _MIB  # it holds the losses of a stage of AutoLRS
 _MOST_NODES = 100_000  # of a config, what an alias stands for counted each time
 _DEEPEST = 50  # levels of a config: libyaml's C code crashes on many thousands
 _SHARES = ("accuracy", "hit_rate_at_10", "ndcg_at_10", "density", "density_mean")
@@ -31,6 +32,9 @@ _short.maxstring = _short.maxother = 60
 
 class UnreadableFileError(ValueError):
     """A file that cannot be what a run wrote; says in one line which, and why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class MissingFileError(UnreadableFileError):
@@ -95,6 +99,21 @@ def read_job(path: Path) -> dict[str, Any]:
     return job
 
 
+def read_description(path: Path) -> dict[str, Any]:
+    """The description of a checkpoint's part: one line, and the checksum of that line."""
+    content = read_file(path, _DESCRIPTION_LIMIT)
+    line, *rest = content.split(b"\n")
+    if rest != [hashlib.blake2b(line).hexdigest().encode(), b""]:
+        raise UnreadableFileError(f"{path} is not what was written")
+    description = parse_json(line, path, constants=True)
+    if isinstance(description, dict) and description.get("format") not in (None, 1):
+        raise UnreadableFileError(f"{path} is of format {_short.repr(description['format'])}, not 1")
+    require_schema(Description, description, path)
+    if description["facts"] is not None and description["facts"]["search"]:
+        require_schema(Search, description["facts"]["search"], path)
+    return description
+
+
 def read_wandb_id(path: Path) -> str | None:
     """The id of a W&B run, which becomes part of a folder's name; None where there is none."""
     try:
@@ -119,6 +138,11 @@ def parse_records(content: bytes, path: Path) -> list[dict[str, float]]:
             require_metric(name, value, f"{path}: line {number}")
         found.append(record)
     return found
+
+
+def printable(text: str) -> str:
+    """One line that any terminal can show: what a file says may be line ends, escapes and half characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def require_metric(name: str, value: float, place: Path | str) -> None:
@@ -148,10 +172,10 @@ def summary_checksum(summary: Mapping[str, Any]) -> str:
     return hashlib.blake2b(line.encode()).hexdigest()
 
 
-def read_file(path: Path) -> bytes:
-    """The bytes of a regular file, not beyond what a file of its name may have."""
+def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
+    """The bytes of a regular file, not beyond the limit or what a file of its name may have."""
     try:
-        return read_regular(path, _LIMITS.get(path.name, _MIB))
+        return read_regular(path, limit_bytes or _LIMITS.get(path.name, _MIB))
     except (FileNotFoundError, NotADirectoryError) as error:
         raise MissingFileError(f"{path} is missing") from error
     except OSError as error:

@@ -85,3 +85,56 @@ class Job(Strict):
     reason: str
     folder: str
     seconds: NotNegative
+
+
+class Facts(Strict):
+    """What the first process of a run writes down beside the tensors of a checkpoint."""
+
+    step: Count
+    epoch: NotNegative
+    steps_in_ledger: Count
+    moved: int = 0  # steps that a change of the number of workers has put between the ledger and the step
+    skipped: Count
+    skipped_in_a_row: Count
+    last: dict[str, float]  # not finite where a metric is not; then no record has it
+    best: dict[str, float]
+    search: dict[str, Any]  # Search, or empty
+    optimizer: Any  # a skeleton
+    optimizer_name: Word | None = None  # None in an earlier version's
+    average_period: Count | None
+    seconds: NotNegative
+    num_workers: Annotated[int, Field(ge=1)]
+    records: Annotated[tuple[Count, Digest], Field(strict=False)]  # bytes of metrics.jsonl, their checksum
+
+
+class Search(Strict):
+    """Of learning rates. Losses and forecasts of a rate that diverged are infinite or NaN."""
+
+    stage: Annotated[int, Field(ge=-1)]
+    until: Count
+    rate: Annotated[Finite, Field(gt=0)] | None
+    forecast: float
+    losses: list[float]
+    steps: Count
+    costs: dict[str, float]
+    rates: list[Annotated[Finite, Field(gt=0)]]
+    forecasts: list[float]
+    trial_steps: Count
+    stage_steps: Count = 0
+    by_validation: bool
+
+
+class Description(Strict):
+    """Of one process's part of a checkpoint."""
+
+    format: Literal[1]
+    run: Word
+    step: Count
+    searched: Count
+    process: Count
+    processes: Annotated[int, Field(ge=1, le=2**20)]
+    file: Word
+    bytes: Count
+    blake2b: Digest
+    memories: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Any]  # skeletons
+    facts: Facts | None

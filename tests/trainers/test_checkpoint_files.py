@@ -39,10 +39,18 @@ def snapshot(step: int, workers: range, seed: int = 0) -> Snapshot:
     }
     facts = {
         "step": step,
-        "records": [10, "abc"],
+        "epoch": step / 10,
+        "steps_in_ledger": step,
+        "skipped": 0,
+        "skipped_in_a_row": 0,
         "last": {"train/loss": 0.1 + 0.2},
-        "optimizer": {"dict": []},
+        "best": {},
         "search": {},
+        "optimizer": {"dict": []},
+        "average_period": None,
+        "seconds": 1.5,
+        "num_workers": WORKERS,
+        "records": [10, "0" * 128],
     }
     return Snapshot(shared, of_workers, facts)
 
