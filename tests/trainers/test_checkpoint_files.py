@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forging import facts_of
 
 from trainers.checkpoint_files import (
     DamagedCheckpointError,
@@ -37,21 +38,7 @@ def snapshot(step: int, workers: range, seed: int = 0) -> Snapshot:
         )
         for worker in workers
     }
-    facts = {
-        "step": step,
-        "epoch": step / 10,
-        "steps_in_ledger": step,
-        "skipped": 0,
-        "skipped_in_a_row": 0,
-        "last": {"train/loss": 0.1 + 0.2},
-        "best": {},
-        "search": {},
-        "optimizer": {"dict": []},
-        "average_period": None,
-        "seconds": 1.5,
-        "num_workers": WORKERS,
-        "records": [10, "0" * 128],
-    }
+    facts = facts_of(step, WORKERS, last={"train/loss": 0.1 + 0.2})
     return Snapshot(shared, of_workers, facts)
 
 
