@@ -83,7 +83,7 @@ class StartOfSweep(Callback):
                 signal.signal(number, signal.default_int_handler)
         except OSError as error:  # Hydra turns what a callback raises into a warning
             print(f"error: {one_line(error)}", file=sys.stderr)
-            statuses.append(1)
+            sys.exit(1)  # before Hydra writes there itself
 
 
 def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:

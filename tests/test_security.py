@@ -151,7 +151,7 @@ BAD_TARGETS = {
     ("data", "data.download.fetch"): "must take its settings by keyword only",
     ("data", "data.text.require_flag"): "data.text defines no function or class require_flag",
     ("model", "models.known._write"): "must be models.MODULE.NAME",
-    ("schedule", "trainers.run_folder.environment"): "must be trainers.schedule.NAME",
+    ("schedule", "trainers.environment.environment"): "must be trainers.schedule.NAME",
     ("tracker", "trainers.trackers.WeightsAndBiases"): "must take its settings by keyword only",
     ("tracker", "trainers.trackers.Terminal"): "must take its settings by keyword only",
 }

@@ -22,7 +22,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from trainers.run_files import printable, read_description
+from trainers.safe_files import replacing, write_all
 from trainers.state import Snapshot, WorkerState
+from trainers.tree import tensors_of
 
 FORMAT = 1  # of what is written; another one is not read
 _SPARE_BYTES = 2**20  # of a disk, left to the records
@@ -30,7 +33,10 @@ _NAME = re.compile(r"step-(\d{9,})(?:\.(\d+))?")
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint that is not what was written, or not all of it."""
+    """A checkpoint that is not what was written, or not all of it, in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 @dataclass(frozen=True)
@@ -43,7 +49,7 @@ class Checkpoint:
     @property
     def facts(self) -> dict[str, Any]:
         """What the first process wrote down beside the tensors."""
-        return self.descriptions[0]["facts"]
+        return {"moved": 0, "optimizer_name": None, **self.descriptions[0]["facts"]}
 
     @property
     def run(self) -> str:
@@ -64,13 +70,19 @@ class Checkpoint:
         return _digest_of(" ".join(description["blake2b"] for description in self.descriptions))
 
     def load(self, workers: Iterable[int]) -> Snapshot:
-        """What all share and what is of these workers, on the CPU."""
+        """What all share and what is of these workers, on the CPU. Raises ``DamagedCheckpointError``."""
+        try:
+            return self._load(workers)
+        except (SafetensorError, OSError) as error:
+            raise DamagedCheckpointError(f"{self.path}: its tensors cannot be read: {error}") from error
+
+    def _load(self, workers: Iterable[int]) -> Snapshot:
         shared = self._read(self.descriptions[0], "shared/")
         found = {}
         for worker in workers:
             part = next(d for d in self.descriptions if str(worker) in d["memories"])
             found[worker] = WorkerState(self._read(part, f"worker/{worker}/"), part["memories"][str(worker)])
-        return Snapshot(shared, found, self.facts)
+        return Snapshot(shared, found, self.facts, str(self.path))
 
     def _read(self, description: dict[str, Any], prefix: str) -> dict[str, torch.Tensor]:
         with safe_open(self.path / description["file"], framework="pt") as file:
@@ -112,6 +124,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
     if process == 0:
         tensors |= {f"shared/{key}": tensor.cpu() for key, tensor in snapshot.shared.items()}
     partial = folder / f"{name}.partial"
+    partial.unlink(missing_ok=True)
     needed = sum(tensor.nbytes for tensor in tensors.values()) + _SPARE_BYTES
     if shutil.disk_usage(folder).free < needed:  # rather than fill it, and stop what else is written there
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {needed:,} bytes needed", str(partial))
@@ -132,9 +145,9 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
     _sync(partial)
     partial.replace(folder / description["file"])
     line = json.dumps(description, allow_nan=False)
-    partial.write_text(f"{line}\n{_digest_of(line)}\n", encoding="utf-8")
-    _sync(partial)
-    partial.replace(folder / f"{name}.json")
+    with replacing(folder / f"{name}.json", partial) as file:
+        write_all(file, f"{line}\n{_digest_of(line)}\n".encode(), partial)
+    file.close()
     _sync(folder)
 
 
@@ -147,11 +160,26 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     for description in checkpoint.descriptions:
         file = folder / description["file"]
         try:
-            if file.stat().st_size != description["bytes"] or _digest(file) != description["blake2b"]:
+            is_whole = file.is_file() and file.stat().st_size == description["bytes"]
+            if not is_whole or _digest(file) != description["blake2b"]:
                 raise DamagedCheckpointError(f"{folder.name}: {file.name} is not what was written")
-        except OSError as error:
-            raise DamagedCheckpointError(f"{folder.name}: {file.name} cannot be read") from error
+            _require_tensors(file, description)
+        except (OSError, SafetensorError) as error:
+            raise DamagedCheckpointError(f"{folder.name}: {file.name} cannot be read: {error}") from error
     return checkpoint
+
+
+def _require_tensors(file: Path, description: dict[str, Any]) -> None:
+    """Raise ``DamagedCheckpointError`` unless the tensors are there that the description names."""
+    with safe_open(file, framework="pt") as opened:
+        there = set(opened.keys())
+    named = {
+        f"worker/{w}/{name}" for w, memory in description["memories"].items() for name in tensors_of(memory)
+    }
+    if description["facts"] is not None:
+        named |= {f"shared/{name}" for name in tensors_of(description["facts"]["optimizer"])}
+    if not named <= there:
+        raise DamagedCheckpointError(f"{file.parent.name}: {file.name} lacks {min(named - there)}")
 
 
 def describe_checkpoint(folder: Path) -> Checkpoint:
@@ -191,32 +219,47 @@ def _read_descriptions(folder: Path) -> tuple[dict[str, Any], ...]:
     workers = [int(worker) for d in descriptions for worker in d["memories"]]
     if workers != list(range(len(workers))) or not workers:
         raise DamagedCheckpointError(f"{folder.name}: its parts do not hold the workers in order")
+    step, searched = _moment_of(folder)
     for process, description in enumerate(descriptions):
-        for key, expected in (
-            ("run", opening["run"]),
-            ("step", _moment_of(folder)[0]),
-            ("searched", _moment_of(folder)[1]),
-            ("process", process),
-            ("processes", opening["processes"]),
-            ("file", f"part-{process}-of-{opening['processes']}.safetensors"),
-        ):
-            if description[key] != expected:
-                raise DamagedCheckpointError(
-                    f"{folder.name}: {key} of part {process} is {description[key]!r}, not {expected!r}"
-                )
+        name = f"part-{process}-of-{opening['processes']}"
+        _require_equal(description, f"{folder.name}: {{}} of part {process}", run=opening["run"], step=step)
+        _require_equal(
+            description, f"{folder.name}: {{}} of part {process}", searched=searched, process=process
+        )
+        same = {"processes": opening["processes"], "file": f"{name}.safetensors"}
+        _require_equal(description, f"{folder.name}: {{}} of part {process}", **same)
+        if (description["facts"] is not None) != (process == 0):
+            raise DamagedCheckpointError(f"{folder.name}: facts are part 0's, and stand in part {process}")
+    _require_facts(folder, opening["facts"], len(workers), step, searched)
     return tuple(descriptions)
+
+
+def _require_facts(folder: Path, facts: dict[str, Any], num_workers: int, step: int, searched: int) -> None:
+    """Raise ``DamagedCheckpointError`` for facts that do not go with each other and the folder's name."""
+    own = f"{folder.name}: its {{}}"
+    _require_equal(facts, own, step=step, num_workers=num_workers)
+    _require_equal(facts, own, steps_in_ledger=step - facts.get("moved", 0) - facts["skipped"])
+    _require_equal(facts["search"] or {"steps": 0}, own, steps=searched)
+    if facts["skipped_in_a_row"] > facts["skipped"]:
+        raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in all")
+
+
+def _require_equal(found: dict[str, Any], whose: str, **expected: Any) -> None:
+    for key, value in expected.items():
+        if found[key] != value:
+            raise DamagedCheckpointError(f"{whose.format(key)} is {found[key]!r}, not {value!r}")
 
 
 def _read_description(path: Path) -> dict[str, Any]:
     try:
-        line, digest, end = path.read_bytes().decode("utf-8").split("\n")
-        if end or digest != _digest_of(line):
-            raise ValueError
-        description = json.loads(line)
-    except (OSError, ValueError) as error:
-        raise DamagedCheckpointError(f"{path.parent.name}: {path.name} is not what was written") from error
-    if description["format"] != FORMAT:
-        raise DamagedCheckpointError(f"{path.parent.name} is of format {description['format']}, not {FORMAT}")
+        description = read_description(path)
+        skeletons = [*description["memories"].values()]
+        if description["facts"] is not None:
+            skeletons.append(description["facts"]["optimizer"])
+        for skeleton in skeletons:
+            tensors_of(skeleton)
+    except ValueError as error:
+        raise DamagedCheckpointError(f"{path.parent.name}: {error}") from error
     return description
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sys
 import time
 import traceback
@@ -14,6 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from trainers.run_files import UnreadableFileError, read_job
+from trainers.safe_files import require_no_links, require_own_file, write_whole
 from trainers.stopping import StoppedError
 
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
@@ -37,10 +40,16 @@ class Job:
 
 
 def start_sweep(folder: Path) -> Path:
-    """Name the folder that the jobs of a sweep, which begins now, report to."""
+    """Name the folder that the jobs of a sweep, which begins now, report to.
+
+    Raises ``OSError`` where it cannot be made, or ``folder`` holds a link.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    require_no_links(folder)
+    require_own_file(folder / "multirun.yaml")  # which Hydra writes
     moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     jobs = (folder / f"{moment}-{os.getpid()}").absolute()
-    jobs.mkdir(parents=True)
+    jobs.mkdir()
     os.environ[_FOLDER] = str(jobs)
     os.environ[_COMMAND] = json.dumps(command())
     return jobs
@@ -60,10 +69,7 @@ def current_sweep() -> Path | None:
 
 def report(jobs: Path, job: Job) -> None:
     """Put down what is known of a job; a later report replaces an earlier one."""
-    path = jobs / f"{job.number}.json"
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(asdict(job)) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
 
 
 def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
@@ -94,12 +100,17 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
 
 
 def read_jobs(jobs: Path) -> list[Job]:
-    """The jobs that have started, by number."""
+    """The jobs that have started, by number. One whose file cannot be read is lost, with that reason."""
     found = []
-    for path in sorted(jobs.glob("*.json"), key=lambda path: int(path.stem)):
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        found.append(Job(**fields | {"overrides": tuple(fields["overrides"])}))
-    return found
+    for path in jobs.glob("*.json"):
+        if not re.fullmatch(r"[0-9]{1,9}", path.stem):
+            continue
+        try:
+            fields = read_job(path)
+            found.append(Job(**fields | {"overrides": tuple(fields["overrides"])}))
+        except UnreadableFileError as error:
+            found.append(Job(int(path.stem), (), LOST, str(error)))
+    return sorted(found, key=lambda job: job.number)
 
 
 def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:

@@ -19,6 +19,7 @@ from trainers.checkpoints import Checkpoints
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
 from trainers.evaluation import evaluate
+from trainers.fit import require_fit
 from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
@@ -83,7 +84,7 @@ class Trainer:
                     f"trainer.overlap cannot go with diagnostics={','.join(self.diagnostics.names)}: DDP "
                     "hands the gradient on in pieces; trainer.overlap=false gives all of them, in both scopes"
                 )
-            if self._is_analytic:
+            if self.is_analytic:
                 raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
         if self.diagnostics.names:
             self._watch()  # it refuses what this method cannot give
@@ -95,7 +96,7 @@ class Trainer:
             raise ValueError(
                 "trainer.average_reset_epochs has no effect: these data hold nothing out to test"
             )
-        if self._is_analytic and (settings.precision != "fp32" or settings.micro_batch_size is not None):
+        if self.is_analytic and (settings.precision != "fp32" or settings.micro_batch_size is not None):
             name = "precision" if settings.precision != "fp32" else "micro_batch_size"
             raise ValueError(f"trainer.{name} has no effect on a model that writes its gradient down")
         if settings.precision == "bf16":
@@ -122,7 +123,7 @@ class Trainer:
             )
 
     @property
-    def _is_analytic(self) -> bool:
+    def is_analytic(self) -> bool:
         return hasattr(self.model, "worker_gradients")
 
     @property
@@ -156,6 +157,7 @@ class Trainer:
         watch = state.watch
         advance = Advance(state, self.loader, self.communicator)
         if checkpoints is not None and checkpoints.start is not None:
+            require_fit(self, state, checkpoints.start)
             state.restore(checkpoints.start)
         pace = self._pace(state, advance, tracker, checkpoints)
         costs = StepCosts(self.reducer, self.layout, self.communicator)
@@ -163,7 +165,7 @@ class Trainer:
         start = diagnose() if state.step == 0 and not state.search else {}
         if start:
             tracker.log(state.note({"step": 0, "epoch": 0.0, **start}))
-        while pace.steps_left():
+        while pace.steps_left() > 0:
             factor = pace.factor()
             finished = pace.steps_left() == 1
             measured = watch is not None and watch.expect(state.step + 1, is_last=finished)
@@ -279,7 +281,7 @@ class Trainer:
     def _gradient_step(self, ledger: Ledger, reducer: Reducer) -> GradientStep:
         model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
         settings = self.settings
-        if self._is_analytic:
+        if self.is_analytic:
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)

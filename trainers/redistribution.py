@@ -36,7 +36,8 @@ def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int,
             total = sum(old.workers[worker].tensors[name].double() * float(share) for worker, share in parts)
             tensors[name] = torch.as_tensor(total).to(old.workers[parts[0][0]].tensors[name].dtype)
         workers[new] = WorkerState(tensors, _FRESH)
-    return Snapshot(old.shared, workers, old.facts | {"step": step})
+    moved = old.facts["moved"] + step - old.facts["step"]
+    return Snapshot(old.shared, workers, old.facts | {"step": step, "moved": moved}, old.place, True)
 
 
 def _shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction]]:

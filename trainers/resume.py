@@ -1,10 +1,11 @@
 """Where a run begins: at its start, at its last good checkpoint, or at another run's."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainers.autolrs import AutoLRS
 from trainers.checkpoint_files import (
     Checkpoint,
     DamagedCheckpointError,
@@ -13,8 +14,10 @@ from trainers.checkpoint_files import (
     step_folders,
 )
 from trainers.communicator import Communicator
+from trainers.fit import Rows, require_own, require_records
 from trainers.loop import Trainer
 from trainers.redistribution import redistribute
+from trainers.run_files import RECORDS, UnreadableFileError, parse_records, read_file
 from trainers.state import MisfitError, Snapshot
 
 AUTO, NEVER = "auto", "never"
@@ -27,6 +30,8 @@ class Start:
 
     checkpoint: Checkpoint | None = None
     records: bytes = b""  # of metrics.jsonl, up to the checkpoint
+    rows: Rows = field(default=(), repr=False)  # the same, read
+    is_own: bool = False  # of this run, which began at its first step
     messages: tuple[str, ...] = ()
 
 
@@ -63,10 +68,9 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
     if path is None or describe_checkpoint(path).run != run:
         own, messages = _newest(run, folder)
     if own is not None or path is None:
-        return replace(own or Start(), messages=tuple(messages))
+        return replace(own or Start(), messages=tuple(messages), is_own=own is not None and path is None)
     try:
-        checkpoint = read_checkpoint(path)
-        return Start(checkpoint, _records_of(checkpoint, path.parents[1]), tuple(messages))
+        return replace(_start_of(read_checkpoint(path), path.parents[1]), messages=tuple(messages))
     except DamagedCheckpointError as error:
         raise ValueError(f"resume={resume}: {error}") from error
 
@@ -74,18 +78,42 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
 def snapshot_of(start: Start, communicator: Communicator, trainer: Trainer, run: str) -> Snapshot | None:
     """What this process's workers go on from; the first process's ``start`` is everybody's.
 
-    Raises ``MisfitError`` for a checkpoint with nothing left to train, but for that of the end of the
-    run with this id, which may lack no more than its summary.
+    Raises ``MisfitError``, in all processes, for a checkpoint that this run cannot have come to or that
+    cannot be read, and for one with nothing left to train, but for that of the end of the run with this
+    id, which may lack no more than its summary.
     """
     path = communicator.first_text(str(start.checkpoint.path) if start.checkpoint is not None else "")
     if not path:
         return None
-    checkpoint = start.checkpoint or describe_checkpoint(Path(path))  # which the first one has read through
-    step = checkpoint.step
+    snapshot, problem = None, ""
+    try:
+        # which the first process has read through
+        snapshot = _snapshot(
+            start, start.checkpoint or describe_checkpoint(Path(path)), communicator, trainer, run
+        )
+    except (DamagedCheckpointError, MisfitError) as error:
+        problem = str(error)
+    problem = communicator.first_text(problem)
+    if problem:
+        raise MisfitError(problem)
+    return snapshot
+
+
+def _snapshot(
+    start: Start, checkpoint: Checkpoint, communicator: Communicator, trainer: Trainer, run: str
+) -> Snapshot:
+    facts, step = checkpoint.facts, checkpoint.step
+    searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0
     if checkpoint.num_workers != communicator.size and trainer.settings.steps is None:
-        step = trainer.step_at(checkpoint.facts["epoch"])  # as far into the data, by other steps
-    if step >= trainer.num_steps + (checkpoint.run == run):
-        raise MisfitError(f"the checkpoint is at step {step}, and this run ends at {trainer.num_steps}")
+        step = trainer.step_at(facts["epoch"])  # as far into the data, by other steps
+    if step + searched >= trainer.num_steps + (checkpoint.run == run):
+        tried = f" after {searched} steps of trials" if searched else ""
+        raise MisfitError(
+            f"{checkpoint.path}: the checkpoint is at step {step}{tried}, "
+            f"and this run ends at {trainer.num_steps}"
+        )
+    if start.is_own:
+        require_own(trainer, facts, start.rows, str(checkpoint.path))
     if checkpoint.num_workers == communicator.size:
         return checkpoint.load(communicator.ranks)
     return redistribute(checkpoint, communicator.ranks, communicator.size, step)
@@ -110,19 +138,28 @@ def _newest(run: str, folder: Path) -> tuple[Start | None, list[str]]:
             checkpoint = read_checkpoint(path)
             if checkpoint.run != run:
                 raise DamagedCheckpointError(f"{path.name} is of another run, {checkpoint.run}")
-            return Start(checkpoint, _records_of(checkpoint, folder)), messages
+            return _start_of(checkpoint, folder), messages
         except DamagedCheckpointError as error:
             messages.append(f"a checkpoint cannot be used: {error}")
     return None, messages
 
 
+def _start_of(checkpoint: Checkpoint, folder: Path) -> Start:
+    """The checkpoint with what metrics.jsonl held at its time."""
+    records = _records_of(checkpoint, folder)
+    try:
+        rows = parse_records(records, folder / RECORDS)
+        require_records(checkpoint.facts, rows, checkpoint.path.name)
+    except (UnreadableFileError, MisfitError) as error:
+        raise DamagedCheckpointError(str(error)) from error
+    return Start(checkpoint, records, rows)
+
+
 def _records_of(checkpoint: Checkpoint, folder: Path) -> bytes:
-    """What metrics.jsonl held at the time of the checkpoint."""
     length, digest = checkpoint.facts["records"]
     try:
-        with (folder / "metrics.jsonl").open("rb") as file:
-            records = file.read(length)
-    except OSError as error:
+        records = read_file(folder / RECORDS)[:length]
+    except UnreadableFileError as error:
         raise DamagedCheckpointError(f"{checkpoint.path.name}: its metrics.jsonl cannot be read") from error
     if len(records) != length or hashlib.blake2b(records).hexdigest() != digest:
         raise DamagedCheckpointError(f"{checkpoint.path.name}: metrics.jsonl is not what it was then")

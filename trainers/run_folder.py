@@ -3,13 +3,10 @@
 import copy
 import hashlib
 import json
+import math
 import os
-import platform
 import shutil
-import subprocess
-import time
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +14,19 @@ import yaml
 from filelock import FileLock, Timeout
 
 from compressors import naming
-from trainers.jobs import command
+from trainers.environment import environment
+from trainers.run_files import (
+    RECORDS,
+    SUMMARY,
+    MissingFileError,
+    UnreadableFileError,
+    read_config,
+    read_environment,
+    read_records,
+    read_summary,
+    summary_checksum,
+)
+from trainers.safe_files import require_own_file, require_run_folder, write_whole
 
 if TYPE_CHECKING:
     from trainers.resume import Start  # which needs torch; to look at a finished run takes none
@@ -45,17 +54,6 @@ NOT_IN_ID = {
     "trainer": ("overlap", "bucket_megabytes"),
 }
 OWN_FILES = ("data.image_folder.image_folder",)
-PACKAGES = (
-    "torch",
-    "torchvision",
-    "numpy",
-    "scipy",
-    "scikit-learn",
-    "transformers",
-    "wandb",
-    "hydra-core",
-    "omegaconf",
-)
 
 
 def run_id(config: dict[str, Any]) -> str:
@@ -114,7 +112,7 @@ class RunFolder:
         self.config = config
         self.id = run_id(config)
         self.path = Path(config["output"]) / config["name"] / self.id
-        self.metrics = self.path / "metrics.jsonl"
+        self.metrics = self.path / RECORDS
         self.checkpoints = self.path / "checkpoint"
 
     def facts(self) -> dict[str, Any]:
@@ -132,21 +130,45 @@ class RunFolder:
             "threshold": compressor.get("threshold"),
             "density": compressor.get("density"),
             "run_id": self.id,
-            "commit": json.loads((self.path / "environment.json").read_text(encoding="utf-8"))["commit"],
+            "commit": self.environment["commit"],
             "group": f"{subject}, {method}, {run_id(self.config | {'seed': None})}",
         }
 
     def summary(self) -> dict[str, Any] | None:
-        """The summary of a run that finished here, or None."""
+        """The summary of a run that finished here, or None.
+
+        Raises ``UnreadableFileError`` for one that is damaged, or whose records are, unless there is a
+        checkpoint to go on from, or the run is to begin anew.
+        """
+        self.damage = ""
         try:
-            summary = json.loads((self.path / "summary.json").read_text(encoding="utf-8"))
-        except (FileNotFoundError, json.JSONDecodeError):
+            summary = read_summary(self.path)
+            if (summary.get("id"), summary.get("seed")) != (self.id, self.config["seed"]):
+                raise UnreadableFileError(f"{self.path / SUMMARY} is of another run, {summary.get('id')}")
+            if summary["status"] != "finished":
+                return None
+            if "checksums" in summary:
+                read_records(self.path, summary)
+        except UnreadableFileError as error:
+            if isinstance(error, MissingFileError) and not (self.path / SUMMARY).exists():
+                return None
+            if self.config["resume"] != "never" and not self._has_checkpoint():
+                raise UnreadableFileError(f"{error}; resume=never runs it anew") from error
+            self.damage = str(error)
             return None
-        return summary if summary.get("status") == "finished" else None
+        return summary
+
+    def _has_checkpoint(self) -> bool:
+        from trainers.checkpoint_files import is_complete, step_folders
+
+        return any(is_complete(folder) for folder in step_folders(self.checkpoints))
 
     def not_measured(self) -> list[str]:
         """The diagnostics that are asked for and that the run which finished here did not take."""
-        before = yaml.safe_load((self.path / "config.yaml").read_text(encoding="utf-8"))
+        try:
+            before = read_config(self.path)
+        except UnreadableFileError:  # which nothing hangs on
+            return []
         absent = self.config["diagnostics"].keys() - before.get("diagnostics", {}).keys()
         return sorted(absent - {"_target_", "every"})
 
@@ -154,22 +176,27 @@ class RunFolder:
         """Take the folder for this process and make it ready; where the run begins.
 
         The folder is this process's until it ends, however it ends. Records that nothing goes on from
-        are set aside. Raises ``OSError`` when the folder cannot be written, or belongs to another process
-        that is running the same, ``ValueError`` for a ``resume`` that names no good checkpoint.
+        are set aside. Raises ``OSError`` when the folder cannot be written, holds a link, or belongs to
+        another process that is running the same, ``ValueError`` for a ``resume`` without a good checkpoint.
         """
         from trainers.checkpoint_files import step_folders
         from trainers.resume import choose_start
 
         self.path.mkdir(parents=True, exist_ok=True)
-        self.lock = FileLock(self.path.parent / f".{self.id}.lock", timeout=0)
+        lock = self.path.parent / f".{self.id}.lock"
+        require_own_file(lock)
+        self.lock = FileLock(lock, timeout=0)
         try:
             self.lock.acquire()
         except Timeout as error:
             raise BlockingIOError(f"another process is running {self.path}") from error
+        require_run_folder(self.path)
         if self.summary() is not None:  # by another process, while this one was being set up
             self.lock.release()
             raise FileExistsError(f"another process has just finished {self.path}; the same command shows it")
         start = choose_start(self.id, self.path, self.config["resume"])
+        if self.damage:
+            start = replace(start, messages=(self.damage, *start.messages))
         if start.checkpoint is None:
             if self.metrics.exists():
                 self.metrics.replace(self.path / "metrics.previous.jsonl")
@@ -181,23 +208,34 @@ class RunFolder:
                 if newer == start.checkpoint.path:
                     break
                 shutil.rmtree(newer)  # not whole, or from a time that is about to happen again
-        (self.path / "summary.json").unlink(missing_ok=True)
-        self._write("config.yaml", yaml.safe_dump(self.config, sort_keys=False))
-        self._write("environment.json", json.dumps(self._environment(start), indent=2) + "\n")
+        (self.path / SUMMARY).unlink(missing_ok=True)
+        write_whole(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+        self.environment = self._environment(start)
+        write_whole(self.path / "environment.json", json.dumps(self.environment, indent=2) + "\n")
         return start
 
     def close(self, summary: dict[str, Any], seconds: float, status: str = "finished") -> dict[str, Any]:
-        """Write summary.json with the status and the wall time in seconds; return what was written."""
-        written = {
+        """Write summary.json with the status and the wall time in seconds; return it without checksums.
+
+        It is the last file that a run writes, and vouches for the records, which are on disk by then.
+        """
+        fields = {
             "status": status,
             "id": self.id,
             "seed": self.config["seed"],
             "wall_seconds": seconds,
-            **summary,
+            **_finite(summary),
         }
-        self._write("summary.json", json.dumps(written, indent=2, allow_nan=False) + "\n")
+        checksums = {RECORDS: self._records_checksum(), SUMMARY: summary_checksum(fields)}
+        text = json.dumps({**fields, "checksums": checksums}, indent=2, allow_nan=False)
+        write_whole(self.path / SUMMARY, text + "\n")
         self.lock.release()
-        return written
+        return fields
+
+    def _records_checksum(self) -> str:
+        with self.metrics.open("rb") as file:
+            os.fsync(file.fileno())
+            return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def _environment(self, start: "Start") -> dict[str, Any]:
         """This process's environment and, if it goes on from a checkpoint, those of the ones before it."""
@@ -206,52 +244,16 @@ class RunFolder:
             return now
         try:
             folder = start.checkpoint.path.parents[1]
-            before = json.loads((folder / "environment.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
+            before = read_environment(folder)
+        except UnreadableFileError:  # it informs, and nothing hangs on it
             before = {}
         earlier = [*before.pop("earlier", []), before]
         return {**now, "resumed_at_step": start.checkpoint.step, "earlier": earlier}
 
-    def _write(self, name: str, text: str) -> None:
-        partial = self.path / f"{name}.partial"  # a crash while writing leaves the old file whole
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(self.path / name)
 
-
-def environment(config: dict[str, Any]) -> dict[str, Any]:
-    """Versions, code, hardware and command line of this process."""
-    import torch
-
-    cuda = torch.cuda.is_available()
-    return {
-        "command": command(),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": _git("rev-parse", "HEAD"),
-        "commit_is_modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
-        "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
-        "platform": platform.platform(),
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
-        "workers": config["workers"],
-        "processes": int(os.environ.get("WORLD_SIZE", "1")),
-        "threads": config["threads"],
-    }
-
-
-def _git(*arguments: str) -> str | None:
-    """What git says of this code, or None where there is no git or no repository."""
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+def _finite(summary: Any) -> Any:
+    """The same without numbers that JSON does not know."""
+    if not isinstance(summary, dict):
+        return summary
+    kept = {k: v for k, v in summary.items() if not isinstance(v, float) or math.isfinite(v)}
+    return {key: _finite(value) for key, value in kept.items()}

@@ -54,7 +54,7 @@ class SearchedPace:
         if not state.search:
             state.search = {
                 "stage": -1,
-                "until": 0,  # the step that ends the stage
+                "until": state.step,  # the step that ends the stage
                 "rate": None,
                 "forecast": None,  # of the loss at the stage's end
                 "losses": [],  # of the stage's steps

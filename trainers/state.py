@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from trainers.average import RunningAverage
 from trainers.communicator import Communicator
 from trainers.ledger import Ledger
+from trainers.run_files import printable
 from trainers.step import GradientStep
 from trainers.tree import put_together, take_apart, walk
 from trainers.watch import Watch
@@ -20,7 +21,10 @@ _WATCHED = "diagnostics"
 
 
 class MisfitError(ValueError):
-    """A checkpoint of something else than this run."""
+    """A checkpoint of something else than this run, in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class WorkerState(NamedTuple):
@@ -36,6 +40,8 @@ class Snapshot(NamedTuple):
     shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
     workers: dict[int, WorkerState]  # those of this process
     facts: dict[str, Any]  # what JSON can hold: step, records so far, skeletons
+    place: str = "the state"  # where it was read from
+    redistributed: bool = False  # to another number of workers, just now
 
 
 @dataclass(kw_only=True)
@@ -54,6 +60,7 @@ class TrainingState:
     watch: Watch | None = None  # of the diagnostics, if there are any
     step: int = 0  # steps done
     epoch: float = 0.0  # after them
+    moved: int = 0  # steps that a change of the number of workers has put between the ledger and ``step``
     skipped: int = 0  # of them without effect, as a gradient was not finite
     skipped_in_a_row: int = 0  # of those, the last ones
     last: dict[str, float] = field(default_factory=dict)  # the newest value of every metric
@@ -82,30 +89,38 @@ class TrainingState:
             "step": self.step,
             "epoch": self.epoch,
             "steps_in_ledger": self.ledger.steps,
+            "moved": self.moved,
             "skipped": self.skipped,
             "skipped_in_a_row": self.skipped_in_a_row,
             "last": dict(self.last),
             "best": dict(self.best),
             "search": copy.deepcopy(self.search),
             "optimizer": moments,
+            "optimizer_name": type(self.optimizer).__name__.lstrip("_"),
             "average_period": self.average.period if self.average is not None else None,
         }
         return Snapshot(_copies(shared, device), workers, facts)
 
-    @torch.inference_mode()
-    def restore(self, snapshot: Snapshot) -> None:
-        """Be as the snapshot was. Raises ``MisfitError``, with nothing changed, where it does not fit."""
-        live, per_worker = dict(self._shared()), dict(self._per_worker())
+    def require_fit(self, snapshot: Snapshot) -> None:
+        """Raise ``MisfitError`` unless its tensors, but the optimizer's and hidden states, are those here."""
+        per_worker = dict(self._per_worker())
         saved = {name: t for name, t in snapshot.shared.items() if not name.startswith("optimizer/")}
-        _require_fit(live, saved)
+        require_same_tensors(dict(self._shared()), saved, snapshot.place)
         for row, worker in enumerate(self.communicator.ranks):
             tensors = snapshot.workers[worker].tensors
-            # Hidden states may grow, and what no diagnostic asks for any more is dropped.
+            # What no diagnostic asks for any more is dropped.
             kept = {name for name in tensors if not name.startswith(("memory", _WATCHED))} | per_worker.keys()
             own = {name: tensors[name] for name in kept & tensors.keys()}
-            _require_fit({name: rows[row] for name, rows in per_worker.items()}, own)
+            require_same_tensors({name: rows[row] for name, rows in per_worker.items()}, own, snapshot.place)
+        if (self.average is None) != (snapshot.facts["average_period"] is None):
+            raise MisfitError(f"{snapshot.place} does not fit this run: average_period is of another one")
+
+    @torch.inference_mode()
+    def restore(self, snapshot: Snapshot) -> None:
+        """Be as the snapshot was, which fits."""
+        live, per_worker = dict(self._shared()), dict(self._per_worker())
         for name, tensor in live.items():
-            tensor.copy_(saved[name])
+            tensor.copy_(snapshot.shared[name])
         for row, worker in enumerate(self.communicator.ranks):
             tensors, memory = snapshot.workers[worker]
             for name, rows in per_worker.items():
@@ -123,6 +138,7 @@ class TrainingState:
             self.average.period = snapshot.facts["average_period"]
         self.step, self.epoch = snapshot.facts["step"], snapshot.facts["epoch"]
         self.ledger.steps = snapshot.facts["steps_in_ledger"]
+        self.moved = snapshot.facts["moved"]
         self.skipped = snapshot.facts["skipped"]
         self.skipped_in_a_row = snapshot.facts["skipped_in_a_row"]
         self.last, self.best = dict(snapshot.facts["last"]), dict(snapshot.facts["best"])
@@ -155,13 +171,12 @@ def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
     }
 
 
-def _require_fit(live: Tensors, saved: Tensors) -> None:
+def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
+    """Raise ``MisfitError`` unless names, types and shapes are the same; ``place`` is where ``saved`` lay."""
     for name in sorted(live.keys() | saved.keys()):
         here, there = (_describe(tensors.get(name)) for tensors in (live, saved))
         if here != there:
-            raise MisfitError(
-                f"the checkpoint does not fit this run: {name} is {there} there and {here} here"
-            )
+            raise MisfitError(f"{place} does not fit this run: {name} is {there} there and {here} here")
 
 
 def _describe(tensor: Tensor | None) -> str:

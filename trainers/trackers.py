@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trainers.checks import check_wandb
+from trainers.run_files import read_wandb_id
+from trainers.safe_files import replacing, write_all, write_whole
 
 Record = dict[str, float]
 PLAIN_SECONDS = 10  # between two plain lines of training records
@@ -55,15 +57,10 @@ class JsonLines:
     """One JSON object per line, on disk as soon as it is logged; ``kept`` are the lines to go on from."""
 
     def __init__(self, path: Path, kept: bytes = b"") -> None:
-        partial = path.with_suffix(".partial")  # a crash here leaves the lines of before
-        try:
-            partial.write_bytes(kept)
-        except OSError:
-            partial.unlink(missing_ok=True)  # of a full disk it would keep the last bytes
-            raise
-        partial.replace(path)
+        with replacing(path, path.with_suffix(".partial")) as file:  # a crash here leaves the lines of before
+            write_all(file, kept, path)
         self.path = path
-        self.file = path.open("ab", buffering=0)  # so that nothing is left to write after a failure
+        self.file = file  # without a buffer, so that nothing is left to write after a failure
         self._bytes, self._digest = len(kept), hashlib.blake2b(kept)
 
     def log(self, record: Record) -> None:
@@ -89,12 +86,7 @@ class JsonLines:
             raise FileNotFoundError(errno.ENOENT, "it was replaced during the run", str(self.path))
 
     def _write(self, line: bytes) -> None:
-        left = memoryview(line)
-        try:
-            while left:  # a disk that is almost full may take a part
-                left = left[self.file.write(left) :]
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self.path)) from error
+        write_all(self.file, line, self.path)
         self._bytes += len(line)
         self._digest.update(line)
 
@@ -234,11 +226,11 @@ class WeightsAndBiases:
     def _id(self) -> str:
         """The W&B run's id, kept in the run folder from its first part on."""
         path = self.folder / "wandb" / "run-id.txt"
-        if self.goes_on and path.exists():
-            return path.read_text(encoding="utf-8").strip()
-        name = secrets.token_hex(4)
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(f"{name}\n", encoding="utf-8")
+        name = read_wandb_id(path) if self.goes_on else None
+        if name is None:
+            name = secrets.token_hex(4)
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, f"{name}\n")
         return name
 
 

@@ -31,6 +31,29 @@ def take_apart(tree: Any, prefix: str, out: dict[str, Tensor]) -> Skeleton:
     raise TypeError(f"{prefix} must be tensors in tuples, lists and dicts to be saved, got {type(tree)}")
 
 
+def tensors_of(skeleton: Any) -> set[str]:
+    """The names of the tensors in a skeleton. Raises ``ValueError`` for what is none."""
+    names, left = set(), [skeleton]
+    while left:
+        part = left.pop()
+        if not isinstance(part, dict) or len(part) != 1:
+            raise ValueError("a skeleton must be objects with one field each")
+        ((kind, content),) = part.items()
+        if kind == "tensor" and isinstance(content, str):
+            names.add(content)
+        elif kind in ("list", "tuple") and isinstance(content, list):
+            left += content
+        elif kind == "dict" and isinstance(content, list) and all(map(_is_pair, content)):
+            left += [inner for _, inner in content]
+        elif kind != "value" or not isinstance(content, _PLAIN):
+            raise ValueError(f"a skeleton must be tensors and values in lists and dicts, got a {kind!r}")
+    return names
+
+
+def _is_pair(pair: Any) -> bool:
+    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], (str, int))
+
+
 def put_together(skeleton: Skeleton, tensors: dict[str, Tensor]) -> Any:
     """The tree that ``take_apart`` took apart. Raises ``KeyError`` for a tensor that is missing."""
     ((kind, content),) = skeleton.items()

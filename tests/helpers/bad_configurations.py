@@ -62,8 +62,8 @@ compressors.api.torch
 compressors.api.torch.load
 compressors
 compressors.
-trainers.run_folder._git
-trainers.run_folder.subprocess.run
+trainers.environment._git
+trainers.environment.subprocess.run
 data.download.fetch
 data.libsvm.read
 models.known.known_optimum

@@ -51,8 +51,8 @@ def half_of_line(lines: Any, line: bytes) -> None:
     lines.file.write(line[: len(line) // 2])
 
 
-def half_of_text(folder: Any, name: str, text: str) -> None:
-    (folder.path / f"{name}.partial").write_text(text[: len(text) // 2])
+def half_of_text(path: Path, text: str) -> None:
+    path.with_name(f"{path.name}.partial").write_text(text[: len(text) // 2])
 
 
 def nothing(*_: Any, **more: Any) -> None:
@@ -66,7 +66,7 @@ POINTS = {
     "old checkpoint": (trainers.checkpoints.shutil, "rmtree", half_of_folder),
     "record": (trainers.trackers.JsonLines, "_write", half_of_line),
     "checkpoints": (trainers.checkpoints.Checkpoints, "clear", nothing),  # after the summary
-    "summary": (trainers.run_folder.RunFolder, "_write", half_of_text),
+    "summary": (trainers.run_folder, "write_whole", half_of_text),
 }
 
 

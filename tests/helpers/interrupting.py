@@ -17,7 +17,7 @@ from command_line import ROOT
 from trainers.break_even import NAME as BREAK_EVEN
 from trainers.checkpoint_files import is_complete, read_checkpoint, step_folders
 
-CLOCKED = ("wall_seconds", BREAK_EVEN)
+CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
 DYING = str(Path(__file__).with_name("dying_run.py"))

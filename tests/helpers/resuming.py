@@ -16,7 +16,7 @@ from trainers.break_even import NAME as BREAK_EVEN
 from trainers.checkpoints import Checkpoints
 from trainers.run_folder import RunFolder
 
-CLOCKED = ("wall_seconds", BREAK_EVEN)
+CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
 
 
 class Crash(Exception):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forging import facts_of
 
 from trainers.checkpoint_files import (
     DamagedCheckpointError,
@@ -37,13 +38,7 @@ def snapshot(step: int, workers: range, seed: int = 0) -> Snapshot:
         )
         for worker in workers
     }
-    facts = {
-        "step": step,
-        "records": [10, "abc"],
-        "last": {"train/loss": 0.1 + 0.2},
-        "optimizer": {"dict": []},
-        "search": {},
-    }
+    facts = facts_of(step, WORKERS, last={"train/loss": 0.1 + 0.2})
     return Snapshot(shared, of_workers, facts)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from forging import facts_of
 
 from trainers.checkpoint_files import read_checkpoint, step_folders, write_part
 from trainers.redistribution import _shares, redistribute
@@ -30,7 +31,7 @@ def written(root: Path, num_workers: int) -> dict[str, torch.Tensor]:
     }
     write_part(
         root,
-        Snapshot({"model/w": torch.ones(2)}, workers, {"step": 4, "epoch": 1.0, "search": {}}),
+        Snapshot({"model/w": torch.ones(2)}, workers, facts_of(4, num_workers)),
         "run",
         0,
         1,
@@ -61,7 +62,7 @@ def test_steps_that_workers_remember_are_the_earliest(tmp_path: Path) -> None:
         )
         for worker in range(4)
     }
-    write_part(tmp_path, Snapshot({}, workers, {"step": 9, "epoch": 1.0, "search": {}}), "run", 0, 1)
+    write_part(tmp_path, Snapshot({}, workers, facts_of(9, 4)), "run", 0, 1)
     (folder,) = step_folders(tmp_path)
     new = redistribute(read_checkpoint(folder), range(2), 2, 9).workers
     assert [state.tensors["diagnostics/sent_at"].tolist() for state in new.values()] == [[5, 0], [5, 2]]

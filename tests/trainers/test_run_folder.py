@@ -106,10 +106,12 @@ def test_what_another_process_finished_meanwhile_is_not_overwritten(tmp_path: Pa
     early, late = RunFolder(config), RunFolder(config)
     assert early.summary() is None and late.summary() is None
     early.open()
+    early.metrics.touch()
     written = early.close({"test/accuracy": 0.5}, 1.0)
     with pytest.raises(FileExistsError, match="another process has just finished"):
         late.open()
-    assert late.summary() == written
+    found = late.summary()
+    assert found.pop("checksums").keys() == {"summary.json", "metrics.jsonl"} and found == written
 
 
 def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
@@ -118,12 +120,14 @@ def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
     assert folder.summary() is None
     assert folder.open().checkpoint is None
     assert folder.summary() is None
+    folder.metrics.write_text('{"step": 1, "epoch": 0.5}\n')
     folder.close({"test/accuracy": 0.5}, 2.5)
     assert folder.summary()["test/accuracy"] == 0.5
     assert folder.summary()["wall_seconds"] == 2.5
     assert {path.name for path in folder.path.iterdir()} == {
         "config.yaml",
         "environment.json",
+        "metrics.jsonl",
         "summary.json",
     }
 

@@ -1,0 +1,62 @@
+"""What a run computes with: versions, code, hardware, command line."""
+
+import os
+import platform
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from trainers.jobs import command
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "transformers",
+    "wandb",
+    "hydra-core",
+    "omegaconf",
+)
+
+
+def environment(config: dict[str, Any]) -> dict[str, Any]:
+    """Versions, code, hardware and command line of this process."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "command": command(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _git("rev-parse", "HEAD"),
+        "commit_is_modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
+        "workers": config["workers"],
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "threads": config["threads"],
+    }
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of this code, or None where there is no git or no repository."""
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")

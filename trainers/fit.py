@@ -1,0 +1,205 @@
+"""Whether a checkpoint is one of this training: its facts, its records, and what it would put back."""
+
+import copy
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from trainers.autolrs import AutoLRS
+from trainers.forward import cut, in_precision
+from trainers.reading import read_together
+from trainers.search import COSTS
+from trainers.state import MisfitError, Snapshot, Tensors, TrainingState, require_same_tensors
+from trainers.tree import put_together, take_apart, tensors_of
+
+if TYPE_CHECKING:
+    from trainers.loop import Trainer
+
+Rows = Sequence[dict[str, float]]  # records
+
+
+def require_records(facts: dict[str, Any], rows: Rows, place: str) -> None:
+    """Raise ``MisfitError`` unless the newest values and the best ones are those on record."""
+    newest: dict[str, float] = {}
+    values: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row["step"] == 0 or all(name in ("step", "epoch") or name.startswith("autolrs/") for name in row):
+            continue  # of before the first step, and of a search
+        newest.update(row)
+        for name in row.keys() & facts["best"].keys():
+            values[name].append(row[name])
+    last = facts["last"]
+    for name in newest.keys() | last.keys():
+        if last.get(name) != newest.get(name) and math.isfinite(last.get(name, 0.0)):
+            raise MisfitError(
+                f"{place}: its last {name} is {last.get(name)!r}, on record {newest.get(name)!r}"
+            )
+    for name, best in facts["best"].items():
+        if math.isfinite(best) and best not in (
+            min(values[name], default=None),
+            max(values[name], default=None),
+        ):
+            raise MisfitError(f"{place}: its best {name} is {best!r}, which is not on record")
+    if newest.get("step", 0) > facts["step"] - min(0, facts["moved"]):
+        raise MisfitError(f"{place}: its records end at step {newest['step']}, behind its own")
+    if facts["skipped"] != newest.get("train/steps_skipped", 0):
+        raise MisfitError(f"{place}: it skipped {facts['skipped']} steps, and other ones are on record")
+
+
+def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: str) -> None:
+    """Raise ``MisfitError`` for facts that a run of these settings cannot come to from its start."""
+    step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
+
+    def require(fine: bool, what: str) -> None:
+        if not fine:
+            raise MisfitError(f"{place} is not of this run: {what}")
+
+    require(facts["epoch"] == step * epochs_per_step, f"step {step} is not in epoch {facts['epoch']!r}")
+    require(facts["moved"] == 0, "its number of workers has changed")
+    require(settings.nonfinite == "skip" or facts["skipped"] == 0, "it skipped steps")
+    require(bool(facts["search"]) == isinstance(trainer.schedule, AutoLRS), "its schedule is another one")
+    before = 0
+    for row in rows:
+        require(row["step"] >= before, f"step {row['step']} is on record behind step {before}")
+        require(row["epoch"] == row["step"] * epochs_per_step, f"the epoch on record of step {row['step']}")
+        before = row["step"]
+    require(before >= step - step % settings.log_every, f"its records end at step {before}")
+    for name, best in facts["best"].items():
+        values = [row[name] for row in rows if name in row]
+        better = max if name.split("/")[-1] in trainer.dataset.task.higher_is_better else min
+        require(
+            not values or not math.isfinite(best) or best == better(values), f"its best {name} is {best!r}"
+        )
+    if settings.average_reset_epochs is not None:
+        updated = step - 1 - facts["skipped_in_a_row"]  # the last step that was not skipped
+        period = int((max(0, updated) * epochs_per_step + 1e-9) // settings.average_reset_epochs)
+        require(facts["average_period"] == period, f"its average_period is {facts['average_period']}")
+    if facts["search"]:
+        _require_search(trainer, facts, rows, require)
+
+
+def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, require: Any) -> None:
+    """What a search for learning rates remembers, beside its records."""
+    search, schedule = facts["search"], trainer.schedule
+    rates = [*search["rates"], *([] if search["rate"] is None else [search["rate"]])]
+    is_inside = all(schedule.low * (1 - 1e-9) <= rate <= schedule.high * (1 + 1e-9) for rate in rates)
+    require(is_inside, "a rate is outside the schedule's interval")
+    same = len(search["rates"]) == len(search["forecasts"]) < schedule.trials + 1
+    require(same, "it has not as many forecasts as rates")
+    require(search["costs"].keys() == set(COSTS.values()), "its searches cost something else")
+    begun = [row for row in rows if "autolrs/stage" in row]
+    last = begun[-1] if begun else {}
+    require(search["stage"] == last.get("autolrs/stage", -1), f"its stage is {search['stage']}")
+    if last:
+        until = last["step"] + last["autolrs/stage_steps"]
+        require(search["until"] == until, f"its stage ends at step {until}")
+        require(search["rate"] == last["autolrs/rate"], f"its rate is {search['rate']!r}")
+        if not search["rates"]:  # else trials of the next stage have added to these
+            for name, value in {"autolrs/search_steps": search["steps"], **search["costs"]}.items():
+                require(value == last.get(name), f"its {name} is {value!r}")
+    tried = {name: row[name] for row in rows[rows.index(last) if last else 0 :] for name in row}
+    for number, (rate, found) in enumerate(zip(search["rates"], search["forecasts"], strict=True)):
+        name = f"autolrs/trial_{number}"
+        require(tried.get(f"{name}/rate") == rate, f"its rate of trial {number} is {rate!r}")
+        require(not math.isfinite(found) or tried.get(f"{name}/forecast") == found, f"forecast {number}")
+    require(facts["step"] <= search["until"], "its stage is over")
+
+
+def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) -> None:
+    """Raise ``MisfitError``, in all processes, unless ``snapshot`` can be put back into ``state``."""
+    read = partial(trainer.loader.batches, snapshot.facts["step"])
+    batches = read_together(trainer.communicator, trainer.loader, read)
+    problem = ""
+    try:
+        state.require_fit(snapshot)
+        _require_moments(state, snapshot)
+        _require_memories(trainer, snapshot, batches[0] if batches else None)
+    except MisfitError as error:
+        problem = str(error)
+    problem = trainer.communicator.first_text(problem)
+    if problem:
+        raise MisfitError(problem)
+
+
+def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
+    """What the optimizer would have kept by now, in the names and shapes of this very one."""
+    facts, here = snapshot.facts, type(state.optimizer).__name__.lstrip("_")
+    there = facts["optimizer_name"]
+    if there not in (None, here):
+        raise MisfitError(f"{snapshot.place} is of another optimizer: {there} there and {here} here")
+    expected = _moments_like(state.optimizer) if facts["steps_in_ledger"] > 0 else {}
+    saved = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
+    _require_tree(expected, facts["optimizer"], "optimizer", saved, snapshot.place)
+
+
+def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Any) -> None:
+    """What a worker's loss carries from one batch to the next, as this loss does."""
+    expected = _memory_like(trainer, batch)
+    for worker in trainer.communicator.ranks:
+        tensors, memory = snapshot.workers[worker]
+        may_be_fresh = snapshot.redistributed or snapshot.facts["steps_in_ledger"] == 0
+        if memory == {"list": []} and may_be_fresh:
+            continue
+        saved = {name: tensor for name, tensor in tensors.items() if name.startswith("memory")}
+        _require_tree(expected, memory, "memory", saved, f"{snapshot.place}, worker {worker}:")
+
+
+def _require_tree(expected: Any, skeleton: Any, prefix: str, saved: Tensors, place: str) -> None:
+    """Raise ``MisfitError`` unless ``skeleton`` and its tensors are what ``expected`` comes apart to."""
+    live: Tensors = {}
+    wanted = take_apart(expected, prefix, live)
+    named = {name: saved[name] for name in tensors_of(skeleton)}
+    require_same_tensors(live, named, place)
+    if _names(skeleton) != _names(wanted):
+        raise MisfitError(f"{place} does not fit this run: its {prefix} is put together in another way")
+
+
+def _names(skeleton: Any) -> Any:
+    """A skeleton as a tree of names, whatever the order of the fields of an object."""
+    return put_together(skeleton, {name: name for name in tensors_of(skeleton)})
+
+
+def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
+    """What ``optimizer`` has for each parameter after a step, in tensors without memory.
+
+    Found out by a step of a copy that has a parameter of its own in each group.
+    """
+    found, number = {}, 0
+    for group in optimizer.param_groups:
+        probe = torch.zeros(2, 3, dtype=group["params"][0].dtype, requires_grad=True)
+        probe.grad = torch.zeros_like(probe)
+        twin = copy.copy(optimizer)
+        twin.state, twin.param_groups = defaultdict(dict), [{**group, "params": [probe]}]
+        twin.step()
+        for parameter in group["params"]:
+            kept = {name: _like(value, probe, parameter) for name, value in twin.state[probe].items()}
+            if kept:
+                found[number] = kept
+            number += 1
+    return found
+
+
+def _like(value: Any, probe: Tensor, parameter: Tensor) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    shape = parameter.shape if value.shape == probe.shape else value.shape
+    return torch.empty(shape, dtype=value.dtype, device="meta")
+
+
+def _memory_like(trainer: "Trainer", batch: Any) -> list[Any]:
+    """What the loss of a batch leaves to the next one; nothing where a model writes its gradient down."""
+    if trainer.is_analytic:
+        return []
+    settings, device, model = trainer.settings, trainer.layout.device, trainer.model
+    loss = in_precision(trainer.dataset.task.loss, device, settings.precision)
+    pieces = cut(batch, settings.micro_batch_size)
+    model.eval()  # so that BatchNorm's statistics stay
+    with torch.inference_mode(), torch.random.fork_rng():
+        _, memory = loss(model, pieces[0], None)
+    model.train()
+    return [memory] * len(pieces)

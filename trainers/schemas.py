@@ -1,0 +1,140 @@
+"""What the files of a run folder must hold: types and bounds of every field that is read back."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+NotNegative = Annotated[Finite, Field(ge=0)]
+Quantity = float  # of a summary: finite and within its bounds where that is checked, by its name
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]  # blake2b
+Word = Annotated[str, Field(min_length=1, max_length=4096)]
+
+
+class Strict(BaseModel):
+    """Values have the type that is declared: no text for a number, no true for 1."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class Open(Strict):
+    """May hold more than is declared."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Part(Open):
+    target: str = Field(alias="_target_", pattern=r"^\w+(\.\w+)+$")
+
+
+class Config(Open):
+    seed: Count
+    name: Word
+    compressor: Part
+    feedback: Part
+    model: Part
+    data: Part
+    trainer: dict[str, Any]
+    workers: Annotated[int, Field(ge=1)] = 1
+    diagnostics: dict[str, Any] = {}
+
+
+class Layer(Open):
+    elements: Count
+    total_error: Quantity = 0.0
+    density_mean: Quantity = 0.0
+
+
+class Checksums(Strict):
+    records: Digest = Field(alias="metrics.jsonl")
+    summary: Digest = Field(alias="summary.json")
+
+
+class Summary(Open):
+    __pydantic_extra__: dict[str, Quantity]
+    status: Literal["finished", "failed"]
+    id: Word | None = None
+    seed: Count | None = None
+    wall_seconds: NotNegative = 0.0
+    error: str = ""
+    step: Count = 0
+    epoch: NotNegative = 0.0
+    best: dict[str, Quantity] = {}
+    layers: dict[str, Layer] = {}
+    data: dict[str, Any] = {}
+    problem: dict[str, Any] = {}
+    checksums: Checksums | None = None
+
+
+class Environment(Open):
+    command: list[str] = []
+    started: str = ""
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
+    commit_is_modified: bool = False
+    packages: dict[str, str] = {}
+    gpus: list[str] = []
+    resumed_at_step: Count = 0
+    earlier: list[dict[str, Any]] = []
+
+
+class Job(Strict):
+    number: Count
+    overrides: list[str]
+    status: Literal["failed", "finished", "lost", "skipped"]
+    reason: str
+    folder: str
+    seconds: NotNegative
+
+
+class Facts(Strict):
+    """What the first process of a run writes down beside the tensors of a checkpoint."""
+
+    step: Count
+    epoch: NotNegative
+    steps_in_ledger: Count
+    moved: int = 0  # steps that a change of the number of workers has put between the ledger and the step
+    skipped: Count
+    skipped_in_a_row: Count
+    last: dict[str, float]  # not finite where a metric is not; then no record has it
+    best: dict[str, float]
+    search: dict[str, Any]  # Search, or empty
+    optimizer: Any  # a skeleton
+    optimizer_name: Word | None = None  # None in an earlier version's
+    average_period: Count | None
+    seconds: NotNegative
+    num_workers: Annotated[int, Field(ge=1)]
+    records: Annotated[tuple[Count, Digest], Field(strict=False)]  # bytes of metrics.jsonl, their checksum
+
+
+class Search(Strict):
+    """Of learning rates. Losses and forecasts of a rate that diverged are infinite or NaN."""
+
+    stage: Annotated[int, Field(ge=-1)]
+    until: Count
+    rate: Annotated[Finite, Field(gt=0)] | None
+    forecast: float
+    losses: list[float]
+    steps: Count
+    costs: dict[str, float]
+    rates: list[Annotated[Finite, Field(gt=0)]]
+    forecasts: list[float]
+    trial_steps: Count
+    stage_steps: Count = 0
+    by_validation: bool
+
+
+class Description(Strict):
+    """Of one process's part of a checkpoint."""
+
+    format: Literal[1]
+    run: Word
+    step: Count
+    searched: Count
+    process: Count
+    processes: Annotated[int, Field(ge=1, le=2**20)]
+    file: Word
+    bytes: Count
+    blake2b: Digest
+    memories: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Any]  # skeletons
+    facts: Facts | None
