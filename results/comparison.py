@@ -41,7 +41,7 @@ class Row:
 class Section:
     """One subject in one setting."""
 
-    title: str
+    title: str  # like facts and notes plain text, which every format escapes
     facts: tuple[str, ...]
     qualities: tuple[Measure, ...]  # the first is the one that differences are of
     costs: tuple[Measure, ...]
@@ -100,7 +100,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
         notes.append(f"all seeds gave the same result, so that the spread says nothing: {names}")
     is_measured = any(run.compressor == "none" for run in group)
     notes.append(
-        "compression ratio: the bytes of `none` over those sent"
+        "compression ratio: the bytes of none over those sent"
         if is_measured
         else "compression ratio: a value for every parameter and step over the bytes sent"
     )
@@ -175,7 +175,7 @@ def _facts(run: Run) -> list[str]:
     first = run.curve("validation/perplexity")
     if not first.empty:
         lines.append(
-            f"The first validation perplexity of `{run.method}`, seed {run.seed}, is {first.iloc[0]:.1f}, "
+            f"The first validation perplexity of {run.method}, seed {run.seed}, is {first.iloc[0]:.1f}, "
             f"after {first.index[0]} steps."
         )
     name = data.get("name")

@@ -6,12 +6,9 @@ import re
 from collections.abc import Sequence
 
 from results.comparison import Row, Section
+from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
 from results.measures import standard_deviation
 from results.statistics import mean_and_interval
-
-_LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "²": "$^2$", "~": r"\textasciitilde{}"}
-_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"} | {"^": r"\textasciicircum{}"}
-_LATEX |= {"*": r"$^*$", "<": "$<$", ">": "$>$", "‖": r"$\|$"}
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -43,7 +40,9 @@ def comma_separated(sections: Sequence[Section]) -> str:
     writer = csv.DictWriter(text, head, lineterminator="\n")
     writer.writeheader()
     for section in sections:
-        writer.writerows(_flat(section, row) for row in section.rows)
+        for row in section.rows:
+            line = _flat(section, row)
+            writer.writerow({key: in_spreadsheet(value) for key, value in line.items()})
     return text.getvalue()
 
 
@@ -110,46 +109,48 @@ def _difference(section: Section, row: Row) -> str:
     return f"{shown} over seeds {', '.join(map(str, found.seeds))}"
 
 
-def _reasons(section: Section) -> list[str]:
-    """Why each verdict, methods of one reason together."""
+def _reasons(section: Section) -> dict[str, list[str]]:
+    """Verdict and reason, with the methods that it is of."""
     methods: dict[str, list[str]] = {}
     for row in section.rows:
-        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}", []).append(row.method)
-    if len(methods) == 1:
-        return [f"All rows: {next(iter(methods))}."]
-    return [f"{'; '.join(f'`{name}`' for name in names)}: {reason}." for reason, names in methods.items()]
+        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}.", []).append(row.method)
+    return methods
 
 
 def _markdown_section(section: Section) -> str:
     head, rows = _cells(section)
-    lines = [f"## {section.title}", "", *section.facts, "", _line(head)]
-    lines.append("|---|---|" + "---:|" * (len(head) - 3) + "---|")
-    lines += [_line([f"`{first}`", *others]) for first, *others in rows]
-    notes = [*section.notes, *_reasons(section)]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    rule = ["---", "---", *["---:"] * (len(head) - 3), "---"]
+    lines = [f"## {in_markdown(section.title)}", "", *map(in_markdown, section.facts), ""]
+    lines.append(markdown_table(head, [[code(first), *others] for first, *others in rows], rule))
+    reasons = _reasons(section)
+    of = {reason: "; ".join(map(code, methods)) for reason, methods in reasons.items()}
+    if len(of) == 1:
+        of = dict.fromkeys(of, "All rows")
+    notes = [in_markdown(note) for note in section.notes]
+    notes += [f"{methods}: {in_markdown(reason)}" for reason, methods in of.items()]
+    return "\n".join([*lines, *(f"- {note}" for note in notes), ""])
 
 
 def _latex_section(section: Section) -> str:
     head, rows = _cells(section)
     label = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
-    notes = " ".join(
-        [*section.facts, *(f"{note.rstrip('.')}." for note in [*section.notes, *_reasons(section)])]
-    )
-    body = [" & ".join(map(_escaped, cells)) + r" \\" for cells in rows]
+    reasons = _reasons(section)
+    notes = [*section.facts, *(f"{note.rstrip('.')}." for note in section.notes)]
+    notes += [
+        f"{'; '.join(methods) if len(reasons) > 1 else 'All rows'}: {reason}"
+        for reason, methods in reasons.items()
+    ]
+    body = [" & ".join(map(in_latex, cells)) + r" \\" for cells in rows]
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_escaped(section.title)}. {_escaped(notes)}}}",
+            rf"\caption{{{in_latex(section.title)}. {in_latex(' '.join(notes))}}}",
             rf"\label{{tab:{label}}}",
             r"\resizebox{\textwidth}{!}{%",
             rf"\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}",
             r"\toprule",
-            " & ".join(map(_escaped, head)) + r" \\",
+            " & ".join(map(in_latex, head)) + r" \\",
             r"\midrule",
             *body,
             r"\bottomrule",
@@ -158,7 +159,3 @@ def _latex_section(section: Section) -> str:
             "",
         ]
     )
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text.replace("`", ""))

@@ -1,20 +1,24 @@
 """Methods side by side: numbers by hand, the baseline, what is said where a number is missing, formats."""
 
 import csv
+import html
 import io
 import math
+import re
 import statistics
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from run_folders import NUM_PARAMETERS, write_run
 
 from results.comparison import compare
-from results.formats import latex, markdown
+from results.formats import comma_separated, latex, markdown
 from results.runs import read_runs
 from results.tables import main
 
 SEEDS = (0, 1, 2)
+TABLE = ("table", "thead", "tbody", "tr", "th", "td")  # of HTML
 ACCURACY = {"none": (0.90, 0.92, 0.97), "top_k": (0.88, 0.91, 0.95), "hard_threshold": (0.91, 0.92, 0.96)}
 SENT = {"none": 120_000.0, "top_k": 2400.0, "hard_threshold": 1200.0}
 
@@ -51,7 +55,7 @@ def test_a_row_says_what_the_summaries_say(output: Path) -> None:
     assert row["total error"] == "60.0 ± 0.0"
     assert row["MB sent per worker"] == "0.00240 ± 0.00000"
     assert row["compression ratio"] == "50.0 ± 0.0"
-    assert "the bytes of `none`" in text
+    assert "the bytes of none" in text
 
 
 def test_the_difference_is_paired(output: Path) -> None:
@@ -122,9 +126,9 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
 def test_versions_of_the_code_are_marked(output: Path) -> None:
     write_run(output, compressor="random_k", seed=0, commit="b" * 40, modified=True)
     text = markdown(compare(read_runs([output])))
-    assert cells(text, "random_k")["code"] == "bbbbbbbbbb*"
+    assert cells(text, "random_k")["code"] == r"bbbbbbbbbb\*"
     assert cells(text, "top_k")["code"] == "aaaaaaaaaa"
-    assert "runs of 2 versions of the code (*: modified): aaaaaaaaaa (9), bbbbbbbbbb* (1)" in text
+    assert r"runs of 2 versions of the code (\*: modified): aaaaaaaaaa (9), bbbbbbbbbb\* (1)" in text
 
 
 def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
@@ -233,3 +237,25 @@ def test_bad_input_is_one_line(
     assert main([names.get(word, word) for word in arguments]) == 1
     printed = capsys.readouterr().err
     assert printed.startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}") and printed.count("\n") == 1
+
+
+def test_names_of_runs_are_text_in_every_format(tmp_path: Path) -> None:
+    hostile = "=1+1|<img src=x>**bold**[a](b)"
+    write_run(
+        tmp_path, name=f"{hostile}-top_k", settings={"note": "`|x|`"}, summary={"data": {"<b>": "`<i>`"}}
+    )
+    sections = compare(read_runs([tmp_path]))
+    text = markdown(sections)
+    page = MarkdownIt("commonmark").enable("table").render(text)
+    assert set(re.findall(r"<(\w+)", page)) <= {"h2", "p", "ul", "li", "code", *TABLE}
+    assert page.count("<td>") + page.count("<td ") == page.count("<th>") + page.count("<th ")
+    assert html.escape(hostile, quote=False) in page and "`|x|`" in page and "&lt;b&gt; `&lt;i&gt;`" in page
+    (row,) = csv.DictReader(io.StringIO(comma_separated(sections)))
+    assert row["setting"] == f"'{hostile}"
+    assert r"=1+1$|$" in latex(sections)
+
+
+def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> None:
+    write_run(tmp_path, compressor="none", settings={"_target_": "compressors.[2cm] \\input{x}.A"})
+    text = latex(compare(read_runs([tmp_path])))
+    assert r"{[}2cm{]} \textbackslash{}input\{x\}" in text
