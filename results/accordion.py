@@ -16,6 +16,8 @@ import numpy as np
 
 from results.command import hand_out, in_a_line
 from results.curves import epochs, metric, over_seeds, seed_range, smoothed
+from results.escaping import in_markdown, markdown_table
+from results.groups import file_stem
 from results.measures import Measure, costs, num_parameters, qualities
 from results.parameter_cells import paired
 from results.runs import Run, by_setting, finished_runs, warnings
@@ -52,7 +54,7 @@ def compare(options: argparse.Namespace) -> None:
     folder = options.figures or options.output[0] / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     for study in studies:
-        print(*save(draw(study), folder / _subject(study)), sep="\n")
+        print(*save(draw(study), folder / file_stem(_subject(study))), sep="\n")
 
 
 Study = dict[str, dict[int, Run]]  # by label, by seed
@@ -107,12 +109,11 @@ def page(runs: Sequence[Run], studies: Sequence[Study]) -> str:
         first = every[0]
         facts = f"{first.config['workers']} workers of {first.config['trainer']['batch_size']} samples, "
         facts += f"{num_parameters(first):,} parameters, {first.summary['step']:,} steps."
-        lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-        lines.insert(1, f"|---|---|{'---:|' * (len(head) - 2)}")
-        parts.append("\n".join([f"## {_subject(study)}", "", facts, "", *lines, ""]))
+        table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
+        parts.append("\n".join([f"## {in_markdown(_subject(study))}", "", in_markdown(facts), "", table]))
     codes = sorted({run.code for run in runs})
     notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
-    parts.append("\n".join(["## Notes", "", *(f"- {note}" for note in notes), ""]))
+    parts.append("\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in notes), ""]))
     return "\n".join(parts)
 
 

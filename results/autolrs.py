@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from results.command import hand_out, in_a_line
+from results.escaping import in_markdown, markdown_table
+from results.groups import file_stem
 from results.measures import qualities
 from results.runs import Run, finished_runs
 from results.statistics import mean_and_interval, paired_difference
@@ -107,21 +109,22 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
     for model, by_schedule in by_model.items():
         constant = by_schedule.get("constant", [])
         metric, label, factor, higher = _quality(next(iter(by_schedule.values())))
-        lines = [
-            f"## {model}",
-            "",
-            f"| schedule | seeds | {label} | against constant | MB sent per worker | steps saved |",
-            "|---|---|---:|---:|---:|---:|",
-        ]
+        head = ["schedule", "seeds", label, "against constant", "MB sent per worker", "steps saved"]
+        rows = []
         for schedule in [name for name in LABELS if name in by_schedule]:
             runs = by_schedule[schedule]
-            lines.append(
-                f"| {LABELS[schedule]} | {', '.join(str(run.seed) for run in runs)} | "
-                f"{_spread([factor * run.summary[metric] for run in runs])} | "
-                f"{_against(runs, constant, metric, factor)} | "
-                f"{_spread([_bytes(run) / 1e6 for run in runs])} | "
-                f"{_saved(runs, constant, metric, higher)} |"
+            rows.append(
+                [
+                    LABELS[schedule],
+                    ", ".join(str(run.seed) for run in runs),
+                    _spread([factor * run.summary[metric] for run in runs]),
+                    _against(runs, constant, metric, factor),
+                    _spread([_bytes(run) / 1e6 for run in runs]),
+                    _saved(runs, constant, metric, higher),
+                ]
             )
+        table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
+        lines = [f"## {in_markdown(model)}", "", table.rstrip("\n")]
         rates = tuning.get(model, {}).get("constant", [])
         if rates:
             tried = ", ".join(
@@ -163,7 +166,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Pa
     seeds = ", ".join(str(run.seed) for run in next(iter(by_schedule.values())))
     upper.set_title(f"{model}: mean and 95 % interval over seeds {seeds}", fontsize=9)
     lower.set_title("rates; AutoLRS's of each seed", fontsize=9)
-    paths = save(figure, folder / model)
+    paths = save(figure, folder / file_stem(model))
     plt.close(figure)
     return paths
 

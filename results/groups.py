@@ -107,7 +107,7 @@ def code_note(runs: Iterable[Run]) -> str | None:
 
 def file_stem(name: str) -> str:
     """The name as the beginning of a file's name, on any system."""
-    return re.sub(r"[^\w.-]", "_", name)[:LONGEST_STEM]
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:LONGEST_STEM]
 
 
 def unused(stem: str, used: Iterable[str]) -> str:

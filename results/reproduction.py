@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from results.escaping import in_markdown, markdown_table
 from results.paper import ERROR_CURVES, OFFSETS, PROBLEMS, ErrorCurve
 from results.runs import Run, by_method, by_setting
 from results.verdicts import END_SHARE, end_error, is_run_of, peak_error
@@ -210,7 +211,7 @@ def _provenance(runs: list[Run]) -> str:
         f"{len(runs)} runs of {', '.join(sorted(experiments))}; seeds {seeds}; "
         f"commit {', '.join(sorted(commits))}; {'; '.join(sorted(machines))}."
     )
-    return "## Made from\n\n" + _text(made_from)
+    return "## Made from\n\n" + f"{in_markdown(made_from)}\n"
 
 
 def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: True) -> list[list[Run]]:
@@ -258,8 +259,7 @@ def _mean_std(values: list[float]) -> str:
 
 
 def _markdown(header: tuple[str, ...], rows: list[tuple]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+    return markdown_table(header, rows, ["---"] * len(header))
 
 
 def _text(words: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from results import sheet
 from results.command import hand_out
+from results.escaping import in_markdown, markdown_table
 from results.groups import Group, groups, legend_labels
 from results.measures import standard_deviation
 from results.metrics import BYTES, LOSS, STEPS, Metric, quality
@@ -184,8 +185,9 @@ def table(of: Sequence[Group]) -> str:
         codes = sorted({run.code for run in group.runs})
         seeds = sorted({run.seed for run in group.runs})
         facts = f"{group.facts}; seeds {', '.join(map(str, seeds))}; code {', '.join(codes)}"
-        text += f"\n## {group.subject}\n\n{facts}.\n\n"
+        text += f"\n## {in_markdown(group.subject)}\n\n{in_markdown(facts)}.\n\n"
         heads = [
+            "method",
             good.label,
             "bytes",
             "xi",
@@ -194,9 +196,10 @@ def table(of: Sequence[Group]) -> str:
             f"residual unsent ≥ {LONG}",
             "longest",
         ]
-        text += f"| method | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}\n"
+        rows = []
         for method, runs in group.methods.items():
             cells = [
+                method,
                 _cell([good.factor * run.summary[good.name] for run in runs], 2),
                 _cell([run.summary["comm/bytes_sent_total"] for run in runs], 0),
                 _cell([run.curve(XI.name).median() for run in runs], 2),
@@ -205,7 +208,8 @@ def table(of: Sequence[Group]) -> str:
                 _cell([run.summary.get(f"{MASS}{LONG}", np.nan) for run in runs], 3),
                 _cell([run.summary.get("diagnostics/unsent_longest", np.nan) for run in runs], 0),
             ]
-            text += f"| {method} | {' | '.join(cells)} |\n"
+            rows.append(cells)
+        text += markdown_table(heads, rows, ["---", *["---:"] * (len(heads) - 1)])
     return text
 
 
