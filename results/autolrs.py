@@ -17,10 +17,10 @@ import numpy as np
 
 from results.command import hand_out, in_a_line
 from results.escaping import in_markdown, markdown_table
-from results.groups import file_stem
+from results.groups import file_stem, seeds_in_words
 from results.measures import qualities
 from results.runs import Run, finished_runs
-from results.statistics import mean_and_interval, paired_difference
+from results.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, paired_difference
 from results.style import LINE_WIDTH, apply_look, save
 
 SEARCHED = "autolrs"
@@ -133,7 +133,7 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
             seeds = ", ".join(sorted({str(run.seed) for run in rates}))
             lines += ["", f"Constant rates tried, with seed {seeds}, and their {label}: {tried}."]
         sections.append("\n".join(lines))
-    return "\n\n".join(sections) + "\n"
+    return "\n\n".join([*sections, WITHOUT_INTERVAL]) + "\n"
 
 
 def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Path]:
@@ -163,8 +163,8 @@ def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Pa
     lower.set_ylabel("learning rate")
     lower.set_xlabel("steps in all, AutoLRS's trials included")
     upper.legend(frameon=False)
-    seeds = ", ".join(str(run.seed) for run in next(iter(by_schedule.values())))
-    upper.set_title(f"{model}: mean and 95 % interval over seeds {seeds}", fontsize=9)
+    seeds = [run.seed for run in next(iter(by_schedule.values()))]
+    upper.set_title(f"{model}: {seeds_in_words(seeds, '95 % interval')}", fontsize=9)
     lower.set_title("rates; AutoLRS's of each seed", fontsize=9)
     paths = save(figure, folder / file_stem(model))
     plt.close(figure)
@@ -188,7 +188,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _spread(values: list[float]) -> str:
     mean, half = mean_and_interval(values)
-    return f"{mean:.2f}" if half is None else f"{mean:.2f} ± {half:.2f}"
+    return f"{mean:.2f}{counted(len(values))}" if half is None else f"{mean:.2f} ± {half:.2f}"
 
 
 def _against(runs: list[Run], constant: list[Run], metric: str, factor: float) -> str:
@@ -196,10 +196,10 @@ def _against(runs: list[Run], constant: list[Run], metric: str, factor: float) -
     pairs = [(run, seeds[run.seed]) for run in runs if run.seed in seeds]
     if not pairs or runs is constant:
         return "-"
-    mean, low, high = paired_difference(
+    mean, low, high, count = paired_difference(
         *([factor * run.summary[metric] for run in side] for side in zip(*pairs, strict=True))
     )
-    return f"{mean:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else " (one seed)")
+    return f"{mean:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else counted(count))
 
 
 def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> str:
@@ -213,7 +213,8 @@ def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> s
         if taken is None:
             return "never"
         shares.append(100 * (1 - taken / other.summary["step"]))
-    return f"{_spread(shares)} %"
+    mean, half = mean_and_interval(shares)
+    return f"{mean:.2f} %{counted(len(shares))}" if half is None else f"{mean:.2f} ± {half:.2f} %"
 
 
 if __name__ == "__main__":

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from results.comparison import Row, Section
 from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
-from results.measures import standard_deviation
-from results.statistics import mean_and_interval
+from results.statistics import counted, mean_and_interval, standard_deviation
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -61,8 +60,8 @@ def _flat(section: Section, row: Row) -> dict[str, object]:
         values = measure.values(row.runs)
         if values:
             line[f"{measure.name} mean"] = mean_and_interval(values)[0]
-        if len(values) > 1:
-            line[f"{measure.name} std"] = standard_deviation(values)
+        if (deviation := standard_deviation(values)) is not None:
+            line[f"{measure.name} std"] = deviation
     if row.difference:
         line |= {
             "baseline": section.baseline,
@@ -87,7 +86,7 @@ def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
     rows = []
     for row in section.rows:
         seeds = ", ".join(str(run.seed) for run in row.runs)
-        cells = [row.method, seeds if len(row.runs) > 1 else f"{seeds} (one seed)"]
+        cells = [row.method, f"{seeds}{counted(len(row.runs))}"]
         cells += [measure.spread(row.runs) for measure in measures]
         if section.baseline:
             cells.append(_difference(section, row))
@@ -103,8 +102,8 @@ def _difference(section: Section, row: Row) -> str:
     if row.difference is None:
         return "no common seed"
     found = row.difference
-    shown = section.qualities[0].difference(found.mean, found.low, found.high)
-    if found.low is None or found.seeds == tuple(run.seed for run in row.runs):
+    shown = section.qualities[0].difference(found.mean, found.low, found.high, len(found.seeds))
+    if len(found.seeds) == 1 or found.seeds == tuple(run.seed for run in row.runs):
         return shown
     return f"{shown} over seeds {', '.join(map(str, found.seeds))}"
 

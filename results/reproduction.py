@@ -10,6 +10,7 @@ import pandas as pd
 from results.escaping import in_markdown, markdown_table
 from results.paper import ERROR_CURVES, OFFSETS, PROBLEMS, ErrorCurve
 from results.runs import Run, by_method, by_setting
+from results.statistics import WITHOUT_INTERVAL, counted, standard_deviation
 from results.verdicts import END_SHARE, end_error, is_run_of, peak_error
 
 _DIFFERENCES = (
@@ -195,7 +196,7 @@ def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple:
 
 
 def _differences() -> str:
-    return "## What differs\n\n" + "".join(map(_text, _DIFFERENCES))
+    return "## What differs\n\n" + "".join(map(_text, (*_DIFFERENCES, f"- {WITHOUT_INTERVAL}")))
 
 
 def _provenance(runs: list[Run]) -> str:
@@ -251,11 +252,8 @@ def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
 
 
 def _mean_std(values: list[float]) -> str:
-    mean = float(np.mean(values))
-    if len(values) == 1:
-        return f"{mean:.4g} (one seed)"
-    spread = float(np.std(values, ddof=1))
-    return f"{mean:.4g} ± {0 if spread < 1e-12 * abs(mean) else spread:.2g}"
+    mean, spread = float(np.mean(values)), standard_deviation(values)
+    return f"{mean:.4g}{counted(len(values))}" if spread is None else f"{mean:.4g} ± {spread:.2g}"
 
 
 def _markdown(header: tuple[str, ...], rows: list[tuple]) -> str:

@@ -18,6 +18,7 @@ from results.parameter_cells import SCHEMES, Cell, Network, networks
 from results.parameter_effects import CHANGES, Change, effect, ratio
 from results.parameter_figure import draw
 from results.runs import Run, finished_runs, warnings
+from results.statistics import WITHOUT_INTERVAL
 from results.style import save
 
 STEM = "three_parameters"
@@ -65,6 +66,7 @@ def page(runs: Sequence[Run], studied: Sequence[Network]) -> str:
         parts += [_facts(network), _distances(network), _changes(network), _every_cell(network)]
     codes = sorted({run.code for run in runs})
     notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
+    notes.append(WITHOUT_INTERVAL)
     parts.append("\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in notes), ""]))
     return "\n".join(parts)
 
@@ -148,7 +150,7 @@ def _difference(network: Network, cell: Cell) -> str:
 
 def _effect(network: Network, change: Change, density: float) -> str:
     found = effect(network, change, density)
-    return network.quality.difference(*found[:3]) if found else "-"
+    return network.quality.difference(*found.difference) if found else "-"
 
 
 def _times(found: float | None) -> str:

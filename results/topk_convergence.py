@@ -22,11 +22,10 @@ from results import sheet
 from results.command import hand_out
 from results.escaping import in_markdown, markdown_table
 from results.groups import Group, groups, legend_labels
-from results.measures import standard_deviation
 from results.metrics import BYTES, LOSS, STEPS, Metric, quality
 from results.panels import Methods, NothingToDraw, curves, recorded
 from results.runs import Run, finished_runs
-from results.statistics import mean_and_interval
+from results.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, standard_deviation
 from results.style import save
 
 OF_BOUND = "derived/error_of_bound"  # compression/error over diagnostics/error_bound of the same step
@@ -172,7 +171,7 @@ def _with_bars(
 ) -> None:
     """A line through the means over seeds, with their intervals."""
     pairs = [mean_and_interval(of_seeds) for of_seeds in values]
-    halves = [half or 0.0 for _, half in pairs]
+    halves = [half or np.nan for _, half in pairs]
     bars = {"elinewidth": 1.0, "capsize": 2.5}
     axis.errorbar(x, [mean for mean, _ in pairs], yerr=halves, label=label, **style, **bars)
 
@@ -210,15 +209,16 @@ def table(of: Sequence[Group]) -> str:
             ]
             rows.append(cells)
         text += markdown_table(heads, rows, ["---", *["---:"] * (len(heads) - 1)])
-    return text
+    return f"{text}\n{WITHOUT_INTERVAL}\n"
 
 
 def _cell(values: list[float], digits: int) -> str:
-    """Mean ± standard deviation; a dash where a run has none."""
+    """Mean ± standard deviation where seeds tell one; a dash where a run has none."""
     if not np.isfinite(values).all():
         return "-"
     mean = f"{np.mean(values):,.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {standard_deviation(values):,.{digits}f}"
+    deviation = standard_deviation(values)
+    return f"{mean}{counted(len(values))}" if deviation is None else f"{mean} ± {deviation:,.{digits}f}"
 
 
 def with_ratio(run: Run) -> Run:
