@@ -114,7 +114,7 @@ def code_note(runs: Iterable[Run]) -> str | None:
 
 def file_stem(name: str) -> str:
     """The name as the beginning of a file's name, on any system."""
-    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[:LONGEST_STEM]
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:LONGEST_STEM] or "_"
 
 
 def unused(stem: str, used: Iterable[str]) -> str:
@@ -136,7 +136,7 @@ def _in_percent(method: str, compressor: str) -> str:
     """Densities in the unit of the axes, and what a threshold's density means: that of the paper's rule."""
     before = " for density" if compressor == "hard_threshold" else ", density"
     return re.sub(
-        r", density ([\d.]+(?:e[+-]?\d+)?)(?=,|$)",
+        r", density (\d+(?:\.\d*)?(?:e[+-]?\d+)?)(?=,|$)",
         lambda found: f"{before} {100 * float(found[1]):g} %",
         method,
     )

@@ -107,7 +107,7 @@ def dense_bytes(runs: Sequence[Run]) -> float | None:
     if not elements or "step" not in summary:
         return None
     sent = summary.get("comm/paper_bits_total", 0) / 32  # values, whatever their dtype
-    bytes_per_value = summary["comm/values_bytes_total"] / sent if sent else 4
+    bytes_per_value = summary.get("comm/values_bytes_total", 4 * sent) / sent if sent else 4
     return bytes_per_value * elements * summary["step"]
 
 

@@ -204,8 +204,8 @@ def _provenance(runs: list[Run]) -> str:
     for run in runs:
         commits.add(f"{(run.commit or 'unknown')[:10]}{' (modified)' * run.modified}")
         if run.environment:
-            torch = run.environment["packages"]["torch"]
-            machines.add(f"{run.environment['processor']}, {run.environment['cores']} cores, torch {torch}")
+            found, torch = run.environment, run.environment.get("packages", {}).get("torch")
+            machines.add(f"{found.get('processor')}, {found.get('cores')} cores, torch {torch}")
         experiments.add(_name(run))
     seeds = ", ".join(map(str, sorted({run.seed for run in runs})))
     made_from = (

@@ -22,7 +22,7 @@ LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
 LOOK = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
-_NUMBER = re.compile(r" (-?[\d.]+(?:e[+-]?\d+)?)$")
+_NUMBER = re.compile(r" (-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)$")
 
 
 def apply_look() -> None:
