@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from results import header
 from results.command import hand_out, in_a_line
 from results.measures import qualities
 from results.runs import Run, finished_runs
@@ -50,15 +51,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tuning", type=Path, help="folder with the constant rates tried")
     parser.add_argument("--figures", type=Path, help="draw into this folder")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     return in_a_line(lambda: compare(options))
 
 
 def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    by_model = schedules_of(finished_runs(options.output))
-    tuning = schedules_of(finished_runs([options.tuning])) if options.tuning else {}
-    hand_out(make_table(by_model, tuning), options.table)
+    compared = finished_runs(options.output)
+    tried = finished_runs([options.tuning]) if options.tuning else []
+    made = header.of_runs([*compared, *tried], "make autolrs", allow_modified=options.allow_modified)
+    by_model, tuning = schedules_of(compared), schedules_of(tried)
+    hand_out(header.under_title(make_table(by_model, tuning), made), options.table)
     if options.figures is not None:
         options.figures.mkdir(parents=True, exist_ok=True)
         for model, by_schedule in by_model.items():

@@ -2,25 +2,34 @@
 
     python -m results.small OUTPUT [OUTPUT ...] [--table FILE]
 
-What results.tables makes of them, under words of its own.
+What results.tables makes of them, under words of its own: which presets are there, and how far the methods
+of a table are from equal bytes.
 """
 
 import argparse
+import itertools
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from results.command import hand_out
-from results.comparison import compare
+from results import header
+from results.command import hand_out, in_a_line
+from results.comparison import Section, compare
 from results.formats import markdown
 from results.measures import qualities
 from results.runs import Run, finished_runs
 
+PRESETS = Path(__file__).parents[1] / "conf" / "experiment" / "small"
+PREFIX = "small_"  # of a preset's runs
+MATCHED_WITHIN = 0.05  # of the other's bytes
 INTRODUCTION = """# The small presets
 
 Written by `python -m results.small` from runs of `make small`. Mean ± standard deviation over the seeds
 named; quality is that of the last weights. Bytes are those a worker sent over the whole training, indices
 and counts included. Differences are paired over seeds, in brackets Student's 95 % interval. These presets
-are small enough for two cores: they compare methods with each other and reproduce no published number.
+are small enough for two cores: they compare each method with no compression, and reproduce no published
+number.
 """
 
 
@@ -28,20 +37,66 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m results.small", description=__doc__.splitlines()[0])
     parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=small/...")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
-    try:
-        hand_out(
-            small_table([run for run in finished_runs(options.output) if qualities([run])]), options.table
-        )
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return in_a_line(lambda: write(options))
 
 
-def small_table(runs: list[Run]) -> str:
-    """Markdown: a section per setting, in the order of their names."""
-    return f"{INTRODUCTION}\n{markdown(compare(runs))}"
+def write(options: argparse.Namespace) -> None:
+    """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    runs = [run for run in finished_runs(options.output) if qualities([run])]
+    made = header.of_runs(runs, "make small", allow_modified=options.allow_modified)
+    hand_out(header.under_title(small_table(runs), made), options.table)
+
+
+def small_table(runs: Sequence[Run]) -> str:
+    """Markdown: which presets there are, their bytes, then a section per setting by its name."""
+    sections = compare(runs)
+    return "\n".join([INTRODUCTION, presets(runs), budgets(sections), markdown(sections)])
+
+
+def presets(runs: Sequence[Run]) -> str:
+    """Which presets have runs, and which have none."""
+    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    there = {run.subject.removeprefix(PREFIX) for run in runs if run.subject.startswith(PREFIX)}
+    held, missing = ([name for name in known if (name in there) == wanted] for wanted in (True, False))
+    said = f"{len(held)} of the {len(known)} presets in `conf/experiment/small`: {', '.join(held) or 'none'}."
+    if missing:
+        said += f" Missing: {', '.join(missing)}."
+    return f"## What this page holds\n\n{said}\n"
+
+
+def budgets(sections: Sequence[Section]) -> str:
+    """By how much the bytes of each table's methods differ, the dense one apart."""
+    lines = []
+    for section in sections:
+        sent = {
+            row.method: statistics.mean(run.summary["comm/bytes_sent_total"] for run in row.runs) / 1e6
+            for row in section.rows
+            if row.runs[0].compressor != "none"
+        }
+        for one, other in itertools.combinations(sent, 2):
+            ratio = sent[one] / sent[other]
+            word = "matched" if abs(ratio - 1) <= MATCHED_WITHIN else "not matched"
+            lines.append(
+                f"| {section.title} | `{one}` | {sent[one]:.3g} | `{other}` | {sent[other]:.3g} | {ratio:.2f} | {word} |"
+            )
+    if not lines:
+        return ""
+    unmatched = sum(line.endswith("not matched |") for line in lines)
+    return "\n".join(
+        [
+            "## Bytes of the methods beside each other",
+            "",
+            f"In {unmatched} of {len(lines)} pairs the bytes differ by more than {100 * MATCHED_WITHIN:g} %. There, "
+            "a difference in quality between the two methods is one of bytes as well.",
+            "",
+            "| preset | method | MB sent per worker | beside | MB sent per worker | times the bytes | budgets |",
+            "|---|---|---:|---|---:|---:|---|",
+            *lines,
+            "",
+        ]
+    )
 
 
 if __name__ == "__main__":
