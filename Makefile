@@ -2,6 +2,8 @@
 # make test    set up .venv and run every check: format, lint, tests
 # make test-slow   the long checks on top
 # make small   every preset of experiment=small/ with three methods and three seeds, and their table; an hour or two
+# make main_page   the main job with four methods and three seeds, and its page; half an hour
+# make lambda_vs_k   hard threshold against Top-k on two problems with ten seeds, their page and figures; an hour
 # make topk_convergence   the convergence of Top-k: 63 runs, their figures and table; under half an hour
 # make autolrs AutoLRS beside a tuned constant rate, steps and a cosine, three seeds, and their table; half an hour
 # make accordion   ACCORDION beside a hard threshold and Top-k, three seeds, their table and figure; a quarter of an hour
@@ -11,7 +13,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
 
-.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence
+.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence main_page lambda_vs_k
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -49,6 +51,30 @@ small-run-small-%: $(STAMP)
 	$(SMALL_RUN) experiment=small/$* compressor=none,top_k,hard_threshold
 
 JOBLIB := tracker=none hydra/launcher=joblib hydra.launcher.n_jobs=2
+
+# One process each: a dense run's last digits, and what grows from them, depend on the number of processes.
+# The second round leaves oneDNN and torch the loops of an older processor.
+MAIN := .venv/bin/python run.py -m seed=0,1,2 processes=1 $(JOBLIB) $(ARGS)
+AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2
+
+main_page: $(STAMP)
+	$(MAIN) output=outputs/main compressor=none,hard_threshold
+	$(MAIN) output=outputs/main compressor=top_k,random_block budget.density=0.01
+	$(AVX2) $(MAIN) output=outputs/main_avx2 compressor=none,hard_threshold
+	$(AVX2) $(MAIN) output=outputs/main_avx2 compressor=top_k,random_block budget.density=0.01
+	.venv/bin/python -m results.main outputs/main --other-loops outputs/main_avx2 --table results/main.md
+
+LAMBDA_VS_K := outputs/lambda_vs_k outputs/lambda_vs_k_madelon
+
+lambda_vs_k: $(STAMP)
+	for sweep in lambda_vs_k lambda_vs_k_matched lambda_vs_k_dense; do \
+	  .venv/bin/python run.py -m +sweeps=$$sweep $(JOBLIB) $(ARGS) || exit 1; \
+	done
+	.venv/bin/python run.py -m +sweeps=lambda_vs_k_madelon data.download=true $(JOBLIB) $(ARGS)
+	.venv/bin/python -m results.lambda_vs_k $(LAMBDA_VS_K) --table results/lambda_vs_k.md
+	.venv/bin/python -m results.tables $(LAMBDA_VS_K) --to results/lambda_vs_k_table
+	.venv/bin/python -m results.figures $(LAMBDA_VS_K) --to results/figures/lambda_vs_k \
+		--only quality_bytes,total_error_bytes,density,quality_density,suboptimality
 
 topk_convergence: $(STAMP)
 	.venv/bin/python run.py -m +sweeps=topk_convergence_dense $(JOBLIB) $(ARGS)

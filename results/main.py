@@ -6,6 +6,7 @@ Runs of `make main_page` as a Markdown page, its words from the numbers.
 """
 
 import argparse
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from results import header
 from results.command import hand_out, in_a_line, paragraph
 from results.looks import confidence, look
-from results.measures import Measure, costs, num_parameters, qualities
+from results.measures import costs, num_parameters, qualities
 from results.runs import Run, by_setting, finished_runs
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
@@ -111,15 +112,16 @@ def row_of(run: Run) -> list[str]:
 def _introduction(methods: Methods) -> str:
     run = _first(methods["none"])
     config, trainer, optimizer = run.config, run.config["trainer"], run.config["optimizer"]
-    words = f"""ResNet-18 ({num_parameters(run):,} parameters) on scikit-learn's digits (1,438 training and 359 test
-        images of 8x8; one image is 0.28 points of accuracy), {config["workers"]} workers, {trainer["batch_size"]}
-        images per worker and step, {run.summary["step"]} steps ({trainer["epochs"]} epochs), SGD with Nesterov
-        momentum {optimizer["momentum"]:g}, cosine from {optimizer["lr"]:g}, error feedback in gradient units,
-        {config["scope"]} scope. Mean ± standard deviation over seeds; bytes are those that a worker handed to
-        collectives over the whole training."""
-    process = """Every run is of one process. An all-reduce, by which `none` and shared coordinates are averaged,
-        adds in another order with another number of processes: the last digits change and, as training goes on,
-        the result. What is gathered (`top_k`, `hard_threshold`) does not depend on the number of processes."""
+    words = f"""ResNet-18 ({num_parameters(run):,} parameters) on scikit-learn's digits (1,438 training and
+        359 test images of 8x8; one image is 0.28 points of accuracy), {config["workers"]} workers,
+        {trainer["batch_size"]} images per worker and step, {run.summary["step"]} steps ({trainer["epochs"]}
+        epochs), SGD with Nesterov momentum {optimizer["momentum"]:g}, cosine from {optimizer["lr"]:g}, error
+        feedback in gradient units, {config["scope"]} scope. Mean ± standard deviation over seeds; bytes are
+        those that a worker handed to collectives over the whole training."""
+    process = """Every run is of one process. An all-reduce, by which `none` and shared coordinates are
+        averaged, adds in another order with another number of processes: the last digits change and, as
+        training goes on, the result. What is gathered (`top_k`, `hard_threshold`) does not depend on the
+        number of processes."""
     return "\n".join(["# What the main job reaches", "", paragraph(words), paragraph(process)])
 
 
@@ -152,14 +154,21 @@ def _differences(methods: Methods) -> str:
         seeds = f"{len(both)} seed{'s' * (len(both) != 1)}"
         cells = [f"`{one}` minus `{other}`", alone.shown(), f"{together.word('higher', 'lower')} ({seeds})"]
         lines.append(_line([*cells, bytes_sent, error]))
-    words = f""""Higher" and "lower" stand where {len(pairs)} looks at once leave no doubt: Bonferroni's intervals of
-        {confidence(len(pairs))} % each leave out 0. Elsewhere no difference is shown. A ratio is one of means over
-        seeds. Where the bytes' ratio is not 1.00, a difference in accuracy is one of bytes as well."""
+    words = f""""Higher" and "lower" stand where {len(pairs)} looks at once leave no doubt: Bonferroni's
+        intervals of {confidence(len(pairs))} % each leave out 0. Elsewhere no difference is shown. A ratio
+        is one of means over seeds. Where the bytes' ratio is not 1.00, a difference in accuracy is one of
+        bytes as well."""
+    threshold, top_k = methods["hard_threshold"], methods["top_k"]
+    more = _mean(threshold, BYTES) / _mean(top_k, BYTES) - 1
+    less = _mean(top_k, ERROR) / _mean(threshold, ERROR)
+    said = f"""`hard_threshold` beside `top_k`: {100 * abs(more):.2g} % {"more" if more > 0 else "fewer"}
+        bytes, a total error {max(less, 1 / less):.2g} times {"smaller" if less > 1 else "larger"}; in
+        accuracy, {together.word("higher", "lower")} ({alone.shown()} points, {seeds})."""
     block = _first(methods["random_block"])
     density = block.config["compressor"]["density"]
-    visits = f"""A random block of {100 * density:g} % needs {1 / density:.0f} steps or more to visit every coordinate
-        once; these runs have {block.summary["step"]}."""
-    return "\n".join(["## Differences", "", *lines, "", paragraph(words), paragraph(visits)])
+    visits = f"""A random block of {100 * density:g} % needs {1 / density:.0f} steps or more to visit every
+        coordinate once; these runs have {block.summary["step"]}."""
+    return "\n".join(["## Differences", "", *lines, "", *map(paragraph, (words, said, visits))])
 
 
 def _every_run(methods: Methods) -> str:
@@ -172,18 +181,19 @@ def _every_run(methods: Methods) -> str:
 
 
 def _processors(methods: Methods, others: Methods) -> str:
-    words = """oneDNN and torch choose their loops by the processor's instructions, and these add in another order:
-        the last digits of a gradient differ by processor, and what grows from them differs too. So do the bytes of
-        `hard_threshold`, which follow the gradients. The bytes of `none`, `top_k` and `random_block` are the same
-        everywhere. On the processor named above the runs come out to the last digit printed; on another one a test
-        holds them to this distance from the run of the same method and seed:"""
+    words = """oneDNN and torch choose their loops by the processor's instructions, and these add in another
+        order: the last digits of a gradient differ by processor, and what grows from them differs too. So do
+        the bytes of `hard_threshold`, which follow the gradients. The bytes of `none`, `top_k` and
+        `random_block` are the same everywhere. On the processor named above the runs come out to the last
+        digit printed; on another one a test holds them to this distance from the run of the same method and
+        seed:"""
     lines = [_line(["method", "accuracy, points", "total error, factor"]), "|---|---:|---:|"]
     lines += [_line([f"`{name}`", f"{points:g}", f"{factor:g}"]) for name, (points, factor) in SPREAD.items()]
     parts = ["## On another processor", "", paragraph(words), *lines, ""]
     if not others:
         return "\n".join(parts)
-    words = """Measured on this processor with `ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2`, which leaves both
-        the loops of an older one alone; the largest distance over the seeds named:"""
+    words = """Measured on this processor with `ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2`, which
+        leaves both the loops of an older one alone; the largest distance over the seeds named:"""
     head = ["method", "seeds", "accuracy, points", "total error, factor", "bytes"]
     parts += [paragraph(words), _line(head), "|---|---|---:|---:|---:|"]
     for name, ours in methods.items():
@@ -210,19 +220,21 @@ def factor_between(one: float, other: float) -> float:
 
 
 def _notes() -> str:
-    words = """One small dataset and one setting of everything else: what the default job does, no reproduction of the
-        paper, whose runs are 300 epochs on CIFAR. The network starts with zero-initialised residual branches
-        (`model.zero_init_residual=true`, the default here)."""
+    words = """One small dataset and one setting of everything else: what the default job does, no
+        reproduction of the paper, whose runs are 300 epochs on CIFAR. The network starts with
+        zero-initialised residual branches (`model.zero_init_residual=true`, the default here)."""
     return "\n".join(["## What this is", "", paragraph(words)])
 
 
 def _ratio(one: Seeds, other: Seeds, name: str) -> str:
-    measure = Measure(name, name, lambda run: run.summary.get(name))
-    ours, theirs = (sum(measure.values(list(seeds.values()))) / len(seeds) for seeds in (one, other))
+    ours, theirs = _mean(one, name), _mean(other, name)
     if not theirs or not ours:
         return "-"
-    ratio = ours / theirs
-    return f"{ratio:.3g}" if ratio < 0.1 else f"{ratio:.2f}"
+    return f"{ours / theirs:.3g}" if ours < 0.1 * theirs else f"{ours / theirs:.2f}"
+
+
+def _mean(seeds: Seeds, name: str) -> float:
+    return statistics.fmean(run.summary[name] for run in seeds.values())
 
 
 def _first(seeds: Seeds) -> Run:
