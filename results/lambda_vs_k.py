@@ -108,8 +108,8 @@ def page(studies: Sequence[Study]) -> str:
 CHOSEN = """## How the thresholds were found
 
 `python -m results.budget model=resnet20 model.zero_init_residual=false trainer.epochs=8 --density 0.001`
-found 0.183 in 5 pilots, with `--density 0.003` 0.08815 in 7; 0.038 was found by eye. The pilots lie in another
-output folder, else the tables would show them as rows of one seed.
+found 0.183 in 5 pilots, with `--density 0.003` 0.08815 in 7; 0.038 was found by eye. The pilots lie in
+another output folder, else the tables would show them as rows of one seed.
 """
 
 
@@ -139,8 +139,8 @@ def network_section(study: Study) -> str:
     said = ". ".join(f"{name.capitalize()}: {word} at {'; '.join(where)}" for word, where in verdicts.items())
     verdict = f"""**Here, over {over}, threshold minus Top-k. {said}.** The {len(pairs)} intervals are
         Bonferroni's for {len(pairs)} looks, {each} % each, so that all hold together in at least 95 % of such
-        experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are within
-        {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
+        experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are
+        within {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
     parts = [f"## {study.subject}", "", paragraph(_facts(study, over)), *lines, "", paragraph(verdict)]
     parts.append(paragraph(_rule(study)))
     parts.append(f"![quality against bytes]({FIGURES}/{study.subject}-quality_bytes.png)\n")
