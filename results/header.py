@@ -7,12 +7,16 @@ import argparse
 import html
 import re
 import string
+import subprocess
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 CLEAN, MODIFIED = "clean", "modified"
-FROM_HISTORY = "found by the file's history"  # of a page whose command did not record the commit
+# of a page whose command did not record it: the commit that brought the figures into the repository
+FROM_HISTORY = "found by the file's history"
 STATES = (CLEAN, MODIFIED, FROM_HISTORY)
 _FIELDS = ("Command", "Commit", "Seeds", "Machine", "Date")
 _LINE = re.compile(rf"^- ({'|'.join(_FIELDS)}): (.+)$")
@@ -93,6 +97,15 @@ def machine_of(environment: dict[str, Any]) -> str:
     return ", ".join(_plain(fact) for fact in facts if fact)
 
 
+def of_this_tree(command: str, machine: str) -> Header:
+    """The header of a page that this process measures, now and with the code as it is."""
+    commit = _git("rev-parse", "HEAD")
+    state = MODIFIED if _git("status", "--porcelain", "--untracked-files=no") else CLEAN
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    commits = ((commit, state),) if commit else ()
+    return Header(command=command, commits=commits, machine=_plain(machine), date=date)
+
+
 def add_option(parser: argparse.ArgumentParser) -> None:
     """--allow-modified, for every command that writes a page."""
     parser.add_argument(
@@ -134,6 +147,15 @@ def parse(page: str) -> Header:
         seeds=_numbers(found["Seeds"]) if "Seeds" in found else (),
         date=found.get("Date", ""),
     )
+
+
+def _git(*arguments: str) -> str:
+    """What git says of this code; nothing where there is no git or no repository."""
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
 
 
 def _ranges(seeds: tuple[int, ...]) -> str:

@@ -91,6 +91,15 @@ def test_runs_of_modified_code_make_no_page_unless_allowed(tmp_path: Path) -> No
     assert allowed.commits == (("a" * 40, CLEAN), ("b" * 40, MODIFIED))
 
 
+def test_a_page_that_is_measured_now_names_this_code() -> None:
+    found = header.of_this_tree("python benchmarks/x.py", "a processor")
+    page = header.under_title("# A page\n", found)
+    assert header.parse(page) == found
+    if (ROOT / ".git").exists():
+        head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+        assert found.commits[0][0] == head.stdout.strip()
+
+
 def test_facts_of_strangers_stay_on_their_line() -> None:
     machine = header.machine_of({"processor": "x\n# y <b>`z`", "cores": [1], "packages": 5, "platform": 7})
     assert machine == "x # y &lt;b&gt;'z', [1] cores, 7"
