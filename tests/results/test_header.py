@@ -16,13 +16,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "results").glob("*.md"))
 BENCHMARKS = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
 # a spread, an interval or a time: what a docs page that prints measured numbers has
-MEASURED = re.compile(r"\d ± \d|\[[-+]?\d[\d.]*, [-+]?\d[\d.]*\]|\d (ms|µs)\b")
+MEASURED = re.compile(r"\d ± \d|\[([-+]\d[\d.]*|\d+\.\d+), [-+]?\d[\d.]*\]|\d (ms|µs)\b")
 COPIES = {  # a page that words the numbers of another has its header
     "results/accordion.md": "results/accordion_table.md",
     "results/autolrs.md": "results/autolrs_table.md",
     "results/topk_convergence.md": "results/topk_convergence_table.md",
     "results/lambda_vs_k_table.md": "results/lambda_vs_k.md",
     "docs/papers/three_parameters.md": "results/three_parameters.md",
+    "docs/papers/autolrs.md": "results/autolrs_table.md",
 }
 WHOLE = Header(
     command="make all",
