@@ -25,6 +25,12 @@ COPIES = {  # a page that words the numbers of another has its header
     "docs/papers/three_parameters.md": "results/three_parameters.md",
     "docs/papers/autolrs.md": "results/autolrs_table.md",
 }
+WORDED = (
+    "results/accordion.md",
+    "results/autolrs.md",
+    "docs/papers/autolrs.md",
+    "docs/papers/three_parameters.md",
+)
 WHOLE = Header(
     command="make all",
     commits=(("a" * 40, CLEAN), ("b" * 40, MODIFIED)),
@@ -63,6 +69,23 @@ def test_a_fact_of_another_form_is_refused(fact: str, wrong: str) -> None:
     page = re.sub(rf"- {fact}: .*", f"- {fact}: {wrong}", header.under_title("# A page\n", WHOLE))
     with pytest.raises(ValueError, match=f"header's {fact.lower()}"):
         header.parse(page)
+
+
+def test_a_worded_page_gets_the_header_of_its_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, first, second = (tmp_path / name for name in ("table.md", "first.md", "second.md"))
+    table.write_text(header.under_title("# A table\n", WHOLE))
+    first.write_text("# Words\n\nMany words.\n")
+    older = dataclasses.replace(WHOLE, command="make other", seeds=(7,), date="")
+    second.write_text(header.under_title("# More words\n\n- A list.\n", older))
+    for _ in range(2):
+        assert header.main([str(table), str(first), str(second)]) == 0
+    assert first.read_text() == header.under_title("# Words\n\nMany words.\n", WHOLE)
+    assert header.parse(second.read_text()) == dataclasses.replace(WHOLE, command="make other")
+    assert second.read_text().endswith("\n\n- A list.\n")
+    assert header.main([str(first), str(tmp_path / "none.md")]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
 
 
 def test_what_stands_further_down_is_no_header() -> None:
@@ -128,6 +151,14 @@ def test_docs_pages_with_measured_numbers_say_what_made_them() -> None:
     assert measured
     for path in measured:
         assert_commits_are_ours(header.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", WORDED)
+def test_spreads_and_intervals_in_words_are_those_of_the_table(page: str) -> None:
+    ours, theirs = ((ROOT / path).read_text().replace(",", "") for path in (page, COPIES[page]))
+    found = re.findall(r"-?\d[\d.]* ± \d[\d.]*|[-+]?\d[\d.]* \[[-+]?\d[\d.]* [-+]?\d[\d.]*\]", ours)
+    assert found
+    assert [number for number in found if number not in theirs] == []
 
 
 @pytest.mark.parametrize("page", COPIES)
