@@ -81,6 +81,7 @@ topk_convergence: $(STAMP)
 	.venv/bin/python run.py -m +sweeps=topk_convergence $(JOBLIB) $(ARGS)
 	.venv/bin/python -m results.topk_convergence outputs/topk_convergence \
 		--figures results/figures/topk_convergence --table results/topk_convergence_table.md
+	.venv/bin/python -m results.header results/topk_convergence_table.md results/topk_convergence.md
 # Constant rates are tuned with another seed; the presets hold the best. Half of digits' 400 steps are 8.9 epochs.
 AUTOLRS_RUN := .venv/bin/python run.py -m tracker=none hydra/launcher=joblib hydra.launcher.n_jobs=2 $(ARGS)
 AUTOLRS_TUNE := $(AUTOLRS_RUN) output=outputs/autolrs_tuning seed=3
@@ -98,6 +99,7 @@ autolrs: $(STAMP)
 	$(AUTOLRS) experiment=autolrs/lstm $(SEARCH) schedule.low=0.3 schedule.high=300
 	.venv/bin/python -m results.autolrs outputs/autolrs --tuning outputs/autolrs_tuning \
 		--figures results/figures/autolrs --table results/autolrs_table.md
+	.venv/bin/python -m results.header results/autolrs_table.md results/autolrs.md docs/papers/autolrs.md
 
 ACCORDION := .venv/bin/python run.py -m experiment=accordion/resnet20 output=outputs/accordion seed=0,1,2 $(JOBLIB)
 
@@ -107,6 +109,7 @@ accordion: $(STAMP)
 	$(ACCORDION) compressor=accordion compressor.period=1 $(ARGS)
 	.venv/bin/python -m results.accordion outputs/accordion \
 		--figures results/figures --table results/accordion_table.md
+	.venv/bin/python -m results.header results/accordion_table.md results/accordion.md
 
 # Two jobs at a time; dense first, so that there is something to compare with from the start. A job that fails is
 # named in the sweep's own table, and missing on the page.
@@ -118,6 +121,7 @@ three_parameters: $(STAMP)
 	done
 	.venv/bin/python -m results.three_parameters outputs/three_parameters \
 	  --table results/three_parameters.md --figures results/figures/three_parameters
+	.venv/bin/python -m results.header results/three_parameters.md docs/papers/three_parameters.md
 
 format: $(STAMP)
 	.venv/bin/ruff format .
