@@ -41,7 +41,10 @@ class Look:
         if self.low is None:
             few = self.seeds < LEAST_SEEDS
             return f"{mean} ({f'seeds: {self.seeds}' if few else f'the same in all {self.seeds} seeds'})"
-        return f"{mean} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+        return f"{mean} {self.ends(digits)}"
+
+    def ends(self, digits: int = 2) -> str:
+        return "-" if self.low is None else f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
 
     def shown_as_ratio(self) -> str:
         """Of a difference of natural logarithms: 3.12 [2.51, 3.88]."""

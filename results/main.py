@@ -139,9 +139,10 @@ def _table(methods: Methods) -> str:
 
 def _differences(methods: Methods) -> str:
     pairs = [(name, "none") for name in ORDER[1:]] + [("hard_threshold", "top_k")]
+    joint = f"[{confidence(len(pairs))} %, for {len(pairs)} looks]"
     lines = [
-        _line(["accuracy", "points [95 %, paired]", "in words", "bytes, ratio", "total error, ratio"]),
-        "|---|---:|---|---:|---:|",
+        _line(["accuracy", "points [95 %, paired]", joint, "in words", "bytes, ratio", "total error, ratio"]),
+        "|---|---:|---:|---|---:|---:|",
     ]
     accuracy = qualities([_first(methods["none"])])[0]
     for one, other in pairs:
@@ -152,12 +153,12 @@ def _differences(methods: Methods) -> str:
         alone, together = look(values, 1), look(values, len(pairs))
         bytes_sent, error = (_ratio(methods[one], methods[other], name) for name in (BYTES, ERROR))
         seeds = f"{len(both)} seed{'s' * (len(both) != 1)}"
-        cells = [f"`{one}` minus `{other}`", alone.shown(), f"{together.word('higher', 'lower')} ({seeds})"]
+        word = f"{together.word('higher', 'lower')} ({seeds})"
+        cells = [f"`{one}` minus `{other}`", alone.shown(), together.ends(), word]
         lines.append(_line([*cells, bytes_sent, error]))
-    words = f""""Higher" and "lower" stand where {len(pairs)} looks at once leave no doubt: Bonferroni's
-        intervals of {confidence(len(pairs))} % each leave out 0. Elsewhere no difference is shown. A ratio
-        is one of means over seeds. Where the bytes' ratio is not 1.00, a difference in accuracy is one of
-        bytes as well."""
+    words = f"""The words follow the intervals for {len(pairs)} looks (Bonferroni), which all hold together in
+        at least 95 % of such experiments: "higher" or "lower" where one leaves out 0. A ratio is one of means
+        over seeds. Where the bytes' ratio is not 1.00, a difference in accuracy is one of bytes as well."""
     threshold, top_k = methods["hard_threshold"], methods["top_k"]
     more = _mean(threshold, BYTES) / _mean(top_k, BYTES) - 1
     less = _mean(top_k, ERROR) / _mean(threshold, ERROR)
