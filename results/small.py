@@ -73,7 +73,7 @@ def budgets(sections: Sequence[Section]) -> str:
         methods = [row for row in section.rows if row.runs[0].compressor != "none"]
         for one, other in itertools.combinations(methods, 2):
             sent = [_megabytes(row.runs) for row in (one, other)]
-            if None in sent or not all(sent):
+            if one.runs[0].compressor == other.runs[0].compressor or None in sent or not all(sent):
                 continue
             ratio = sent[0] / sent[1]
             cells = [

@@ -64,14 +64,21 @@ def test_the_page_says_which_presets_it_holds_and_that_budgets_are_not_matched(t
                 records[0]["comm/bytes_sent_total"] = 9e6
             name, model = f"small_{preset}-{method}", {"hidden": [len(preset)]}
             write_run(tmp_path, name=name, compressor=method, records=records, model=model)
+    matched = [{"step": 1, "comm/bytes_sent_total": 19.7e6, "test/accuracy": 0.9}]
+    keys = {"compressor": "hard_threshold", "settings": {"threshold": 0.02}, "model": {"hidden": [4]}}
+    write_run(tmp_path, name="small_lstm-hard_threshold", records=matched, **keys)
     text = small_table(read_runs([tmp_path]))
     assert (
         "2 of the 9 presets in `conf/experiment/small`: lstm, neumf. Missing: bert_masked, bert_sst2, "
         in text
     )
-    assert "In 1 of 2 pairs the bytes differ by more than 5 %." in text
+    assert "In 1 of 3 pairs the bytes differ by more than 5 %." in text
     methods = ("`hard_threshold, threshold 0.01`", "`top_k, density 0.01`")
     assert f"| small_lstm | {methods[0]} | 8.9 | {methods[1]} | 19.6 | 0.45 | not matched |" in text
+    assert (
+        f"| small_lstm | `hard_threshold, threshold 0.02` | 19.7 | {methods[1]} | 19.6 | 1.01 | matched |"
+        in text
+    )
     assert f"| small_neumf | {methods[0]} | 8.9 | {methods[1]} | 9 | 0.99 | matched |" in text
 
 
