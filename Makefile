@@ -2,16 +2,22 @@
 # make test    set up .venv and run every check: format, lint, tests
 # make test-slow   the long checks on top
 # make small   every preset of experiment=small/ with three methods and three seeds, and their table; an hour or two
+# make main_page   the main job with four methods and three seeds, and its page; half an hour
+# make lambda_vs_k   hard threshold against Top-k on two problems with ten seeds, their page and figures; an hour
 # make topk_convergence   the convergence of Top-k: 63 runs, their figures and table; under half an hour
 # make autolrs AutoLRS beside a tuned constant rate, steps and a cosine, three seeds, and their table; half an hour
 # make accordion   ACCORDION beside a hard threshold and Top-k, three seeds, their table and figure; a quarter of an hour
 # make convex  all of madelon's convex experiments with three seeds, their figures and table; some ten minutes
 # make three_parameters   scheme, coordinates, scope and feedback on two networks, their page and figure; half an hour
+# make page-small   the page alone, from runs that are there; so for convex, main, lambda_vs_k, topk_convergence, autolrs,
+#              accordion and three_parameters; OUTPUTS=DIR reads runs from elsewhere
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
 
-.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence
+PAGES := convex small main lambda_vs_k topk_convergence autolrs accordion three_parameters
+.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence main_page lambda_vs_k
+.PHONY: $(addprefix page-,$(PAGES))
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -27,7 +33,7 @@ test-slow: $(STAMP)
 # Two streams of runs side by side; what has finished before is not run again.
 convex: $(STAMP)
 	$(MAKE) --no-print-directory -j2 convex-top_k convex-hard_threshold
-	.venv/bin/python -m results.convex outputs/convex --figures results/figures --table results/convex.md
+	$(MAKE) --no-print-directory page-convex
 
 CONVEX := .venv/bin/python run.py -m output=outputs/convex tracker=none ++data.download=true seed=0,1,2 $(ARGS)
 STARS := convex/madelon_gd_star_20,convex/madelon_gd_star_100
@@ -43,18 +49,37 @@ SMALL_RUN := .venv/bin/python run.py -m output=outputs/small tracker=none seed=0
 
 small: $(STAMP)
 	-$(MAKE) --no-print-directory --keep-going -j2 $(addprefix small-run-,$(subst /,-,$(SMALL)))
-	.venv/bin/python -m results.small outputs/small --table results/small.md
+	$(MAKE) --no-print-directory page-small
 
 small-run-small-%: $(STAMP)
 	$(SMALL_RUN) experiment=small/$* compressor=none,top_k,hard_threshold
 
 JOBLIB := tracker=none hydra/launcher=joblib hydra.launcher.n_jobs=2
 
+# One process each: a dense run's last digits, and what grows from them, depend on the number of processes.
+# The second round leaves oneDNN and torch the loops of an older processor.
+MAIN := .venv/bin/python run.py -m seed=0,1,2 processes=1 $(JOBLIB) $(ARGS)
+AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2
+
+main_page: $(STAMP)
+	$(MAIN) output=outputs/main compressor=none,hard_threshold
+	$(MAIN) output=outputs/main compressor=top_k,random_block budget.density=0.01
+	$(AVX2) $(MAIN) output=outputs/main_avx2 compressor=none,hard_threshold
+	$(AVX2) $(MAIN) output=outputs/main_avx2 compressor=top_k,random_block budget.density=0.01
+	$(MAKE) --no-print-directory page-main
+
+lambda_vs_k: $(STAMP)
+	for sweep in lambda_vs_k lambda_vs_k_matched lambda_vs_k_dense; do \
+	  .venv/bin/python run.py -m +sweeps=$$sweep $(JOBLIB) $(ARGS) || exit 1; \
+	done
+	.venv/bin/python run.py -m +sweeps=lambda_vs_k_madelon data.download=true $(JOBLIB) $(ARGS)
+	$(MAKE) --no-print-directory page-lambda_vs_k
+
 topk_convergence: $(STAMP)
 	.venv/bin/python run.py -m +sweeps=topk_convergence_dense $(JOBLIB) $(ARGS)
 	.venv/bin/python run.py -m +sweeps=topk_convergence $(JOBLIB) $(ARGS)
-	.venv/bin/python -m results.topk_convergence outputs/topk_convergence \
-		--figures results/figures/topk_convergence --table results/topk_convergence_table.md
+	$(MAKE) --no-print-directory page-topk_convergence
+
 # Constant rates are tuned with another seed; the presets hold the best. Half of digits' 400 steps are 8.9 epochs.
 AUTOLRS_RUN := .venv/bin/python run.py -m tracker=none hydra/launcher=joblib hydra.launcher.n_jobs=2 $(ARGS)
 AUTOLRS_TUNE := $(AUTOLRS_RUN) output=outputs/autolrs_tuning seed=3
@@ -70,8 +95,7 @@ autolrs: $(STAMP)
 	$(AUTOLRS) experiment=autolrs/lstm schedule=constant,cosine
 	$(AUTOLRS) experiment=autolrs/lstm schedule=warmup_step 'schedule.milestones=[1.277,1.915]'
 	$(AUTOLRS) experiment=autolrs/lstm $(SEARCH) schedule.low=0.3 schedule.high=300
-	.venv/bin/python -m results.autolrs outputs/autolrs --tuning outputs/autolrs_tuning \
-		--figures results/figures/autolrs --table results/autolrs_table.md
+	$(MAKE) --no-print-directory page-autolrs
 
 ACCORDION := .venv/bin/python run.py -m experiment=accordion/resnet20 output=outputs/accordion seed=0,1,2 $(JOBLIB)
 
@@ -79,8 +103,7 @@ accordion: $(STAMP)
 	$(ACCORDION) compressor=none,hard_threshold $(ARGS)
 	$(ACCORDION) compressor=top_k budget.density=0.001,0.01 $(ARGS)
 	$(ACCORDION) compressor=accordion compressor.period=1 $(ARGS)
-	.venv/bin/python -m results.accordion outputs/accordion \
-		--figures results/figures --table results/accordion_table.md
+	$(MAKE) --no-print-directory page-accordion
 
 # Two jobs at a time; dense first, so that there is something to compare with from the start. A job that fails is
 # named in the sweep's own table, and missing on the page.
@@ -90,8 +113,46 @@ three_parameters: $(STAMP)
 	-for sweep in $(THREE_PARAMETERS); do \
 	  .venv/bin/python run.py -m +sweeps=$$sweep hydra/launcher=joblib hydra.launcher.n_jobs=2 tracker=none $(ARGS); \
 	done
-	.venv/bin/python -m results.three_parameters outputs/three_parameters \
-	  --table results/three_parameters.md --figures results/figures/three_parameters
+	$(MAKE) --no-print-directory page-three_parameters
+
+# Pages and figures from the runs in OUTPUTS, without running anything.
+OUTPUTS ?= outputs
+PAGE := .venv/bin/python -m results
+LAMBDA_VS_K := $(OUTPUTS)/lambda_vs_k $(OUTPUTS)/lambda_vs_k_madelon
+
+page-convex:
+	$(PAGE).convex $(OUTPUTS)/convex --figures results/figures --table results/convex.md
+
+page-small:
+	$(PAGE).small $(OUTPUTS)/small --table results/small.md
+
+page-main:
+	$(PAGE).main $(OUTPUTS)/main --other-loops $(OUTPUTS)/main_avx2 --table results/main.md
+
+page-lambda_vs_k:
+	$(PAGE).lambda_vs_k $(LAMBDA_VS_K) --table results/lambda_vs_k.md
+	$(PAGE).tables $(LAMBDA_VS_K) --to results/lambda_vs_k_table
+	$(PAGE).figures $(LAMBDA_VS_K) --to results/figures/lambda_vs_k \
+		--only quality_bytes,total_error_bytes,density,quality_density,suboptimality
+
+page-topk_convergence:
+	$(PAGE).topk_convergence $(OUTPUTS)/topk_convergence \
+		--figures results/figures/topk_convergence --table results/topk_convergence_table.md
+	$(PAGE).header results/topk_convergence_table.md results/topk_convergence.md
+
+page-autolrs:
+	$(PAGE).autolrs $(OUTPUTS)/autolrs --tuning $(OUTPUTS)/autolrs_tuning \
+		--figures results/figures/autolrs --table results/autolrs_table.md
+	$(PAGE).header results/autolrs_table.md results/autolrs.md docs/papers/autolrs.md
+
+page-accordion:
+	$(PAGE).accordion $(OUTPUTS)/accordion --figures results/figures --table results/accordion_table.md
+	$(PAGE).header results/accordion_table.md results/accordion.md
+
+page-three_parameters:
+	$(PAGE).three_parameters $(OUTPUTS)/three_parameters \
+		--table results/three_parameters.md --figures results/figures/three_parameters
+	$(PAGE).header results/three_parameters.md docs/papers/three_parameters.md
 
 format: $(STAMP)
 	.venv/bin/ruff format .

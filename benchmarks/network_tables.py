@@ -3,7 +3,6 @@
 import math
 import os
 import platform
-import time
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from network_measured import (
     Rate,
 )
 
+from results import header
 from trainers.break_even import ANY_BANDWIDTH
 
 
@@ -29,9 +29,8 @@ def head(options: Any, command: str) -> list[str]:
     machine = f"{facts[0] if facts else platform.processor()}, {os.cpu_count()} cores, {platform.system()}"
     return [
         "# Steps over throttled links\n",
-        f"Machine: {machine}, Python {platform.python_version()}, {versions}. "
-        f"Date: {time.strftime('%Y-%m-%d', time.gmtime())}.\n",
-        f"    {command}\n",
+        *header.of_this_tree(command, f"{machine}, Python {platform.python_version()}, {versions}").lines(),
+        "",
         "ResNet-18, 11,172,810 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
         f"{options.batch_size} images per host and step; density {options.density:g}, for hard_threshold by "
         f"lambda = {options.threshold:g}{''.join(f'; {word}' for word in options.set)}. Medians over "

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from results import header
 from results.command import hand_out, in_a_line
 from results.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.escaping import in_markdown, markdown_table
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=accordion/...")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
     parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     return in_a_line(lambda: compare(options))
 
@@ -50,7 +52,8 @@ def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
     runs = finished_runs(options.output)
     studies = [methods_of(group) for group in by_setting(runs)]
-    hand_out(page(runs, studies), options.table)
+    made = header.of_runs(runs, "make accordion", allow_modified=options.allow_modified)
+    hand_out(header.under_title(page(runs, studies), made), options.table)
     folder = options.figures or options.output[0] / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     for study in studies:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from results import header
 from results.command import hand_out, in_a_line
 from results.escaping import in_markdown, markdown_table
 from results.groups import file_stem, seeds_in_words
@@ -40,9 +41,11 @@ INTRODUCTION = """# Schedules at equal steps
 
 Written by `python -m results.autolrs` from the runs of `make autolrs`. Mean ± half of Student's 95 % interval
 over the seeds named. All runs take as many steps; those of AutoLRS's trials, which are thrown away, are among
-them, and so are their bytes. "Steps saved" compares with the constant rate: by what share earlier, in steps
-in all, a run was as good as the constant rate's last evaluation of the same seed; "never" where it was not in
-some seed.
+them, and so are their bytes. "Steps saved" compares with the constant rate of the same seed: by what share
+earlier, in steps in all, a run was first as good as the constant rate's last evaluation than the constant
+rate itself first was; below 0 where it was later, "never" where it was not in some seed. Until its first
+decay a step schedule is the constant rate's run, so that what both reach there saves nothing: "one run until
+then".
 """
 
 
@@ -52,15 +55,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tuning", type=Path, help="folder with the constant rates tried")
     parser.add_argument("--figures", type=Path, help="draw into this folder")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     return in_a_line(lambda: compare(options))
 
 
 def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    by_model = schedules_of(finished_runs(options.output))
-    tuning = schedules_of(finished_runs([options.tuning])) if options.tuning else {}
-    hand_out(make_table(by_model, tuning), options.table)
+    compared = finished_runs(options.output)
+    tried = finished_runs([options.tuning]) if options.tuning else []
+    made = header.of_runs([*compared, *tried], "make autolrs", allow_modified=options.allow_modified)
+    by_model, tuning = schedules_of(compared), schedules_of(tried)
+    hand_out(header.under_title(make_table(by_model, tuning), made), options.table)
     if options.figures is not None:
         options.figures.mkdir(parents=True, exist_ok=True)
         for model, by_schedule in by_model.items():
@@ -204,17 +210,34 @@ def _against(runs: list[Run], constant: list[Run], metric: str, factor: float) -
 
 def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> str:
     seeds = {run.seed: run for run in constant}
-    shares: list[float] = []
+    shares, shared = [], []
     for run in runs:
         if run.seed not in seeds or runs is constant:
             return "-"
         other = seeds[run.seed]
-        taken: Any = steps_until(run, metric, other.summary[metric], higher)
+        needed: Any = steps_until(other, metric, other.summary[metric], higher)
+        taken = steps_until(run, metric, other.summary[metric], higher)
         if taken is None:
             return "never"
-        shares.append(100 * (1 - taken / other.summary["step"]))
+        if taken <= one_run_until(run, other):
+            shared.append(run.seed)
+        shares.append(100 * (1 - taken / needed))
+    if shared:
+        which = f" in seed{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
+        return f"one run until then{which if len(shared) < len(runs) else ''}"
     mean, half = mean_and_interval(shares)
     return f"{mean:.2f} %{counted(len(shares))}" if half is None else f"{mean:.2f} ± {half:.2f} %"
+
+
+def one_run_until(run: Run, other: Run) -> int:
+    """The last recorded step up to which two runs of one seed had the same rates; 0 if they never had."""
+    rates, others = (each.curve("train/learning_rate") for each in (run, other))
+    last = 0
+    for step, rate in rates.items():
+        if others.get(step) != rate:
+            break
+        last = int(step)
+    return last
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What the commands that make a page of runs have in common."""
 
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,3 +23,9 @@ def hand_out(text: str, path: Path | None) -> None:
     else:
         path.write_text(text, encoding="utf-8")
         print(path)
+
+
+def paragraph(words: str) -> str:
+    """Words of a page, wrapped for reading as a file."""
+    flat = " ".join(words.split())
+    return textwrap.fill(flat, 120, break_on_hyphens=False, break_long_words=False) + "\n"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from results import header
 from results.command import hand_out
 from results.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
 from results.groups import file_stem, other_seeds, seeds_of, unused
@@ -35,18 +36,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--bits", choices=BITS_LABELS, default="paper", help="as the paper counts them, or all sent"
     )
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     try:
         runs = [run for run in read_runs(options.output) if "convex/suboptimality" in run.records]
         if not runs:
             raise FileNotFoundError(f"no finished convex run in {', '.join(map(str, options.output))}")
+        made = header.of_runs(runs, "make convex", allow_modified=options.allow_modified)
         folder = options.figures or options.output[0] / "figures"
         folder.mkdir(parents=True, exist_ok=True)
         for stem, group in named_groups(runs).items():
             for path in save(draw(group, options.bits), folder / stem):
                 print(path)
-        hand_out(reproduction_table(runs), options.table)
-    except OSError as error:
+        hand_out(header.under_title(reproduction_table(runs), made), options.table)
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

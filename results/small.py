@@ -2,25 +2,34 @@
 
     python -m results.small OUTPUT [OUTPUT ...] [--table FILE]
 
-What results.tables makes of them, under words of its own.
+What results.tables makes of them, under words of its own: which presets are there, and how far the methods
+of a table are from equal bytes.
 """
 
 import argparse
+import itertools
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from results.command import hand_out
-from results.comparison import compare
+from results import header
+from results.command import hand_out, in_a_line
+from results.comparison import Section, compare
 from results.formats import markdown
 from results.measures import qualities
 from results.runs import Run, finished_runs
 
+PRESETS = Path(__file__).parents[1] / "conf" / "experiment" / "small"
+PREFIX = "small_"  # of a preset's runs
+MATCHED_WITHIN = 0.05  # of the other's bytes
 INTRODUCTION = """# The small presets
 
 Written by `python -m results.small` from runs of `make small`. Mean ± standard deviation over the seeds
 named; quality is that of the last weights. Bytes are those a worker sent over the whole training, indices
 and counts included. Differences are paired over seeds, in brackets Student's 95 % interval. These presets
-are small enough for two cores: they compare methods with each other and reproduce no published number.
+are small enough for two cores: they compare each method with no compression, and reproduce no published
+number.
 """
 
 
@@ -28,20 +37,70 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m results.small", description=__doc__.splitlines()[0])
     parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=small/...")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
-    try:
-        hand_out(
-            small_table([run for run in finished_runs(options.output) if qualities([run])]), options.table
-        )
-    except OSError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    return in_a_line(lambda: write(options))
 
 
-def small_table(runs: list[Run]) -> str:
-    """Markdown: a section per setting, in the order of their names."""
-    return f"{INTRODUCTION}\n{markdown(compare(runs))}"
+def write(options: argparse.Namespace) -> None:
+    """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    runs = [run for run in finished_runs(options.output) if qualities([run])]
+    made = header.of_runs(runs, "make small", allow_modified=options.allow_modified)
+    hand_out(header.under_title(small_table(runs), made), options.table)
+
+
+def small_table(runs: Sequence[Run]) -> str:
+    """Markdown: which presets there are, their bytes, then a section per setting by its name."""
+    sections = compare(runs)
+    return "\n".join([INTRODUCTION, presets(runs), budgets(sections), markdown(sections)])
+
+
+def presets(runs: Sequence[Run]) -> str:
+    """Which presets have runs, and which have none."""
+    known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
+    there = {run.subject.removeprefix(PREFIX) for run in runs if run.subject.startswith(PREFIX)}
+    held, missing = ([name for name in known if (name in there) == wanted] for wanted in (True, False))
+    said = f"{len(held)} of the {len(known)} presets in `conf/experiment/small`: {', '.join(held) or 'none'}."
+    if missing:
+        said += f" Missing: {', '.join(missing)}."
+    return f"## What this page holds\n\n{said}\n"
+
+
+def budgets(sections: Sequence[Section]) -> str:
+    """By how much the bytes of each table's methods differ, the dense one apart."""
+    rows = []
+    for section in sections:
+        methods = [row for row in section.rows if row.runs[0].compressor != "none"]
+        for one, other in itertools.combinations(methods, 2):
+            sent = [_megabytes(row.runs) for row in (one, other)]
+            if one.runs[0].compressor == other.runs[0].compressor or None in sent or not all(sent):
+                continue
+            ratio = sent[0] / sent[1]
+            cells = [
+                section.title,
+                f"`{one.method}`",
+                f"{sent[0]:.3g}",
+                f"`{other.method}`",
+                f"{sent[1]:.3g}",
+            ]
+            is_matched = abs(ratio - 1) <= MATCHED_WITHIN
+            rows.append([*cells, f"{ratio:.2f}", "matched" if is_matched else "not matched"])
+    if not rows:
+        return ""
+    unmatched = sum(row[-1] == "not matched" for row in rows)
+    said = (
+        f"In {unmatched} of {len(rows)} pairs the bytes differ by more than {100 * MATCHED_WITHIN:g} %. "
+        "There, a difference in quality between the two methods is one of bytes as well."
+    )
+    head = ["preset", "method", "MB sent per worker", "beside", "MB sent per worker", "ratio", "budgets"]
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    lines.insert(1, "|---|---|---:|---|---:|---:|---|")
+    return "\n".join(["## Bytes of the methods beside each other", "", said, "", *lines, ""])
+
+
+def _megabytes(runs: Sequence[Run]) -> float | None:
+    sent = [run.summary.get("comm/bytes_sent_total") for run in runs]
+    return None if None in sent else statistics.mean(sent) / 1e6
 
 
 if __name__ == "__main__":

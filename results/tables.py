@@ -7,9 +7,11 @@ the paired difference of the quality from a baseline with its 95 % interval, and
 """
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 
+from results import header
 from results.comparison import compare
 from results.formats import comma_separated, latex, markdown
 from results.runs import compared_across, finished_runs
@@ -42,6 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         default="",
         help="settings to compare beside the method, such as scope,workers or data.alpha",
     )
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     try:
         runs = compared_across(finished_runs(options.output), options.across)
@@ -49,7 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
         stem = options.to or (options.output[0] / "tables" if options.format == "all" else None)
         for name in FORMATS if options.format == "all" else [options.format]:
             write, ending = FORMATS[name]
-            text = f"{INTRODUCTION}\n{write(sections)}" if name == "md" else write(sections)
+            text = write(sections)
+            if name == "md":
+                made = header.of_runs(runs, command(options), allow_modified=options.allow_modified)
+                text = header.under_title(f"{INTRODUCTION}\n{text}", made)
             if stem is None:
                 print(text, end="")
             else:
@@ -60,6 +66,15 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def command(options: argparse.Namespace) -> str:
+    """What makes the same tables, wherever they go."""
+    words = ["python", "-m", "results.tables", *(path.as_posix() for path in options.output)]
+    for name in ("baseline", "across"):
+        if value := getattr(options, name):
+            words += [f"--{name}", value]
+    return shlex.join(words).replace("`", "'")
 
 
 if __name__ == "__main__":

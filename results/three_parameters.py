@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from results import header
 from results.command import hand_out, in_a_line
 from results.escaping import in_markdown, markdown_table
 from results.measures import Measure, num_parameters
@@ -45,6 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--table", type=Path, help="write the page here instead of printing it")
     parser.add_argument("--figures", type=Path, help="where the figure goes (default: OUTPUT/figures)")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     return in_a_line(lambda: compare(options))
 
@@ -52,11 +54,12 @@ def main(arguments: list[str] | None = None) -> int:
 def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
     runs = finished_runs(options.output)
+    made = header.of_runs(runs, "make three_parameters", allow_modified=options.allow_modified)
     studied = networks(runs)
     folder = options.figures or options.output[0] / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     print(*save(draw(studied), folder / STEM), sep="\n")
-    hand_out(page(runs, studied), options.table)
+    hand_out(header.under_title(page(runs, studied), made), options.table)
 
 
 def page(runs: Sequence[Run], studied: Sequence[Network]) -> str:

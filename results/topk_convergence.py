@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from results import sheet
+from results import header, sheet
 from results.command import hand_out
 from results.escaping import in_markdown, markdown_table
 from results.groups import Group, groups, legend_labels
@@ -236,9 +236,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("output", nargs="+", type=Path, help="folders with runs that have diagnostics")
     parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
     parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
+    header.add_option(parser)
     options = parser.parse_args(arguments)
     try:
-        found = groups(map(with_ratio, finished_runs(options.output)))
+        runs = finished_runs(options.output)
+        made = header.of_runs(runs, "make topk_convergence", allow_modified=options.allow_modified)
+        found = groups(map(with_ratio, runs))
         folder = options.figures or options.output[0] / "figures"
         folder.mkdir(parents=True, exist_ok=True)
         for group in found:
@@ -250,8 +253,8 @@ def main(arguments: list[str] | None = None) -> int:
                     continue
                 for path in save(drawn, folder / f"{group.stem}-{name}"):
                     print(path)
-        hand_out(table(found), options.table)
-    except OSError as error:
+        hand_out(header.under_title(table(found), made), options.table)
+    except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0

@@ -1,5 +1,11 @@
-"""Small searches for a learning rate."""
+"""Small searches for a learning rate.
 
+    PYTHONPATH=. python tests/helpers/searching.py
+
+prints docs/papers/autolrs.md's table of quadratics: the rate found over the best constant one.
+"""
+
+import math
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -103,3 +109,15 @@ def train_small(process: int, processes: int) -> dict[str, Any]:
     trainer.run(records)
     kept = [{k: v for k, v in r.items() if not k.startswith("time/")} for r in records]
     return {"records": kept, "weights": next(iter(trainer.model.parameters())).detach()}
+
+
+def print_quadratics() -> None:
+    """A row for each condition number, a column for each tau; minutes."""
+    for condition in (3, 10, 30, 100):
+        curvature = torch.logspace(0, math.log10(condition), 20, dtype=torch.float64)
+        shares = [find_rate(curvature, tau)[0] / best_rate(curvature, tau) for tau in (50, 100, 200)]
+        print(f"| {condition} | {' | '.join(f'{share:.2f}' for share in shares)} |", flush=True)
+
+
+if __name__ == "__main__":
+    print_quadratics()

@@ -1,5 +1,6 @@
 """The comparison of schedules, from run folders written by hand."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,19 @@ ACCURACY = {  # after 100, 200, 300 and 400 steps in all
 }
 
 
-def plain_run(folder: Path, schedule: str, seed: int, lr: float = 0.1) -> None:
+def plain_run(
+    folder: Path,
+    schedule: str,
+    seed: int,
+    lr: float = 0.1,
+    *,
+    accuracy: Sequence[float] | None = None,
+    rates: Sequence[float] | None = None,
+) -> None:
+    values = accuracy or ACCURACY[schedule]
     records = [
-        {"step": 100 * (i + 1), "train/learning_rate": lr, "test/accuracy": value + 0.01 * seed}
-        for i, value in enumerate(ACCURACY[schedule])
+        {"step": 100 * (i + 1), "train/learning_rate": rate, "test/accuracy": value + 0.01 * seed}
+        for i, (value, rate) in enumerate(zip(values, rates or [lr] * 4, strict=True))
     ]
     records[-1]["comm/bytes_sent_total"] = 4e6
     keys = {"schedule": {"_target_": SCHEDULE + schedule}, "optimizer": {"lr": lr}}
@@ -46,7 +56,8 @@ def searched_run(folder: Path, seed: int) -> None:
 def study(tmp_path: Path) -> Path:
     for seed in (0, 1, 2):
         for schedule in ACCURACY:
-            plain_run(tmp_path / "runs", schedule, seed)
+            rates = {"Cosine": (0.09, 0.07, 0.03, 0.01)}.get(schedule)
+            plain_run(tmp_path / "runs", schedule, seed, rates=rates)
         searched_run(tmp_path / "runs", seed)
     for lr in (0.01, 0.1):
         plain_run(tmp_path / "tuning", "Constant", 3, lr)
@@ -84,6 +95,27 @@ def test_table_says_what_was_reached_sent_and_saved(study: Path, capsys: pytest.
     assert "with seed 3, and their test accuracy, %: 0.01: 83.00, 0.1: 83.00." in table.read_text()
     assert {path.suffix for path in (study / "figures").iterdir()} == {".png", ".pdf"}
     assert str(table) in capsys.readouterr().out
+
+
+def test_steps_in_which_a_schedule_is_the_constant_rate_save_nothing(tmp_path: Path) -> None:
+    """The constant rate itself was as good after 200 steps as after 400; the step schedule was that run."""
+    for seed in (0, 1):
+        plain_run(tmp_path / "runs", "Constant", seed, accuracy=(0.5, 0.8, 0.7, 0.8))
+        late = (0.5, 0.8, 0.9, 0.9) if seed else (0.5, 0.7, 0.9, 0.9)
+        plain_run(tmp_path / "runs", "WarmupStep", seed, accuracy=late, rates=(0.1, 0.1, 0.01, 0.01))
+        plain_run(
+            tmp_path / "runs",
+            "Cosine",
+            seed,
+            accuracy=(0.5, 0.7, 0.8, 0.9),
+            rates=(0.09, 0.07, 0.03, 0.01),
+        )
+    table = tmp_path / "table.md"
+    assert main([str(tmp_path / "runs"), "--table", str(table)]) == 0
+    rows = [line for line in table.read_text().splitlines() if line.startswith("| ")]
+    ((step, cosine),) = [[row.split(" | ")[-1].strip(" |") for row in rows[2:]]]
+    assert step == "one run until then in seed 1"
+    assert cosine == "-50.00 ± 0.00 %"  # 300 steps where the constant rate first took 200
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

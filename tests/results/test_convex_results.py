@@ -71,7 +71,15 @@ def test_command_draws_and_writes_the_same_bytes_twice(output: Path, tmp_path: P
     for folder in ("a", "b"):
         table = tmp_path / folder / "table.md"
         table.parent.mkdir()
-        assert convex.main([str(output), "--figures", str(tmp_path / folder), "--table", str(table)]) == 0
+        arguments = [
+            str(output),
+            "--allow-modified",
+            "--figures",
+            str(tmp_path / folder),
+            "--table",
+            str(table),
+        ]
+        assert convex.main(arguments) == 0
         made.append({path.name: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())})
     assert set(made[0]) == {
         *(f"{name}.{kind}" for name in ("madelon_sgd", "heterogeneity") for kind in ("png", "pdf")),

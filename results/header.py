@@ -1,0 +1,219 @@
+"""The header of a page of results: command, commit, seeds and machine, written and read back.
+
+    python -m results.header PAGE WORDED [WORDED ...]
+
+gives pages that word the numbers of PAGE its header. Standard library alone, so that benchmarks write it too.
+"""
+
+import argparse
+import dataclasses
+import html
+import re
+import string
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+CLEAN, MODIFIED = "clean", "modified"
+# of a page whose command did not record it: the commit that brought the figures into the repository
+FROM_HISTORY = "found by the file's history"
+STATES = (CLEAN, MODIFIED, FROM_HISTORY)
+_FIELDS = ("Command", "Commit", "Seeds", "Machine", "Date")
+_LINE = re.compile(rf"^- ({'|'.join(_FIELDS)}): (.+)$")
+_COMMIT = re.compile(r"([0-9a-f]{7,40}) \(([^)]+)\)")
+_UNKNOWN = "not recorded"
+
+
+class Made(Protocol):
+    """What a header needs of a run."""
+
+    @property
+    def environment(self) -> dict[str, Any]: ...
+    @property
+    def seed(self) -> int: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Header:
+    """What made a page. Without ``commits`` the code is not known."""
+
+    command: str  # to be typed in the repository
+    commits: tuple[tuple[str, str], ...]  # hash, state
+    machine: str
+    seeds: tuple[int, ...] = ()
+    date: str = ""
+
+    def lines(self) -> list[str]:
+        """Markdown, an item for each fact."""
+        commits = ", ".join(f"{commit} ({state})" for commit, state in self.commits) or _UNKNOWN
+        facts = {"Command": f"`{self.command}`", "Commit": commits, "Machine": self.machine}
+        facts |= {"Seeds": _ranges(self.seeds)} if self.seeds else {}
+        facts |= {"Date": self.date} if self.date else {}
+        return [f"- {name}: {facts[name]}" for name in _FIELDS if name in facts]
+
+
+def of_runs(runs: Iterable[Made], command: str, *, allow_modified: bool = False) -> Header:
+    """The header of a page of ``runs``, which ``command`` makes.
+
+    Raises ``ValueError`` for runs of modified code unless these are allowed: their commit does not tell
+    what ran.
+    """
+    runs = list(runs)
+    commits: dict[tuple[str, str], int] = {}
+    machines: dict[str, None] = {}
+    for run in runs:
+        commit = str(run.environment.get("commit"))
+        state = MODIFIED if run.environment.get("commit_is_modified") else CLEAN
+        if _COMMIT.fullmatch(f"{commit} ({state})"):
+            commits[commit, state] = commits.get((commit, state), 0) + 1
+        machines[machine_of(run.environment)] = None
+    modified = [(commit, count) for (commit, state), count in commits.items() if state == MODIFIED]
+    if modified and not allow_modified:
+        said = ", ".join(f"{count} of {commit[:10]}" for commit, count in sorted(modified))
+        raise ValueError(
+            f"runs of a page must be of committed code, got modified code in {said}; "
+            "--allow-modified writes the page and says so on it"
+        )
+    return Header(
+        command=command,
+        commits=tuple(sorted(commits)),
+        machine="; ".join(sorted(machines)),
+        seeds=tuple(sorted({run.seed for run in runs})),
+    )
+
+
+def machine_of(environment: dict[str, Any]) -> str:
+    """Processor, cores, system and versions, from a run's environment.json."""
+    packages = environment.get("packages")
+    torch = packages.get("torch") if isinstance(packages, dict) else None
+    cores = environment.get("cores")
+    facts = [
+        environment.get("processor") or "processor not recorded",
+        f"{cores} cores" if cores else "",
+        str(environment.get("platform") or "").split("-")[0],
+        f"Python {environment['python']}" if environment.get("python") else "",
+        f"torch {torch}" if torch else "",
+    ]
+    return ", ".join(_plain(fact) for fact in facts if fact)
+
+
+def of_this_tree(command: str, machine: str) -> Header:
+    """The header of a page that this process measures, now and with the code as it is."""
+    commit = _git("rev-parse", "HEAD")
+    state = MODIFIED if _git("status", "--porcelain", "--untracked-files=no") else CLEAN
+    date = time.strftime("%Y-%m-%d", time.gmtime())
+    commits = ((commit, state),) if commit else ()
+    return Header(command=command, commits=commits, machine=_plain(machine), date=date)
+
+
+def add_option(parser: argparse.ArgumentParser) -> None:
+    """--allow-modified, for every command that writes a page."""
+    parser.add_argument(
+        "--allow-modified",
+        action="store_true",
+        help="write the page from runs of modified code too, and say so in its header",
+    )
+
+
+def under_title(page: str, header: Header) -> str:
+    """The page with the header below its first line, which must be its title."""
+    title, _, rest = page.partition("\n")
+    if not title.startswith("# "):
+        raise ValueError(f"a page must begin with its title, got {title!r}")
+    return "\n".join([title, "", *header.lines(), "", rest.lstrip("\n")])
+
+
+def parse(page: str) -> Header:
+    """The header of a page. Raises ``ValueError`` where it lacks command, commit or machine."""
+    found: dict[str, str] = {}
+    for line in page.splitlines()[1:]:
+        if match := _LINE.match(line):
+            found[match[1]] = match[2]
+        elif line.strip():
+            break
+    for name in ("Command", "Commit", "Machine"):
+        if name not in found:
+            raise ValueError(f"a page's header must have {name}, got {', '.join(found) or 'no header'}")
+    commits = tuple(_COMMIT.findall(found["Commit"]))
+    said = ", ".join(f"{commit} ({state})" for commit, state in commits) or _UNKNOWN
+    if said != found["Commit"] or any(state not in STATES for _, state in commits):
+        raise ValueError(f"a header's commit must be HASH ({'|'.join(STATES)}), got {found['Commit']!r}")
+    if not re.fullmatch("`[^`]+`", found["Command"]):
+        raise ValueError(f"a header's command must stand in one pair of backticks, got {found['Command']}")
+    return Header(
+        command=found["Command"].strip("`"),
+        commits=commits,
+        machine=found["Machine"],
+        seeds=_numbers(found["Seeds"]) if "Seeds" in found else (),
+        date=found.get("Date", ""),
+    )
+
+
+def copy(page: str, worded: str) -> str:
+    """``worded`` with the facts of ``page``; a command that it names itself stays."""
+    title, _, rest = worded.partition("\n")
+    made, lines = parse(page), rest.lstrip("\n").splitlines(keepends=True)
+    while lines and _LINE.match(lines[0]):
+        fact = _LINE.match(lines.pop(0))
+        if fact[1] == "Command":
+            made = dataclasses.replace(made, command=fact[2].strip("`"))
+    return under_title(f"{title}\n{''.join(lines)}", made)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m results.header", description=__doc__.splitlines()[0])
+    parser.add_argument("page", type=Path, help="the page that a command made")
+    parser.add_argument("worded", nargs="+", type=Path, help="pages that word its numbers")
+    options = parser.parse_args(arguments)
+    try:
+        page = options.page.read_text(encoding="utf-8")
+        for path in options.worded:
+            path.write_text(copy(page, path.read_text(encoding="utf-8")), encoding="utf-8")
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _git(*arguments: str) -> str:
+    """What git says of this code; nothing where there is no git or no repository."""
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def _ranges(seeds: tuple[int, ...]) -> str:
+    """0, 1, 2; four and more in a row as 0 to 9."""
+    rows: list[list[int]] = []
+    for seed in seeds:
+        if rows and seed == rows[-1][-1] + 1:
+            rows[-1].append(seed)
+        else:
+            rows.append([seed])
+    return ", ".join(f"{row[0]} to {row[-1]}" if len(row) > 3 else ", ".join(map(str, row)) for row in rows)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    found: list[int] = []
+    for part in text.split(", "):
+        ends = re.fullmatch(r"(\d+)(?: to (\d+))?", part)
+        if ends is None:
+            raise ValueError(f"a header's seeds must be numbers, got {text!r}")
+        found += range(int(ends[1]), int(ends[2] or ends[1]) + 1)
+    return tuple(found)
+
+
+def _plain(value: object) -> str:
+    """A fact on one line and without markup: run folders may come from strangers."""
+    text = "".join(character for character in str(value) if character in string.printable)
+    return html.escape(" ".join(text.replace("`", "'").split()), quote=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,179 @@
+"""Headers of pages: written and read back, and those of every page here."""
+
+import dataclasses
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from run_folders import write_run
+
+from results import header
+from results.header import CLEAN, FROM_HISTORY, MODIFIED, Header
+from results.runs import read_runs
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "results").glob("*.md"))
+BENCHMARKS = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+# a spread, an interval or a time: what a docs page that prints measured numbers has
+MEASURED = re.compile(r"\d ± \d|\[([-+]\d[\d.]*|\d+\.\d+), [-+]?\d[\d.]*\]|\d (ms|µs)\b")
+COPIES = {  # a page that words the numbers of another has its header
+    "results/accordion.md": "results/accordion_table.md",
+    "results/autolrs.md": "results/autolrs_table.md",
+    "results/topk_convergence.md": "results/topk_convergence_table.md",
+    "results/lambda_vs_k_table.md": "results/lambda_vs_k.md",
+    "docs/papers/three_parameters.md": "results/three_parameters.md",
+    "docs/papers/autolrs.md": "results/autolrs_table.md",
+}
+WORDED = (
+    "results/accordion.md",
+    "results/autolrs.md",
+    "docs/papers/autolrs.md",
+    "docs/papers/three_parameters.md",
+)
+WHOLE = Header(
+    command="make all",
+    commits=(("a" * 40, CLEAN), ("b" * 40, MODIFIED)),
+    machine="a processor, 2 cores, Linux, Python 3.11.7, torch 2.13.0",
+    seeds=(0, 1, 2, 5, 6, 7, 8),
+    date="2026-01-01",
+)
+
+
+def test_a_header_is_read_as_it_was_written() -> None:
+    page = header.under_title("# A page\n\nWords.\n", WHOLE)
+    assert header.parse(page) == WHOLE
+    assert "- Seeds: 0, 1, 2, 5 to 8\n" in page
+    assert page.startswith("# A page\n\n- Command: `make all`\n") and page.endswith("\n\nWords.\n")
+
+
+@pytest.mark.parametrize("name", ["Command", "Commit", "Machine"])
+def test_a_missing_fact_is_named(name: str) -> None:
+    lines = header.under_title("# A page\n", WHOLE).splitlines()
+    page = "\n".join(line for line in lines if not line.startswith(f"- {name}"))
+    with pytest.raises(ValueError, match=f"must have {name}, got "):
+        header.parse(page)
+
+
+@pytest.mark.parametrize(
+    ("fact", "wrong"),
+    [
+        ("Commit", "abcdef0"),
+        ("Commit", "abcdef0 (perhaps)"),
+        ("Commit", "the last one (clean)"),
+        ("Command", "make all"),
+        ("Seeds", "some"),
+    ],
+)
+def test_a_fact_of_another_form_is_refused(fact: str, wrong: str) -> None:
+    page = re.sub(rf"- {fact}: .*", f"- {fact}: {wrong}", header.under_title("# A page\n", WHOLE))
+    with pytest.raises(ValueError, match=f"header's {fact.lower()}"):
+        header.parse(page)
+
+
+def test_a_worded_page_gets_the_header_of_its_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, first, second = (tmp_path / name for name in ("table.md", "first.md", "second.md"))
+    table.write_text(header.under_title("# A table\n", WHOLE))
+    first.write_text("# Words\n\nMany words.\n")
+    older = dataclasses.replace(WHOLE, command="make other", seeds=(7,), date="")
+    second.write_text(header.under_title("# More words\n\n- A list.\n", older))
+    for _ in range(2):
+        assert header.main([str(table), str(first), str(second)]) == 0
+    assert first.read_text() == header.under_title("# Words\n\nMany words.\n", WHOLE)
+    assert header.parse(second.read_text()) == dataclasses.replace(WHOLE, command="make other")
+    assert second.read_text().endswith("\n\n- A list.\n")
+    assert header.main([str(first), str(tmp_path / "none.md")]) == 1
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_what_stands_further_down_is_no_header() -> None:
+    page = "# A page\n\nWords.\n\n" + "\n".join(WHOLE.lines())
+    with pytest.raises(ValueError, match="got no header"):
+        header.parse(page)
+
+
+def test_a_header_of_runs(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0)
+    write_run(tmp_path, seed=3, commit="b" * 40)
+    write_run(tmp_path, seed=4, commit=None)
+    found = header.of_runs(read_runs([tmp_path]), "make some")
+    assert found.commits == (("a" * 40, CLEAN), ("b" * 40, CLEAN))
+    assert (found.seeds, found.machine) == ((0, 3, 4), WHOLE.machine)
+    alone = header.of_runs([run for run in read_runs([tmp_path]) if run.seed == 4], "make some")
+    assert "- Commit: not recorded" in alone.lines()
+
+
+def test_runs_of_modified_code_make_no_page_unless_allowed(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0)
+    write_run(tmp_path, seed=1, commit="b" * 40, modified=True)
+    runs = read_runs([tmp_path])
+    with pytest.raises(ValueError, match="got modified code in 1 of bbbbbbbbbb; --allow-modified"):
+        header.of_runs(runs, "make some")
+    allowed = header.of_runs(runs, "make some", allow_modified=True)
+    assert allowed.commits == (("a" * 40, CLEAN), ("b" * 40, MODIFIED))
+
+
+def test_a_page_that_is_measured_now_names_this_code() -> None:
+    found = header.of_this_tree("python benchmarks/x.py", "a processor")
+    page = header.under_title("# A page\n", found)
+    assert header.parse(page) == found
+    if (ROOT / ".git").exists():
+        head = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "HEAD"], capture_output=True, text=True)
+        assert found.commits[0][0] == head.stdout.strip()
+
+
+def test_facts_of_strangers_stay_on_their_line() -> None:
+    machine = header.machine_of({"processor": "x\n# y <b>`z`", "cores": [1], "packages": 5, "platform": 7})
+    assert machine == "x # y &lt;b&gt;'z', [1] cores, 7"
+    assert header.machine_of({}) == "processor not recorded"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
+def test_every_page_of_results_says_what_made_it(path: Path) -> None:
+    found = header.parse(path.read_text(encoding="utf-8"))
+    assert found.seeds and found.commits
+    assert {state for _, state in found.commits} == {CLEAN}
+    assert_commits_are_ours(found)
+
+
+@pytest.mark.parametrize("path", BENCHMARKS, ids=[path.name for path in BENCHMARKS])
+def test_every_page_of_benchmarks_says_what_made_it(path: Path) -> None:
+    found = header.parse(path.read_text(encoding="utf-8"))
+    assert found.commits and {state for _, state in found.commits} <= {CLEAN, FROM_HISTORY}
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", found.date)
+    assert_commits_are_ours(found)
+
+
+def test_docs_pages_with_measured_numbers_say_what_made_them() -> None:
+    measured = [path for path in (ROOT / "docs").glob("**/*.md") if MEASURED.search(path.read_text())]
+    assert measured
+    for path in measured:
+        assert_commits_are_ours(header.parse(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("page", WORDED)
+def test_spreads_and_intervals_in_words_are_those_of_the_table(page: str) -> None:
+    ours, theirs = ((ROOT / path).read_text().replace(",", "") for path in (page, COPIES[page]))
+    found = re.findall(r"-?\d[\d.]* ± \d[\d.]*|[-+]?\d[\d.]* \[[-+]?\d[\d.]* [-+]?\d[\d.]*\]", ours)
+    assert found
+    assert [number for number in found if number not in theirs] == []
+
+
+@pytest.mark.parametrize("page", COPIES)
+def test_words_and_table_are_of_the_same_runs(page: str) -> None:
+    ours, theirs = (header.parse((ROOT / path).read_text()) for path in (page, COPIES[page]))
+    assert dataclasses.replace(ours, command="") == dataclasses.replace(theirs, command="")
+
+
+def assert_commits_are_ours(found: Header) -> None:
+    """Where the repository is at hand with its history."""
+    for commit, _ in found.commits:
+        git = ["git", "-C", str(ROOT)]
+        shallow = subprocess.run(
+            [*git, "rev-parse", "--is-shallow-repository"], capture_output=True, text=True
+        )
+        if shallow.stdout.strip() == "false":
+            known = subprocess.run([*git, "cat-file", "-e", f"{commit}^{{commit}}"], capture_output=True)
+            assert known.returncode == 0, f"{commit} is no commit of this repository"
