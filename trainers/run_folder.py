@@ -88,7 +88,7 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         del config["trainer"]["reduction"]
     if config.get("compressor", {}).get("schedule") == "constant":
         del config["compressor"]["schedule"]
-    for key, usual in (("reshard", "never"), ("drop_last", False)):  # the same
+    for key, usual in (("reshard", "never"), ("drop_last", False)):  # as before there was a choice
         if config["data"].get(key) == usual:
             del config["data"][key]
     wire = config.get("wire", {})
