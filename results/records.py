@@ -10,7 +10,7 @@ import pandas as pd
 
 from results.escaping import one_line
 from results.showable import LARGEST_NUMBER, LONGEST_TEXT
-from trainers import run_files
+import trainers.run_files as run_files
 
 MOST_BROKEN = 3  # lines of a file that is read in spite of them
 _NO_STRUCTURE = bytes(set(range(256)) - {*b"{}[]\n"})

@@ -16,7 +16,7 @@ from compressors import naming
 from results.escaping import one_line
 from results.records import read_records
 from results.showable import require_config, require_method, require_summary, require_within
-from trainers import run_files
+import trainers.run_files as run_files
 
 NOT_THE_SETTING = (
     "compressor",
