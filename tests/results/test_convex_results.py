@@ -115,7 +115,7 @@ def test_table_holds_what_the_summaries_say(output: Path) -> None:
     ours = [run.summary["compression/total_error"] for run in runs if "madelon_sgd-top_k" in str(run.path)]
     assert f"{sum(ours) / 3:.4g} ± " in row
     split = next(line for line in table.splitlines() if line.startswith("| iid | top_k, density 0.1; hard_"))
-    assert split.count("±") == 5
+    assert split.count("±") == 4  # bytes are the same in every seed
 
 
 def test_values_at_equal_bytes_by_hand(output: Path) -> None:
