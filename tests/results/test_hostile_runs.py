@@ -75,7 +75,7 @@ def test_hostile_folders_stop_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_many_hostile_folders_stop_nothing(
     start: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    show_all(tmp_path / "runs", capsys, range(start, start + TOGETHER), TOGETHER, ",".join(figures.FIGURES))
+    show_all(tmp_path / "runs", capsys, range(start, start + TOGETHER), 3, ",".join(figures.FIGURES))
 
 
 def test_none_but_hostile_folders_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
