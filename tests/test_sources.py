@@ -34,7 +34,7 @@ NEEDED = {  # a call, and what must be said in it
     "torch.load": ("weights_only", {"True"}),
     "np.load": ("allow_pickle", {"False"}),
     "numpy.load": ("allow_pickle", {"False"}),
-    "yaml.load": ("Loader", {"_YAML", "yaml.SafeLoader", "yaml.CSafeLoader"}),
+    "yaml.load": ("Loader", {"_YAML", "_Loader", "yaml.SafeLoader", "yaml.CSafeLoader"}),
 }
 
 
