@@ -17,10 +17,12 @@ import numpy as np
 from results import header
 from results.command import hand_out, in_a_line
 from results.curves import epochs, metric, over_seeds, seed_range, smoothed
+from results.escaping import in_markdown, markdown_table
+from results.groups import file_stem, seeds_in_words
 from results.measures import Measure, costs, num_parameters, qualities
 from results.parameter_cells import paired
 from results.runs import Run, by_setting, finished_runs, warnings
-from results.statistics import mean_and_interval
+from results.statistics import WITHOUT_INTERVAL, mean_and_interval
 from results.style import COLOURS, DASHES, LINE_WIDTH, apply_look, save
 
 ORDER = ("none", "top_k", "hard_threshold", "accordion")
@@ -55,7 +57,7 @@ def compare(options: argparse.Namespace) -> None:
     folder = options.figures or options.output[0] / "figures"
     folder.mkdir(parents=True, exist_ok=True)
     for study in studies:
-        print(*save(draw(study), folder / _subject(study)), sep="\n")
+        print(*save(draw(study), folder / file_stem(_subject(study))), sep="\n")
 
 
 Study = dict[str, dict[int, Run]]  # by label, by seed
@@ -110,12 +112,12 @@ def page(runs: Sequence[Run], studies: Sequence[Study]) -> str:
         first = every[0]
         facts = f"{first.config['workers']} workers of {first.config['trainer']['batch_size']} samples, "
         facts += f"{num_parameters(first):,} parameters, {first.summary['step']:,} steps."
-        lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-        lines.insert(1, f"|---|---|{'---:|' * (len(head) - 2)}")
-        parts.append("\n".join([f"## {_subject(study)}", "", facts, "", *lines, ""]))
+        table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
+        parts.append("\n".join([f"## {in_markdown(_subject(study))}", "", in_markdown(facts), "", table]))
     codes = sorted({run.code for run in runs})
     notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
-    parts.append("\n".join(["## Notes", "", *(f"- {note}" for note in notes), ""]))
+    notes.append(WITHOUT_INTERVAL)
+    parts.append("\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in notes), ""]))
     return "\n".join(parts)
 
 
@@ -162,15 +164,14 @@ def draw(study: Study) -> Any:
     lower.set_xlabel("epoch")
     lower.set_ylabel("density of a step, %")
     lower.set_ylim(bottom=1e-3)
-    lower.set_title("running median of the steps; mean and range over seeds", fontsize=9)
+    lower.set_title("running median of the steps; mean over seeds, and range of three or more", fontsize=9)
     for axis in (upper, lower):
         axis.grid(alpha=0.3, linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
     handles, labels = upper.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     seeds = sorted({seed for of_seed in study.values() for seed in of_seed})
-    said = f"mean and 95 % interval over seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else "one seed"
-    upper.set_title(f"{_subject(study)}: {said}")
+    upper.set_title(f"{_subject(study)}: {seeds_in_words(seeds, '95 % interval')}")
     return figure
 
 
@@ -184,8 +185,8 @@ def _add(
     upper.errorbar(
         x,
         y,
-        xerr=min(x_half, 0.9 * x),  # the axis is logarithmic
-        yerr=y_half,
+        xerr=min(x_half, 0.9 * x) or None,  # the axis is logarithmic
+        yerr=y_half or None,
         label=label,
         color=colour,
         marker=MARKERS[compressor],

@@ -17,9 +17,11 @@ import numpy as np
 
 from results import header
 from results.command import hand_out, in_a_line
+from results.escaping import in_markdown, markdown_table
+from results.groups import file_stem, seeds_in_words
 from results.measures import qualities
 from results.runs import Run, finished_runs
-from results.statistics import mean_and_interval, paired_difference
+from results.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, paired_difference
 from results.style import LINE_WIDTH, apply_look, save
 
 SEARCHED = "autolrs"
@@ -113,21 +115,22 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
     for model, by_schedule in by_model.items():
         constant = by_schedule.get("constant", [])
         metric, label, factor, higher = _quality(next(iter(by_schedule.values())))
-        lines = [
-            f"## {model}",
-            "",
-            f"| schedule | seeds | {label} | against constant | MB sent per worker | steps saved |",
-            "|---|---|---:|---:|---:|---:|",
-        ]
+        head = ["schedule", "seeds", label, "against constant", "MB sent per worker", "steps saved"]
+        rows = []
         for schedule in [name for name in LABELS if name in by_schedule]:
             runs = by_schedule[schedule]
-            lines.append(
-                f"| {LABELS[schedule]} | {', '.join(str(run.seed) for run in runs)} | "
-                f"{_spread([factor * run.summary[metric] for run in runs])} | "
-                f"{_against(runs, constant, metric, factor)} | "
-                f"{_spread([_bytes(run) / 1e6 for run in runs])} | "
-                f"{_saved(runs, constant, metric, higher)} |"
+            rows.append(
+                [
+                    LABELS[schedule],
+                    ", ".join(str(run.seed) for run in runs),
+                    _spread([factor * run.summary[metric] for run in runs]),
+                    _against(runs, constant, metric, factor),
+                    _spread([_bytes(run) / 1e6 for run in runs]),
+                    _saved(runs, constant, metric, higher),
+                ]
             )
+        table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
+        lines = [f"## {in_markdown(model)}", "", table.rstrip("\n")]
         rates = tuning.get(model, {}).get("constant", [])
         if rates:
             tried = ", ".join(
@@ -136,7 +139,7 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
             seeds = ", ".join(sorted({str(run.seed) for run in rates}))
             lines += ["", f"Constant rates tried, with seed {seeds}, and their {label}: {tried}."]
         sections.append("\n".join(lines))
-    return "\n\n".join(sections) + "\n"
+    return "\n\n".join([*sections, WITHOUT_INTERVAL]) + "\n"
 
 
 def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Path]:
@@ -166,10 +169,10 @@ def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Pa
     lower.set_ylabel("learning rate")
     lower.set_xlabel("steps in all, AutoLRS's trials included")
     upper.legend(frameon=False)
-    seeds = ", ".join(str(run.seed) for run in next(iter(by_schedule.values())))
-    upper.set_title(f"{model}: mean and 95 % interval over seeds {seeds}", fontsize=9)
+    seeds = [run.seed for run in next(iter(by_schedule.values()))]
+    upper.set_title(f"{model}: {seeds_in_words(seeds, '95 % interval')}", fontsize=9)
     lower.set_title("rates; AutoLRS's of each seed", fontsize=9)
-    paths = save(figure, folder / model)
+    paths = save(figure, folder / file_stem(model))
     plt.close(figure)
     return paths
 
@@ -191,7 +194,7 @@ def _interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _spread(values: list[float]) -> str:
     mean, half = mean_and_interval(values)
-    return f"{mean:.2f}" if half is None else f"{mean:.2f} ± {half:.2f}"
+    return f"{mean:.2f}{counted(len(values))}" if half is None else f"{mean:.2f} ± {half:.2f}"
 
 
 def _against(runs: list[Run], constant: list[Run], metric: str, factor: float) -> str:
@@ -199,10 +202,10 @@ def _against(runs: list[Run], constant: list[Run], metric: str, factor: float) -
     pairs = [(run, seeds[run.seed]) for run in runs if run.seed in seeds]
     if not pairs or runs is constant:
         return "-"
-    mean, low, high = paired_difference(
+    mean, low, high, count = paired_difference(
         *([factor * run.summary[metric] for run in side] for side in zip(*pairs, strict=True))
     )
-    return f"{mean:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else " (one seed)")
+    return f"{mean:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else counted(count))
 
 
 def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> str:
@@ -222,7 +225,8 @@ def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> s
     if shared:
         which = f" in seed{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
         return f"one run until then{which if len(shared) < len(runs) else ''}"
-    return f"{_spread(shares)} %"
+    mean, half = mean_and_interval(shares)
+    return f"{mean:.2f} %{counted(len(shares))}" if half is None else f"{mean:.2f} ± {half:.2f} %"
 
 
 def one_run_until(run: Run, other: Run) -> int:

@@ -8,18 +8,23 @@ from results.measures import Measure, costs, num_parameters, qualities
 from results.paper import OFFSETS, PROBLEMS
 from results.runs import Run, by_method, by_setting, warnings
 from results.settings import differing, flatten
-from results.statistics import paired_difference
+from results.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
 from results.verdicts import Verdict, verdict
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Method minus baseline, mean over the seeds that both have; no ends for a single seed."""
+    """Method minus baseline, mean over the seeds that both have; ends where these tell an interval."""
 
     mean: float
     low: float | None
     high: float | None
     seeds: tuple[int, ...]
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval leaves out 0; without an interval nothing is shown."""
+        return self.low is not None and not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ class Row:
 class Section:
     """One subject in one setting."""
 
-    title: str
+    title: str  # like facts and notes plain text, which every format escapes
     facts: tuple[str, ...]
     qualities: tuple[Measure, ...]  # the first is the one that differences are of
     costs: tuple[Measure, ...]
@@ -94,13 +99,13 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
         )
         for method, seeds in methods.items()
     ]
-    alike = [method for method, seeds in methods.items() if len(seeds) > 1 and _are_alike(seeds, of_group)]
-    if alike:
-        names = "; ".join(alike)
-        notes.append(f"all seeds gave the same result, so that the spread says nothing: {names}")
+    notes += _without_interval(methods, [*of_group, *costs(group)])
+    compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
+    if unshown := [row.method for row in compared if not row.difference.is_shown]:
+        notes.append(f"no difference from {baseline} shown, the interval holds 0: {'; '.join(unshown)}")
     is_measured = any(run.compressor == "none" for run in group)
     notes.append(
-        "compression ratio: the bytes of `none` over those sent"
+        "compression ratio: the bytes of none over those sent"
         if is_measured
         else "compression ratio: a value for every parameter and step over the bytes sent"
     )
@@ -126,10 +131,26 @@ def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | N
     return None, f"no differences: there is no run of {asked or 'none nor of top_k'}"
 
 
-def _are_alike(runs: list[Run], measures: list[Measure]) -> bool:
+def _without_interval(methods: dict[str, list[Run]], measures: Sequence[Measure]) -> list[str]:
+    """Why numbers have no spread, as footnotes."""
+    few = [method for method, runs in methods.items() if len(runs) < FEWEST_SEEDS]
+    alike = [method for method, runs in methods.items() if len(runs) > 1 and _are_alike(runs, measures)]
+    others = [runs for method, runs in methods.items() if method not in (*few, *alike)]
+    notes = []
+    if few:
+        notes.append(f"no ± and no interval, of fewer than three seeds: {'; '.join(few)}")
+    if alike:
+        notes.append(f"no ± and no interval, the seeds' runs are equal: {'; '.join(alike)}")
+    values = [found for runs in others for measure in measures if len(found := measure.values(runs)) > 1]
+    if any(standard_deviation(found) is None for found in values):
+        notes.append("other numbers without ±: the same in every seed")
+    return notes
+
+
+def _are_alike(runs: list[Run], measures: Sequence[Measure]) -> bool:
     """Whether nothing that the seed draws had an effect."""
     losses = {run.summary.get("train/loss") for run in runs}
-    return len(losses) == 1 and all(len(set(measure.values(runs))) == 1 for measure in measures)
+    return len(losses) == 1 and all(len(set(measure.values(runs))) < 2 for measure in measures)
 
 
 def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) -> Difference | None:
@@ -137,7 +158,8 @@ def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) ->
     seeds = tuple(seed for seed, value in ours.items() if value is not None and theirs.get(seed) is not None)
     if not seeds:
         return None
-    return Difference(*paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds]), seeds)
+    mean, low, high, _ = paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds])
+    return Difference(mean, low, high, seeds)
 
 
 def _subject(group: list[Run]) -> str:
@@ -175,7 +197,7 @@ def _facts(run: Run) -> list[str]:
     first = run.curve("validation/perplexity")
     if not first.empty:
         lines.append(
-            f"The first validation perplexity of `{run.method}`, seed {run.seed}, is {first.iloc[0]:.1f}, "
+            f"The first validation perplexity of {run.method}, seed {run.seed}, is {first.iloc[0]:.1f}, "
             f"after {first.index[0]} steps."
         )
     name = data.get("name")

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from results import header
@@ -92,7 +93,7 @@ def draw(runs: list[Run], bits: str) -> Any:
         for method, of_method in methods.items():
             curve, style = over_seeds(of_method, abscissa, ordinate, seed_range), styles[method]
             axis.plot(curve.x, curve.mean, **style, label=method + others[method])
-            if len(of_method) > 1:
+            if np.isfinite(curve.low).any():
                 axis.fill_between(
                     curve.x, curve.low, curve.high, color=style["color"], alpha=0.2, linewidth=0
                 )

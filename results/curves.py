@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from results.runs import Run
-from results.statistics import mean_and_interval
+from results.statistics import FEWEST_SEEDS, mean_and_interval
 
 Quantity = Callable[[Run], pd.Series]  # of one run, by step
 SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running median is over
@@ -17,7 +17,7 @@ Spread = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # [points, seeds
 
 @dataclass(frozen=True)
 class Curve:
-    """A mean over seeds and how far they spread, all [points]."""
+    """A mean over seeds and how far they spread, all [points]; NaN where no spread is shown."""
 
     x: np.ndarray
     mean: np.ndarray
@@ -87,7 +87,15 @@ def over_seeds(
     xs, ys = xs.loc[common].to_numpy(), ys.loc[common]
     mean = ys.mean(axis=1, skipna=False).to_numpy()
     kept = thinned(mean, most) if most else slice(None)
-    return Curve(xs[kept], mean[kept], *spread(ys.to_numpy()[kept]))
+    return Curve(xs[kept], mean[kept], *band(ys.to_numpy()[kept], spread))
+
+
+def band(values: np.ndarray, spread: Spread) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest values to draw around a curve; NaN of fewer than three seeds and of equal ones."""
+    low, high = spread(values)
+    if values.shape[1] < FEWEST_SEEDS or not (high > low).any():
+        return np.full(len(values), np.nan), np.full(len(values), np.nan)
+    return low, high
 
 
 def seed_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -97,9 +105,9 @@ def seed_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % interval of the mean over seeds; not a number for one seed."""
+    """The 95 % interval of the mean over seeds, of no width where all seeds meet."""
     pairs = [mean_and_interval(row) for row in values.tolist()]
-    means, halves = np.array(pairs, dtype=float).reshape(-1, 2).T
+    means, halves = np.array([(mean, half or 0.0) for mean, half in pairs]).reshape(-1, 2).T
     return means - halves, means + halves
 
 

@@ -6,12 +6,8 @@ import re
 from collections.abc import Sequence
 
 from results.comparison import Row, Section
-from results.measures import standard_deviation
-from results.statistics import mean_and_interval
-
-_LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "²": "$^2$", "~": r"\textasciitilde{}"}
-_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"} | {"^": r"\textasciicircum{}"}
-_LATEX |= {"*": r"$^*$", "<": "$<$", ">": "$>$", "‖": r"$\|$"}
+from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
+from results.statistics import counted, mean_and_interval, standard_deviation
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -43,7 +39,9 @@ def comma_separated(sections: Sequence[Section]) -> str:
     writer = csv.DictWriter(text, head, lineterminator="\n")
     writer.writeheader()
     for section in sections:
-        writer.writerows(_flat(section, row) for row in section.rows)
+        for row in section.rows:
+            line = _flat(section, row)
+            writer.writerow({key: in_spreadsheet(value) for key, value in line.items()})
     return text.getvalue()
 
 
@@ -62,8 +60,8 @@ def _flat(section: Section, row: Row) -> dict[str, object]:
         values = measure.values(row.runs)
         if values:
             line[f"{measure.name} mean"] = mean_and_interval(values)[0]
-        if len(values) > 1:
-            line[f"{measure.name} std"] = standard_deviation(values)
+        if (deviation := standard_deviation(values)) is not None:
+            line[f"{measure.name} std"] = deviation
     if row.difference:
         line |= {
             "baseline": section.baseline,
@@ -88,7 +86,7 @@ def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
     rows = []
     for row in section.rows:
         seeds = ", ".join(str(run.seed) for run in row.runs)
-        cells = [row.method, seeds if len(row.runs) > 1 else f"{seeds} (one seed)"]
+        cells = [row.method, f"{seeds}{counted(len(row.runs))}"]
         cells += [measure.spread(row.runs) for measure in measures]
         if section.baseline:
             cells.append(_difference(section, row))
@@ -104,52 +102,54 @@ def _difference(section: Section, row: Row) -> str:
     if row.difference is None:
         return "no common seed"
     found = row.difference
-    shown = section.qualities[0].difference(found.mean, found.low, found.high)
-    if found.low is None or found.seeds == tuple(run.seed for run in row.runs):
+    shown = section.qualities[0].difference(found.mean, found.low, found.high, len(found.seeds))
+    if len(found.seeds) == 1 or found.seeds == tuple(run.seed for run in row.runs):
         return shown
     return f"{shown} over seeds {', '.join(map(str, found.seeds))}"
 
 
-def _reasons(section: Section) -> list[str]:
-    """Why each verdict, methods of one reason together."""
+def _reasons(section: Section) -> dict[str, list[str]]:
+    """Verdict and reason, with the methods that it is of."""
     methods: dict[str, list[str]] = {}
     for row in section.rows:
-        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}", []).append(row.method)
-    if len(methods) == 1:
-        return [f"All rows: {next(iter(methods))}."]
-    return [f"{'; '.join(f'`{name}`' for name in names)}: {reason}." for reason, names in methods.items()]
+        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}.", []).append(row.method)
+    return methods
 
 
 def _markdown_section(section: Section) -> str:
     head, rows = _cells(section)
-    lines = [f"## {section.title}", "", *section.facts, "", _line(head)]
-    lines.append("|---|---|" + "---:|" * (len(head) - 3) + "---|")
-    lines += [_line([f"`{first}`", *others]) for first, *others in rows]
-    notes = [*section.notes, *_reasons(section)]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes), ""])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    rule = ["---", "---", *["---:"] * (len(head) - 3), "---"]
+    lines = [f"## {in_markdown(section.title)}", "", *map(in_markdown, section.facts), ""]
+    lines.append(markdown_table(head, [[code(first), *others] for first, *others in rows], rule))
+    reasons = _reasons(section)
+    of = {reason: "; ".join(map(code, methods)) for reason, methods in reasons.items()}
+    if len(of) == 1:
+        of = dict.fromkeys(of, "All rows")
+    notes = [in_markdown(note) for note in section.notes]
+    notes += [f"{methods}: {in_markdown(reason)}" for reason, methods in of.items()]
+    return "\n".join([*lines, *(f"- {note}" for note in notes), ""])
 
 
 def _latex_section(section: Section) -> str:
     head, rows = _cells(section)
     label = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
-    notes = " ".join(
-        [*section.facts, *(f"{note.rstrip('.')}." for note in [*section.notes, *_reasons(section)])]
-    )
-    body = [" & ".join(map(_escaped, cells)) + r" \\" for cells in rows]
+    reasons = _reasons(section)
+    notes = [*section.facts, *(f"{note.rstrip('.')}." for note in section.notes)]
+    notes += [
+        f"{'; '.join(methods) if len(reasons) > 1 else 'All rows'}: {reason}"
+        for reason, methods in reasons.items()
+    ]
+    body = [" & ".join(map(in_latex, cells)) + r" \\" for cells in rows]
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_escaped(section.title)}. {_escaped(notes)}}}",
+            rf"\caption{{{in_latex(section.title)}. {in_latex(' '.join(notes))}}}",
             rf"\label{{tab:{label}}}",
             r"\resizebox{\textwidth}{!}{%",
             rf"\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}",
             r"\toprule",
-            " & ".join(map(_escaped, head)) + r" \\",
+            " & ".join(map(in_latex, head)) + r" \\",
             r"\midrule",
             *body,
             r"\bottomrule",
@@ -158,7 +158,3 @@ def _latex_section(section: Section) -> str:
             "",
         ]
     )
-
-
-def _escaped(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text.replace("`", ""))

@@ -3,12 +3,13 @@
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from results.runs import Run, by_method, by_setting
 from results.settings import differing, flatten
+from results.statistics import FEWEST_SEEDS
 from results.style import in_order, line_styles
 
 MOST_WORDS = 4  # of what tells a setting apart, in a title
@@ -69,11 +70,17 @@ def what_differs(runs: list[Run]) -> list[list[str]]:
 def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
     """Over which seeds means were taken, and what is drawn around them."""
     same, others = _most_seeds(methods)
-    if len(same) == 1:
-        over = f"one seed only ({same[0]})"
-    else:
-        over = f"mean and {spread} over seeds {', '.join(map(str, same))}"
-    return f"{over} (others: see the legend)" if others else over
+    return (
+        f"{seeds_in_words(same, spread)} (others: see the legend)" if others else seeds_in_words(same, spread)
+    )
+
+
+def seeds_in_words(seeds: Sequence[int], spread: str) -> str:
+    """What is drawn of these seeds; fewer than three have no spread."""
+    if len(seeds) == 1:
+        return f"one seed only ({seeds[0]})"
+    what = f"mean and {spread}" if len(seeds) >= FEWEST_SEEDS else "mean"
+    return f"{what} over seeds {', '.join(map(str, seeds))}"
 
 
 def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
@@ -107,7 +114,7 @@ def code_note(runs: Iterable[Run]) -> str | None:
 
 def file_stem(name: str) -> str:
     """The name as the beginning of a file's name, on any system."""
-    return re.sub(r"[^\w.-]", "_", name)[:LONGEST_STEM]
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:LONGEST_STEM] or "_"
 
 
 def unused(stem: str, used: Iterable[str]) -> str:
@@ -129,7 +136,7 @@ def _in_percent(method: str, compressor: str) -> str:
     """Densities in the unit of the axes, and what a threshold's density means: that of the paper's rule."""
     before = " for density" if compressor == "hard_threshold" else ", density"
     return re.sub(
-        r", density ([\d.]+(?:e[+-]?\d+)?)(?=,|$)",
+        r", density (\d+(?:\.\d*)?(?:e[+-]?\d+)?)(?=,|$)",
         lambda found: f"{before} {100 * float(found[1]):g} %",
         method,
     )

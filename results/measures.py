@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from results.runs import Run
-from results.statistics import mean_and_interval
+from results.statistics import counted, mean_and_interval, standard_deviation
 
 PERCENT = 100
 _SPLITS = {"validation": "validation", "test": "test"}
@@ -34,23 +34,26 @@ class Measure:
         return [value for run in runs if (value := self.value(run)) is not None]
 
     def spread(self, runs: Sequence[Run]) -> str:
-        """Mean ± standard deviation; of one run, its value alone; a dash where no run has it."""
+        """Mean ± standard deviation; a dash where no run has it.
+
+        The mean alone where there is no deviation: of one run, of two (which are counted), of equal values.
+        """
         values = [self.factor * value for value in self.values(runs)]
         if not values:
             return "-"
         mean, deviation = mean_and_interval(values)[0], standard_deviation(values)
         digits = self._digits(mean, deviation or 0)
         if deviation is None:
-            return _shown(mean, digits)
+            return _shown(mean, digits) + (counted(len(values)) if len(values) > 1 else "")
         return f"{_shown(mean, digits)} ± {_shown(deviation, digits)}"
 
-    def difference(self, mean: float, low: float | None, high: float | None) -> str:
-        """A difference of two values, with its interval, or without one when it is of one seed."""
+    def difference(self, mean: float, low: float | None, high: float | None, seeds: int) -> str:
+        """A difference of two values with its interval, or the number of seeds that have none."""
         ends = [self.factor * end for end in (low, high) if end is not None]
         mean *= self.factor
         digits = self._digits(max(map(abs, (mean, *ends))), 0)
         if not ends:
-            return f"{_shown(mean, digits, '+')} (one seed)"
+            return f"{_shown(mean, digits, '+')}{counted(seeds)}"
         return f"{_shown(mean, digits, '+')} [{', '.join(_shown(end, digits, '+') for end in ends)}]"
 
     def _digits(self, size: float, deviation: float) -> int | None:
@@ -68,16 +71,6 @@ class Measure:
 
 def _shown(value: float, digits: int | None, sign: str = "") -> str:
     return f"{value:{sign}.2e}" if digits is None else f"{value:{sign}.{digits}f}"
-
-
-def standard_deviation(values: Sequence[float]) -> float | None:
-    """With n - 1; None of one value, NaN where one is not finite, 0 where only rounding tells them apart."""
-    if len(values) == 1:
-        return None
-    if not all(map(math.isfinite, values)):
-        return math.nan
-    spread = statistics.stdev(values)
-    return 0.0 if spread < 1e-12 * abs(statistics.mean(values)) else spread
 
 
 def qualities(runs: Sequence[Run]) -> list[Measure]:
@@ -114,7 +107,7 @@ def dense_bytes(runs: Sequence[Run]) -> float | None:
     if not elements or "step" not in summary:
         return None
     sent = summary.get("comm/paper_bits_total", 0) / 32  # values, whatever their dtype
-    bytes_per_value = summary["comm/values_bytes_total"] / sent if sent else 4
+    bytes_per_value = summary.get("comm/values_bytes_total", 4 * sent) / sent if sent else 4
     return bytes_per_value * elements * summary["step"]
 
 

@@ -140,7 +140,7 @@ def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
     rows = np.arange(len(elements))
     for method, (mean, half) in found.items():
         style = group.styles[method] | {"linewidth": 0.8, "markersize": 4.5}
-        bars = {"xerr": half if half.any() else None}
+        bars = {"xerr": np.where(half > 0, half, np.nan) if half.any() else None}
         axis.errorbar(_shown(mean, logarithmic), rows, **style, **bars, elinewidth=1.0, label=method)
     axis.set_yticks(rows, [f"{name} ({size:,})" for name, size in elements.items()])
     axis.set_ylim(len(rows) - 0.5, -0.5)
@@ -218,7 +218,7 @@ def _marked(axis: Any, x: np.ndarray, mean: np.ndarray, shift: float) -> list[in
 
 
 def _mean_and_half(values: Iterable[float]) -> tuple[float, float]:
-    """The mean and half its interval, which is 0 where one seed, or none, knows of no interval."""
+    """The mean and half its interval, which is 0 where seeds tell none."""
     values = list(values)
     if not values:
         return math.nan, 0.0

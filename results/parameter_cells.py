@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from results.measures import Measure, costs, qualities
 from results.runs import Run
-from results.statistics import paired_difference
+from results.statistics import Difference, paired_difference
 
 SCHEMES = {"random_k": "random k", "random_block": "random block", "top_k": "Top-k"}
 PLAIN = "none"
@@ -48,7 +48,7 @@ class Network:
         """From the highest to the lowest."""
         return sorted({cell.density for cell in self.cells}, reverse=True)
 
-    def difference(self, cell: Cell) -> tuple[float, float | None, float | None] | None:
+    def difference(self, cell: Cell) -> Difference | None:
         """Quality minus plain SGD's and its 95 % interval, over the seeds of both; None without any."""
         return paired(self.quality, self.cells[cell], self.plain)
 
@@ -73,7 +73,7 @@ def networks(runs: Sequence[Run]) -> list[Network]:
     return [_network(groups[key]) for key in sorted(groups)]
 
 
-def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> tuple[float, float | None, float | None] | None:
+def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
     """Ours minus theirs, mean and 95 % interval over the seeds that have both; None without any."""
     a = {seed: measure.value(run) for seed, run in ours.items()}
     b = {seed: measure.value(run) for seed, run in theirs.items()}

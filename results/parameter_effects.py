@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from results.measures import Measure
 from results.parameter_cells import Cell, Network
-from results.statistics import paired_difference
+from results.statistics import Difference, paired_difference
 
 
 class Change(NamedTuple):
@@ -23,9 +23,7 @@ class Change(NamedTuple):
 class Effect(NamedTuple):
     """What a change does to the quality at one density, and how many pairs of cells say so."""
 
-    mean: float
-    low: float | None
-    high: float | None
+    difference: Difference
     pairs: int
 
 
@@ -65,7 +63,7 @@ def effect(network: Network, change: Change, density: float) -> Effect | None:
         return None
     with_it = [statistics.fmean(a for a, _ in of_seed) for of_seed in values]
     without = [statistics.fmean(b for _, b in of_seed) for of_seed in values]
-    return Effect(*paired_difference(with_it, without), len(chosen))
+    return Effect(paired_difference(with_it, without), len(chosen))
 
 
 def ratio(network: Network, change: Change, measure: Measure) -> float | None:

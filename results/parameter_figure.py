@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from results.groups import seeds_in_words
 from results.measures import Measure
 from results.parameter_cells import SCHEMES, Network
 from results.runs import Run
@@ -53,7 +54,7 @@ def draw(networks: Sequence[Network]) -> Any:
         handlelength=4,
     )
     seeds = sorted({seed for network in networks for seed in network.plain})
-    said = f"mean and 95 % interval over seeds {', '.join(map(str, seeds))}" if len(seeds) > 1 else "one seed"
+    said = seeds_in_words(seeds, "95 % interval")
     figure.suptitle(f"Scheme, coordinates, scope and feedback beside plain SGD,\n{said}")
     return figure
 
@@ -102,7 +103,7 @@ def _panel(
         axis.errorbar(
             [100 * cell.density * shift for cell in cells],
             found[:, 0],
-            yerr=found[:, 1],
+            yerr=np.where(found[:, 1] > 0, found[:, 1], np.nan),
             label=_label(scheme, coordinates),
             color=COLOURS[scheme],
             linestyle=DASHES[scheme],
@@ -124,7 +125,7 @@ def _label(scheme: str, coordinates: str) -> str:
 
 
 def _mean_and_half(measure: Measure, runs: Sequence[Run]) -> tuple[float, float] | None:
-    """In the unit of the table; no half width for one seed, None for no value."""
+    """In the unit of the table; a half width of 0 where seeds tell none, None for no value."""
     values = [measure.factor * value for value in measure.values(list(runs))]
     if not values:
         return None

@@ -46,7 +46,7 @@ def axis(measure: Measure, log: bool, values: Iterable[float | None]) -> dict[st
     if not log:
         return drawn | {"type": "linear"}
     values = [value for value in values if value is not None]
-    decades = math.log10(max(values) / min(values)) if values else 0
+    decades = math.log10(max(values)) - math.log10(min(values)) if values else 0
     if decades > 1:  # left alone, plotly numbers more ticks than a narrow figure has room for
         drawn["dtick"] = "D2" if decades < FEW_DECADES else math.ceil(decades / MOST_POWERS)
     return drawn | {"type": "log"}

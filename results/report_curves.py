@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from results.curves import interval
+from results.curves import band, interval
 from results.measures import Measure
 from results.report_axes import Figure, axis, dash, is_log, layout, missing, plain, rounded, title
 from results.report_facts import Series
@@ -41,7 +41,8 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
     if not found:
         return None
     log = is_log(measure) or _spans_much(found.values())
-    data, absent, holds_zero = [], [one.label for one in series if one.label not in found], False
+    data, absent = [], [one.label for one in series if one.label not in found]
+    is_banded = holds_zero = False
     for one in series:
         if one.label not in found:
             continue
@@ -52,8 +53,9 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
                 absent.append(one.label)
                 continue
         mean = seeds.mean(axis=1, skipna=False)
-        if len(one.pages) > 1:
-            low, high = interval(seeds.to_numpy())
+        low, high = band(seeds.to_numpy(), interval)
+        if np.isfinite(low).any():
+            is_banded = True
             holds_zero |= log and bool((low <= 0).any())
             low = np.where(low <= 0, mean, low) if log else low
             data += _band(mean.index, low, high, one, styles[one.label])
@@ -61,7 +63,8 @@ def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
     if not data:
         return None
     several = any(len(one.pages) > 1 for one in series)
-    note = "Lines: means over seeds, bands: their 95 % intervals" if several else "Lines: one seed each"
+    note = "Lines: means over seeds" if several else "Lines: one seed each"
+    note += ", bands: their 95 % intervals, of three seeds or more" if is_banded else ""
     note += ", from the mean up where an interval includes zero" if holds_zero else ""
     steps = {"title": {"text": "step"}, "type": "linear", "exponentformat": "SI", "zeroline": False}
     return Figure(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from results.runs import Run, by_method, by_setting
+import trainers.run_files as run_files
 
 # Of the settings: where a run and its data lie, its repetition, and what works through the compressor
 NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")
@@ -26,7 +27,7 @@ class Page:
     @property
     def config_text(self) -> str:
         """config.yaml as it lies on disk."""
-        return (self.run.path / "config.yaml").read_text(encoding="utf-8", errors="replace")
+        return run_files.read_file(self.run.path / run_files.CONFIG).decode(errors="replace")
 
     @property
     def command(self) -> str:

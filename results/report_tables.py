@@ -89,4 +89,8 @@ def _difference(section: Section, row: ComparedRow) -> Cell:
         return Cell("no common seed")
     quality, found = section.qualities[0], row.difference
     seeds = f"minus {section.baseline}, seeds {', '.join(map(str, found.seeds))}"
-    return Cell(quality.difference(found.mean, found.low, found.high), quality.factor * found.mean, seeds)
+    return Cell(
+        quality.difference(found.mean, found.low, found.high, len(found.seeds)),
+        quality.factor * found.mean,
+        seeds,
+    )

@@ -7,8 +7,10 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from results.escaping import in_markdown, markdown_table
 from results.paper import ERROR_CURVES, OFFSETS, PROBLEMS, ErrorCurve
 from results.runs import Run, by_method, by_setting
+from results.statistics import WITHOUT_INTERVAL, counted, standard_deviation
 from results.verdicts import END_SHARE, end_error, is_run_of, peak_error
 
 _DIFFERENCES = (
@@ -194,7 +196,7 @@ def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple:
 
 
 def _differences() -> str:
-    return "## What differs\n\n" + "".join(map(_text, _DIFFERENCES))
+    return "## What differs\n\n" + "".join(map(_text, (*_DIFFERENCES, f"- {WITHOUT_INTERVAL}")))
 
 
 def _provenance(runs: list[Run]) -> str:
@@ -202,15 +204,15 @@ def _provenance(runs: list[Run]) -> str:
     for run in runs:
         commits.add(f"{(run.commit or 'unknown')[:10]}{' (modified)' * run.modified}")
         if run.environment:
-            torch = run.environment["packages"]["torch"]
-            machines.add(f"{run.environment['processor']}, {run.environment['cores']} cores, torch {torch}")
+            found, torch = run.environment, run.environment.get("packages", {}).get("torch")
+            machines.add(f"{found.get('processor')}, {found.get('cores')} cores, torch {torch}")
         experiments.add(_name(run))
     seeds = ", ".join(map(str, sorted({run.seed for run in runs})))
     made_from = (
         f"{len(runs)} runs of {', '.join(sorted(experiments))}; seeds {seeds}; "
         f"commit {', '.join(sorted(commits))}; {'; '.join(sorted(machines))}."
     )
-    return "## Made from\n\n" + _text(made_from)
+    return "## Made from\n\n" + f"{in_markdown(made_from)}\n"
 
 
 def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: True) -> list[list[Run]]:
@@ -250,16 +252,12 @@ def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
 
 
 def _mean_std(values: list[float]) -> str:
-    mean = float(np.mean(values))
-    if len(values) == 1:
-        return f"{mean:.4g} (one seed)"
-    spread = float(np.std(values, ddof=1))
-    return f"{mean:.4g} ± {0 if spread < 1e-12 * abs(mean) else spread:.2g}"
+    mean, spread = float(np.mean(values)), standard_deviation(values)
+    return f"{mean:.4g}{counted(len(values))}" if spread is None else f"{mean:.4g} ± {spread:.2g}"
 
 
 def _markdown(header: tuple[str, ...], rows: list[tuple]) -> str:
-    lines = [header, tuple("---" for _ in header), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines) + "\n"
+    return markdown_table(header, rows, ["---"] * len(header))
 
 
 def _text(words: str) -> str:

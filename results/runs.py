@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
 
 from compressors import naming
+from results.escaping import one_line
 from results.records import read_records
+from results.showable import require_config, require_method, require_summary, require_within
+import trainers.run_files as run_files
 
 NOT_THE_SETTING = (
     "compressor",
@@ -37,11 +39,8 @@ NOT_THE_SETTING += (
     "diagnostics",
     "kernels",
 )
-# libyaml's loader reads a config in a tenth of the time of PyYAML's own
-_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LONGEST_REASON = 500  # characters
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
-_NEEDED = {"seed": int, "name": str, "compressor": dict, "feedback": dict, "model": dict, "data": dict}
-_NEEDED |= {"trainer": dict}
 
 
 @dataclass(frozen=True)
@@ -123,14 +122,22 @@ class Run:
 def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
     """The same runs, to be told apart by settings, named between commas, as if they were part of the method.
 
-    Raises ``ValueError`` for a setting that a run does not have.
+    A run that lacks a setting is left out; raises ``ValueError`` for a setting that none has.
     """
     names = tuple(key.strip() for key in keys.split(",") if key.strip())
-    found = [replace(run, across=names) for run in runs]
-    for run in found:
-        for key in names:
-            _at(run.config, key)
-    return found
+    runs, kept = list(runs), []
+    for run in runs:
+        try:
+            for key in names:
+                _at(run.config, key)
+        except ValueError as error:
+            missing = error
+            left_out(run.path, error)
+        else:
+            kept.append(replace(run, across=names))
+    if runs and not kept:
+        raise missing
+    return kept
 
 
 def _at(config: dict[str, Any], key: str) -> Any:
@@ -138,7 +145,7 @@ def _at(config: dict[str, Any], key: str) -> Any:
     value: Any = config
     for part in key.split("."):
         if not isinstance(value, dict) or part not in value:
-            raise ValueError(f"no setting {key} in the runs' configs")
+            raise ValueError(f"no setting {key} in its config.yaml")
         value = value[part]
     return value
 
@@ -159,10 +166,18 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
                 continue
             seen.add(path.resolve())
             try:
+                if not str(path).isprintable():
+                    raise ValueError("its name holds characters that cannot be shown")
                 runs.append(_read(path))
-            except (OSError, ValueError, yaml.YAMLError) as error:
-                print(f"left out {path}: {' '.join(str(error).split())}", file=sys.stderr)
+            except (OSError, ValueError) as error:
+                left_out(path, error)
     return runs
+
+
+def left_out(path: Path, reason: object) -> None:
+    """Name a run folder that is not shown, and why, on standard error: one line, whatever its files hold."""
+    said = str(reason).replace(f"{path}{os.sep}", "")
+    print(f"left out {one_line(path)}: {one_line(said)[:LONGEST_REASON]}", file=sys.stderr)
 
 
 def finished_runs(folders: Iterable[Path]) -> list[Run]:
@@ -260,33 +275,23 @@ def _replaced(runs: Iterable[Run]) -> dict[Path, Path]:
 
 
 def _read(path: Path) -> Run:
-    if not (path / "config.yaml").is_file():
-        raise ValueError("it has no config.yaml")
-    if not (path / "summary.json").is_file():
-        raise ValueError("it has no summary; the run is still going or was interrupted")
-    summary = _json(path / "summary.json")
-    if summary.get("status") != "finished":
-        because = f", {summary['error']}" if "error" in summary else ""
-        raise ValueError(f"its status is {summary.get('status')!r}{because}")
-    config = yaml.load((path / "config.yaml").read_bytes(), Loader=_YAML)
-    for key, kind in _NEEDED.items():
-        if not isinstance(config, dict) or not isinstance(config.get(key), kind):
-            raise ValueError(f"config.yaml has no {key}")
-    for key in ("compressor", "feedback", "model", "data"):
-        if "." not in str(config[key].get("_target_")):
-            raise ValueError(f"config.yaml has no {key}._target_")
+    """A finished run. Raises ``ValueError`` for one that is not, or that no table could show."""
+    require_within(path)
     try:
-        environment = _json(path / "environment.json")
-    except (OSError, ValueError):  # the numbers are good without it
+        summary = run_files.read_summary(path)
+    except run_files.MissingFileError as error:
+        raise ValueError("it has no summary; the run is still going or was interrupted") from error
+    if summary["status"] != "finished":
+        because = f", {summary['error']}" if summary.get("error") else ""
+        raise ValueError(f"its status is {summary['status']!r}{because}")
+    config = run_files.read_config(path)
+    require_config(config)
+    require_summary(summary)
+    records = read_records(path, summary)
+    try:
+        environment = run_files.read_environment(path)
+    except run_files.UnreadableFileError:  # the numbers are good without it
         environment = {}
-    return Run(path, config, summary, read_records(path / "metrics.jsonl"), environment)
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path.name} is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path.name} holds no object")
-    return found
+    run = Run(path, config, summary, records, environment)
+    require_method(run.method)
+    return run

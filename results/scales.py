@@ -11,6 +11,7 @@ MARGIN = 0.05  # of the axis, on both sides
 # where it is logarithmic, else by half the extent of the means or by so many times half the average interval.
 WIDEN_FACTOR, WIDEN_HALVES = 4.0, 1.5
 DECADES_BELOW = 2  # of the smallest end of a curve: what came before is a hundredth of it
+SMALLEST = 1e-150  # of a logarithmic axis, so that no quotient overflows
 MANY = 5000  # from where on thousands are set apart
 SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
 
@@ -46,14 +47,14 @@ def set_scale(
         high = np.minimum(high, limit)
     if logarithmic:
         holds_zero = (low <= 0).any()
-        mean, low = mean[mean > 0], low[low > 0]
+        mean, low = np.maximum(mean[mean > 0], SMALLEST), np.maximum(low[low > 0], SMALLEST)
         first = min(low.min(), mean.min() / WIDEN_FACTOR**0.5 if holds_zero else np.inf)
         first = max(first, mean.min() / WIDEN_FACTOR)
         if decided_by is not None:
             first = max(first, deciding.min() / 10**DECADES_BELOW)
         last = min(high.max(), mean.max() * WIDEN_FACTOR)
         room = (last / first) ** MARGIN
-        limits = first / room, last * room
+        limits = max(first / room, SMALLEST), last * room
     else:
         extent = mean.max() - mean.min() or abs(mean.max()) * 0.1 or 1.0
         halves = _finite([(top - bottom) / 2 for bottom, top in zip(lows, highs, strict=True)])

@@ -22,7 +22,7 @@ LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
 LOOK = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
-_NUMBER = re.compile(r" (-?[\d.]+(?:e[+-]?\d+)?)$")
+_NUMBER = re.compile(r" (-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)$")
 
 
 def apply_look() -> None:
@@ -76,11 +76,27 @@ def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dic
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
-    """PNG and PDF, the same bytes for the same figure: without a date inside."""
+    """PNG and PDF, the same bytes for the same figure: without a date inside.
+
+    Text is drawn as it is, ``$`` included, but for the powers of ten at an axis, which are formulas.
+    """
+    for text in _words(figure):
+        text.set_parse_math(False)
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf")]
     figure.savefig(paths[0], dpi=150, metadata={"Software": None})
     figure.savefig(paths[1], metadata={"CreationDate": None, "Producer": None, "Creator": None})
     return paths
+
+
+def _words(figure: Any) -> list[Any]:
+    """Every text of a figure that is no power of ten at a logarithmic axis."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import LogFormatter
+
+    axes = [axis for both in figure.axes for axis in (both.xaxis, both.yaxis)]
+    logarithmic = [axis for axis in axes if isinstance(axis.get_major_formatter(), LogFormatter)]
+    powers = {label for axis in logarithmic for label in axis.get_ticklabels(which="both")}
+    return [text for text in figure.findobj(Text) if text not in powers]
 
 
 def _colour(compressor: str) -> str:

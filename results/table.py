@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from results.escaping import in_spreadsheet
 from results.runs import Run, finished_runs
 from results.settings import flatten
 
@@ -89,6 +90,9 @@ def long_table(runs: Iterable[Run]) -> pd.DataFrame:
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
     if path.suffix == ".csv":
+        text = table.select_dtypes("string").columns
+        table = table.assign(**{name: table[name].map(in_spreadsheet, na_action="ignore") for name in text})
+        table.columns = [in_spreadsheet(name) for name in table.columns]
         table.to_csv(path, index=False, lineterminator="\n")
     else:
         table.to_parquet(path, index=False, engine="pyarrow")
@@ -101,7 +105,7 @@ def write_long(runs: Sequence[Run], path: Path) -> None:
     writer = None
     for batch in _arrow(runs):
         if path.suffix == ".csv":
-            batch = batch.cast(_schema(is_text=True))
+            batch = _for_spreadsheets(batch).cast(_schema(is_text=True))
             options = csv.WriteOptions(quoting_style="needed")
             writer = writer or csv.CSVWriter(path, batch.schema, write_options=options)
         else:
@@ -141,6 +145,18 @@ def _of_run(run: Run) -> Any:
         np.concatenate([of_metric[mask] for of_metric, mask in zip(values, there, strict=True)]),
     ]
     return pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], schema=_schema())
+
+
+def _for_spreadsheets(batch: Any) -> Any:
+    """The same with every word as a spreadsheet may show it: a formula is none."""
+    import pyarrow as pa
+
+    for index, name in enumerate(batch.column_names):
+        if pa.types.is_dictionary(batch.schema.field(name).type):
+            column = batch[name].combine_chunks()
+            words = pa.array([in_spreadsheet(word) for word in column.dictionary.to_pylist()], pa.string())
+            batch = batch.set_column(index, name, pa.DictionaryArray.from_arrays(column.indices, words))
+    return batch
 
 
 def _schema(is_text: bool = False) -> Any:

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from results import header
 from results.command import hand_out, in_a_line
+from results.escaping import in_markdown, markdown_table
 from results.measures import Measure, num_parameters
 from results.parameter_cells import SCHEMES, Cell, Network, networks
 from results.parameter_effects import CHANGES, Change, effect, ratio
 from results.parameter_figure import draw
 from results.runs import Run, finished_runs, warnings
+from results.statistics import WITHOUT_INTERVAL
 from results.style import save
 
 STEM = "three_parameters"
@@ -67,7 +69,8 @@ def page(runs: Sequence[Run], studied: Sequence[Network]) -> str:
         parts += [_facts(network), _distances(network), _changes(network), _every_cell(network)]
     codes = sorted({run.code for run in runs})
     notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
-    parts.append("\n".join(["## Notes", "", *(f"- {note}" for note in notes), ""]))
+    notes.append(WITHOUT_INTERVAL)
+    parts.append("\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in notes), ""]))
     return "\n".join(parts)
 
 
@@ -83,7 +86,7 @@ def _facts(network: Network) -> str:
         f"{network.quality.spread(plain)}, {network.megabytes.spread(plain)} MB sent per worker, "
         f"{network.reduce.spread(plain)} ms of compression and communication a step."
     )
-    return f"## {network.subject}\n\n{', '.join(facts)}. {said}\n"
+    return f"## {in_markdown(network.subject)}\n\n{in_markdown(', '.join(facts))}. {said}\n"
 
 
 def _distances(network: Network) -> str:
@@ -150,7 +153,7 @@ def _difference(network: Network, cell: Cell) -> str:
 
 def _effect(network: Network, change: Change, density: float) -> str:
     found = effect(network, change, density)
-    return network.quality.difference(*found[:3]) if found else "-"
+    return network.quality.difference(*found.difference) if found else "-"
 
 
 def _times(found: float | None) -> str:
@@ -159,9 +162,7 @@ def _times(found: float | None) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: int) -> str:
     """Markdown; the first columns hold words, the others numbers."""
-    lines = [head, *rows]
-    shown = [f"| {' | '.join(line)} |" for line in lines]
-    return "\n".join([shown[0], f"|{'---|' * words}{'---:|' * (len(head) - words)}", *shown[1:]])
+    return markdown_table(head, rows, ["---"] * words + ["---:"] * (len(head) - words)).rstrip("\n")
 
 
 if __name__ == "__main__":

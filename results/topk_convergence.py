@@ -20,12 +20,12 @@ import numpy as np
 
 from results import header, sheet
 from results.command import hand_out
+from results.escaping import in_markdown, markdown_table
 from results.groups import Group, groups, legend_labels
-from results.measures import standard_deviation
 from results.metrics import BYTES, LOSS, STEPS, Metric, quality
 from results.panels import Methods, NothingToDraw, curves, recorded
 from results.runs import Run, finished_runs
-from results.statistics import mean_and_interval
+from results.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, standard_deviation
 from results.style import save
 
 OF_BOUND = "derived/error_of_bound"  # compression/error over diagnostics/error_bound of the same step
@@ -171,7 +171,7 @@ def _with_bars(
 ) -> None:
     """A line through the means over seeds, with their intervals."""
     pairs = [mean_and_interval(of_seeds) for of_seeds in values]
-    halves = [half or 0.0 for _, half in pairs]
+    halves = [half or np.nan for _, half in pairs]
     bars = {"elinewidth": 1.0, "capsize": 2.5}
     axis.errorbar(x, [mean for mean, _ in pairs], yerr=halves, label=label, **style, **bars)
 
@@ -184,8 +184,9 @@ def table(of: Sequence[Group]) -> str:
         codes = sorted({run.code for run in group.runs})
         seeds = sorted({run.seed for run in group.runs})
         facts = f"{group.facts}; seeds {', '.join(map(str, seeds))}; code {', '.join(codes)}"
-        text += f"\n## {group.subject}\n\n{facts}.\n\n"
+        text += f"\n## {in_markdown(group.subject)}\n\n{in_markdown(facts)}.\n\n"
         heads = [
+            "method",
             good.label,
             "bytes",
             "xi",
@@ -194,9 +195,10 @@ def table(of: Sequence[Group]) -> str:
             f"residual unsent ≥ {LONG}",
             "longest",
         ]
-        text += f"| method | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}\n"
+        rows = []
         for method, runs in group.methods.items():
             cells = [
+                method,
                 _cell([good.factor * run.summary[good.name] for run in runs], 2),
                 _cell([run.summary["comm/bytes_sent_total"] for run in runs], 0),
                 _cell([run.curve(XI.name).median() for run in runs], 2),
@@ -205,16 +207,18 @@ def table(of: Sequence[Group]) -> str:
                 _cell([run.summary.get(f"{MASS}{LONG}", np.nan) for run in runs], 3),
                 _cell([run.summary.get("diagnostics/unsent_longest", np.nan) for run in runs], 0),
             ]
-            text += f"| {method} | {' | '.join(cells)} |\n"
-    return text
+            rows.append(cells)
+        text += markdown_table(heads, rows, ["---", *["---:"] * (len(heads) - 1)])
+    return f"{text}\n{WITHOUT_INTERVAL}\n"
 
 
 def _cell(values: list[float], digits: int) -> str:
-    """Mean ± standard deviation; a dash where a run has none."""
+    """Mean ± standard deviation where seeds tell one; a dash where a run has none."""
     if not np.isfinite(values).all():
         return "-"
     mean = f"{np.mean(values):,.{digits}f}"
-    return mean if len(values) == 1 else f"{mean} ± {standard_deviation(values):,.{digits}f}"
+    deviation = standard_deviation(values)
+    return f"{mean}{counted(len(values))}" if deviation is None else f"{mean} ± {deviation:,.{digits}f}"
 
 
 def with_ratio(run: Run) -> Run:

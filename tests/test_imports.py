@@ -13,6 +13,7 @@ MAY_IMPORT = {
         "compressors",
         "filelock",
         "numpy",
+        "pydantic",
         "rich",
         "safetensors",
         "scipy",
@@ -73,11 +74,15 @@ def test_directions() -> None:
 
 
 def test_results_read_files_and_share_names_alone() -> None:
-    """No trainer; of our packages only what a run is called, and that needs no torch."""
+    """No trainer; of our packages only what a run is called and what its files must hold, without torch."""
     for path in sorted((ROOT / "results").glob("*.py")):
         modules = {m for m in imports(path) if m.split(".")[0] in OURS - {"results"}}
-        assert modules <= {"compressors", "compressors.naming"}, path.name
+        assert modules <= {"compressors", "compressors.naming", "trainers.run_files"}, path.name
     assert imports(ROOT / "compressors" / "naming.py") <= {"typing"}
+    ours, others = {"trainers.safe_files", "trainers.schemas"}, {"pydantic", "yaml"}
+    for name in ("run_files", "safe_files", "schemas"):
+        modules = imports(ROOT / "trainers" / f"{name}.py") - ours - others
+        assert modules <= sys.stdlib_module_names | {"collections.abc"}, name
 
 
 def test_packages_kept_in_one_place() -> None:

@@ -24,7 +24,7 @@ METHODS = (
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two settings, three methods, two seeds."""
+    """Two settings, three methods, three seeds."""
     root = tmp_path_factory.mktemp("results")
     write_rows(root, "few", rows=60, features=20)
     common = [
@@ -37,7 +37,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     common += ["workers=4", "trainer.steps=40", "trainer.log_every=5"]
     for experiment in ("madelon_sgd", "heterogeneity"):
         for method in METHODS:
-            for seed in (0, 1):
+            for seed in (0, 1, 2):
                 config = resolved(f"experiment=convex/{experiment}", *common, *method, f"seed={seed}")
                 config["name"] = f"{experiment}-{method[0].split('=')[1]}"
                 run.run(config)
@@ -47,12 +47,12 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_runs_are_found_and_grouped(output: Path) -> None:
     runs = read_runs([output])
-    assert len(runs) == 12
+    assert len(runs) == 18
     groups = by_setting(runs)
-    assert sorted(len(group) for group in groups) == [6, 6]
+    assert sorted(len(group) for group in groups) == [9, 9]
     methods = by_method(groups[0])
     assert list(methods) == ["hard_threshold, threshold 0.001", "none", "top_k, density 0.1"]
-    assert [run.seed for run in methods["none"]] == [0, 1]
+    assert [run.seed for run in methods["none"]] == [0, 1, 2]
 
 
 def test_curves_are_what_the_records_say(output: Path) -> None:
@@ -93,7 +93,7 @@ def test_figure_has_a_line_per_method_and_the_means_of_the_seeds(output: Path) -
     figure = convex.draw(group, "ledger")
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == list(by_method(group))
-    assert "mean and range over seeds 0, 1" in figure.get_suptitle()
+    assert "mean and range over seeds 0, 1, 2" in figure.get_suptitle()
     axis = figure.axes[1]
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("epochs", "f(x) - f*")
     runs = by_method(group)["none"]
@@ -118,10 +118,10 @@ def test_table_holds_what_the_summaries_say(output: Path) -> None:
     assert "| gisette_scale | L | 842.8680386 | not run: no file |  |" in table
     assert "| madelon_sgd | top_k, density 0.002 | peak | 3.0e-04 | not run |  |" in table
     row = next(
-        line for line in table.splitlines() if line.startswith("| madelon_sgd | top_k, density 0.1 | 2 |")
+        line for line in table.splitlines() if line.startswith("| madelon_sgd | top_k, density 0.1 | 3 |")
     )
     ours = [run.summary["compression/total_error"] for run in runs if "madelon_sgd-top_k" in str(run.path)]
-    assert f"{sum(ours) / 2:.4g} ± " in row
+    assert f"{sum(ours) / 3:.4g} ± " in row
     split = next(line for line in table.splitlines() if line.startswith("| iid | top_k, density 0.1; hard_"))
     assert split.count("±") == 5
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_named_and_left_out(
     (folders[0] / "summary.json").unlink()
     (folders[1] / "summary.json").write_text('{"status": "failed"}')
     (folders[2] / "metrics.jsonl").write_text('{"step": 0}\n{"st')
-    assert len(read_runs([tmp_path / "runs"])) == 10
+    assert len(read_runs([tmp_path / "runs"])) == 16
     printed = capsys.readouterr().err
     assert printed.count("left out") == 3
     assert "no summary" in printed and "'failed'" in printed and "left out line 2 of" in printed

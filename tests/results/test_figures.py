@@ -289,3 +289,14 @@ def test_an_empty_folder_is_one_line(folder: str, tmp_path: Path, capsys: pytest
 def test_a_quality_of_ones_own(group: Group) -> None:
     (axis,) = draw("quality_density", group, "train/loss").axes
     assert axis.get_ylabel() == "train/loss at the end (lower is better)"
+
+
+def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = {"$x^$": {"elements": 9, "total_error": 1.0, "density_mean": 0.1}}
+    layers["b"] = layers["$x^$"]
+    summary = {"layers": layers, "data": {"$y_$": "$"}}
+    for seed in SEEDS:
+        settings = {"note": "$z^$"}
+        write_run(tmp_path / "runs", name="$x^$", seed=seed, settings=settings, summary=summary)
+    assert figures.main([str(tmp_path / "runs"), "--to", str(tmp_path / "to")]) == 0
+    assert len(list((tmp_path / "to").iterdir())) == 14

@@ -62,7 +62,7 @@ def test_page_says_what_was_asked_and_run(output: Path, tmp_path: Path) -> None:
     assert "10 finished, 5 methods and settings" in text
     assert "0.001, 0.01, 0.1" in text and "aaaaaaaaaa (10 runs)" in text
     assert "a processor, 2 cores, Python 3.11.7, torch 2.13.0" in text
-    assert "90.50 ± 0.71" in text  # the accuracies 90 and 91, in %
+    assert "90.50 (2 seeds)" in text  # the accuracies 90 and 91, in %
     assert text.count('class="run"') == 10 and "python run.py compressor=top_k" in text
     assert "threshold: 0.001" in text  # a whole config.yaml
     asked = body_of(
@@ -193,7 +193,7 @@ def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path)
     assert "minus none [95 %]" in text
     assert 'title="minus none, seeds 0, 1"' in text
     assert "not comparable" in text and "no differences: there is no run of none" not in text
-    assert "top_k, density 0.01, scope global" in text and "compression ratio: the bytes of `none`" in text
+    assert "top_k, density 0.01, scope global" in text and "compression ratio: the bytes of none" in text
 
 
 def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -> None:
@@ -205,29 +205,39 @@ def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -
     assert error.note.endswith("Not shown (not above zero on a logarithmic axis, or not recorded): none.")
 
 
+def test_curves_of_two_seeds_have_no_band(output: Path) -> None:
+    (series,) = series_of(pages_of(read_runs([output]), [output])).values()
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
+    assert not [trace for trace in loss.data if "fill" in trace]
+    assert loss.note.startswith("Lines: means over seeds; at most")
+
+
 def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
     steps = range(1, 2001)
-    for seed in (0, 1):
+    for seed in (0, 1, 2):
         records = [{"step": step, "train/loss": 1 + seed + 1 / step} for step in steps]
         write_run(tmp_path, seed=seed, records=records)
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
     high, low, mean = loss.data
     assert len(mean["x"]) == MOST_POINTS and (mean["x"][0], mean["x"][-1]) == (1, 2000)
-    middle, half = mean_and_interval([2.0, 3.0])  # as in the figures of results.figures
+    middle, half = mean_and_interval([2.0, 3.0, 4.0])  # as in the figures of results.figures
     assert mean["y"][0] == middle
     assert (low["y"][0], high["y"][0]) == pytest.approx((middle - half, middle + half), rel=1e-4)
-    assert mean["meta"] == "run-1 run-2"
+    assert mean["meta"] == "run-1 run-2 run-3"
     assert high["legendgroup"] == low["legendgroup"] == mean["legendgroup"]
 
 
-def test_numbers_that_are_none_leave_gaps(tmp_path: Path) -> None:
-    nan, inf = float("nan"), float("inf")
-    records = [{"step": step, "train/loss": loss} for step, loss in ((1, 1.0), (2, nan), (3, inf), (4, 2.0))]
-    write_run(
-        tmp_path / "runs", records=records, summary={"test/accuracy": nan, "comm/bytes_sent_total": inf}
-    )
-    write_run(tmp_path / "runs", seed=1, records=[{"step": 1, "train/loss": nan}] * 2)
+def test_gaps_of_a_metric_stay_gaps(tmp_path: Path) -> None:
+    records = [{"step": step} | ({"train/loss": 1.0} if step != 2 else {}) for step in (1, 2, 3)]
+    write_run(tmp_path / "runs", records=records)
     page = page_of(tmp_path / "runs", to=tmp_path / "page.html")
-    assert "Infinity" not in str(figures_in(page)) and "nan" not in str(figures_in(page))
-    assert 'data-sort="nan"' not in page and 'data-sort="inf"' not in page
+    assert "NaN" not in str(figures_in(page)) and 'data-sort="nan"' not in page
+
+
+def test_a_run_that_cannot_be_shown_is_named_on_the_page(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs")
+    write_run(tmp_path / "runs", seed=1, summary={"test/accuracy": float("nan")})
+    page = body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
+    assert "summary.json: test/accuracy must be a number up to 1e+150, got nan" in page
+    assert page.count('class="run"') == 1

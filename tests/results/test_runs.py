@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+import yaml
 from run_folders import write_run
 
 from results.runs import by_method, by_setting, compared_across, latest, read_runs, warnings
@@ -25,12 +26,19 @@ def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
     assert (run.id, run.code, run.modified) == (path.name, "c0ffeec0ff", False)
 
 
-def test_numbers_that_json_does_not_have(tmp_path: Path) -> None:
-    values = [math.nan, math.inf, -math.inf, 1]
-    write_run(tmp_path, records=[record(i, loss=v) for i, v in enumerate(values)])
-    (run,) = read_runs([tmp_path])
-    assert run.records["train/loss"].tolist()[1:] == values[1:]
-    assert math.isnan(run.records["train/loss"][0])
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1" + 400 * "0", "2e150"]
+)
+def test_a_run_with_a_number_that_no_figure_can_show_is_left_out(
+    tmp_path: Path, number: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=1)
+    path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)])
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write(f'{{"step": 3, "train/loss": {number}}}\n\n')
+    assert [run.seed for run in read_runs([tmp_path])] == [1]
+    said = f"metrics.jsonl: train/loss must be a number up to 1e+150, got {float(number)}"
+    assert capsys.readouterr().err == f"left out {path}: {said}\n"
 
 
 def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> None:
@@ -68,18 +76,6 @@ def test_a_broken_line_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().err == f"left out line 2 of {path}: it is not JSON\n"
 
 
-@pytest.mark.parametrize("number", ["1e400", "-1e400", "1" + 400 * "0"])
-def test_a_number_beyond_all_floats_is_infinite(
-    tmp_path: Path, number: str, capsys: pytest.CaptureFixture
-) -> None:
-    path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)]) / "metrics.jsonl"
-    with path.open("a") as file:
-        file.write(f'{{"step": 3, "train/loss": {number}}}\n\n')
-    (run,) = read_runs([tmp_path])
-    assert run.curve("train/loss").to_dict() == {1: 2, 2: 1, 3: float(number)}
-    assert math.isinf(float(number)) and capsys.readouterr().err == ""
-
-
 @pytest.mark.parametrize("content", ["", "\n", '{"st'])
 def test_no_record_at_all(tmp_path: Path, content: str) -> None:
     (write_run(tmp_path) / "metrics.jsonl").write_text(content)
@@ -92,13 +88,13 @@ def test_no_record_at_all(tmp_path: Path, content: str) -> None:
     [
         ("summary.json", None, "it has no summary; the run is still going or was interrupted"),
         ("summary.json", '{"status": "fini', "summary.json is not JSON"),
-        ("summary.json", "3", "summary.json holds no object"),
+        ("summary.json", "3", "summary.json: its content should be a valid dictionary"),
         ("summary.json", '{"status": "failed", "error": "no file"}', "its status is 'failed', no file"),
-        ("config.yaml", None, "it has no config.yaml"),
+        ("config.yaml", None, "config.yaml is missing"),
         ("config.yaml", "seed: [", "while parsing"),
-        ("config.yaml", "just words", "config.yaml has no seed"),
+        ("config.yaml", "just words", "config.yaml: its content should be"),
         ("config.yaml", "seed: 0\nname: a\n", "config.yaml has no compressor"),
-        ("metrics.jsonl", None, "No such file"),
+        ("metrics.jsonl", None, "metrics.jsonl is missing"),
         ("metrics.jsonl", '{"step": 1, "a": "x"}\n{"step": 2, "a": 1}\n', "metrics.jsonl: "),
         ("metrics.jsonl", '{"step": 1, "a": "x"}\n', "metrics.jsonl: a is not a number"),
         ("metrics.jsonl", b'{"step": 1, "a": 1}\n\xff\xfe\n{"step": 2}', None),
@@ -194,11 +190,90 @@ def test_versions_matter_within_a_comparison_only(tmp_path: Path) -> None:
     assert [len(group) for group in by_setting(runs)] == [2, 2]
 
 
-def test_the_summary_may_hold_what_json_does_not_have(tmp_path: Path) -> None:
-    path = write_run(tmp_path, summary={"test/loss": math.nan})
-    assert "NaN" in (path / "summary.json").read_text()
-    (run,) = read_runs([tmp_path])
-    assert math.isnan(run.summary["test/loss"])
+HOSTILE_FILES = {
+    "summary.json": {
+        '{"status": "finished", "status": "finished"}': "a key stands there twice",
+        '{"status": "finished", "test/loss": NaN}': "test/loss must be a number up to",
+        '{"status": "finished", "test/loss": 1e151}': "test/loss must be a number up to",
+        '{"status": "finished", "a\\u001b[2J": 1}': "holds characters that cannot be shown",
+        '{"status": "finished", "data": {"name": ["madelon"]}}': "data.name must be text",
+        '{"status": "finished", "problem": {"smoothness": 1}}': "problem must have the numbers",
+        '{"status": "finished", "layers": {"a": {}}}': "summary.json has no layers.a.elements",
+        "[" * 100_000: "is nested too deeply",
+        b'{"status": "\xff"}': "is not UTF-8",
+    },
+    "metrics.jsonl": {
+        '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # of many levels Arrow crashes
+        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are no records, line 1: a key stands there twice",
+        '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
+    },
+    "config.yaml": {
+        "seed: 0\nseed: 1\n": "a key stands there twice",
+        "x: " + "[" * 100 + "]" * 100: "nested deeper",
+        b"name: \xff": "is not UTF-8",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [(name, content, said) for name, cases in HOSTILE_FILES.items() for content, said in cases.items()],
+    ids=str,
+)
+def test_a_hostile_folder_is_left_out_in_one_line(
+    tmp_path: Path, name: str, content: str | bytes, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1) / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert [run.seed for run in read_runs([tmp_path])] == [0] or name == "metrics.jsonl"
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and printed.startswith("left out ")
+    assert str(path.parent) in printed and said in printed
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "metrics.jsonl", "environment.json"])
+def test_a_link_out_of_the_folder_is_not_followed(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture
+) -> None:
+    path = write_run(tmp_path / "runs") / name
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert read_runs([tmp_path / "runs"]) == []
+    said = f"left out {path.parent}: {name} is a link that leads out of the folder\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"name": "a\x1b[2Jb-top_k"}, "'a\\x1b[2Jb-top_k' holds characters that cannot be shown"),
+        ({"feedback": {"scale": ["gradient"]}}, "feedback.scale must be text, got ['gradient']"),
+        ({"optimizer": None}, "optimizer must be a mapping, got None"),
+        ({"workers": "many"}, "workers"),
+        ({"settings": {"threshold": 10**400}}, "threshold has more than 63 bits"),
+        ({"settings": {"threshold": math.inf}}, "threshold must be a number up to 1e+150, got inf"),
+        ({"settings": {f"s{i}": "x" * 100 for i in range(20)}}, "the method's settings have"),
+        ({"name": "x" * 600}, "a text of 600 characters, more than 500"),
+    ],
+    ids=str,
+)
+def test_settings_that_no_table_can_show(
+    tmp_path: Path, config: dict, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    path = write_run(tmp_path)
+    named = dict(config)
+    name, settings = named.pop("name", None), named.pop("settings", {})
+    whole = yaml.safe_load((path / "config.yaml").read_text())
+    whole["compressor"] |= settings
+    for key, value in named.items():
+        whole[key] = whole[key] | value if isinstance(value, dict) else value
+    whole["name"] = name or whole["name"]
+    (path / "config.yaml").write_text(yaml.safe_dump(whole))
+    assert read_runs([tmp_path]) == []
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and printed.isascii() and said in printed
+    assert printed.startswith(f"left out {path}: config.yaml")
 
 
 def test_methods_are_ordered_by_the_size_of_their_settings(tmp_path: Path) -> None:
@@ -224,3 +299,5 @@ def test_settings_compared_beside_the_method(tmp_path: Path) -> None:
     }
     with pytest.raises(ValueError, match=r"no setting data\.beta"):
         compared_across(apart, "data.beta")
+    write_run(tmp_path / "more", data={"beta": 1})
+    assert len(compared_across([*apart, *read_runs([tmp_path / "more"])], "data.beta")) == 1

@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from results.style import COLOURS, family, in_order, line_styles
+from matplotlib.figure import Figure
+
+from results.style import COLOURS, family, in_order, line_styles, save
 
 
 def test_every_compressor_has_a_colour_of_its_own() -> None:
@@ -33,3 +35,18 @@ def test_methods_in_the_order_of_their_numbers() -> None:
     assert in_order(methods) == [methods[1], methods[2], methods[0]]
     assert {family(method) for method in methods} == {"top_k"}
     assert family("top_k, density 0.1, no feedback") == "top_k, no feedback"
+
+
+def test_dollars_are_drawn_as_they_are_and_axes_keep_their_powers(tmp_path: Path) -> None:
+    figure = Figure()
+    plain, named = figure.subplots(1, 2)
+    plain.plot([1, 2], [1e-9, 1e9], label="$x^$")
+    plain.set(title="$x^$", xlabel=r"\$ $\frac$", yscale="log")
+    plain.legend()
+    named.set_xticks([0, 1], ["$a_$", "b"])
+    figure.text(0, 0, "$x^$")
+    save(figure, tmp_path / "figure")  # raises ValueError where $x^$ is taken for a formula
+    assert plain.title.get_text() == "$x^$"
+    powers = [label for label in plain.get_yticklabels() if label.get_text()]
+    assert powers and all(label.get_parse_math() and "10^" in label.get_text() for label in powers)
+    assert not any(label.get_parse_math() for label in named.get_xticklabels())

@@ -131,3 +131,20 @@ def test_bad_input_is_one_line(
     printed = capsys.readouterr().err.splitlines()
     assert printed[-1].startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}")
     assert all(line.startswith("warning: ") for line in printed[:-1])
+
+
+def test_what_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
+    formula = "=HYPERLINK(1)"
+    records = [{"step": 1, "epoch": 1, "@sum": -2.5, "train/loss": 1}]
+    settings = {"note": "-1+cmd", "shift": -0.5}
+    write_run(tmp_path / "runs", name=formula, records=records, settings=settings, summary={formula: -3.0})
+    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
+    assert main([str(tmp_path / "runs"), "--wide", str(wide), "--long", str(long)]) == 0
+    row = pd.read_csv(wide).iloc[0]
+    assert (row["subject"], row["config.name"]) == (f"'{formula}", f"'{formula}")
+    assert (row["config.compressor.note"], row["config.compressor.shift"]) == ("'-1+cmd", -0.5)
+    assert row[f"'{formula}"] == -3
+    found = pd.read_csv(long)
+    assert dict(zip(found["metric"], found["value"], strict=True)) == {"'@sum": -2.5, "train/loss": 1}
+    for path in (wide, long):
+        assert not any(cell[:1] in {*"=+@"} for line in path.open() for cell in line.split(","))

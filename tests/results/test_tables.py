@@ -1,20 +1,24 @@
 """Methods side by side: numbers by hand, the baseline, what is said where a number is missing, formats."""
 
 import csv
+import html
 import io
 import math
+import re
 import statistics
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from run_folders import NUM_PARAMETERS, write_run
 
 from results.comparison import compare
-from results.formats import latex, markdown
+from results.formats import comma_separated, latex, markdown
 from results.runs import read_runs
 from results.tables import main
 
 SEEDS = (0, 1, 2)
+TABLE = ("table", "thead", "tbody", "tr", "th", "td")  # of HTML
 ACCURACY = {"none": (0.90, 0.92, 0.97), "top_k": (0.88, 0.91, 0.95), "hard_threshold": (0.91, 0.92, 0.96)}
 SENT = {"none": 120_000.0, "top_k": 2400.0, "hard_threshold": 1200.0}
 
@@ -47,11 +51,12 @@ def test_a_row_says_what_the_summaries_say(output: Path) -> None:
     assert row["seeds"] == "0, 1, 2"
     percent = [100 * value for value in ACCURACY["top_k"]]
     assert row["test accuracy, %"] == f"{statistics.mean(percent):.2f} ± {statistics.stdev(percent):.2f}"
-    assert row["average density, %"] == "1.00 ± 0.00"
-    assert row["total error"] == "60.0 ± 0.0"
-    assert row["MB sent per worker"] == "0.00240 ± 0.00000"
-    assert row["compression ratio"] == "50.0 ± 0.0"
-    assert "the bytes of `none`" in text
+    assert row["average density, %"] == "1.00"  # the same in every seed
+    assert row["total error"] == "60.0"
+    assert row["MB sent per worker"] == "0.00240"
+    assert row["compression ratio"] == "50.0"
+    assert "- other numbers without ±: the same in every seed\n" in text
+    assert "the bytes of none" in text
 
 
 def test_the_difference_is_paired(output: Path) -> None:
@@ -81,7 +86,7 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
 def test_a_difference_over_fewer_seeds_names_them(tmp_path: Path) -> None:
     write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.75, 0.8)})
     row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
-    assert row["test accuracy, %, minus that of none"] == "-5.00 [-5.00, -5.00] over seeds 0, 1"
+    assert row["test accuracy, %, minus that of none"] == "-5.00 (2 seeds) over seeds 0, 1"
 
 
 def test_one_method_alone_is_compared_with_nothing(tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ def test_without_none_top_k_is_the_baseline_and_dense_bytes_are_counted(tmp_path
     text = markdown(compare(read_runs([tmp_path])))
     row = cells(text, "hard_threshold")
     assert "test accuracy, %, minus that of top_k, density 0.01" in row
-    assert row["compression ratio"] == "100 ± 0"  # 4 bytes * 1000 * 30 steps / 1200
+    assert row["compression ratio"] == "100"  # 4 bytes * 1000 * 30 steps / 1200
     assert "a value for every parameter and step" in text
 
 
@@ -122,15 +127,36 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
 def test_versions_of_the_code_are_marked(output: Path) -> None:
     write_run(output, compressor="random_k", seed=0, commit="b" * 40, modified=True)
     text = markdown(compare(read_runs([output])))
-    assert cells(text, "random_k")["code"] == "bbbbbbbbbb*"
+    assert cells(text, "random_k")["code"] == r"bbbbbbbbbb\*"
     assert cells(text, "top_k")["code"] == "aaaaaaaaaa"
-    assert "runs of 2 versions of the code (*: modified): aaaaaaaaaa (9), bbbbbbbbbb* (1)" in text
+    assert r"runs of 2 versions of the code (\*: modified): aaaaaaaaaa (9), bbbbbbbbbb\* (1)" in text
 
 
 def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
-    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.85)})
+    write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, 0.85, 0.85)})
     text = markdown(compare(read_runs([tmp_path])))
-    assert "the spread says nothing: top_k, density 0.01" in text
+    assert "- no ± and no interval, the seeds' runs are equal: top_k, density 0.01\n" in text
+    assert cells(text, "top_k")["test accuracy, %"] == "85.00"
+
+
+def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.7)})
+    sections = compare(read_runs([tmp_path]))
+    text = markdown(sections)
+    row = cells(text, "top_k")
+    assert (row["seeds"], row["test accuracy, %"]) == ("0, 1 (2 seeds)", "77.50 (2 seeds)")
+    assert row["test accuracy, %, minus that of none"] == "-7.50 (2 seeds)"
+    assert "- no ± and no interval, of fewer than three seeds: none; top_k, density 0.01\n" in text
+    written = list(csv.DictReader(io.StringIO(comma_separated(sections))))
+    assert {row["test/accuracy std"] + row["difference low"] for row in written} == {""}
+    assert "±" not in "".join(line for line in text.splitlines() if line.startswith("|"))
+
+
+def test_an_interval_that_holds_zero_shows_no_difference(output: Path) -> None:
+    write_run(output, compressor="random_k", seed=0)
+    text = markdown(compare(read_runs([output])))
+    said = "- no difference from none shown, the interval holds 0: hard_threshold, threshold 0.01\n"
+    assert said in text  # top_k's leaves 0 out, random_k has none
 
 
 def test_what_a_run_lacks_is_a_dash(output: Path) -> None:
@@ -149,7 +175,7 @@ def test_no_quality_at_all(tmp_path: Path) -> None:
 
 
 def test_a_diverged_run_is_not_hidden(tmp_path: Path) -> None:
-    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, math.nan)})
+    write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, math.nan, 0.8)})
     row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
     assert row["test accuracy, %"] == "nan ± nan"
     assert row["test accuracy, %, minus that of none"] == "+nan [+nan, +nan]"
@@ -158,12 +184,13 @@ def test_a_diverged_run_is_not_hidden(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("total_errors", "shown"),
     [
-        ((15727.0, 15000.0), "15364 ± 514"),
-        ((0.9999, 0.9999), "1.00 ± 0.00"),
-        ((2542.1, 2542.4), "2542.2 ± 0.2"),
-        ((1.25e-12, 1.5e-12), "1.38e-12 ± 1.77e-13"),
-        ((0.0, 0.0), "0 ± 0"),
-        ((3e9, 3e9), "3.00e+09 ± 0.00e+00"),
+        ((15727.0, 15000.0, 15363.5), "15364 ± 364"),
+        ((0.9999, 0.9999, 0.9999), "1.00"),
+        ((2542.1, 2542.4, 2542.25), "2542.2 ± 0.2"),
+        ((1.25e-12, 1.5e-12, 1.375e-12), "1.38e-12 ± 1.25e-13"),
+        ((0.0, 0.0, 0.0), "0"),
+        ((3e9, 3e9, 3e9), "3.00e+09"),
+        ((15727.0, 15000.0), "15364 (2 seeds)"),
     ],
 )
 def test_numbers_are_shown_with_the_digits_that_count(
@@ -233,3 +260,25 @@ def test_bad_input_is_one_line(
     assert main([names.get(word, word) for word in arguments]) == 1
     printed = capsys.readouterr().err
     assert printed.startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}") and printed.count("\n") == 1
+
+
+def test_names_of_runs_are_text_in_every_format(tmp_path: Path) -> None:
+    hostile = "=1+1|<img src=x>**bold**[a](b)"
+    write_run(
+        tmp_path, name=f"{hostile}-top_k", settings={"note": "`|x|`"}, summary={"data": {"<b>": "`<i>`"}}
+    )
+    sections = compare(read_runs([tmp_path]))
+    text = markdown(sections)
+    page = MarkdownIt("commonmark").enable("table").render(text)
+    assert set(re.findall(r"<(\w+)", page)) <= {"h2", "p", "ul", "li", "code", *TABLE}
+    assert page.count("<td>") + page.count("<td ") == page.count("<th>") + page.count("<th ")
+    assert html.escape(hostile, quote=False) in page and "`|x|`" in page and "&lt;b&gt; `&lt;i&gt;`" in page
+    (row,) = csv.DictReader(io.StringIO(comma_separated(sections)))
+    assert row["setting"] == f"'{hostile}"
+    assert r"=1+1$|$" in latex(sections)
+
+
+def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> None:
+    write_run(tmp_path, compressor="none", settings={"_target_": "compressors.[2cm] \\input{x}.A"})
+    text = latex(compare(read_runs([tmp_path])))
+    assert r"{[}2cm{]} \textbackslash{}input\{x\}" in text

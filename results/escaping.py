@@ -1,0 +1,91 @@
+"""Text of run folders in Markdown, LaTeX, spreadsheets and terminals: shown as it is, never interpreted.
+
+Names, settings and facts of a run folder may have been written by anybody. Every page and table passes them
+through here, and marks what it wrote itself as ``Marked``.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+LATEX_LETTERS = 0x180  # up to Latin Extended-A
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")  # noqa: RUF001  wide ones count too
+_MARKDOWN = {character: f"\\{character}" for character in "\\`*~$"}
+_MARKDOWN |= {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "²": "$^2$", "~": r"\textasciitilde{}", "≥": r"$\geq$"}
+_LATEX |= {character: f"\\{character}" for character in "&%$#_{}"} | {"^": r"\textasciicircum{}"}
+_LATEX |= {"*": r"$^*$", "<": "$<$", ">": "$>$", "‖": r"$\|$", "|": "$|$", '"': r"\symbol{34}"}
+_LATEX |= {"[": "{[}", "]": "{]}", "`": r"\symbol{96}"}  # \\[ would be a length
+
+
+class Marked(str):
+    """Text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def one_line(text: object) -> str:
+    """The text in one line without control characters, which could move a terminal's cursor."""
+    words = " ".join(str(text).split())
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
+
+
+def in_markdown(text: object) -> str:
+    """Text for a paragraph, heading or list item of Markdown; what is ``Marked`` stays."""
+    if isinstance(text, Marked):
+        return text
+    shown = _inline(text).replace("|", "\\|")
+    shown = re.sub(r"^([#+=-]+)(?=\s|$)", lambda found: re.sub(".", r"\\\g<0>", found[1]), shown)
+    shown = re.sub(r"(?<=\s)(?=#+$)", r"\\", shown)  # would close a heading
+    return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", shown)
+
+
+def _inline(text: object) -> str:
+    """Without what matters at the beginning of a block, and pipes."""
+    shown = "".join(_MARKDOWN.get(character, character) for character in one_line(text))
+    shown = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", shown)  # inside a word it marks nothing
+    shown = re.sub(r"\](?=[(\[:])", r"\\]", shown)  # else a link or the definition of one
+    return re.sub(r"(?<=:)/(?=/)|(?<=www)\.", r"\\\g<0>", shown, flags=re.IGNORECASE)
+
+
+def code(text: object) -> Marked:
+    """Text as a code span of Markdown."""
+    words = one_line(text)
+    if not words:
+        return Marked("")
+    longest = max((len(run) for run in re.findall("`+", words)), default=0)
+    edge = " " if words[0] == "`" or words[-1] == "`" else ""
+    return Marked(f"{'`' * (longest + 1)}{edge}{words}{edge}{'`' * (longest + 1)}")
+
+
+def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]], rule: Sequence[str]) -> str:
+    """A table; ``rule`` is what stands under each column's head: ``---`` for words, ``---:`` for numbers."""
+    lines = [_row(head), f"|{'|'.join(rule)}|", *map(_row, rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[object]) -> str:
+    """A pipe ends a cell inside code, too."""
+    shown = (cell if isinstance(cell, Marked) else _inline(cell) for cell in cells)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |"
+
+
+def in_latex(text: object) -> str:
+    """Text for LaTeX with its usual fonts, which have no letters beyond Latin ones."""
+    return "".join(_in_latex(character) for character in one_line(text))
+
+
+def _in_latex(character: str) -> str:
+    if character in _LATEX:
+        return _LATEX[character]
+    return character if ord(character) < LATEX_LETTERS else f"U+{ord(character):04X}"
+
+
+def in_spreadsheet(value: object) -> object:
+    """A cell of a CSV file: text that a spreadsheet would take for a formula begins with an apostrophe.
+
+    Numbers stay numbers, those below zero and those written as text too.
+    """
+    if not isinstance(value, str) or _NUMBER.fullmatch(value):
+        return value
+    return f"'{value}" if value.lstrip(" \u00a0").startswith(_FORMULA) else value

@@ -1,0 +1,203 @@
+"""A file of a run folder is what a run writes, or it is refused in one line that names it."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from run_folders import write_run
+
+from trainers.run_files import (
+    MissingFileError,
+    UnreadableFileError,
+    parse_records,
+    read_config,
+    read_environment,
+    read_records,
+    read_summary,
+    summary_checksum,
+)
+
+READERS: dict[str, Callable[[Path], Any]] = {
+    "summary.json": read_summary,
+    "metrics.jsonl": lambda folder: parse_records(read_records(folder), folder / "metrics.jsonl"),
+    "config.yaml": read_config,
+    "environment.json": read_environment,
+}
+SHAPES = {
+    "list": b"[]",
+    "null": b"null",
+    "number": b"5",
+    "text": b'"a"',
+    "nothing": b"",
+    "not UTF-8": b'{"a": "\xff"}',
+    "deep": b"[" * 100_000,
+    "deep yaml": b"- " * 100_000,
+    "NUL": b"\0",
+    "digits": b"9" * 5000,
+}
+
+
+BOMB = [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, 9)]
+
+
+def refusal(name: str, folder: Path) -> str:
+    with pytest.raises(UnreadableFileError) as caught:
+        READERS[name](folder)
+    assert str(folder / name) in str(caught.value) and "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    return str(caught.value)
+
+
+def change(path: Path, **fields: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def with_checksums(folder: Path) -> dict[str, Any]:
+    """Give a run by hand the checksums of one that finished here."""
+    summary = json.loads((folder / "summary.json").read_text())
+    records = hashlib.blake2b((folder / "metrics.jsonl").read_bytes()).hexdigest()
+    sums = {"metrics.jsonl": records, "summary.json": summary_checksum(summary)}
+    change(folder / "summary.json", checksums=sums)
+    return summary | {"checksums": sums}
+
+
+def test_what_a_run_wrote_is_read(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, seed=3)
+    assert read_summary(folder)["seed"] == read_config(folder)["seed"] == 3
+    assert read_environment(folder)["commit"] == "a" * 40
+    assert [record["step"] for record in READERS["metrics.jsonl"](folder)] == [10, 20, 30]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("name", READERS)
+def test_other_shapes(tmp_path: Path, name: str, shape: str) -> None:
+    folder = write_run(tmp_path)
+    (folder / name).write_bytes(SHAPES[shape])
+    if (name, shape) != ("metrics.jsonl", "nothing"):  # a run that was stopped before its first step
+        refusal(name, folder)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_places_that_are_no_files(tmp_path: Path, name: str) -> None:
+    folder = write_run(tmp_path)
+    path = folder / name
+    path.unlink()
+    with pytest.raises(MissingFileError):
+        READERS[name](folder)
+    path.mkdir()
+    refusal(name, folder)
+    path.rmdir()
+    os.mkfifo(path)  # which nobody ever writes to
+    refusal(name, folder)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    refusal(name, folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "said"),
+    [
+        ("summary.json", {"status": "done"}, "status should be 'finished' or 'failed', got 'done'"),
+        ("summary.json", {"step": "30"}, "step should be a valid integer, got '30'"),
+        ("summary.json", {"step": -1}, "step should be greater than or equal to 0"),
+        ("summary.json", {"seed": True}, "seed should be a valid integer, got True"),
+        ("summary.json", {"test/accuracy": 1.5}, "test/accuracy must be in [0, 1], got 1.5"),
+        ("summary.json", {"test/accuracy": "0.9"}, "test/accuracy should be a valid number"),
+        ("summary.json", {"comm/bytes_sent_total": -1.0}, "comm/bytes_sent_total must be in [0, "),
+        ("summary.json", {"best": []}, "best should be a valid dictionary"),
+        ("summary.json", {"best": {"test/accuracy": -1}}, "test/accuracy must be in [0, 1], got -1"),
+        ("summary.json", {"layers": {"a": {"elements": -2}}}, "layers.a.elements should be greater"),
+        ("environment.json", {"commit": "x\ny"}, "commit should match pattern"),
+        ("environment.json", {"earlier": {}}, "earlier should be a valid list"),
+    ],
+)
+def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) -> None:
+    folder = write_run(tmp_path)
+    change(folder / name, **fields)
+    assert said in refusal(name, folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("seed: 0\nseed: 1\n", "a key stands there twice"),
+        ("a: &a [*a]\n", "nested deeper"),
+        ("\n".join(["a0: &a0 [x]", *BOMB]), "more than 100,000 values"),
+        ("a: {<<: {b: 1}}\n", "merged mappings are not read"),
+        ("a: 2020-01-01\n", "is no plain value"),
+        ("1: a\n", "a key is no text"),
+        ("a: !!python/object:os.system {}\n", "could not determine a constructor"),
+        ("seed: 0\n", "has no name"),
+    ],
+)
+def test_configs(tmp_path: Path, text: str, said: str) -> None:
+    folder = write_run(tmp_path)
+    (folder / "config.yaml").write_text(text)
+    assert said in refusal("config.yaml", folder)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"step": 1, "step": 2, "epoch": 0}', "a key stands there twice"),
+        ('{"step": 1.0, "epoch": 0}', "is no record with a step"),
+        ('{"step": true, "epoch": 0}', "is no record with a step"),
+        ('{"step": -1, "epoch": 0}', "step must be in [0, "),
+        ('{"step": 1}', "is no record with a step and an epoch"),
+        ('{"step": 1, "epoch": 0, "a": null}', "a is no number"),
+        ('{"step": 1, "epoch": 0, "a": NaN}', "NaN is no number of JSON"),
+        ('{"step": 1, "epoch": 0, "a": 1e400}', "1e400 is beyond all floats"),
+        ('{"step": 1, "epoch": 0, "compression/density": 2}', "compression/density must be in [0, 1], got 2"),
+        ("[1]", "is no record"),
+    ],
+)
+def test_records(tmp_path: Path, line: str, said: str) -> None:
+    folder = write_run(tmp_path)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    told = refusal("metrics.jsonl", folder)
+    assert "line 4" in told and said in told
+
+
+def test_a_line_that_is_not_whole(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 4')
+    assert "its last line is not whole" in refusal("metrics.jsonl", folder)
+
+
+def test_checksums_hold(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    summary = with_checksums(folder)
+    assert read_summary(folder) == summary
+    assert read_records(folder, summary) == (folder / "metrics.jsonl").read_bytes()
+    path = folder / "metrics.jsonl"
+    path.write_text(path.read_text().replace("0.9", "0.8"))
+    with pytest.raises(UnreadableFileError, match=r"metrics\.jsonl is not what was written"):
+        read_records(folder, summary)
+
+
+def test_one_digit_of_a_summary(tmp_path: Path) -> None:
+    folder = write_run(tmp_path)
+    with_checksums(folder)
+    path = folder / "summary.json"
+    text = path.read_text()
+    digits = [i for i in range(text.index('"checksums"')) if text[i].isdigit()]
+    for i in digits:
+        path.write_text(f"{text[:i]}{9 - int(text[i])}{text[i + 1 :]}")
+        refusal("summary.json", folder)
+
+
+def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
+    """An old run may have them; one with checksums has written none."""
+    folder = write_run(tmp_path)
+    change(folder / "summary.json", **{"test/perplexity": float("inf")})
+    assert read_summary(folder)["test/perplexity"] == float("inf")
+    change(folder / "summary.json", checksums={"metrics.jsonl": "0" * 128, "summary.json": "0" * 128})
+    assert "test/perplexity must be in" in refusal("summary.json", folder)
+    change(folder / "summary.json", **{"test/perplexity": 1.0, "data": {"x": [float("nan")]}})
+    assert "holds a number that is not finite" in refusal("summary.json", folder)
