@@ -19,6 +19,8 @@ import pandas as pd
 
 from results import header
 from results.command import hand_out, in_a_line, paragraph
+from results.escaping import in_markdown
+from results.groups import file_stem
 from results.looks import Look, confidence, look
 from results.measures import num_parameters, qualities
 from results.runs import Run, by_method, by_setting, finished_runs
@@ -141,9 +143,16 @@ def network_section(study: Study) -> str:
         Bonferroni's for {len(pairs)} looks, {each} % each, so that all hold together in at least 95 % of such
         experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are
         within {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
-    parts = [f"## {study.subject}", "", paragraph(_facts(study, over)), *lines, "", paragraph(verdict)]
+    parts = [
+        f"## {in_markdown(study.subject)}",
+        "",
+        paragraph(_facts(study, over)),
+        *lines,
+        "",
+        paragraph(verdict),
+    ]
     parts.append(paragraph(_rule(study)))
-    parts.append(f"![quality against bytes]({FIGURES}/{study.subject}-quality_bytes.png)\n")
+    parts.append(f"![quality against bytes]({FIGURES}/{file_stem(study.subject)}-quality_bytes.png)\n")
     return "\n".join(parts)
 
 
@@ -177,8 +186,17 @@ def convex_section(study: Study) -> str:
         logarithms over logarithms of bytes, for every seed; thresholds beyond Top-k's bytes are left out.
         Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} looks. f(x) - f* is
         that of the last step, which moves with the rows that were drawn last."""
-    parts = [f"## {study.subject}", "", paragraph(_facts(study, over)), *lines, "", paragraph(verdict)]
-    parts.append(f"![total error against bytes]({FIGURES}/{study.subject}-total_error_bytes.png)\n")
+    parts = [
+        f"## {in_markdown(study.subject)}",
+        "",
+        paragraph(_facts(study, over)),
+        *lines,
+        "",
+        paragraph(verdict),
+    ]
+    parts.append(
+        f"![total error against bytes]({FIGURES}/{file_stem(study.subject)}-total_error_bytes.png)\n"
+    )
     return "\n".join(parts)
 
 
