@@ -7,7 +7,8 @@ import pytest
 from run_folders import write_run
 
 from results import header
-from results.lambda_vs_k import interpolated, main, pairs_of, studies_of, within
+from results.equal_bytes import interpolated, pairs_of, studies_of, within
+from results.lambda_vs_k import main
 from results.runs import read_runs
 
 NOISE = (0.0, 0.4, -0.4, 0.2, -0.2)  # points, by seed
