@@ -25,6 +25,7 @@ from results.equal_bytes import (
     Study,
     interpolated,
     pairs_of,
+    ratios,
     studies_of,
     within,
 )
