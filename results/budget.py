@@ -12,7 +12,6 @@ compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
 """
 
 import argparse
-import json
 import math
 import re
 import subprocess
@@ -20,6 +19,11 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import trainers.run_files as run_files
+from results.escaping import one_line
+from results.showable import require_summary, require_within
 
 ROOT = Path(__file__).parents[1]
 SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
@@ -110,8 +114,22 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str]) -> Pilot:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise PilotError(f"{' '.join(command[1:])}: {said[-1] if said else 'it said nothing'}")
     folder = ROOT / next(name for name in found[-1] if name)
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    summary = _summary(folder)
     return Pilot(value, summary["comm/bytes_sent_total"], summary["compression/density_mean"], str(folder))
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    """What a pilot ended with. Raises ``PilotError`` where it cannot be read or lacks a number."""
+    try:
+        require_within(folder)
+        summary = run_files.read_summary(folder)
+        require_summary(summary)
+    except ValueError as error:
+        raise PilotError(one_line(error)) from error
+    for name in ("comm/bytes_sent_total", "compression/density_mean", "layers"):
+        if not summary.get(name):
+            raise PilotError(f"{folder / run_files.SUMMARY} has no {name}")
+    return summary
 
 
 def match(overrides: Sequence[str], given: str, value: float, *, tolerance: float, runs: int) -> Match:
@@ -137,7 +155,7 @@ def match(overrides: Sequence[str], given: str, value: float, *, tolerance: floa
 
 def _rule(pilot: Pilot, overrides: Sequence[str]) -> float:
     """1 / (2 sqrt(k)), k being the elements of a step."""
-    layers = json.loads((Path(pilot.folder) / "summary.json").read_text(encoding="utf-8"))["layers"]
+    layers = _summary(Path(pilot.folder))["layers"]
     return 1 / (2 * math.sqrt(pilot.density * sum(layer["elements"] for layer in layers.values())))
 
 

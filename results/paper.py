@@ -17,19 +17,29 @@ class Problem(NamedTuple):
     optimum_value: float  # f*
 
 
+class Value(NamedTuple):
+    """One number of the paper's beside which a run's can stand."""
+
+    quantity: str
+    metric: str  # ours
+    at: str  # start, peak or end of the training
+    published: float
+    source: str  # read from a figure, printed, or by rule: follows from the settings
+    within: float  # what agrees: a factor to either side
+
+
 class ErrorCurve(NamedTuple):
-    """Mean ||e||^2 over workers in one of the figures, as read."""
+    """A method of the convex experiments that has figures in the paper."""
 
     experiment: str
     compressor: str
     settings: dict[str, float]
+    data: str
     workers: int
     batch_size: int | None
     steps: int
-    peak: float | None
-    end: float | None
-    peak_within: float = 1.26  # what agrees: a factor, by default a tenth of a decade of the figures' axis
-    end_within: float = 1.26
+    values: tuple[Value, ...]
+    missing: tuple[str, ...]  # what its figures show and no value was read of
 
 
 class Training(NamedTuple):
@@ -50,14 +60,68 @@ PROBLEMS = {
     "gisette_scale": Problem(842.8680386, 8.154616014, 0.13794947717),
 }
 OFFSETS = {"madelon": 1e-4, "gisette_scale": 0.005}  # x0 = x* + offset
-_SGD, _STAR = (20, 1, 3000), (20, None, 60000)  # workers, rows per worker and step, steps
+READ, ABOUT, EXACT = (
+    1.26,
+    3.0,
+    1 + 1e-6,
+)  # a tenth of a decade of a figure's axis; "about"; all digits printed
+_AFTER = ("f(x) - f* after the start", "‖x - x*‖² after the start")
+_ROWS = 500  # features of madelon
+
+
+def _error(peak: float, end: float, end_within: float = READ) -> tuple[Value, ...]:
+    """Mean ||e||^2 over workers, read."""
+    of = ("mean ‖e‖²", "compression/error")
+    return Value(*of, "peak", peak, "read", READ), Value(*of, "end", end, "read", end_within)
+
+
+def _start(problem: str, features: int) -> tuple[Value, ...]:
+    """f(x0) - f* from what is printed, ||x0 - x*||^2 from x0 = x* + offset."""
+    above = PROBLEMS[problem].start_value - PROBLEMS[problem].optimum_value
+    squared = features * OFFSETS[problem] ** 2
+    return (
+        Value("f(x) - f*", "convex/suboptimality", "start", above, "printed", EXACT),
+        Value("‖x - x*‖²", "convex/distance_squared", "start", squared, "by rule", EXACT),
+    )
+
+
+def _bits(kept: int, steps: int) -> Value:
+    """As the paper counts them: 32 for every value that a worker keeps."""
+    return Value("bits per worker", "comm/paper_bits_total", "end", 32.0 * kept * steps, "by rule", EXACT)
+
+
+_SGD, _STAR = (
+    ("madelon", 20, 1, 3000),
+    ("madelon", 20, None, 60000),
+)  # workers, rows per worker and step, steps
+_FROM = _start("madelon", _ROWS)
+_TOP_1, _BITS_TOO = {"density": 0.002}, (*_AFTER, "bits per worker of the threshold")
 ERROR_CURVES = (
-    ErrorCurve("madelon_sgd", "top_k", {"density": 0.002}, *_SGD, 3e-4, 4e-5),
-    ErrorCurve("madelon_sgd", "hard_threshold", {"threshold": 5e-4}, *_SGD, 7e-5, 3.5e-5),
+    ErrorCurve("madelon_sgd", "top_k", _TOP_1, *_SGD, (*_error(3e-4, 4e-5), *_FROM, _bits(1, 3000)), _AFTER),
     ErrorCurve(
-        "madelon_gd_star_20", "top_k", {"density": 0.002}, *_STAR, 3e-4, 1e-16, end_within=3
-    ),  # "about"
-    ErrorCurve("madelon_gd_star_20", "hard_threshold", {"threshold": 1e-7}, *_STAR, 1.6e-12, 1.6e-12),
+        "madelon_sgd",
+        "hard_threshold",
+        {"threshold": 5e-4},
+        *_SGD,
+        (*_error(7e-5, 3.5e-5), *_FROM),
+        _BITS_TOO,
+    ),
+    ErrorCurve(
+        "madelon_gd_star_20",
+        "top_k",
+        _TOP_1,
+        *_STAR,
+        (*_error(3e-4, 1e-16, ABOUT), *_FROM, _bits(1, 60000)),
+        _AFTER,
+    ),
+    ErrorCurve(
+        "madelon_gd_star_20",
+        "hard_threshold",
+        {"threshold": 1e-7},
+        *_STAR,
+        (*_error(1.6e-12, 1.6e-12), *_FROM),
+        _BITS_TOO,
+    ),
 )
 _CIFAR = (8, 256, 300, 0.1)  # workers, batch per worker, epochs, rate
 TRAININGS = (

@@ -8,9 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+import trainers.run_files as run_files
 from results.escaping import one_line
 from results.showable import LARGEST_NUMBER, LONGEST_TEXT
-import trainers.run_files as run_files
 
 MOST_BROKEN = 3  # lines of a file that is read in spite of them
 _NO_STRUCTURE = bytes(set(range(256)) - {*b"{}[]\n"})

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from results.runs import Run, by_method, by_setting
 import trainers.run_files as run_files
+from results.runs import Run, by_method, by_setting
 
 # Of the settings: where a run and its data lie, its repetition, and what works through the compressor
 NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")

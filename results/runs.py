@@ -12,11 +12,11 @@ from typing import Any
 
 import pandas as pd
 
+import trainers.run_files as run_files
 from compressors import naming
 from results.escaping import one_line
 from results.records import read_records
 from results.showable import require_config, require_method, require_summary, require_within
-import trainers.run_files as run_files
 
 NOT_THE_SETTING = (
     "compressor",

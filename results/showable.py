@@ -15,7 +15,7 @@ FILES = ("config.yaml", "metrics.jsonl", "summary.json", "environment.json")
 _MAPPINGS = ("optimizer", "schedule", "wire", "budget")  # of a config, where they are there
 _WORDS = ("feedback.scale", "data.name", "data.partition", "scope")
 _NUMBERS = ("trainer.epochs", "trainer.steps", "trainer.batch_size", "workers", "optimizer.lr", "data.alpha")
-_NUMBERS += ("model.l2", "model.offset", "model.shift")
+_NUMBERS += ("model.l2", "model.offset")
 PROBLEM = ("smoothness", "start_value", "optimum_value")  # of a summary, numbers all
 
 

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.measures import num_parameters
-from results.paper import ERROR_CURVES, TRAININGS, ErrorCurve, Training
+from results.paper import ERROR_CURVES, EXACT, OFFSETS, TRAININGS, ErrorCurve, Training, Value
 from results.runs import Run
 
 REPRODUCED, NOT_REPRODUCED, NOT_COMPARABLE = "reproduced", "not reproduced", "not comparable"
+AGREES, DIFFERS = "agrees", "differs"
 END_SHARE = 0.1  # of a run, at its end: what is averaged over where noise never dies out
 
 
@@ -18,6 +19,15 @@ class Verdict(NamedTuple):
     word: str
     reason: str
     published: str = ""  # the paper's numbers
+
+
+class Judgement(NamedTuple):
+    """One of the paper's values beside ours."""
+
+    value: Value
+    numbers: tuple[float, ...]  # of each seed that recorded it
+    ratio: float | None  # their mean over the paper's
+    word: str
 
 
 def verdict(runs: Sequence[Run]) -> Verdict:
@@ -35,39 +45,67 @@ def is_run_of(run: Run, curve: ErrorCurve) -> bool:
     return not _differences_from_curve(run, curve)
 
 
-def peak_error(run: Run) -> float:
-    """The largest mean ||e||^2 over workers that was recorded."""
-    return float(run.curve("compression/error").max())
+def ours(run: Run, value: Value) -> float | None:
+    """The run's number beside one of the paper's; None where the run did not record it.
+
+    At the end: the last; of an error under SGD, which goes on moving, the mean over the last tenth.
+    """
+    curve = run.curve(value.metric)
+    if curve.empty or (value.at == "start" and curve.index[0] != 0):
+        return None
+    if value.at == "start":
+        return float(curve.iloc[0])
+    if value.at == "peak":
+        return float(curve.max())
+    goes_on = run.config["trainer"].get("batch_size") is not None and not value.metric.endswith("_total")
+    return float(curve.iloc[-max(1, int(END_SHARE * len(curve))) :].mean() if goes_on else curve.iloc[-1])
 
 
-def end_error(run: Run) -> float:
-    """The last mean ||e||^2; under SGD, which goes on moving, the mean over the last tenth of the records."""
-    errors = run.curve("compression/error")
-    if run.config["trainer"].get("batch_size") is None:
-        return float(errors.iloc[-1])
-    return float(errors.iloc[-max(1, int(END_SHARE * len(errors))) :].mean())
+def judged(runs: Sequence[Run], curve: ErrorCurve) -> list[Judgement]:
+    """Each of the paper's values beside the mean over the runs."""
+    found = []
+    for value in curve.values:
+        numbers = [number for run in runs if (number := ours(run, value)) is not None]
+        ratio = statistics.mean(numbers) / value.published if numbers else None
+        word = "not recorded" if ratio is None else DIFFERS
+        if ratio is not None and 1 / value.within <= ratio <= value.within:
+            word = AGREES
+        found.append(Judgement(value, tuple(numbers), ratio, word))
+    return found
+
+
+def overall(found: Sequence[Judgement]) -> str:
+    """Reproduced where every value that was recorded agrees, one read from a figure among them."""
+    words = [each.word for each in found if each.ratio is not None]
+    if not any(each.ratio is not None and each.value.source == "read" for each in found):
+        return NOT_COMPARABLE
+    return REPRODUCED if set(words) == {AGREES} else NOT_REPRODUCED
+
+
+def tolerance(value: Value) -> str:
+    """What agrees, in words."""
+    return f"1/{value.within:g} to {value.within:g}" if value.within > EXACT else f"{value.within - 1:.0e}"
 
 
 def _beside_curve(runs: Sequence[Run], curve: ErrorCurve) -> Verdict:
-    compared = (
-        ("peak", curve.peak, curve.peak_within, peak_error),
-        ("end", curve.end, curve.end_within, end_error),
-    )
-    published, words, agree = [], [], []
-    for name, read, within, measure in compared:
-        if read is None:
-            continue
-        ours = statistics.mean(map(measure, runs))
-        published.append(f"{name} {read:.1e}")
-        words.append(
-            f"{name} {ours:.2e}, read {read:.1e}, ratio {ours / read:.2f} (1/{within:g} to {within:g} agrees)"
+    found = judged(runs, curve)
+    words = []
+    for value, numbers, ratio, word in found:
+        name = (
+            f"{value.quantity} at its {value.at}"
+            if value.at == "peak"
+            else f"{value.quantity} at the {value.at}"
         )
-        agree.append(1 / within <= ours / read <= within)
-    return Verdict(
-        REPRODUCED if all(agree) else NOT_REPRODUCED,
-        f"mean ‖e‖² over workers: {'; '.join(words)}",
-        f"mean ‖e‖²: {', '.join(published)}",
-    )
+        if ratio is None:
+            words.append(f"{name} {word}")
+        else:
+            beside = (
+                f"{statistics.mean(numbers):.3g}, {value.source} {value.published:.3g}, ratio {ratio:.3g}"
+            )
+            words.append(f"{name} {beside} ({tolerance(value)} agrees)")
+    words.append(f"missing, since no value of the paper's was read: {', '.join(curve.missing)}")
+    published = [f"{value.quantity} {value.at} {value.published:.3g}" for value in curve.values]
+    return Verdict(overall(found), "; ".join(words), "; ".join(published))
 
 
 def _unlike_curves(run: Run) -> str:
@@ -87,6 +125,8 @@ def _differences_from_curve(run: Run, curve: ErrorCurve) -> list[str]:
     pairs = [
         ("name", config["name"], f"{curve.experiment}-{curve.compressor}"),
         *((key, config["compressor"].get(key), value) for key, value in curve.settings.items()),
+        ("data", config["data"].get("name"), curve.data),
+        ("x0 - x*", config["model"].get("offset"), OFFSETS[curve.data]),
         ("workers", config.get("workers"), curve.workers),
         ("batch per worker", config["trainer"].get("batch_size"), curve.batch_size),
         ("steps", config["trainer"].get("steps"), curve.steps),

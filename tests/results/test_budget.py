@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from results import budget
 from results.budget import Pilot, main, search
 
 
@@ -82,3 +83,13 @@ def test_a_jump_between_two_roundings_ends_the_search() -> None:
 
     _, trials = search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.02, runs=30)
     assert trials < 30
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '{"status": "finished"}', '{"status": "finished", "layers": 3}', ""]
+)
+def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(budget.PilotError, match=r"summary\.json") as caught:
+        budget._summary(tmp_path)
+    assert "\n" not in str(caught.value)

@@ -103,7 +103,7 @@ def test_quality_stands_at_the_means_with_their_intervals(group: Group) -> None:
         y, y_half = mean_and_interval([100 * run.summary["test/accuracy"] for run in runs])
         (at_x,), (at_y,) = found[method][0].get_data()
         assert (at_x, at_y) == (pytest.approx(x), pytest.approx(y))
-        expected = [half for half in (x_half, y_half) if half > 1e-12]  # top_k's density does not vary
+        expected = [half for half in (x_half, y_half) if half is not None]  # top_k's density does not vary
         assert half_widths(found[method]) == pytest.approx(expected)
     assert axis.get_xlabel() == "average density, %" and axis.get_xscale() == "log"
     assert axis.get_ylabel() == "test accuracy, % at the end (higher is better)"
@@ -208,6 +208,19 @@ def test_one_seed_says_so(tmp_path: Path) -> None:
     assert not figure.axes[0].collections  # no band
     (point,) = draw("quality_density", group).axes[0].containers
     assert not point[2]  # nor bars
+
+
+def test_two_seeds_and_equal_ones_have_no_band(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path / "two", seed=seed, records=records(2 + seed, 0.01, 8 + seed))
+    for seed in SEEDS:
+        write_run(tmp_path / "equal", seed=seed)
+    for folder, said in (("two", "mean over seeds 0, 1"), ("equal", "over seeds 0, 1, 2")):
+        (group,) = groups(read_runs([tmp_path / folder]))
+        assert said in texts(draw("loss", group))
+        assert not any(axis.collections for axis in draw("loss", group).axes)
+        (point,) = draw("quality_density", group).axes[0].containers
+        assert not point[2]
 
 
 def test_other_seeds_stand_in_the_legend(tmp_path: Path) -> None:

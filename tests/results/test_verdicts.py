@@ -11,10 +11,17 @@ from results.runs import read_runs
 from results.verdicts import verdict
 
 
-def write_madelon(folder: Path, end: float, **config: object) -> None:
+def write_madelon(folder: Path, end: float, start: dict | None = None, **config: object) -> None:
     """The paper's Top-1 run of madelon, which peaks at 3e-4 and ends at 4e-5 there."""
-    records = [
-        {"step": 10 * (i + 1), "compression/error": 3.1e-4 if i == 0 else end, "comm/bytes_sent_total": 36.0}
+    first = {"convex/suboptimality": 11.50300959057, "convex/distance_squared": 5e-6} | (start or {})
+    records = [{"step": 0} | {name: value for name, value in first.items() if value is not None}]
+    records += [
+        {
+            "step": 10 * (i + 1),
+            "compression/error": 3.1e-4 if i == 0 else end,
+            "comm/bytes_sent_total": 36.0,
+            "comm/paper_bits_total": 320.0 * (i + 1),
+        }
         for i in range(300)
     ]
     settings = {
@@ -32,15 +39,36 @@ def write_madelon(folder: Path, end: float, **config: object) -> None:
 
 
 @pytest.mark.parametrize(("end", "word"), [(4.4e-5, "reproduced"), (6e-5, "not reproduced")])
-def test_a_published_number_stands_beside(tmp_path: Path, end: float, word: str) -> None:
+def test_every_published_value_stands_beside(tmp_path: Path, end: float, word: str) -> None:
     write_madelon(tmp_path, end)
     sections = compare(read_runs([tmp_path]))
     found = sections[0].rows[0].verdict
-    assert (found.word, found.published) == (word, "mean ‖e‖²: peak 3.0e-04, end 4.0e-05")
-    assert f"end {end:.2e}, read 4.0e-05, ratio {end / 4e-5:.2f}" in found.reason
+    assert found.word == word
+    assert found.published == (
+        "mean ‖e‖² peak 0.0003; mean ‖e‖² end 4e-05; f(x) - f* start 11.5; ‖x - x*‖² start 5e-06; "
+        "bits per worker end 9.6e+04"
+    )
+    assert f"end {end:.3g}, read 4e-05, ratio {end / 4e-5:.3g} (1/1.26 to 1.26 agrees)" in found.reason
+    assert "bits per worker at the end 9.6e+04, by rule 9.6e+04, ratio 1 (1e-06 agrees)" in found.reason
+    assert "missing, since no value of the paper's was read: f(x) - f* after the start" in found.reason
     text = markdown(sections)
-    assert f"| mean ‖e‖²: peak 3.0e-04, end 4.0e-05 | {word} |" in text
+    assert f"| {word} |" in text
     assert "L 29790805.649 (paper 29790805.649)" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"convex/suboptimality": 11.6}, "not reproduced"),
+        ({"convex/distance_squared": 5.1e-6}, "not reproduced"),
+        ({"convex/suboptimality": None, "convex/distance_squared": None}, "reproduced"),
+    ],
+)
+def test_no_value_is_judged_alone(tmp_path: Path, changes: dict, word: str) -> None:
+    write_madelon(tmp_path, 4e-5, start=changes)
+    found = verdict(read_runs([tmp_path]))
+    assert found.word == word
+    assert ("f(x) - f* at the start not recorded" in found.reason) == (None in changes.values())
 
 
 def test_another_setting_is_not_comparable(tmp_path: Path) -> None:
