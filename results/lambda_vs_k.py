@@ -185,10 +185,10 @@ def _rule(study: Study) -> str:
         if settings["threshold"] is None:
             sent = statistics.fmean(of_seed[seed].summary[DENSITY] for seed in study.seeds)
             asked.append(sent / settings["density"])
-    text = ""
+    said = []
     if asked:
-        text = f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g} times
-        what it is asked for here: a starting point, not a budget."""
+        said.append(f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g} times
+            what it is asked for here: a starting point, not a budget.""")
     for of_seed in study.thresholds.values():
         threshold = next(iter(of_seed.values())).config["compressor"]["threshold"]
         curves = [of_seed[seed].curve("compression/density") for seed in study.seeds]
@@ -197,9 +197,9 @@ def _rule(study: Study) -> str:
         early, late = (
             100 * statistics.fmean(_tenth(curve, end) for curve in curves) for end in ("first", "last")
         )
-        text += f"""Threshold {threshold:g} sends {early:.2g} % of the gradient in the first tenth of the
-            steps and {late:.2g} % in the last. """
-    return text
+        said.append(f"""Threshold {threshold:g} sends {early:.2g} % of the gradient in the first tenth of the
+            steps and {late:.2g} % in the last.""")
+    return " ".join(said)
 
 
 def _tenth(curve: pd.Series, end: str) -> float:
