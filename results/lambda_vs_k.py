@@ -187,8 +187,8 @@ def _rule(study: Study) -> str:
             asked.append(sent / settings["density"])
     said = []
     if asked:
-        said.append(f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g} times
-            what it is asked for here: a starting point, not a budget.""")
+        said.append(f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g}
+            times what it is asked for here: a starting point, not a budget.""")
     for of_seed in study.thresholds.values():
         threshold = next(iter(of_seed.values())).config["compressor"]["threshold"]
         curves = [of_seed[seed].curve("compression/density") for seed in study.seeds]
