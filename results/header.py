@@ -7,9 +7,7 @@ gives pages that word the numbers of PAGE its header. Standard library alone, so
 
 import argparse
 import dataclasses
-import html
 import re
-import string
 import subprocess
 import sys
 import time
@@ -17,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+from results.escaping import in_markdown
 
 CLEAN, MODIFIED = "clean", "modified"
 # of a page whose command did not record it: the commit that brought the figures into the repository
@@ -211,8 +211,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _plain(value: object) -> str:
     """A fact on one line and without markup: run folders may come from strangers."""
-    text = "".join(character for character in str(value) if character in string.printable)
-    return html.escape(" ".join(text.replace("`", "'").split()), quote=False)
+    return in_markdown(value)
 
 
 if __name__ == "__main__":

@@ -11,44 +11,32 @@ import math
 import statistics
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from results import header
 from results.command import hand_out, in_a_line, paragraph
+from results.equal_bytes import (
+    BYTES,
+    NEAR,
+    SUBOPTIMALITY,
+    Seeds,
+    Study,
+    interpolated,
+    pairs_of,
+    ratios,
+    studies_of,
+    within,
+)
+from results.escaping import in_markdown
+from results.groups import file_stem
 from results.looks import Look, confidence, look
 from results.measures import num_parameters, qualities
-from results.runs import Run, by_method, by_setting, finished_runs
+from results.runs import finished_runs
 
-NEAR = 0.1  # of Top-k's bytes: how far a threshold that stands beside it may be from them
-BYTES, ERROR, DENSITY = "comm/bytes_sent_total", "compression/total_error", "compression/density_mean"
-SUBOPTIMALITY = "convex/suboptimality"
+ERROR, DENSITY = "compression/total_error", "compression/density_mean"
 FIGURES = "figures/lambda_vs_k"
-
-Seeds = dict[int, Run]
-
-
-@dataclass(frozen=True)
-class Study:
-    """One setting's runs by method, each by seed."""
-
-    subject: str
-    dense: Seeds  # empty without
-    top_k: dict[str, Seeds]
-    thresholds: dict[str, Seeds]
-
-    @property
-    def first(self) -> Run:
-        return next(iter(next(iter(self.top_k.values())).values()))
-
-    @property
-    def seeds(self) -> list[int]:
-        """Those that every method has."""
-        every = [*self.top_k.values(), *self.thresholds.values(), *([self.dense] if self.dense else [])]
-        return sorted(set.intersection(*(set(seeds) for seeds in every)))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -67,28 +55,6 @@ def write(options: argparse.Namespace) -> None:
     runs = finished_runs(options.output)
     made = header.of_runs(runs, "make lambda_vs_k", allow_modified=options.allow_modified)
     hand_out(header.under_title(page(studies_of(runs)), made), options.table)
-
-
-def studies_of(runs: Sequence[Run]) -> list[Study]:
-    """A study per setting. Raises ``ValueError`` where one lacks Top-k, a threshold or a common seed."""
-    found = []
-    for group in by_setting(runs):
-        kinds: dict[str, dict[str, Seeds]] = {"none": {}, "top_k": {}, "hard_threshold": {}}
-        for method, of_method in by_method(group).items():
-            compressor = of_method[0].compressor
-            if compressor not in kinds:
-                raise ValueError(f"runs must be of {', '.join(kinds)}, got {compressor}")
-            kinds[compressor][method] = {run.seed: run for run in of_method}
-        subject = group[0].subject
-        for name in ("top_k", "hard_threshold"):
-            if not kinds[name]:
-                raise ValueError(f"runs of {subject} must include {name}, got none")
-        dense = next(iter(kinds["none"].values()), {})
-        study = Study(subject, dense, kinds["top_k"], kinds["hard_threshold"])
-        if not study.seeds:
-            raise ValueError(f"runs of {subject} must have a seed in common, got none")
-        found.append(study)
-    return sorted(found, key=lambda study: SUBOPTIMALITY in study.first.summary)
 
 
 def page(studies: Sequence[Study]) -> str:
@@ -131,9 +97,9 @@ def network_section(study: Study) -> str:
         word = found.word("higher", "lower")
         verdicts.setdefault(word, []).append(f"{_density(theirs)} ({found.shown()})")
         shown = [quality.spread([of_seed[seed] for seed in seeds]) for of_seed in (theirs, ours)]
-        ratios = [theirs[seed].summary[ERROR] / ours[seed].summary[ERROR] for seed in seeds]
-        cells = [_density(theirs), _threshold(ours), _range(_ratios(ours, theirs, BYTES, seeds)), *shown]
-        lines.append(_line([*cells, found.shown(), word, _range(ratios)]))
+        errors = [theirs[seed].summary[ERROR] / ours[seed].summary[ERROR] for seed in seeds]
+        cells = [_density(theirs), _threshold(ours), _range(ratios(ours, theirs, BYTES, seeds)), *shown]
+        lines.append(_line([*cells, found.shown(), word, _range(errors)]))
     over = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     name = quality.label.removesuffix(", %")
     said = ". ".join(f"{name.capitalize()}: {word} at {'; '.join(where)}" for word, where in verdicts.items())
@@ -141,9 +107,16 @@ def network_section(study: Study) -> str:
         Bonferroni's for {len(pairs)} looks, {each} % each, so that all hold together in at least 95 % of such
         experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are
         within {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
-    parts = [f"## {study.subject}", "", paragraph(_facts(study, over)), *lines, "", paragraph(verdict)]
+    parts = [
+        f"## {in_markdown(study.subject)}",
+        "",
+        paragraph(_facts(study, over)),
+        *lines,
+        "",
+        paragraph(verdict),
+    ]
     parts.append(paragraph(_rule(study)))
-    parts.append(f"![quality against bytes]({FIGURES}/{study.subject}-quality_bytes.png)\n")
+    parts.append(f"![quality against bytes]({FIGURES}/{file_stem(study.subject)}-quality_bytes.png)\n")
     return "\n".join(parts)
 
 
@@ -177,46 +150,18 @@ def convex_section(study: Study) -> str:
         logarithms over logarithms of bytes, for every seed; thresholds beyond Top-k's bytes are left out.
         Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} looks. f(x) - f* is
         that of the last step, which moves with the rows that were drawn last."""
-    parts = [f"## {study.subject}", "", paragraph(_facts(study, over)), *lines, "", paragraph(verdict)]
-    parts.append(f"![total error against bytes]({FIGURES}/{study.subject}-total_error_bytes.png)\n")
-    return "\n".join(parts)
-
-
-def pairs_of(study: Study) -> list[tuple[str, str]]:
-    """Every Top-k with the threshold whose bytes are nearest to its own, where there is one ``NEAR`` them."""
-    pairs = []
-    for top_k, theirs in study.top_k.items():
-        away = {
-            threshold: abs(statistics.fmean(_ratios(ours, theirs, BYTES, study.seeds)) - 1)
-            for threshold, ours in study.thresholds.items()
-        }
-        nearest = min(away, key=lambda threshold: away[threshold])
-        if away[nearest] <= NEAR:
-            pairs.append((top_k, nearest))
-    return pairs
-
-
-def within(study: Study) -> list[str]:
-    """The thresholds whose bytes lie between those of Top-k's densities, for every seed."""
-    found = []
-    for method, of_seed in study.thresholds.items():
-        is_inside = []
-        for seed in study.seeds:
-            sent = [seeds[seed].summary[BYTES] for seeds in study.top_k.values()]
-            is_inside.append(min(sent) <= of_seed[seed].summary[BYTES] <= max(sent))
-        if all(is_inside):
-            found.append(method)
-    return found
-
-
-def interpolated(study: Study, run: Run, metric: str) -> float:
-    """What Top-k has of ``metric`` at the bytes of ``run``, for its seed."""
-    points = sorted(
-        (math.log(seeds[run.seed].summary[BYTES]), math.log(seeds[run.seed].summary[metric]))
-        for seeds in study.top_k.values()
+    parts = [
+        f"## {in_markdown(study.subject)}",
+        "",
+        paragraph(_facts(study, over)),
+        *lines,
+        "",
+        paragraph(verdict),
+    ]
+    parts.append(
+        f"![total error against bytes]({FIGURES}/{file_stem(study.subject)}-total_error_bytes.png)\n"
     )
-    x, y = zip(*points, strict=True)
-    return math.exp(np.interp(math.log(run.summary[BYTES]), x, y))
+    return "\n".join(parts)
 
 
 def _facts(study: Study, over: str) -> str:
@@ -240,10 +185,10 @@ def _rule(study: Study) -> str:
         if settings["threshold"] is None:
             sent = statistics.fmean(of_seed[seed].summary[DENSITY] for seed in study.seeds)
             asked.append(sent / settings["density"])
-    text = ""
+    said = []
     if asked:
-        text = f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g} times
-        what it is asked for here: a starting point, not a budget."""
+        said.append(f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g}
+            times what it is asked for here: a starting point, not a budget.""")
     for of_seed in study.thresholds.values():
         threshold = next(iter(of_seed.values())).config["compressor"]["threshold"]
         curves = [of_seed[seed].curve("compression/density") for seed in study.seeds]
@@ -252,9 +197,9 @@ def _rule(study: Study) -> str:
         early, late = (
             100 * statistics.fmean(_tenth(curve, end) for curve in curves) for end in ("first", "last")
         )
-        text += f"""Threshold {threshold:g} sends {early:.2g} % of the gradient in the first tenth of the
-            steps and {late:.2g} % in the last. """
-    return text
+        said.append(f"""Threshold {threshold:g} sends {early:.2g} % of the gradient in the first tenth of the
+            steps and {late:.2g} % in the last.""")
+    return " ".join(said)
 
 
 def _tenth(curve: pd.Series, end: str) -> float:
@@ -269,10 +214,6 @@ def _of_all(name: str, found: Sequence[Look]) -> str:
     words = {1: "smaller with the threshold", -1: "larger with the threshold", 0: "no difference shown"}
     said = [f"{words[side]} at {count} of {len(found)}" for side, count in counts.items() if count]
     return f"{name}: {', '.join(said)}"
-
-
-def _ratios(ours: Seeds, theirs: Seeds, metric: str, seeds: Sequence[int]) -> list[float]:
-    return [ours[seed].summary[metric] / theirs[seed].summary[metric] for seed in seeds]
 
 
 def _range(values: Sequence[float]) -> str:

@@ -16,6 +16,7 @@ from results.command import hand_out, in_a_line, paragraph
 from results.looks import confidence, look
 from results.measures import costs, num_parameters, qualities
 from results.runs import Run, by_setting, finished_runs
+from results.statistics import WITHOUT_INTERVAL
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
 COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k follows from the density
@@ -134,7 +135,7 @@ def _table(methods: Methods) -> str:
         runs = list(seeds.values())
         cells = [label_of(runs[0]), ", ".join(map(str, seeds)), *(each.spread(runs) for each in measures)]
         lines.append(_line(cells))
-    return "\n".join([*lines, ""])
+    return "\n".join([*lines, "", paragraph(WITHOUT_INTERVAL)])
 
 
 def _differences(methods: Methods) -> str:

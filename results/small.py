@@ -16,6 +16,7 @@ from pathlib import Path
 from results import header
 from results.command import hand_out, in_a_line
 from results.comparison import Section, compare
+from results.escaping import code, markdown_table
 from results.formats import markdown
 from results.measures import qualities
 from results.runs import Run, finished_runs
@@ -76,15 +77,10 @@ def budgets(sections: Sequence[Section]) -> str:
             if one.runs[0].compressor == other.runs[0].compressor or None in sent or not all(sent):
                 continue
             ratio = sent[0] / sent[1]
-            cells = [
-                section.title,
-                f"`{one.method}`",
-                f"{sent[0]:.3g}",
-                f"`{other.method}`",
-                f"{sent[1]:.3g}",
-            ]
+            methods_sent = code(one.method), f"{sent[0]:.3g}", code(other.method), f"{sent[1]:.3g}"
             is_matched = abs(ratio - 1) <= MATCHED_WITHIN
-            rows.append([*cells, f"{ratio:.2f}", "matched" if is_matched else "not matched"])
+            word = "matched" if is_matched else "not matched"
+            rows.append([section.title, *methods_sent, f"{ratio:.2f}", word])
     if not rows:
         return ""
     unmatched = sum(row[-1] == "not matched" for row in rows)
@@ -93,9 +89,9 @@ def budgets(sections: Sequence[Section]) -> str:
         "There, a difference in quality between the two methods is one of bytes as well."
     )
     head = ["preset", "method", "MB sent per worker", "beside", "MB sent per worker", "ratio", "budgets"]
-    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
-    lines.insert(1, "|---|---|---:|---|---:|---:|---|")
-    return "\n".join(["## Bytes of the methods beside each other", "", said, "", *lines, ""])
+    rule = ["---", "---", "---:", "---", "---:", "---:", "---"]
+    table = markdown_table(head, rows, rule)
+    return "\n".join(["## Bytes of the methods beside each other", "", said, "", table])
 
 
 def _megabytes(runs: Sequence[Run]) -> float | None:

@@ -115,7 +115,7 @@ def test_steps_in_which_a_schedule_is_the_constant_rate_save_nothing(tmp_path: P
     rows = [line for line in table.read_text().splitlines() if line.startswith("| ")]
     ((step, cosine),) = [[row.split(" | ")[-1].strip(" |") for row in rows[2:]]]
     assert step == "one run until then in seed 1"
-    assert cosine == "-50.00 ± 0.00 %"  # 300 steps where the constant rate first took 200
+    assert cosine == "-50.00 % (2 seeds)"  # 300 steps where the constant rate first took 200
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -126,7 +126,7 @@ def test_a_page_that_is_measured_now_names_this_code() -> None:
 
 def test_facts_of_strangers_stay_on_their_line() -> None:
     machine = header.machine_of({"processor": "x\n# y <b>`z`", "cores": [1], "packages": 5, "platform": 7})
-    assert machine == "x # y &lt;b&gt;'z', [1] cores, 7"
+    assert machine == "x # y &lt;b&gt;\\`z\\`, [1] cores, 7"
     assert header.machine_of({}) == "processor not recorded"
 
 
