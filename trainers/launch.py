@@ -42,14 +42,16 @@ def launch(entry: str, argument: Any, processes: int) -> None:
     ``StoppedError`` when this process was asked to stop, after it has passed that on, or they were, and
     they have ended. A ``JobError`` out of ``entry`` is one that they share, and end with by themselves.
     """
-    with tempfile.TemporaryDirectory(prefix="total-error-", ignore_cleanup_errors=True) as folder:
-        group = _Group(processes)
-        with group.signals_passed_on():
-            try:
-                group.start(entry, argument, Path(folder) / "meeting")
-                group.wait()
-            finally:
-                group.kill()
+    group = _Group(processes)
+    with (
+        group.signals_passed_on(),
+        tempfile.TemporaryDirectory(prefix="total-error-", ignore_cleanup_errors=True) as folder,
+    ):
+        try:
+            group.start(entry, argument, Path(folder) / "meeting")
+            group.wait()
+        finally:
+            group.kill()
     group.judge()
 
 
@@ -81,6 +83,8 @@ class _Group:
                 self.children.append(child)
                 self.pipes.append(ours)
                 theirs.close()
+        if self.asked:  # before there was anybody to pass it on to
+            self._send(self.asked)
 
     def wait(self) -> None:
         """Until all have ended."""
@@ -168,9 +172,11 @@ class _Group:
                 self.said[rank] = self._end_of(rank, child.exitcode)
 
     def _end_of(self, rank: int, code: int) -> dict[str, Any]:
-        asked = signal.SIGINT if code == 128 + signal.SIGINT else -code
-        if asked in (signal.SIGINT, self.asked):  # which ends a process at once that does not train
-            return {"stopped": asked, "message": ""}
+        by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # which ends a process at once that does not train
+        if self.asked:
+            by_signal |= {-self.asked, -signal.SIGKILL}  # by ourselves, when it took too long
+        if code in by_signal:
+            return {"stopped": self.asked or signal.SIGINT, "message": ""}
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         return {"failed": f"process {rank} of {self.processes} {how}"}
 

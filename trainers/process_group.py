@@ -70,7 +70,7 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
     except (RuntimeError, ValueError) as error:
         if _LATE.search(str(error)):
             raise LostProcessError(timeout.total_seconds()) from error
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].rpartition(". ")[2]  # without gloo's own file and condition
         raise ConnectionError(f"the {processes} processes cannot be connected: {reason}") from error
 
 
