@@ -95,8 +95,8 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     from trainers.checks import check, require_inside
     from trainers.isolation import JobError, run_isolated
     from trainers.jobs import FINISHED, SKIPPED
+    from trainers.launch import LostProcessError
     from trainers.leftovers import clear_leftovers
-    from trainers.process_group import LostProcessError
     from trainers.report import print_summary
     from trainers.run_folder import RunFolder
 
@@ -148,7 +148,7 @@ def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
     from trainers.isolation import JobError
-    from trainers.process_group import LostProcessError
+    from trainers.launch import LostProcessError
     from trainers.stopping import StoppedError
 
     try:

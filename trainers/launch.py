@@ -35,6 +35,13 @@ _STOPPED = "stopped; the same command goes on"  # by those that were not in the 
 _PATIENCE_SECONDS = {"failed": 0.0, "lost": 1.0, "refused": 300.0}
 
 
+class LostProcessError(RuntimeError):
+    """Another process of this run ended, or did not answer in time."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        super().__init__(f"another process ended or did not answer for {timeout_seconds:g} s")
+
+
 def launch(entry: str, argument: Any, processes: int) -> None:
     """Call ``entry``, as ``module:function``, with ``argument`` in ``processes`` fresh processes.
 
@@ -203,13 +210,14 @@ def _call(entry: Callable[[Any], None], argument: Any) -> dict[str, Any]:
         return {"stopped": stop.signal, "message": str(stop)}
     except JobError as error:
         return {"refused": str(error)}
+    except LostProcessError as error:
+        return {"lost": str(error)}
+    except OSError as error:
+        return {"failed": " ".join(str(error).split())}
     except Exception as error:
-        from compressors.wire import WireError
-        from trainers.process_group import LostProcessError
+        from compressors.wire import WireError  # which needs torch
 
-        if isinstance(error, LostProcessError):
-            return {"lost": str(error)}
-        if isinstance(error, (OSError, WireError)):
+        if isinstance(error, WireError):
             return {"failed": " ".join(str(error).split())}
         traceback.print_exc()
         rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]

@@ -6,6 +6,7 @@ import sys
 import time
 
 from trainers.isolation import JobError
+from trainers.launch import LostProcessError
 from trainers.stopping import StoppedError
 
 
@@ -24,9 +25,11 @@ def run(name: str) -> None:
             os.kill(os.getppid(), signal.SIGINT)
             time.sleep(1)
             os.kill(os.getppid(), signal.SIGINT)
-    if name in ("die", "fail", "leave", "vanish", "be mistaken") and not first:
+    if name in ("die", "fail", "lose", "leave", "vanish", "be mistaken") and not first:
         if name == "vanish":
             os._exit(0)
+        if name == "lose":
+            raise LostProcessError(3)
         if name == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if name == "fail":
