@@ -75,7 +75,9 @@ KINDS = {  # how many of a hundred, and what there is of each
 def case_of(number: int) -> Case:
     choose = random.Random(number)
     kind = choose.choices(list(KINDS), [share for share, _ in KINDS.values()])[0]
-    together = kind in ("signal to a rank", "halt", "network") or choose.random() < 0.08
+    together = kind in ("signal to a rank", "halt", "network") or choose.random() < (
+        0.15 if kind == "signal" else 0.05
+    )
     together = together and kind != "death"  # which ends the process that is typed
     return Case(
         number=number,
