@@ -1,13 +1,18 @@
 """Compose the config, build what it names, train. `python run.py --help` lists what can be said."""
 
-if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
-    from trainers.stopping import leave_when_interrupted
+import sys
 
-    leave_when_interrupted()
+if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
+    try:
+        from trainers.stopping import leave_when_interrupted
+
+        leave_when_interrupted()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
