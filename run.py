@@ -1,13 +1,18 @@
 """Compose the config, build what it names, train. `python run.py --help` lists what can be said."""
 
-if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
-    from trainers.stopping import leave_when_interrupted
+import sys
 
-    leave_when_interrupted()
+if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
+    try:
+        from trainers.stopping import leave_when_interrupted
+
+        leave_when_interrupted()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)
 
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -95,8 +100,8 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     from trainers.checks import check, require_inside
     from trainers.isolation import JobError, run_isolated
     from trainers.jobs import FINISHED, SKIPPED
+    from trainers.launch import LostProcessError
     from trainers.leftovers import clear_leftovers
-    from trainers.process_group import LostProcessError
     from trainers.report import print_summary
     from trainers.run_folder import RunFolder
 
@@ -148,7 +153,7 @@ def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
     from trainers.isolation import JobError
-    from trainers.process_group import LostProcessError
+    from trainers.launch import LostProcessError
     from trainers.stopping import StoppedError
 
     try:

@@ -35,6 +35,13 @@ _STOPPED = "stopped; the same command goes on"  # by those that were not in the 
 _PATIENCE_SECONDS = {"failed": 0.0, "lost": 1.0, "refused": 300.0}
 
 
+class LostProcessError(RuntimeError):
+    """Another process of this run ended, or did not answer in time."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        super().__init__(f"another process ended or did not answer for {timeout_seconds:g} s")
+
+
 def launch(entry: str, argument: Any, processes: int) -> None:
     """Call ``entry``, as ``module:function``, with ``argument`` in ``processes`` fresh processes.
 
@@ -42,14 +49,16 @@ def launch(entry: str, argument: Any, processes: int) -> None:
     ``StoppedError`` when this process was asked to stop, after it has passed that on, or they were, and
     they have ended. A ``JobError`` out of ``entry`` is one that they share, and end with by themselves.
     """
-    with tempfile.TemporaryDirectory(prefix="total-error-", ignore_cleanup_errors=True) as folder:
-        group = _Group(processes)
-        with group.signals_passed_on():
-            try:
-                group.start(entry, argument, Path(folder) / "meeting")
-                group.wait()
-            finally:
-                group.kill()
+    group = _Group(processes)
+    with (
+        group.signals_passed_on(),
+        tempfile.TemporaryDirectory(prefix="total-error-", ignore_cleanup_errors=True) as folder,
+    ):
+        try:
+            group.start(entry, argument, Path(folder) / "meeting")
+            group.wait()
+        finally:
+            group.kill()
     group.judge()
 
 
@@ -81,6 +90,8 @@ class _Group:
                 self.children.append(child)
                 self.pipes.append(ours)
                 theirs.close()
+        if self.asked:  # before there was anybody to pass it on to
+            self._send(self.asked)
 
     def wait(self) -> None:
         """Until all have ended."""
@@ -168,9 +179,11 @@ class _Group:
                 self.said[rank] = self._end_of(rank, child.exitcode)
 
     def _end_of(self, rank: int, code: int) -> dict[str, Any]:
-        asked = signal.SIGINT if code == 128 + signal.SIGINT else -code
-        if asked in (signal.SIGINT, self.asked):  # which ends a process at once that does not train
-            return {"stopped": asked, "message": ""}
+        by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # which ends a process at once that does not train
+        if self.asked:
+            by_signal |= {-self.asked, -signal.SIGKILL}  # by ourselves, when it took too long
+        if code in by_signal:
+            return {"stopped": self.asked or signal.SIGINT, "message": ""}
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         return {"failed": f"process {rank} of {self.processes} {how}"}
 
@@ -197,13 +210,14 @@ def _call(entry: Callable[[Any], None], argument: Any) -> dict[str, Any]:
         return {"stopped": stop.signal, "message": str(stop)}
     except JobError as error:
         return {"refused": str(error)}
+    except LostProcessError as error:
+        return {"lost": str(error)}
+    except OSError as error:
+        return {"failed": " ".join(str(error).split())}
     except Exception as error:
-        from compressors.wire import WireError
-        from trainers.process_group import LostProcessError
+        from compressors.wire import WireError  # which needs torch
 
-        if isinstance(error, LostProcessError):
-            return {"lost": str(error)}
-        if isinstance(error, (OSError, WireError)):
+        if isinstance(error, WireError):
             return {"failed": " ".join(str(error).split())}
         traceback.print_exc()
         rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]

@@ -11,18 +11,11 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from trainers.launch import MEETING
+from trainers.launch import MEETING, LostProcessError
 
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
 _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
-
-
-class LostProcessError(RuntimeError):
-    """Another process of this run ended, or did not answer in time."""
-
-    def __init__(self, timeout_seconds: float) -> None:
-        super().__init__(f"another process ended or did not answer for {timeout_seconds:g} s")
 
 
 def world() -> tuple[int, int, int]:
@@ -70,7 +63,7 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
     except (RuntimeError, ValueError) as error:
         if _LATE.search(str(error)):
             raise LostProcessError(timeout.total_seconds()) from error
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].rpartition(". ")[2]  # without gloo's own file and condition
         raise ConnectionError(f"the {processes} processes cannot be connected: {reason}") from error
 
 

@@ -21,7 +21,7 @@ LINES = (
     r"a checkpoint was not written, the training goes on: ",
     r"Weights & Biases failed, the training goes on without it: ",
     r"standard output is lost, the command goes on: ",
-    r"stopp(ed|ing) ",
+    r"stopp(ed|ing)\b",
     r"interrupted$",
 )
 

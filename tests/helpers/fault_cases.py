@@ -75,16 +75,22 @@ KINDS = {  # how many of a hundred, and what there is of each
 def case_of(number: int) -> Case:
     choose = random.Random(number)
     kind = choose.choices(list(KINDS), [share for share, _ in KINDS.values()])[0]
-    together = kind in ("signal to a rank", "halt", "network") or choose.random() < 0.08
+    together = kind in ("signal to a rank", "halt", "network") or choose.random() < (
+        0.15 if kind == "signal" else 0.05
+    )
     together = together and kind != "death"  # which ends the process that is typed
+    cold = kind == "network" or choose.random() < 0.06
+    soonest = (
+        0.5 if cold else 0.0
+    )  # Python's own start, before the first line of a script, answers in its way
     return Case(
         number=number,
         kind=kind,
         what=choose.choice(KINDS[kind][1]),
         processes=2 if together else 1,
         tracker=kind == "W&B dies" or choose.random() < 0.7,
-        cold=kind == "network" or choose.random() < 0.06,
-        seconds=choose.uniform(0, 3) if kind.startswith("signal") and choose.random() < 0.5 else None,
+        cold=cold,
+        seconds=choose.uniform(soonest, 3) if kind.startswith("signal") and choose.random() < 0.5 else None,
         records=choose.randint(1, STEPS - 1),
         victim=choose.randrange(2),
     )

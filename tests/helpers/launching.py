@@ -6,6 +6,7 @@ import sys
 import time
 
 from trainers.isolation import JobError
+from trainers.launch import LostProcessError
 from trainers.stopping import StoppedError
 
 
@@ -17,7 +18,18 @@ def run(name: str) -> None:
         raise StoppedError(signal.SIGTERM, "stopped after step 3" if first else "")
     if name == "be asked" and first:
         os.kill(os.getppid(), signal.SIGTERM)
-    if name in ("die", "fail", "leave", "be mistaken") and not first:
+    if name == "be asked twice":
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+        if first:
+            os.kill(os.getppid(), signal.SIGINT)
+            time.sleep(1)
+            os.kill(os.getppid(), signal.SIGINT)
+    if name in ("die", "fail", "lose", "leave", "vanish", "be mistaken") and not first:
+        if name == "vanish":
+            os._exit(0)
+        if name == "lose":
+            raise LostProcessError(3)
         if name == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if name == "fail":

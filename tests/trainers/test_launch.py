@@ -28,8 +28,10 @@ def test_all_is_well(temporary: Path) -> None:
         ("die", "process 1 of 2 was killed by SIGKILL"),
         ("fail", "[Errno 28] No space left on device: 'there'"),
         ("leave", "process 1 of 2 ended with status 3"),
+        ("vanish", "process 1 of 2 ended with status 0"),
         ("refuse", "all of them"),
-        ("be mistaken", "process 1 of 2 failed, as it says above"),
+        ("lose", "another process ended or did not answer for 3 s"),
+        pytest.param("be mistaken", "process 1 of 2 failed, as it says above", marks=pytest.mark.slow),
     ],
 )
 def test_one_that_fails_ends_the_others(what: str, said: str) -> None:
@@ -48,3 +50,10 @@ def test_all_are_asked_to_stop(what: str, said: str) -> None:
     with pytest.raises(StoppedError) as caught:
         launch("launching:run", what, 2)
     assert str(caught.value) == said and caught.value.signal == 15
+
+
+def test_a_second_control_c_ends_those_that_do_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.launch.SAME_SECONDS", 0.1)
+    with pytest.raises(StoppedError) as caught:
+        launch("launching:run", "be asked twice", 2)
+    assert caught.value.signal == 2
