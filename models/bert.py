@@ -17,6 +17,7 @@ from data.checks import require_count, require_flag
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
 _MOST_CONFIG_BYTES = 2**20
 _MOST_PARAMETERS = 2**30  # bert-large has 336 million
+_LARGEST_WEIGHT = 1e6
 _COUNTS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 _COUNTS += ("max_position_embeddings", "type_vocab_size")
 _SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
@@ -265,8 +266,8 @@ def _read_state(path: Path, expected: int) -> dict[str, Tensor]:
             raise ValueError(
                 f"{path.name} must hold floating-point numbers, got {tensor.dtype} in {_shown(name)}"
             )
-        if not tensor.isfinite().all():
-            raise ValueError(f"{path.name} holds a number that is not finite in {_shown(name)}")
+        if not tensor.abs().max() <= _LARGEST_WEIGHT:
+            raise ValueError(f"{path.name} holds a number that is not finite or too large in {_shown(name)}")
     return state
 
 
