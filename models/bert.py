@@ -152,9 +152,11 @@ def _pretrained(
     logging.disable_progress_bar()
     where = {"local_files_only": not download}
     try:
-        files = [Path(cached_file(name, file, **where)) for file in ("config.json", "model.safetensors")]
-        settings = _read_settings(files[0], vocabulary_size)
-        state = _read_state(files[1], _count(settings))
+        files = [cached_file(name, file, **where) for file in ("config.json", "model.safetensors")]
+        if None in files:  # what is neither a file nor an error to transformers
+            raise FileNotFoundError
+        settings = _read_settings(Path(files[0]), vocabulary_size)
+        state = _read_state(Path(files[1]), _count(settings))
     except OSError as error:
         raise FileNotFoundError(_not_there(name, download)) from error
     except ValueError as error:

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 import torch
+from file_damage import DAMAGE
 from glue_files import UNITS
 from hostile_models import CONFIG, TENSORS, write_pretrained
 
@@ -37,6 +38,7 @@ REFUSED = {
     "other names": "lacks",
     "flat": "cannot be read",
     "a list of files": "the folder must hold a config.json and a model.safetensors",
+    "endless device": "the folder must hold a config.json and a model.safetensors",
     "a pickle": "the folder must hold a config.json and a model.safetensors",
 }
 
@@ -55,7 +57,7 @@ def test_forged_files_are_refused(what: str, honest: Path, tmp_path: Path) -> No
     if what in CONFIG:
         CONFIG[what](folder / "config.json", Random(0))
     else:
-        TENSORS[what](folder / "model.safetensors", Random(0))
+        (TENSORS | DAMAGE)[what](folder / "model.safetensors", Random(0))
     with pytest.raises((ValueError, FileNotFoundError)) as refusal:
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=str(folder))
     said = str(refusal.value)
