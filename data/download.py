@@ -213,6 +213,8 @@ def _expected_bytes(answer: Any) -> int | None:
 def _shown(error: Exception) -> str:
     """What went wrong in printable characters, of which a stranger may have chosen any."""
     text = str(error) or type(error).__name__
+    if isinstance(error, http.client.HTTPException):  # whose text may be nothing but what came
+        text = f"it does not speak HTTP ({type(error).__name__}): {text}"
     return "".join(c if c.isprintable() else " " for c in text)[:500]
 
 

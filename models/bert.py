@@ -17,6 +17,7 @@ from data.checks import require_count, require_flag
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
 _MOST_CONFIG_BYTES = 2**20
 _MOST_PARAMETERS = 2**30  # bert-large has 336 million
+_LARGEST_WEIGHT = 1e6
 _COUNTS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 _COUNTS += ("max_position_embeddings", "type_vocab_size")
 _SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
@@ -151,9 +152,11 @@ def _pretrained(
     logging.disable_progress_bar()
     where = {"local_files_only": not download}
     try:
-        files = [Path(cached_file(name, file, **where)) for file in ("config.json", "model.safetensors")]
-        settings = _read_settings(files[0], vocabulary_size)
-        state = _read_state(files[1], _count(settings))
+        files = [cached_file(name, file, **where) for file in ("config.json", "model.safetensors")]
+        if None in files:  # what is neither a file nor an error to transformers
+            raise FileNotFoundError
+        settings = _read_settings(Path(files[0]), vocabulary_size)
+        state = _read_state(Path(files[1]), _count(settings))
     except OSError as error:
         raise FileNotFoundError(_not_there(name, download)) from error
     except ValueError as error:
@@ -265,8 +268,8 @@ def _read_state(path: Path, expected: int) -> dict[str, Tensor]:
             raise ValueError(
                 f"{path.name} must hold floating-point numbers, got {tensor.dtype} in {_shown(name)}"
             )
-        if not tensor.isfinite().all():
-            raise ValueError(f"{path.name} holds a number that is not finite in {_shown(name)}")
+        if not tensor.abs().max() <= _LARGEST_WEIGHT:
+            raise ValueError(f"{path.name} holds a number that is not finite or too large in {_shown(name)}")
     return state
 
 

@@ -30,7 +30,7 @@ def test_wikitext_keeps_every_line(tmp_path: Path) -> None:
     corpus = wikitext2(str(tmp_path))
     assert corpus.name == "wikitext2"
     assert corpus.validation == [" ", " = valid = ", " ", " a <unk> b ."]
-    assert [lines[1] for lines in corpus[1:]] == [" = train = ", " = valid = ", " = test = "]
+    assert [lines[1] for lines in corpus[1:4]] == [" = train = ", " = valid = ", " = test = "]
 
 
 def test_penn_treebank(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def words(text: str) -> list[str]:
 def test_python_docs_are_the_topics() -> None:
     corpus = python_docs()
     assert isinstance(corpus, Corpus)
-    lines = [line for split in corpus[1:] for line in split]
+    lines = [line for split in corpus[1:4] for line in split]
     assert len(set(lines)) == len(lines)  # no paragraph in two splits
     everything = " ".join(" ".join(words(topics[topic])) for topic in topics)
     assert all(" ".join(words(line)) in everything for line in lines)
@@ -124,10 +124,10 @@ def test_python_docs_are_the_topics() -> None:
 
 def test_python_docs_are_split_by_topic_at_about_a_tenth() -> None:
     corpus = python_docs()
-    sizes = [sum(map(len, split)) for split in corpus[1:]]
+    sizes = [sum(map(len, split)) for split in corpus[1:4]]
     for held_out in sizes[1:]:
         assert 0.08 < held_out / sum(sizes) <= 0.1
-    home = {line: number for number, split in enumerate(corpus[1:]) for line in split}
+    home = {line: number for number, split in enumerate(corpus[1:4]) for line in split}
     first_seen = {}
     for topic in sorted(topics):
         for line in (" ".join(part.split()) for part in re.split(r"\n\s*\n", topics[topic])):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import command
 from hostile_homes import BODY, HARMLESS, HOMES, HONEST, damaged_answers, home
 
 import data.download as download_module
@@ -97,7 +98,18 @@ def test_hostile_homes(what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (said == "") == (what in HARMLESS)
     assert time.monotonic() - start < 10
     if "dripping" in what or "without end" in what or "endless" in what:
-        assert any(word in said for word in ("too slow", "more than", "timed out", "404", "leads to")), said
+        assert any(word in said for word in ("too slow", "more than", "timed out", "404", "refused")), said
+
+
+def test_a_hostile_home_as_typed(tmp_path: Path) -> None:
+    words = ("data=libsvm", "data.name=few", "data.download=true", "model=logistic_l2", "tracker=none")
+    folders = (f"data.root={tmp_path}", f"output={tmp_path / 'o'}")
+    with home(HOMES["garbage for a status line"]()) as url:
+        result = command(*words, *folders, f"data.home={url}")
+    assert result.returncode == 1 and result.stderr.count("\n") == 1
+    assert result.stderr.startswith(
+        f"error: data.download: {url}/few did not arrive whole: it does not speak"
+    )
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from hostile_files import FORMATS, TRAINING
 import run
 from trainers.communicator import Communicator
 
-CASES = 500
+DRAWN = 500
 PER_COMMAND = 10  # one of so many goes through run.py as well
 REFUSALS = (run.Refusal, OSError)  # an image that cannot be read while it trains is an ``OSError``
 MEGABYTES, SECONDS = 1500, 20  # that a file may take
@@ -39,13 +39,12 @@ class Case(NamedTuple):
         return f"{self.format}: {self.damage} ({self.number})"
 
 
-def cases(count: int) -> list[Case]:
-    """Each format's own damage once, then any damage to any format, as often as it takes."""
+def cases() -> list[Case]:
+    """Each format's own damage once, then any damage to any format, ``DRAWN`` times."""
     found = [(name, damage) for name, kind in FORMATS.items() for damage in kind.own]
     draw = Random(0)
-    while len(found) < count:
-        pairs = [(name, damage) for name in FORMATS for damage in DAMAGE]
-        found += draw.sample(pairs, min(len(pairs), count - len(found)))
+    pairs = [(name, damage) for name in FORMATS for damage in DAMAGE]
+    found += draw.sample(pairs, DRAWN)
     return [Case(*pair, number) for number, pair in enumerate(found)]
 
 
@@ -154,7 +153,7 @@ def test_hostile_files(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     marker = tmp_path / "ghostscript"
     monkeypatch.setenv("PATH", f"{hostile_images.fake_ghostscript(tmp_path, marker)}:{os.environ['PATH']}")
     wrong, kinds = {}, {"loaded": 0, "refused": 0}
-    chosen = cases(int(os.environ.get("CASES", CASES)))
+    chosen = cases()
     for case in chosen:
         root = honest / "root"
         path = damaged(case, honest)

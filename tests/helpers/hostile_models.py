@@ -139,7 +139,9 @@ TENSORS: dict[str, Damage] = {
     "backwards": header(of_all(data_offsets=[64, 0])),
     "other numbers": header(of_all(dtype="I32")),
     "unknown numbers": header(of_all(dtype="X7")),
-    "other names": header(lambda said: {f"x.{name}": part for name, part in said.items()}),
+    "other names": header(
+        lambda said: {f"x.{name}" if "." in name else name: part for name, part in said.items()}
+    ),
     "flat": header(
         lambda said: {
             name: part
