@@ -1,5 +1,6 @@
 """A damaged or forged run folder: the run it would have been, or one line; nothing else is touched."""
 
+import copy
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -44,12 +45,13 @@ class Runs:
 
     def __init__(self, place: Path, name: str) -> None:
         self.place, self.settings = place / name, SETTINGS[name]
+        self._config = config_of(place, *self.settings)
         self.whole = train(self.config(self.place / "whole"))
         with crash_after(CRASHES[name]):
             run.train(self.config(self.place / "broken"))
 
     def config(self, output: Path) -> dict[str, Any]:
-        return config_of(output, *self.settings)
+        return copy.deepcopy(self._config) | {"output": str(output)}
 
     def copy(self, place: Path, kind: str = "broken") -> tuple[dict[str, Any], Path]:
         """A copy of an interrupted run, or of a ``whole`` one without its checkpoint, to be damaged."""
