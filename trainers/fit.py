@@ -28,7 +28,7 @@ def require_records(facts: dict[str, Any], rows: Rows, place: str) -> None:
     newest: dict[str, float] = {}
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
-        if row["step"] == 0 or all(name in ("step", "epoch") or name.startswith("autolrs/") for name in row):
+        if row["step"] == 0 or _is_of_search(row):
             continue  # of before the first step, and of a search
         newest.update(row)
         for name in row.keys() & facts["best"].keys():
@@ -63,12 +63,17 @@ def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: st
     require(facts["moved"] == 0, "its number of workers has changed")
     require(settings.nonfinite == "skip" or facts["skipped"] == 0, "it skipped steps")
     require(bool(facts["search"]) == isinstance(trainer.schedule, AutoLRS), "its schedule is another one")
-    before = 0
     for row in rows:
-        require(row["step"] >= before, f"step {row['step']} is on record behind step {before}")
         require(row["epoch"] == row["step"] * epochs_per_step, f"the epoch on record of step {row['step']}")
-        before = row["step"]
-    require(before >= step - step % settings.log_every, f"its records end at step {before}")
+    steps = [row["step"] for row in rows]
+    require(steps == sorted(steps), "its records are not in order")
+    trained = [row["step"] for row in rows if "train/learning_rate" in row]
+    logged = range(settings.log_every, step + 1, settings.log_every)
+    require(
+        len(set(trained)) == len(trained) and set(logged) <= set(trained), "not every step is on record once"
+    )
+    measured = [row["step"] for row in rows if row["step"] > 0 and not _is_of_training_or_search(row)]
+    require(measured == _evaluations(trainer, step), f"its evaluations are those of steps {measured}")
     for name, best in facts["best"].items():
         values = [row[name] for row in rows if name in row]
         better = max if name.split("/")[-1] in trainer.dataset.task.higher_is_better else min
@@ -83,6 +88,24 @@ def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: st
         _require_search(trainer, facts, rows, require)
 
 
+def _is_of_training_or_search(row: dict[str, float]) -> bool:
+    return "train/learning_rate" in row or _is_of_search(row)
+
+
+def _is_of_search(row: dict[str, float]) -> bool:
+    return all(name in ("step", "epoch") or name.startswith("autolrs/") for name in row)
+
+
+def _evaluations(trainer: "Trainer", step: int) -> list[int]:
+    """The steps up to this one that are followed by an evaluation."""
+    if not trainer.dataset.held_out:
+        return []
+    every, epochs_per_step = trainer.settings.evaluate_every, trainer.epochs_per_step
+    periods = [(done * epochs_per_step + 1e-9) // every for done in range(step + 1)]
+    due = [done for done in range(1, step + 1) if periods[done] > periods[done - 1]]
+    return due if step != trainer.num_steps or step in due else [*due, step]
+
+
 def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, require: Any) -> None:
     """What a search for learning rates remembers, beside its records."""
     search, schedule = facts["search"], trainer.schedule
@@ -92,9 +115,17 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
     same = len(search["rates"]) == len(search["forecasts"]) < schedule.trials + 1
     require(same, "it has not as many forecasts as rates")
     require(search["costs"].keys() == set(COSTS.values()), "its searches cost something else")
-    begun = [row for row in rows if "autolrs/stage" in row]
-    last = begun[-1] if begun else {}
-    require(search["stage"] == last.get("autolrs/stage", -1), f"its stage is {search['stage']}")
+    last, stages, trials, ends = {}, 0, 0, 0
+    for row in rows:
+        trials += any(name.startswith("autolrs/trial_") for name in row)
+        ends += "autolrs/loss_at_end" in row
+        if "autolrs/stage" in row:
+            is_whole = trials == schedule.trials or (trials == 0 and stages == search["stage"])
+            is_whole &= ends == min(1, stages) or trainer.settings.nonfinite == "skip"
+            require(row["autolrs/stage"] == stages and is_whole, f"its records of stage {stages}")
+            last, stages, trials, ends = row, stages + 1, 0, 0
+    require(search["stage"] == stages - 1, f"its stage is {search['stage']}")
+    require(trials == len(search["rates"]), f"{trials} trials are on record")
     if last:
         until = last["step"] + last["autolrs/stage_steps"]
         require(search["until"] == until, f"its stage ends at step {until}")

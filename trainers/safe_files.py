@@ -97,6 +97,9 @@ def require_run_folder(folder: Path) -> None:
     for path in folder.iterdir():
         if path.is_dir() != (path.name in FOLDERS):
             raise LinkError(f"{path} must be a {'folder' if path.name in FOLDERS else 'file'}")
+    for path in folder.glob("checkpoint/step-*"):
+        if not path.is_dir():
+            raise LinkError(f"{path} must be a folder")
 
 
 def require_own_file(path: Path) -> None:

@@ -193,10 +193,16 @@ def step(draw: random.Random, folder: Path) -> None:
 
 
 def record(draw: random.Random, folder: Path) -> None:
+    """What no record can hold, or another step or epoch: another loss could be the right one."""
+
     def change(lines: list[str]) -> list[str]:
         number = draw.randrange(len(lines))
         found = json.loads(lines[number])
-        change_place(draw, found)
+        if draw.random() < 0.5:
+            name = draw.choice(("step", "epoch"))
+            found[name] = draw.choice([value for value in VALUES if value != found[name]])
+        else:
+            found[draw.choice(sorted(found))] = draw.choice((None, True, "x", [], {}, float("nan"), 10**400))
         return [*lines[:number], json.dumps(found) + "\n", *lines[number + 1 :]]
 
     forge_records(folder, change)
