@@ -24,6 +24,7 @@ import config_guard
 config_guard.install()
 Config = dict[str, Any]
 statuses: list[int] = []  # of a command that failed or was stopped
+begun: list[bool] = []  # of jobs: what is raised before the first one is Hydra's
 
 
 class Refusal(Exception):
@@ -36,6 +37,7 @@ def main(config: DictConfig) -> None:
     from trainers.jobs import Job, current_sweep, perform
     from trainers.stopping import StoppedError
 
+    begun.append(True)
     hydra_config = HydraConfig.get()
     overrides = tuple(OmegaConf.to_container(hydra_config.overrides.task, resolve=False))
     if hydra_config.mode == RunMode.MULTIRUN:
@@ -59,7 +61,10 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
     from trainers.checks import check, refuse_idle_settings
 
     with refusing():
-        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        try:
+            resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        except RecursionError:
+            raise Refusal("a config must not refer to itself") from None
         check(resolved)
         typed = {override.split("=")[0].lstrip("+~") for override in overrides}
         refuse_idle_settings(resolved, typed, in_sweep=in_sweep)
@@ -277,7 +282,7 @@ def refusing() -> Iterator[None]:
         yield
     except InstantiationException as error:
         cause = error.__cause__
-        if not isinstance(cause, (ValueError, OSError, TypeError)):
+        if not isinstance(cause, (ValueError, OSError, TypeError, OverflowError, MemoryError)):
             raise
         raise Refusal(one_line(cause)) from error
     except (ValueError, OSError, OmegaConfBaseException) as error:
@@ -285,7 +290,8 @@ def refusing() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    named = f"{type(error).__name__} {error}" if isinstance(error, KeyError) else str(error)
+    return " ".join(named.split()) or type(error).__name__
 
 
 def command_line() -> int:
@@ -337,12 +343,13 @@ def run_hydra() -> int:
         print("error: a process of the launcher was killed; the same command does the rest", file=sys.stderr)
         return 1
     except HydraException as error:
-        said = [one_line(e).split(" Config search path:")[0] for e in (error, error.__cause__) if e]
+        said = [
+            one_line(e).split(" Config search path:")[0] for e in (error, error.__cause__) if str(e or "")
+        ]
         print(f"error: {': '.join(dict.fromkeys(said))}", file=sys.stderr)
         return 1
-    except (OSError, OmegaConfBaseException, ValueError) as error:
-        is_hydras = "Config group override" in str(error)  # for model=null and its like
-        if isinstance(error, ValueError) and not isinstance(error, OmegaConfBaseException) and not is_hydras:
+    except Exception as error:  # of many kinds: what Hydra meets where it expects no such words or files
+        if begun and not isinstance(error, (OSError, OmegaConfBaseException)):
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1
