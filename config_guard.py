@@ -2,7 +2,7 @@
 
 Hydra imports the packages of a search path and instantiates what the ``hydra`` section of a config names
 (callbacks, launcher, logging) before a program sees the config. So this stands where Hydra loads configs, in
-every process that does. What Hydra and YAML raise for files that they do not expect becomes one of its errors.
+every process that does. Files that Hydra, OmegaConf or YAML do not expect raise one of Hydra's errors.
 """
 
 import os
@@ -22,7 +22,6 @@ from hydra.core.default_element import ConfigDefault, GroupDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 import config_yaml
 
@@ -62,8 +61,8 @@ class GuardedRepository(CachingConfigRepository):
             self.values += self.sizes[config_path]
         if self.values > 3 * MOST_VALUES:  # Hydra asks three times for each file
             raise ConfigCompositionException(
-                f"the files of a config must come to at most {MOST_VALUES} values, those of a file that is named "
-                f"twice counted twice; too many with {config_path!r}"
+                f"the files of a config must come to at most {MOST_VALUES} values, those of a file that is "
+                f"named twice counted twice; too many with {config_path!r}"
             )
         return found
 
@@ -112,9 +111,9 @@ class GuardedLoader(ConfigLoaderImpl):
     def _process_config_searchpath(self, config_name: str | None, typed: Any, repo: Any) -> None:
         """Build the search path, which imports the packages on it: none that a file names."""
         loaded = None if config_name is None else repo.load_config(config_name)
-        if loaded is not None and OmegaConf.is_dict(loaded.config):
-            if OmegaConf.select(loaded.config, "hydra.searchpath") is not None:
-                _refuse("set hydra.searchpath")
+        config = loaded.config if loaded is not None else None
+        if OmegaConf.is_dict(config) and OmegaConf.select(config, "hydra.searchpath") is not None:
+            _refuse("set hydra.searchpath")
         super()._process_config_searchpath(config_name, typed, repo)
 
     def _compose_config_from_defaults_list(self, defaults: Any, repo: Any) -> DictConfig:

@@ -1,7 +1,7 @@
 """YAML of config files, with bounds on the memory and time that a file can take.
 
-All config files are read by OmegaConf's loader of YAML. This one refuses what no config needs and Hydra does not
-expect: tags, keys that are no text, and more values than anybody writes, those behind aliases included.
+All config files are read by OmegaConf's loader of YAML. This one refuses what no config needs and Hydra does
+not expect: tags, keys that are no text, and more values than anybody writes, those behind aliases included.
 """
 
 from functools import cache

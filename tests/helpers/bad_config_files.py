@@ -1,10 +1,4 @@
-"""Config files that nobody can use: no YAML, more than a config may hold, or about what files may not decide."""
-
-from typing import Any
-
-import yaml
-from bad_configurations import bad_command_lines
-from hypothesis import strategies as st
+"""Config files that nobody can use: no YAML, more than a config may hold, or what files may not decide."""
 
 GOOD = "defaults:\n  - config\n  - _self_\nseed: 1\n"
 NESTED = "seed: " + "[" * 500 + "]" * 500 + "\n"
