@@ -236,6 +236,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     from compressors.randomness import derive_seed, generator
     from trainers.layout import Layout
     from trainers.loop import Trainer
+    from trainers.memory import require_memory
     from trainers.targets import check_factories, require_match
 
     check_factories(config)
@@ -255,6 +256,10 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
             raise ValueError("trainer.channels_last has no effect on a model without convolutions")
         model = model.to(memory_format=torch.channels_last)
     layout = Layout(dict(model.named_parameters()), config["scope"])
+    if device.type == "cpu":
+        require_memory(
+            4 * layout.num_parameters * (1 + len(communicator.ranks)), "the gradients of all workers"
+        )
     feedback = instantiate(config["feedback"], _convert_="all")
     diagnostics = instantiate(config["diagnostics"], _convert_="all")
     seed, ranks = config["seed"], communicator.ranks
@@ -282,7 +287,7 @@ def refusing() -> Iterator[None]:
         yield
     except InstantiationException as error:
         cause = error.__cause__
-        if not isinstance(cause, (ValueError, OSError, TypeError, OverflowError, MemoryError)):
+        if not isinstance(cause, (ValueError, OSError, TypeError, OverflowError, MemoryError, RuntimeError)):
             raise
         raise Refusal(one_line(cause)) from error
     except (ValueError, OSError, OmegaConfBaseException) as error:
