@@ -1,5 +1,12 @@
 """Config files that nobody can use: no YAML, more than a config may hold, or what files may not decide."""
 
+import json
+from typing import Any
+
+from bad_settings import SECTIONS, bad_settings, words
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hypothesis import strategies as st
+
 GOOD = "defaults:\n  - config\n  - _self_\nseed: 1\n"
 NESTED = "seed: " + "[" * 500 + "]" * 500 + "\n"
 TENFOLD = [f"a{i + 1}: &a{i + 1} [{', '.join([f'*a{i}'] * 10)}]" for i in range(9)]
@@ -138,3 +145,112 @@ INTERPOLATIONS = {
     "Hydra's": GOOD + "name: ${hydra:nothing}\n",
     "decoded": GOOD + "workers: ${oc.decode:'['}\n",
 }
+ONLY_PRIMARY = ("nothing", "nothing of ours")  # an experiment may say nothing
+SMALL = {"model": "mlp", "data": "digits", "compressor": "top_k"}
+SETTINGS = {"workers": 2, "trainer": {"steps": 2, "batch_size": 8}}
+SECTIONS_OF_HYDRA = (
+    *(
+        "mode",
+        "searchpath",
+        "run",
+        "sweep",
+        "hydra_logging",
+        "job_logging",
+        "sweeper",
+        "launcher",
+        "callbacks",
+    ),
+    *("help", "hydra_help", "output_subdir", "overrides", "job", "runtime", "verbose", "env"),
+)
+
+
+def as_experiment(text: str) -> str:
+    """What stands in a primary config, as an option of ``experiment``."""
+    named = text.replace("- config\n", "- /experiment/quick\n").replace("- nice", "- /experiment/nice")
+    return "# @package _global_\n" + named
+
+
+def hydras(section: Any) -> str:
+    return GOOD + json.dumps({"hydra": section})[1:-1].replace('"hydra": ', "hydra: ", 1) + "\n"
+
+
+def named_files() -> dict[str, str]:
+    """All of the above by name, as primary configs."""
+    found = {f"hydra: {name}": hydras(section) for name, section in HYDRAS.items()}
+    for kind in (UNREADABLE, DEFAULTS, INTERPOLATIONS):
+        found |= kind
+    return found
+
+
+def damaged() -> st.SearchStrategy[str]:
+    """A good file with something in it that no file may hold."""
+    good = GOOD + "name: somewhere\nmodel: {hidden: [1, 2]}\n"
+
+    def put(place: int, what: str) -> str:
+        return good[:place] + what + good[place:]
+
+    control = st.sampled_from(
+        [chr(code) for code in range(32) if chr(code) not in "\t\n\r"] + ["\x7f", "\ufffe"]
+    )
+    names = st.text("abcdefgh", min_size=1, max_size=8)
+    return st.one_of(
+        st.builds(put, st.integers(0, len(good)), control),
+        st.builds(lambda tag, value: f"{good}x: {tag} {json.dumps(value)}\n", tags(), words),
+        st.builds(lambda key: f"{good}{key}: 1\n", st.sampled_from(["defaults", "seed", "name", "model"])),
+        st.builds(lambda key: f"{good}{json.dumps(key)}: 1\n", st.integers() | st.floats() | st.booleans()),
+        st.builds(lambda depth: good + "x: " + "[" * depth + "]" * depth, st.integers(21, 20_000)),
+        st.builds(lambda depth: good + "x: " + "{a: " * depth + "b" + "}" * depth, st.integers(21, 10_000)),
+        st.builds(lambda width: good + "x: &x [x]\ny: [" + "*x, " * width + "]", st.integers(5_000, 15_000)),
+        st.builds(
+            lambda name, times: good + f"{name}1: x\n{name}2: " + f"${{{name}1}}" * times,
+            names,
+            st.integers(11, 5_000),
+        ),
+        st.builds(lambda name: hydras({name: {"x": 1}}), st.sampled_from(SECTIONS_OF_HYDRA)),
+    )
+
+
+def tags() -> st.SearchStrategy[str]:
+    known = [
+        "!!str",
+        "!!int",
+        "!!float",
+        "!!binary",
+        "!!set",
+        "!!omap",
+        "!!timestamp",
+        "!!python/name:os.system",
+    ]
+    return st.sampled_from(known) | st.builds(lambda name: f"!{name}", st.text("abc", min_size=1))
+
+
+def written(bad: list[str]) -> str:
+    """The file that says what these words say on a command line, in a small run."""
+    parser = OverridesParser.create()
+    chosen, settings = dict(SMALL), json.loads(json.dumps(SETTINGS))
+    for override in parser.parse_overrides(bad):
+        key, value = override.key_or_group, override.value()
+        if key in SECTIONS and isinstance(value, str):
+            chosen[key] = value
+            continue
+        *path, last = key.split(".")
+        inside = settings
+        for name in path:
+            inside = inside.setdefault(name, {})
+        inside[last] = value
+    defaults = ["config", "_self_", *({f"override {group}": name} for group, name in chosen.items())]
+    return json.dumps({"defaults": defaults, **settings}, ensure_ascii=False)
+
+
+def bad_files() -> st.SearchStrategy[tuple[str, bool]]:
+    """The text of a file, and whether it is the primary config or an experiment."""
+    named = st.sampled_from(sorted(named_files().items()))
+    texts = named.map(lambda item: (item[1], item[0] in ONLY_PRIMARY))
+    either = st.booleans()
+    broken = st.builds(lambda text, primary: (text[0], primary or text[1]), texts, either)
+    settings = st.one_of(*bad_settings()).filter(lambda found: "{" not in found[-1][:1])
+    return st.one_of(
+        broken,
+        st.tuples(damaged(), either),
+        settings.map(lambda found: (written(found), True)),
+    )

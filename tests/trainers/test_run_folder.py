@@ -41,7 +41,7 @@ def changed(*path: str, to: object) -> dict:
     config = copy.deepcopy(CONFIG)
     inner = config
     for key in path[:-1]:
-        inner = inner[key]
+        inner = inner.setdefault(key, {})
     inner[path[-1]] = to
     return config
 
