@@ -95,8 +95,8 @@ def _check(
     config: str, pretrained: str | None, download: bool, positions: int | None, dropout: float | None
 ) -> None:
     require_flag("model.download", download)
-    if config not in SIZES:
-        raise ValueError(f"model.config must be one of {', '.join(SIZES)}, got {config!r}")
+    if not isinstance(config, str) or config not in SIZES:
+        raise ValueError(f"model.config must be one of {', '.join(SIZES)}, got {shown(config)}")
     if dropout is not None and not (is_number(dropout) and 0 <= dropout < 1):
         raise ValueError(f"model.dropout must be in [0, 1) or null, got {shown(dropout)}")
     if positions is not None:

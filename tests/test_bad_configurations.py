@@ -80,15 +80,17 @@ def bounded() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
-def refuse(
-    words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, has_tracker: bool = False
-) -> str:
+def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, says: str = "") -> str:
     """The one line that run.py says of these words in this process, and that nothing is left of a run.
 
-    A third of them keep the tracker that is the default; with ``has_tracker`` all their own.
+    A third of them keep the tracker that is the default; those of a file that ``says`` another its own.
     """
-    own = [] if any(word.lstrip("+~").startswith("output") for word in words) else [f"output={output}"]
-    has_own = has_tracker or any(word.lstrip("+~").startswith("tracker") for word in words)
+
+    def decides(key: str) -> bool:
+        return f'"{key}' in says or any(word.lstrip("+~").startswith(key) for word in words)
+
+    own = [] if decides("output") else [f"output={output}"]
+    has_own = decides("tracker")
     tracker = [] if has_own or len("".join(words)) % 3 == 0 else ["tracker=none"]
     capfd.readouterr()
     with pytest.MonkeyPatch.context() as patch, bounded():
@@ -117,7 +119,7 @@ def refuse_file(text: str, is_primary: bool, folder: Path, capfd: pytest.Capture
     path.write_text(text if is_primary else as_experiment(text), encoding="utf-8")
     words = ["--config-name=nice"] if is_primary else ["experiment=nice"]
     try:
-        return refuse([f"--config-dir={theirs}", *words], output, capfd, has_tracker='"tracker' in text)
+        return refuse([f"--config-dir={theirs}", *words], output, capfd, says=text)
     finally:
         path.unlink()
 
