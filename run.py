@@ -34,6 +34,7 @@ import config_guard
 config_guard.install()
 Config = dict[str, Any]
 statuses: list[int] = []  # of a command that failed or was stopped
+begun: list[bool] = []  # of jobs: what is raised before the first one is Hydra's
 
 
 class Refusal(Exception):
@@ -46,6 +47,7 @@ def main(config: DictConfig) -> None:
     from trainers.jobs import Job, current_sweep, perform
     from trainers.stopping import StoppedError
 
+    begun.append(True)
     hydra_config = HydraConfig.get()
     overrides = tuple(OmegaConf.to_container(hydra_config.overrides.task, resolve=False))
     if hydra_config.mode == RunMode.MULTIRUN:
@@ -69,7 +71,10 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
     from trainers.checks import check, refuse_idle_settings
 
     with refusing():
-        resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        try:
+            resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        except RecursionError:
+            raise Refusal("a config must not refer to itself") from None
         check(resolved)
         typed = {override.split("=")[0].lstrip("+~") for override in overrides}
         refuse_idle_settings(resolved, typed, in_sweep=in_sweep)
@@ -257,6 +262,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     from compressors.randomness import derive_seed, generator
     from trainers.layout import Layout
     from trainers.loop import Trainer
+    from trainers.memory import require_memory
     from trainers.targets import check_factories, require_match
 
     check_factories(config)
@@ -276,6 +282,10 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
             raise ValueError("trainer.channels_last has no effect on a model without convolutions")
         model = model.to(memory_format=torch.channels_last)
     layout = Layout(dict(model.named_parameters()), config["scope"])
+    if device.type == "cpu":
+        require_memory(
+            4 * layout.num_parameters * (1 + len(communicator.ranks)), "the gradients of all workers"
+        )
     feedback = instantiate(config["feedback"], _convert_="all")
     diagnostics = instantiate(config["diagnostics"], _convert_="all")
     seed, ranks = config["seed"], communicator.ranks
@@ -303,7 +313,7 @@ def refusing() -> Iterator[None]:
         yield
     except InstantiationException as error:
         cause = error.__cause__
-        if not isinstance(cause, (ValueError, OSError, TypeError)):
+        if not isinstance(cause, (ValueError, OSError, TypeError, OverflowError, MemoryError, RuntimeError)):
             raise
         raise Refusal(one_line(cause)) from error
     except (ValueError, OSError, OmegaConfBaseException) as error:
@@ -311,7 +321,8 @@ def refusing() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+    named = f"{type(error).__name__} {error}" if isinstance(error, KeyError) else str(error)
+    return " ".join(named.split()) or type(error).__name__
 
 
 def command_line() -> int:
@@ -366,12 +377,13 @@ def run_hydra() -> int:
         print("error: a process of the launcher was killed; the same command does the rest", file=sys.stderr)
         return 1
     except HydraException as error:
-        said = [one_line(e).split(" Config search path:")[0] for e in (error, error.__cause__) if e]
+        said = [
+            one_line(e).split(" Config search path:")[0] for e in (error, error.__cause__) if str(e or "")
+        ]
         print(f"error: {': '.join(dict.fromkeys(said))}", file=sys.stderr)
         return 1
-    except (OSError, OmegaConfBaseException, ValueError) as error:
-        is_hydras = "Config group override" in str(error)  # for model=null and its like
-        if isinstance(error, ValueError) and not isinstance(error, OmegaConfBaseException) and not is_hydras:
+    except Exception as error:  # of many kinds: what Hydra meets where it expects no such words or files
+        if begun and not isinstance(error, (OSError, OmegaConfBaseException)):
             raise
         print(f"error: {one_line(error)}", file=sys.stderr)
         return 1

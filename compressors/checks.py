@@ -1,26 +1,45 @@
 """One way to refuse a setting: say who, the rule and the value."""
 
-import sys
+LARGEST = 3.4028234663852886e38  # of a float32, which weights and gradients are computed in
+LARGEST_COUNT = 2**31 - 1  # of an int32; products of a few counts stay within int64
 
 
 def require(holds: bool, owner: str, rule: str, value: object) -> None:
     """Raise ``ValueError('<owner> must be <rule>, got <value>')`` unless ``holds``."""
     if not holds:
-        raise ValueError(f"{owner} must be {rule}, got {value!r}")
+        raise ValueError(f"{owner} must be {rule}, got {shown(value)}{_limit(value)}")
+
+
+def shown(value: object) -> str:
+    """The value as Python writes it, cut to a line's length."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes no integers of thousands of digits
+        text = "an integer of more digits than can be written"
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _limit(value: object) -> str:
+    """What a number exceeds, if it does: then the rule alone would not say what is wrong."""
+    if isinstance(value, int) and abs(value) > LARGEST_COUNT:
+        return f" (integers go up to {LARGEST_COUNT}, other numbers to {LARGEST:.2g})"
+    if isinstance(value, float) and LARGEST < abs(value) < float("inf"):
+        return f" (numbers go up to {LARGEST:.2g})"
+    return ""
 
 
 def is_real(value: object) -> bool:
-    """A finite float, or an int that is one; True and False are not numbers here."""
+    """A float that is finite in 32 bits, or an int that is one; True and False are not numbers here."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
-        and abs(value) <= sys.float_info.max  # which no NaN is, and an int is compared exactly
+        and abs(value) <= LARGEST  # which no NaN is, and an int is compared exactly
     )
 
 
 def is_count(value: object, minimum: int = 1) -> bool:
-    """An int of at least ``minimum``; True and False are not numbers here."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+    """An int from ``minimum`` to ``LARGEST_COUNT``; True and False are not numbers here."""
+    return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_COUNT
 
 
 def require_density(owner: str, value: object) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from data.augment import Augmentation
-from data.checks import require_flag
+from data.checks import is_number, require_count, require_flag, shown
 from data.classification import ClassificationDataset, Split
 from data.image_reader import ImageReader, read_headers
 from data.image_tree import ImageTree, read_tree
@@ -19,6 +19,10 @@ from data.streamed_images import FileSplit, StreamedImages
 MEASURED = 10_000  # images that mean and std are taken from
 MOST_PIXELS_UNRESIZED = 2**22  # a model's first layer may have as many inputs
 CHUNK = 500  # of them in memory at once
+CHUNK_BYTES = 2**28  # where images are so large that these are fewer
+SMALLEST_STD = 1e-6  # pixels are in [0, 1], in steps of 1 / 255
+LARGEST_SIDE = 4096  # pixels, of a data.image_size
+MOST_DECODERS = 1024  # threads
 
 
 def image_folder(
@@ -71,7 +75,8 @@ def image_folder(
         images = {split: read(files.paths) for split, files in tree.splits.items()} if in_memory else {}
         if mean is None or std is None:
             paths = tree.splits["train"].paths
-            chunks = _evenly_spaced(len(paths), MEASURED).split(CHUNK)
+            at_once = max(1, min(CHUNK, CHUNK_BYTES // pixels))
+            chunks = _evenly_spaced(len(paths), MEASURED).split(at_once)
             if in_memory:
                 samples = (images["train"][places] for places in chunks)
             else:
@@ -167,14 +172,10 @@ def _mean_and_std(histograms: Tensor) -> tuple[tuple[float, ...], tuple[float, .
 def _check(
     image_size: object, channels: object, held_out: object, memory_gib: object, decoders: object
 ) -> None:
-    def is_number(value: object) -> bool:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-    def is_count(value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
+    if image_size is not None:
+        require_count("data.image_size", image_size, maximum=LARGEST_SIDE)
+    require_count("data.decoders", decoders, maximum=MOST_DECODERS)
     rules = {
-        "image_size": (image_size is None or is_count(image_size), "an integer >= 1 or null", image_size),
         "channels": (channels in (None, 1, 3) and not isinstance(channels, bool), "1, 3 or null", channels),
         "held_out": (
             held_out is None or (is_number(held_out) and 0 < held_out < 1),
@@ -182,11 +183,10 @@ def _check(
             held_out,
         ),
         "memory_gib": (is_number(memory_gib) and memory_gib >= 0, "a number >= 0", memory_gib),
-        "decoders": (is_count(decoders), "an integer >= 1", decoders),
     }
     for name, (valid, rule, value) in rules.items():
         if not valid:
-            raise ValueError(f"data.{name} must be {rule}, got {value!r}")
+            raise ValueError(f"data.{name} must be {rule}, got {shown(value)}")
 
 
 def _check_channels(setting: str, values: object, channels: int) -> None:
@@ -194,7 +194,7 @@ def _check_channels(setting: str, values: object, channels: int) -> None:
     if values is None:
         return
     is_list = isinstance(values, Sequence) and not isinstance(values, str) and len(values) == channels
-    numbers = is_list and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
-    if not (numbers and all(v > 0 or setting == "mean" for v in values)):
-        rule = "numbers" if setting == "mean" else "numbers > 0"
-        raise ValueError(f"data.{setting} must be a list of {channels} {rule} or null, got {values!r}")
+    numbers = is_list and all(map(is_number, values))
+    if not (numbers and all(v >= SMALLEST_STD or setting == "mean" for v in values)):
+        rule = "finite numbers" if setting == "mean" else f"numbers >= {SMALLEST_STD:g}"
+        raise ValueError(f"data.{setting} must be a list of {channels} {rule} or null, got {shown(values)}")

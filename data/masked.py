@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data.checks import require_count
+from data.checks import require_count, shown
 from data.corpora import Corpus
 from data.partition import split
 from data.sampler import ShardSampler
@@ -88,7 +88,7 @@ class MaskedDataset:
                 raise ValueError(f"the {name} split must fill at least one block of data.max_length units")
         share = self.masked_share
         if not (isinstance(share, float) and 0 < share < 1):
-            raise ValueError(f"data.masked_share must be in (0, 1), got {share!r}")
+            raise ValueError(f"data.masked_share must be in (0, 1), got {shown(share)}")
         held_out = {
             name: HeldOutBlocks(self.mask(getattr(self, name), torch.Generator().manual_seed(0)))
             for name in ("validation", "test")

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.checks import require_flag
+from data.checks import is_number, require_flag, shown
 
 PARTITIONS = ("iid", "contiguous", "by_label", "dirichlet")
 RESHARDS = ("never", "epoch")
@@ -15,10 +15,9 @@ def check_partition(partition: str, alpha: float | None) -> None:
     """Raise ``ValueError`` for an unknown partition, and for a Dirichlet one without an alpha."""
     if partition not in PARTITIONS:
         raise ValueError(f"data.partition must be one of {', '.join(PARTITIONS)}, got {partition!r}")
-    if partition == "dirichlet":
-        is_number = isinstance(alpha, (int, float)) and not isinstance(alpha, bool)
-        if not (is_number and ALPHAS[0] <= alpha <= ALPHAS[1]):
-            raise ValueError(f"data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet, got {alpha!r}")
+    if partition == "dirichlet" and not (is_number(alpha) and ALPHAS[0] <= alpha <= ALPHAS[1]):
+        rule = "in [1e-6, 1e6] for data.partition=dirichlet"
+        raise ValueError(f"data.alpha must be {rule}, got {shown(alpha)}")
 
 
 def check_passes(partition: str, reshard: str, drop_last: bool) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from data.checks import require_count
 from data.leave_last_out import Ratings, leave_last_out
 from data.negatives import RatedPairs
 from data.partition import check_partition, split
 from data.ranking import Candidates, Ranking, RatingsBatch, hits_and_gains
 from data.ratings_sampler import RatingsSampler
 
+MOST_NEGATIVES = 10_000  # a worker draws those of its whole pass at once
 TEST_NEGATIVES = 100
 _TEST_SEED = 0  # of what the held-out items are ranked among: the same for every run
 
@@ -185,7 +187,6 @@ def ratings_dataset(
 
 def check_settings(min_ratings: object, negatives: object, partition: str, alpha: float | None) -> None:
     """Raise ``ValueError`` for settings of ``ratings_dataset`` that are none, before anything is read."""
-    for setting, value, least in (("min_ratings", min_ratings, 2), ("negatives", negatives, 1)):
-        if not (type(value) is int and value >= least):
-            raise ValueError(f"data.{setting} must be an integer >= {least}, got {value!r}")
+    require_count("data.min_ratings", min_ratings, minimum=2)
+    require_count("data.negatives", negatives, maximum=MOST_NEGATIVES)
     check_partition(partition, alpha)

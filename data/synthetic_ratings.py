@@ -11,10 +11,13 @@ import math
 import numpy as np
 import torch
 
+from data.checks import is_number, require_count, require_memory, shown
 from data.leave_last_out import Ratings
 from data.ratings import RatingsDataset, check_settings, ratings_dataset
 
 _AT_ONCE = 2**24  # users times items scored together
+_MOST_SCORES = 2**34  # of all users for all items: some minutes
+_STRONGEST = 1e6  # far beyond it the noise, of size 1, has no effect on what is drawn
 
 
 def synthetic_ratings(
@@ -35,20 +38,23 @@ def synthetic_ratings(
 
     The run's seed does not matter to them. Raises ``ValueError`` for sizes that do not fit each other.
     """
-    for name, value, least in (
-        ("users", users, 1),
-        ("items", items, 1),
-        ("rank", rank, 1),
-        ("fewest", fewest, 2),
-        ("most", most, 2),
-        ("draw_seed", draw_seed, 0),
+    for name, value, least, largest in (
+        ("users", users, 1, 2**24),
+        ("items", items, 1, 2**24),
+        ("rank", rank, 1, 2**12),
+        ("fewest", fewest, 2, 2**24),
+        ("most", most, 2, 2**24),
+        ("draw_seed", draw_seed, 0, 2**63 - 1),
     ):
-        if not (type(value) is int and value >= least):
-            raise ValueError(f"data.{name} must be an integer >= {least}, got {value!r}")
+        require_count(f"data.{name}", value, least, largest)
     for name, value in (("taste", taste), ("skew", skew)):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not (is_number and 0 <= value < math.inf):
-            raise ValueError(f"data.{name} must be a finite number >= 0, got {value!r}")
+        if not (is_number(value) and value >= 0):
+            raise ValueError(f"data.{name} must be a finite number >= 0, got {shown(value)}")
+        if value > _STRONGEST:
+            raise ValueError(f"data.{name} must be at most {_STRONGEST:g}, got {shown(value)}")
+    if users * items > _MOST_SCORES:
+        raise ValueError(f"data.users x data.items must be at most {_MOST_SCORES}, got {users * items}")
+    require_memory("data.users", users, 4 * (users + items) * rank + 32 * users * most)
     if fewest > most:
         raise ValueError(f"data.fewest must be at most data.most ({most}), got {fewest}")
     check_settings(fewest, negatives, partition, alpha)

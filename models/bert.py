@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
-from data.checks import require_count, require_flag
+from data.checks import is_number, require_count, require_flag, shown
 
+MOST_POSITIONS = 2**17  # each has an embedding, and a square of them goes through every head
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
 _MOST_CONFIG_BYTES = 2**20
 _MOST_PARAMETERS = 2**30  # bert-large has 336 million
@@ -103,12 +104,12 @@ def _check(
     config: str, pretrained: str | None, download: bool, positions: int | None, dropout: float | None
 ) -> None:
     require_flag("model.download", download)
-    if config not in SIZES:
-        raise ValueError(f"model.config must be one of {', '.join(SIZES)}, got {config!r}")
-    if dropout is not None and not (type(dropout) in (int, float) and 0 <= dropout < 1):
-        raise ValueError(f"model.dropout must be in [0, 1) or null, got {dropout!r}")
+    if not isinstance(config, str) or config not in SIZES:
+        raise ValueError(f"model.config must be one of {', '.join(SIZES)}, got {shown(config)}")
+    if dropout is not None and not (is_number(dropout) and 0 <= dropout < 1):
+        raise ValueError(f"model.dropout must be in [0, 1) or null, got {shown(dropout)}")
     if positions is not None:
-        require_count("model.positions", positions)
+        require_count("model.positions", positions, maximum=MOST_POSITIONS)
     if pretrained is None and download:
         raise ValueError("model.download has no effect without model.pretrained")
     if pretrained is not None and not (isinstance(pretrained, str) and pretrained):

@@ -8,7 +8,6 @@ that a row's loss is softplus(c_j.x) and its gradient sigmoid(c_j.x) c_j; those 
 come from two matrix products.
 """
 
-import math
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from scipy.sparse import csr_matrix
 from scipy.special import expit
 from torch import Tensor, nn
 
+from data.checks import is_number, shown
 from models.known import known_optimum
 
 
@@ -182,10 +182,9 @@ def logistic_l2(
     if not isinstance(shift, bool):
         raise ValueError(f"model.shift must be true or false, got {shift!r}")
     for setting, value in (("l2", l2), ("offset", offset)):
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-        if value is not None and not (is_number and (setting == "offset" or value >= 0)):
+        if value is not None and not (is_number(value) and (setting == "offset" or value >= 0)):
             rule = "a finite number >= 0" if setting == "l2" else "a finite number"
-            raise ValueError(f"model.{setting} must be {rule}, or null, got {value!r}")
+            raise ValueError(f"model.{setting} must be {rule}, or null, got {shown(value)}")
     found = known_optimum(problem, name, cache, l2)
     return LogisticL2(
         problem,

@@ -6,7 +6,7 @@ With the output layer tied to the embedding (Press and Wolf, 2017, https://arxiv
 import torch
 from torch import Tensor, nn
 
-from data.checks import require_count
+from data.checks import require_count, require_memory, require_share
 
 
 class LSTMLanguageModel(nn.Module):
@@ -53,8 +53,7 @@ def lstm(*, num_words: int, width: int = 650, layers: int = 3, dropout: float = 
     is tied. Raises ``ValueError`` for a width or depth below 1 and a dropout outside [0, 1).
     """
     require_count("model.width", width)
-    require_count("model.layers", layers)
-    is_number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
-    if not (is_number and 0 <= dropout < 1):
-        raise ValueError(f"model.dropout must be in [0, 1), got {dropout!r}")
+    require_count("model.layers", layers, maximum=1000)
+    require_share("model.dropout", dropout)
+    require_memory("model.width", width, 8 * width * (num_words + 8 * width * layers))
     return LSTMLanguageModel(num_words, width, layers, dropout)

@@ -6,6 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
+from data.checks import is_count, require_count, require_memory, require_share, shown
+
 
 class NeuMF(nn.Module):
     """A score for a user and an item, from two pairs of embeddings that share nothing.
@@ -62,12 +64,14 @@ def neumf(
     MovieLens-20M's 138,493 users and 26,744 items. Raises ``ValueError`` for a width below 1, an odd
     first one and a dropout outside [0, 1).
     """
-    if not (type(factors) is int and factors >= 1):
-        raise ValueError(f"model.factors must be an integer >= 1, got {factors!r}")
+    require_count("model.factors", factors)
     is_list = isinstance(hidden, Sequence) and not isinstance(hidden, str) and len(hidden) > 0
-    if not is_list or not all(type(width) is int and width >= 1 for width in hidden) or hidden[0] % 2:
-        raise ValueError(f"model.hidden must be a list of integers >= 1, the first one even, got {hidden!r}")
-    is_number = isinstance(dropout, (int, float)) and not isinstance(dropout, bool)
-    if not (is_number and 0 <= dropout < 1):
-        raise ValueError(f"model.dropout must be in [0, 1), got {dropout!r}")
+    if not is_list or not all(map(is_count, hidden)) or hidden[0] % 2:
+        rule = "a list of integers >= 1, the first one even"
+        raise ValueError(f"model.hidden must be {rule}, got {shown(hidden)}")
+    require_share("model.dropout", dropout)
+    pairs = num_users + num_items
+    require_memory("model.factors", factors, 8 * factors * pairs)
+    weights = sum(before * after for before, after in pairwise(hidden))
+    require_memory("model.hidden", hidden, 8 * (pairs * hidden[0] // 2 + weights))
     return NeuMF(num_users, num_items, factors, hidden, dropout)

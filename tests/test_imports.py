@@ -35,13 +35,14 @@ MAY_IMPORT = {
     },
     "data": {"data", "numpy", "pandas", "PIL", "sklearn", "tokenizers", "torch", "torchvision"},
     "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf", "config_guard"},
-    "config_guard.py": {"hydra", "omegaconf"},
+    "config_guard.py": {"hydra", "omegaconf", "yaml", "config_yaml"},
+    "config_yaml.py": {"omegaconf", "yaml"},
 }
 ONLY_IN = {
     "torch.distributed": {"trainers/communicator.py", "trainers/process_group.py", "trainers/ddp_hook.py"},
     "wandb": {"trainers/trackers.py"},
     "hydra": {"run.py", "config_guard.py"},
-    "omegaconf": {"run.py", "config_guard.py"},
+    "omegaconf": {"run.py", "config_guard.py", "config_yaml.py"},
 }
 
 

@@ -59,6 +59,7 @@ def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: s
     monkeypatch.setattr("trainers.report.print_summary", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
     monkeypatch.setattr(run, "statuses", [])
+    monkeypatch.setattr(run, "begun", [])
     capfd.readouterr()
     return run.command_line(), capfd.readouterr().err
 
@@ -96,6 +97,71 @@ def test_more_of_the_hydra_section(
     status, said = say(monkeypatch, capfd, *strangers_file(tmp_path, MORE_SECTIONS[what]))
     assert status == 1 and said.count("\n") == 1
     assert f"a config file must not {'' if what.startswith('sweep ') else 'set hydra.'}{what}" in said
+
+
+SEARCH_PATHS = {
+    "as it stands": "hydra: {searchpath: ['pkg://theirs_payload']}\n",
+    "by interpolation": "x: {searchpath: ['pkg://theirs_payload']}\nhydra: ${x}\n",
+    "beside a typed one": "hydra: {searchpath: ['pkg://theirs_payload']}\n",
+}
+
+
+@pytest.mark.parametrize("how", SEARCH_PATHS)
+def test_the_search_path_of_a_primary_config_imports_nothing(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    marker = tmp_path / "marker"
+    (tmp_path / "theirs_payload.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    (tmp_path / "theirs").mkdir()
+    text = f"defaults: [config, _self_]\n{SEARCH_PATHS[how]}"
+    (tmp_path / "theirs" / "nice.yaml").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    typed = ["hydra.searchpath=[]"] if how == "beside a typed one" else []
+    words = [f"--config-dir={tmp_path / 'theirs'}", "--config-name=nice", f"output={tmp_path / 'o'}"]
+    words += ["tracker=none", "model=mlp", "trainer.steps=2", *typed]
+    status, said = say(monkeypatch, capfd, *words)
+    assert status == 1 and said.count("\n") == 1
+    assert "a config file must not set hydra.searchpath" in said
+    assert not marker.exists() and not (tmp_path / "o").exists()
+    if not typed:
+        monkeypatch.setattr(hydra._internal.hydra, "ConfigLoaderImpl", ConfigLoaderImpl)
+        say(monkeypatch, capfd, *words)
+        assert marker.exists(), "the attack does nothing anyway: it proves nothing"
+        sys.modules.pop("theirs_payload")
+
+
+CHOICES_OF_FILES = {
+    "launcher": ["/experiment/quick", {"override /hydra/launcher": "joblib"}],
+    "logging": ["/experiment/quick", {"override /hydra/job_logging": "default"}],
+    "logging of Hydra": ["/experiment/quick", {"override /hydra/hydra_logging": "disabled"}],
+    "a launcher by its path": ["/experiment/quick", "/hydra/launcher/joblib"],
+    "a file of theirs in place of a launcher": ["/experiment/quick", "/experiment/other@hydra.launcher"],
+}
+
+
+@pytest.mark.parametrize("what", CHOICES_OF_FILES)
+def test_files_choose_nothing_of_hydras(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    words = strangers_file(tmp_path, {})
+    path = tmp_path / "theirs" / "experiment" / "nice.yaml"
+    path.with_name("other.yaml").write_text("n_jobs: 2\n")
+    path.write_text("# @package _global_\n" + yaml.safe_dump({"defaults": CHOICES_OF_FILES[what]}))
+    status, said = say(monkeypatch, capfd, *words)
+    assert status == 1 and said.count("\n") == 1 and "a config file must not choose" in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_file_in_the_place_of_a_launcher_that_was_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """The file that is found first makes the settings, also under the name of one that is installed."""
+    words = strangers_file(tmp_path, {})
+    path = tmp_path / "theirs" / "hydra" / "launcher" / "joblib.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("_target_: hydra._internal.core_plugins.basic_launcher.BasicLauncher\n")
+    status, said = say(monkeypatch, capfd, "-m", *words, "hydra/launcher=joblib")
+    assert status == 1 and said.count("\n") == 1 and "a config file must not set hydra.launcher" in said
 
 
 def test_a_file_may_say_what_a_sweep_crosses(

@@ -4,12 +4,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from compressors.checks import is_count, is_real
+from compressors.checks import is_real, shown
 from compressors.kernels.choice import CHOICES
 from trainers.api_keys import refuse_keys_in
 from trainers.targets import GROUPS, check_targets
 
 Config = dict[str, Any]
+_TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
 _COUNTS = {"seed": (0, 2**63 - 1), "workers": (1, 2**20), "processes": (1, 2**16), "threads": (1, 1024)}
 _KEYS = {
     *_COUNTS,
@@ -37,20 +38,24 @@ def check(config: Config) -> None:
         raise ValueError(f"budget must be settings, got {config.get('budget')!r}")
     for key, (minimum, maximum) in _COUNTS.items():
         value = config.get(key)
-        if not is_count(value, minimum):
-            raise ValueError(f"{key} must be an integer >= {minimum}, got {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise ValueError(f"{key} must be an integer >= {minimum}, got {shown(value)}")
         if value > maximum:  # torch crashes on more threads than the system can start
-            raise ValueError(f"{key} must be at most {maximum}, got {value}")
+            raise ValueError(f"{key} must be at most {maximum}, got {shown(value)}")
     choices = {"device": ("auto", "cpu", "cuda"), "scope": ("layer", "global"), "kernels": CHOICES}
     for key, words in choices.items():
         if config.get(key) not in words:
             rule = f"{', '.join(words[:-1])} or {words[-1]}"
-            raise ValueError(f"{key} must be {rule}, got {config.get(key)!r}")
+            raise ValueError(f"{key} must be {rule}, got {shown(config.get(key))}")
     if not isinstance(config.get("isolate"), bool):
         raise ValueError(f"isolate must be true or false, got {config.get('isolate')!r}")
     timeout = config.get("timeout_seconds")
     if not is_real(timeout) or not 0 < timeout <= 1e6:
-        raise ValueError(f"timeout_seconds must be in (0, 1e6], got {timeout!r}")
+        raise ValueError(f"timeout_seconds must be in (0, 1e6], got {shown(timeout)}")
+    for key in _TEXTS:
+        value = config["data"].get(key, "none")
+        if not (isinstance(value, str) and value) and not (value is None and key == "vocabulary"):
+            raise ValueError(f"data.{key} must be a text, got {shown(value)}")
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
     tracker = config["tracker"]
     if tracker["_target_"] == "trainers.trackers.open_wandb":  # now, as the run folder comes before W&B
@@ -65,13 +70,13 @@ def check(config: Config) -> None:
 def check_wandb(*, project: object, mode: object, group: object, tags: object) -> None:
     """Raise ``ValueError`` for settings that Weights & Biases would not take."""
     if not isinstance(project, str) or not project or len(project) > 128 or set(project) & set("/\\#?%:"):
-        raise ValueError(f"tracker.project must be a name of at most 128 letters, got {project!r}")
+        raise ValueError(f"tracker.project must be a name of at most 128 letters, got {shown(project)}")
     if mode not in (None, "online", "offline"):
-        raise ValueError(f"tracker.mode must be online, offline or null, got {mode!r}")
+        raise ValueError(f"tracker.mode must be online, offline or null, got {shown(mode)}")
     if not (group is None or (isinstance(group, str) and 0 < len(group) <= 128)):
-        raise ValueError(f"tracker.group must be a name of at most 128 letters or null, got {group!r}")
+        raise ValueError(f"tracker.group must be a name of at most 128 letters or null, got {shown(group)}")
     if not isinstance(tags, (list, tuple)) or not all(isinstance(t, str) and 0 < len(t) <= 64 for t in tags):
-        raise ValueError(f"tracker.tags must be a list of words, got {tags!r}")
+        raise ValueError(f"tracker.tags must be a list of words, got {shown(tags)}")
 
 
 def require_inside(folder: Path, output: str) -> None:
@@ -84,9 +89,9 @@ def _check_place(output: object, name: object, resume: object) -> None:
     rules = {"output": "a path", "name": "a path", "resume": "auto, never or the path of a checkpoint"}
     for (key, rule), value in zip(rules.items(), (output, name, resume), strict=True):
         if not isinstance(value, str) or not value or not value.isprintable():
-            raise ValueError(f"{key} must be {rule}, got {value!r}")
+            raise ValueError(f"{key} must be {rule}, got {shown(value)}")
     if "/" in name or "\\" in name or name.startswith("."):  # .multirun and the locks begin so
-        raise ValueError(f"name must be the name of one folder, got {name!r}")
+        raise ValueError(f"name must be the name of one folder, got {shown(name)}")
     if len(os.fsencode(name)) > 200:
         raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")
 

@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Reducer
-from compressors.checks import require
 from compressors.feedback import ErrorFeedback
 from trainers.advance import Advance
 from trainers.autolrs import AutoLRS
@@ -24,7 +23,7 @@ from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.pace import Pace, ScheduledPace, rates_of_epochs
+from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
 from trainers.schedule import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
@@ -103,9 +102,10 @@ class Trainer:
             require_bf16(self.layout.device)
         if isinstance(self.schedule, AutoLRS):
             self._check_search(self.schedule)
-        elif isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step":
-            lowest = min(map(self._learning_rate_factor, range(self.num_steps)))
-            require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)
+        else:
+            divides = isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step"
+            base_rate = max(group["lr"] for group in self.optimizer.param_groups)
+            check_rates(self.schedule, self.num_steps, self.epochs_per_step, base_rate, positive=divides)
         method = innermost(self.reducer)
         if hasattr(method, "refuse_idle"):
             method.refuse_idle(rates_of_epochs(self.schedule, self.num_steps, self.epochs_per_step))
@@ -135,9 +135,6 @@ class Trainer:
         if self.settings.steps is not None:
             return self.settings.steps
         return max(1, math.ceil(self.settings.epochs / self.epochs_per_step - 1e-9))
-
-    def _learning_rate_factor(self, step: int) -> float:
-        return self.schedule.factor(step * self.epochs_per_step, self.num_steps * self.epochs_per_step)
 
     def step_at(self, epoch: float) -> int:
         """The number of steps after which this fractional ``epoch`` is reached."""

@@ -1,6 +1,7 @@
-"""Memory that is freed and asked for again in every step stays with the process."""
+"""The machine's memory: how much there is, and that what is freed in a step stays with the process."""
 
 import ctypes
+import os
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # glibc's numbers of what mallopt sets
 _LARGEST_ON_HEAP = 2**25  # bytes, the most that glibc allows
@@ -20,3 +21,13 @@ def keep_freed_memory() -> bool:
         return False
     # The first call alone would freeze the second threshold at 128 kB.
     return bool(mallopt(_MMAP_THRESHOLD, _LARGEST_ON_HEAP) and mallopt(_TRIM_THRESHOLD, _NEVER))
+
+
+def require_memory(num_bytes: int, what: str) -> None:
+    """Raise ``ValueError`` if ``what`` takes more bytes than the machine has."""
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if num_bytes > present:
+        raise ValueError(
+            f"{what} take {num_bytes / 2**30:.3g} GiB of memory, and this machine has {present / 2**30:.3g}: "
+            "fewer workers or a smaller model"
+        )

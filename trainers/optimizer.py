@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from compressors.checks import is_real, require
+from compressors.checks import LARGEST, is_real, require
 
 UNDECAYED = ("batch_norm", "bias", "layer_norm")
 
@@ -145,6 +145,7 @@ def adam(
     """``torch.optim.Adam`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
     _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
     _require_betas(betas)
+    _require_first_step(lr, betas)
     groups = parameter_groups(model, weight_decay, undecayed)
     return torch.optim.Adam(groups, lr=lr, betas=tuple(betas), eps=eps)
 
@@ -165,6 +166,7 @@ def adamw(
     """
     _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
     _require_betas(betas)
+    _require_first_step(lr, betas)
     groups = parameter_groups(model, weight_decay, undecayed)
     return torch.optim.AdamW(groups, lr=lr, betas=tuple(betas), eps=eps)
 
@@ -172,6 +174,12 @@ def adamw(
 def _require_betas(betas: Sequence[float]) -> None:
     valid = isinstance(betas, Sequence) and len(betas) == 2 and all(is_real(b) and 0 <= b < 1 for b in betas)
     require(valid, "optimizer.betas", "two numbers in [0, 1)", betas)
+
+
+def _require_first_step(lr: float, betas: Sequence[float]) -> None:
+    """Raise for a first step, lr / (1 - beta1), that is not finite in fp32."""
+    rule = f"at most {LARGEST:.2g} (1 - beta1)"
+    require(lr / (1 - betas[0]) <= LARGEST, "optimizer.lr", rule, lr)
 
 
 def _require_rates(**rates: float) -> None:

@@ -4,8 +4,12 @@ import itertools
 import math
 from typing import Any, Protocol
 
+from compressors.checks import LARGEST, is_real, require
 from trainers.schedule import Schedule
 from trainers.state import TrainingState
+
+_LOOKED_AT = 100_000  # steps of a schedule, evenly spaced, before training
+_MOST_EPOCHS = 2_000_000  # that are looked at
 
 
 class Pace(Protocol):
@@ -54,9 +58,26 @@ class ScheduledPace:
 
 
 def rates_of_epochs(schedule: Any, num_steps: int, epochs_per_step: float) -> list[float]:
-    """Factor on the rate at the first step of each epoch; 1 where ``schedule`` finds it on the way."""
-    first_steps = (math.ceil(epoch / epochs_per_step - 1e-9) for epoch in itertools.count())
+    """Factor on the rate at the first step of each epoch; 1 where ``schedule`` finds it on the way.
+
+    Of at most ``_MOST_EPOCHS``: more take memory, and nobody waits for them.
+    """
+    first_steps = (math.ceil(epoch / epochs_per_step - 1e-9) for epoch in range(_MOST_EPOCHS))
     steps = itertools.takewhile(lambda step: step < num_steps, first_steps)
     if not hasattr(schedule, "factor"):
         return [1.0 for _ in steps]
     return [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
+
+
+def check_rates(
+    schedule: Schedule, num_steps: int, epochs_per_step: float, base_rate: float, *, positive: bool
+) -> None:
+    """Raise ``ValueError`` for a rate that is not finite in fp32 or, if it has to be ``positive``, is 0."""
+    last = num_steps - 1
+    steps = (*range(0, last, max(1, last // _LOOKED_AT)), last)
+    factors = [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
+    highest, lowest = max(factors), min(factors)
+    rule = f"at most {LARGEST:.2g} over optimizer.lr ({base_rate})"
+    require(is_real(highest * base_rate), "the schedule's factor", rule, highest)
+    if positive:
+        require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)

@@ -102,7 +102,34 @@ def _hash_of(config: dict[str, Any], origin: str | None) -> str:
         config["data"]["root"] = own_files
     if origin is not None:
         config["resume"] = origin
-    return hashlib.blake2b(json.dumps(config, sort_keys=True).encode(), digest_size=5).hexdigest()
+    written = json.dumps(_with_numbers_alike(config), sort_keys=True)
+    return hashlib.blake2b(written.encode(), digest_size=5).hexdigest()
+
+
+# Whole numbers that conf/ writes with a point. All others count without one, as they are typed.
+WRITTEN_AS_FLOATS = {
+    ("data.skew", 1),
+    ("data.taste", 2),
+    ("model.dropout", 0),
+    ("optimizer.momentum", 0),
+    ("optimizer.weight_decay", 0),
+    ("schedule.exploration", 1),
+    ("schedule.high", 1),
+}
+AS_WRITTEN = {("schedule.peak", 1)}  # conf/ has it both ways
+
+
+def _with_numbers_alike(value: Any, path: str = "") -> Any:
+    """``value`` with equal numbers written alike: 0, 0.0 and -0.0 are one setting."""
+    if isinstance(value, dict):
+        return {key: _with_numbers_alike(entry, f"{path}.{key}".lstrip(".")) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_with_numbers_alike(entry, path) for entry in value]
+    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+    if not is_whole or isinstance(value, bool) or (path, value) in AS_WRITTEN:
+        return value
+    whole = int(value)  # which has no -0
+    return float(whole) if (path, whole) in WRITTEN_AS_FLOATS else whole
 
 
 class RunFolder:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from compressors.checks import is_real, require
+from compressors.checks import LARGEST, is_real, require
 
 
 class Schedule(Protocol):
@@ -43,6 +43,9 @@ class WarmupStep:
         valid = is_list and all(is_real(m) and m >= 0 for m in self.milestones)
         rising = valid and list(self.milestones) == sorted(set(self.milestones))
         require(rising, "WarmupStep.milestones", "epochs >= 0 in rising order", self.milestones)
+        highest = math.log(self.peak) + len(self.milestones) * math.log(self.decay)
+        rule = "so small that the rate stays finite at all milestones"
+        require(highest <= math.log(LARGEST), "WarmupStep.decay", rule, self.decay)
 
     def factor(self, epoch: float, total_epochs: float) -> float:
         reached = sum(epoch >= milestone for milestone in self.milestones)

@@ -7,6 +7,7 @@ from compressors.checks import is_count, is_real, require, require_flag
 PRECISIONS = ("fp32", "bf16")
 NONFINITE = ("stop", "skip")
 WORKER_ORDER, ALL_REDUCE = REDUCTIONS = ("worker_order", "all_reduce")
+MOST_STEPS = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,7 @@ class TrainerSettings:
             require(valid, "trainer.epochs", "in (0, 1e6], unless trainer.steps is set", self.epochs)
         else:
             require(is_count(self.steps), "trainer.steps", "an integer >= 1", self.steps)
+            require(self.steps <= MOST_STEPS, "trainer.steps", f"at most {MOST_STEPS}", self.steps)
         for name in ("log_every", "evaluation_batch_size"):
             value = getattr(self, name)
             require(is_count(value), f"trainer.{name}", "an integer >= 1", value)

@@ -65,7 +65,7 @@ def test_names_and_settings_make_schedules() -> None:
         ({"kind": "step", "milestones": [], "factor": 0.5}, "milestones must be"),
         ({"kind": "step", "milestones": [1], "factor": 1}, "factor must be > 0 and not 1, got 1"),
         (
-            {"kind": "step", "milestones": [1, 2], "factor": 1e300},
+            {"kind": "step", "milestones": [1, 2], "factor": 1e30},
             r"no density exceeds 1 \(from 0.1 on\), got",
         ),
         ({"kind": "step", "milestones": [1], "factor": 10**400}, "factor must be > 0 and not 1, got 1000"),

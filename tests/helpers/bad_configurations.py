@@ -43,6 +43,28 @@ seed=0 workers=1
 --multirum
 --experimental-rerun=x.pickle
 --exp=x
+--resolve
+--shell-completion
+--cfg
+--cfg=nothing
+--info=nothing
+--config-path=/nowhere
+--config-path=pkg://nothing.here
+--config-dir=/etc/passwd
+hydra.searchpath=[ftp://x]
+hydra.searchpath=[x://]
+hydra.searchpath=5
+hydra.searchpath=[1]
+hydra.mode=x
+hydra.run.dir=[
+hydra.job.num=x
+hydra.callbacks=null
+hydra.launcher=null
+hydra.sweeper=null
+hydra=null
+~hydra
+hydra/launcher=nothing
+hydra/job_logging=[a,b]
 --config-name=nothing
 --config-dir=/nowhere
 name=\${seed}
@@ -191,6 +213,11 @@ data=libsvm model=logistic_l2 data.home=http://example.org data.download=true da
 model=bert data=python_docs data.objective=masked model.positions=16
 model=bert data=python_docs data.objective=masked model.pretrained=/nowhere
 trainer.steps=1e400
+schedule=cosine schedule.peak=1e38 optimizer.lr=1e3
+schedule=warmup_step schedule.peak=1e30 schedule.decay=1e3 schedule.milestones=[1,2,3]
+optimizer=adam optimizer.lr=1e38 optimizer.betas=[0.9,0.9]
+workers=1400 model=vgg19
+data=synthetic_ratings model=neumf data.users=10000000 data.items=10000000
 trainer.epochs=1e7 trainer.steps=null
 workers=99999999999999999999
 """.strip().splitlines()

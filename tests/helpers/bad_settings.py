@@ -23,7 +23,8 @@ WORDS = {  # a setting of each kind of word, with all that it may be
     "data=python_docs model=lstm data.objective": ("next_token", "masked"),
     "data=python_docs model=bert data.objective=masked model.config": ("bert_tiny", "bert_mini", "bert_base"),
 }
-MAY_BE_NULL = {"tracker=wandb tracker.mode"}
+IMAGES = "data=image_folder data.name=x"
+MAY_BE_NULL = {"tracker=wandb tracker.mode", *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels"))}
 FLAGS = (
     "optimizer.nesterov",
     "checkpoint.at_end",
@@ -38,12 +39,12 @@ FLAGS = (
     "data.drop_last",
     "data=wikitext2 model=lstm data.download",
     "data=movielens model=neumf data.download",
-    "data=libsvm model=logistic_l2 data.replacement",
+    "data=libsvm data.name=rows model=logistic_l2 data.replacement",
     "data=libsvm model=logistic_l2 data.download",
     "data=sst2 model=bert data.lowercase",
     "data=image_folder data.name=x data.augment",
     "data=python_docs model=bert data.objective=masked model.download",
-    "data=libsvm model=logistic_l2 model.shift",
+    "data=libsvm data.name=rows model=logistic_l2 model.shift",
     "compressor=random_k compressor.shared_coordinates",
     "compressor=random_block compressor.shared_coordinates",
 )
@@ -115,7 +116,7 @@ NOT_NEGATIVE = (
 NOT_NEGATIVE_OR_NULL = (
     "compressor=hard_threshold compressor.threshold",
     "schedule=linear schedule.warmup_epochs",
-    "data=libsvm model=logistic_l2 model.l2",
+    "data=libsvm data.name=rows model=logistic_l2 model.l2",
     "compressor=hard_threshold budget.threshold",
 )
 POSITIVE_OR_NULL = (
@@ -126,7 +127,20 @@ POSITIVE_OR_NULL = (
     "trainer.clip_norm",
     "trainer.average_reset_epochs",
 )
-NUMBERS_OR_NULL = ("data=libsvm model=logistic_l2 model.offset",)
+NUMBERS_OR_NULL = ("data=libsvm data.name=rows model=logistic_l2 model.offset",)
+LARGE = (  # whose product with other sizes has to be allocated
+    "data=image_folder data.name=x data.image_size",
+    "data=image_folder data.name=x data.decoders",
+    "data=python_docs model=bert data.objective=masked model.positions",
+    f"{RATINGS} data.users",
+    f"{RATINGS} data.items",
+    f"{RATINGS} data.rank",
+    f"{RATINGS} data.negatives",
+    f"{RATINGS} model.factors",
+    f"{SPEECH} model.width",
+    f"{SPEECH} model.layers",
+    "trainer.steps",
+)
 SEEDS = ("seed", f"{RATINGS} data.draw_seed")
 SHARES = (  # in [0, 1); no null
     "optimizer.momentum",
@@ -135,11 +149,12 @@ SHARES = (  # in [0, 1); no null
     f"{SPEECH} model.dropout",
     f"{RATINGS} model.dropout",
 )
+NAN, INFINITE = float("nan"), float("inf")
 LISTS = {  # with a list that is none of theirs
-    "data=image_folder data.name=x data.mean": ([], ["a"], [None]),
-    "data=image_folder data.name=x data.std": ([], [0], ["a"], [None]),
+    "data=image_folder data.name=x data.mean": ([], ["a"], [None], [NAN] * 3, [INFINITE] * 3, [10**400] * 3),
+    "data=image_folder data.name=x data.std": ([], [0] * 3, ["a"], [None], [INFINITE] * 3, [1e39] * 3),
     "data=image_folder data.name=x data.channels": ([1], [3], []),
-    "model.hidden": ([0], [-1], ["a"], [1.5], [None], [[3]], [10**30]),
+    "model.hidden": ([0], [-1], ["a"], [1.5], [None], [[3]], [10**30], [99_999_999_999], [2**17] * 3),
     "optimizer.undecayed": (["weight"], [1], [None], [[]]),
     "optimizer=adam optimizer.betas": (
         [],
@@ -149,10 +164,11 @@ LISTS = {  # with a list that is none of theirs
         [-0.1, 0.9],
         ["a", "b"],
         [None, 0.9],
+        [10**400, 0.9],
     ),
-    "schedule=warmup_step schedule.milestones": ([3, 2], [1, 1], [-1], ["a"], [None], [[1]]),
+    "schedule=warmup_step schedule.milestones": ([3, 2], [1, 1], [-1], ["a"], [None], [[1]], [1e39]),
     "tracker=wandb tracker.tags": ([1], [None], [["a"]]),
-    f"{RATINGS} model.hidden": ([], [0], ["a"], [1.5], [None]),
+    f"{RATINGS} model.hidden": ([], [0], ["a"], [1.5], [None], [99_999_999_998]),
 }
 TEXTS = (
     "resume",
@@ -167,6 +183,7 @@ TEXTS = (
 )
 TEXTS_OR_NULL = (
     "data=sst2 model=bert data.vocabulary",
+    "data=python_docs model=bert data.objective=masked data.vocabulary",
     "tracker=wandb tracker.group",
     "model=bert data=python_docs data.objective=masked model.pretrained",
 )
@@ -183,6 +200,12 @@ SECTIONS = (
     "wire",
 )
 
+
+def nested(depth: int) -> list:
+    """A list in a list in a list ..."""
+    return [] if depth == 0 else [nested(depth - 1)]
+
+
 words = st.text(
     st.characters(categories=("L", "N", "S"), exclude_characters="$\\{}'\""), min_size=1, max_size=30
 )
@@ -191,10 +214,13 @@ not_numbers = st.one_of(
     st.just("x" * 5000),
     st.booleans(),
     st.lists(st.integers(0, 9), max_size=3),
+    st.builds(nested, st.integers(2, 300)),
     st.dictionaries(st.sampled_from("abc"), st.integers(), max_size=2),
     st.sampled_from([float("nan"), float("inf"), -float("inf")]),
 )
 fractions = st.floats(0.01, 100, allow_nan=False).filter(lambda x: x != int(x))
+too_long = st.integers(2**31, 2**70) | st.integers(20, 400).map(lambda digits: 10**digits)
+too_large = st.floats(4e38, allow_infinity=False) | st.integers(39, 400).map(lambda digits: 10**digits)
 negative = st.one_of(st.integers(max_value=-1), st.floats(max_value=-1e-3, allow_infinity=False))
 
 
@@ -222,14 +248,16 @@ def setting(keys: Any, values: st.SearchStrategy, null: bool = False) -> st.Sear
 def bad_settings() -> Iterator[st.SearchStrategy]:
     """One setting that is none: of the wrong type, out of its range, or null."""
     zero = st.just(0)
-    yield setting(COUNTS, st.one_of(not_numbers, zero, fractions, negative), null=True)
-    yield setting(COUNTS_OR_NULL, st.one_of(not_numbers, zero, fractions, negative))
+    yield setting(COUNTS, st.one_of(not_numbers, zero, fractions, negative, too_long), null=True)
+    yield setting(COUNTS_OR_NULL, st.one_of(not_numbers, zero, fractions, negative, too_long))
+    yield setting(LARGE, st.integers(2**30, 2**31 - 1))
     yield setting(("workers", "processes", "threads", "seed"), st.integers(2**64, 10**40))
     yield setting(SEEDS, st.one_of(not_numbers, fractions, negative), null=True)
-    yield setting(POSITIVE, st.one_of(not_numbers, zero, negative), null=True)
-    yield setting(POSITIVE_OR_NULL, st.one_of(not_numbers, zero, negative))
-    yield setting(NOT_NEGATIVE, st.one_of(not_numbers, negative), null=True)
-    yield setting(NOT_NEGATIVE_OR_NULL, st.one_of(not_numbers, negative))
+    yield setting(POSITIVE, st.one_of(not_numbers, zero, negative, too_large), null=True)
+    yield setting(POSITIVE_OR_NULL, st.one_of(not_numbers, zero, negative, too_large))
+    yield setting(NOT_NEGATIVE, st.one_of(not_numbers, negative, too_large), null=True)
+    yield setting(NOT_NEGATIVE_OR_NULL, st.one_of(not_numbers, negative, too_large))
+    yield setting(NUMBERS_OR_NULL, st.one_of(not_numbers, too_large))
     yield setting(SHARES, st.one_of(not_numbers, negative, st.floats(1, 1e9)), null=True)
     yield setting(
         FLAGS, st.one_of(words, st.integers(), fractions, st.lists(st.booleans(), max_size=2)), null=True
@@ -243,7 +271,11 @@ def bad_settings() -> Iterator[st.SearchStrategy]:
         )
     for key, lists in LISTS.items():
         yield setting(
-            [key], st.one_of(st.sampled_from(lists), words, st.integers(), st.booleans()), null=True
+            [key],
+            st.one_of(
+                st.sampled_from(lists), words, st.integers().filter(lambda x: x not in (1, 3)), st.booleans()
+            ),
+            key not in MAY_BE_NULL,
         )
     yield setting(
         TEXTS, st.one_of(st.integers(), st.booleans(), st.lists(words, max_size=2), st.just("")), null=True

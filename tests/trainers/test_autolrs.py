@@ -215,11 +215,11 @@ def test_step_units_and_a_rate_that_diverges(tmp_path: Path) -> None:
     write_rows(tmp_path, "rows", 60, 10)
     settings = (
         *("experiment=convex/madelon_sgd", "data.name=rows", f"data.root={tmp_path}", "workers=4"),
-        *("schedule=autolrs", "schedule.low=1e-3", "schedule.high=1e308", "schedule.tau=20"),
+        *("schedule=autolrs", "schedule.low=1e-3", "schedule.high=1e38", "schedule.tau=40"),
         *(
-            "schedule.tau_max=20",
-            "schedule.trial_steps=5",
-            "trainer.steps=100",
+            "schedule.tau_max=40",
+            "schedule.trial_steps=20",
+            "trainer.steps=300",
             "trainer.log_every=1",
             "model.l2=0.1",
         ),

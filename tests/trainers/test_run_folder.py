@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from configs import resolved
 
 from trainers.run_folder import RunFolder, run_id
 
@@ -27,12 +28,20 @@ CONFIG = {
     "trainer": {"epochs": 2, "steps": None, "overlap": False, "log_every": 1},
 }
 
+KNOWN_IDS = (
+    ("quick", "top_k", "718bb36640"),
+    ("three_parameters/lstm", "top_k", "a08be4c0e0"),
+    ("convex/madelon_sgd", "top_k", "fcaea28948"),
+    ("small/neumf", "hard_threshold", "9c0ea946df"),
+    ("autolrs/resnet20", "none", "539e756a2a"),
+)
+
 
 def changed(*path: str, to: object) -> dict:
     config = copy.deepcopy(CONFIG)
     inner = config
     for key in path[:-1]:
-        inner = inner[key]
+        inner = inner.setdefault(key, {})
     inner[path[-1]] = to
     return config
 
@@ -74,6 +83,30 @@ def test_what_cannot_change_the_result_is_not_in_the_id(path: tuple[str, ...], t
 )
 def test_what_can_change_the_result_is_in_the_id(path: tuple[str, ...], to: object) -> None:
     assert run_id(changed(*path, to=to)) != run_id(CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("path", "equal"),
+    [
+        (("compressor", "threshold"), (0, 0.0, -0.0)),
+        (("compressor", "threshold"), (2, 2.0)),
+        (("optimizer", "momentum"), (0.0, 0, -0.0)),
+        (("optimizer", "lr"), (10, 1e1)),
+        (("data", "mean"), ([0, 1.0], [0.0, 1], [-0.0, 1])),
+    ],
+)
+def test_equal_numbers_have_one_id(path: tuple[str, ...], equal: tuple) -> None:
+    ids = [run_id(changed(*path, to=value)) for value in equal]
+    assert len(set(ids)) == 1
+    assert ids[0] == run_id(changed(*path, to=equal[0]))
+    assert run_id(changed(*path, to=3)) not in ids
+    assert run_id(changed(*path, to=False)) not in ids
+
+
+def test_the_ids_of_presets_are_those_of_their_runs() -> None:
+    """Folders of earlier runs are found again: these ids are of the runs behind the pages."""
+    for preset, method, known in KNOWN_IDS:
+        assert run_id(resolved(f"experiment={preset}", f"compressor={method}")) == known
 
 
 def test_the_plain_wire_has_the_ids_there_were_before_wires() -> None:
