@@ -137,7 +137,7 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
     for number, (rate, found) in enumerate(zip(search["rates"], search["forecasts"], strict=True)):
         name = f"autolrs/trial_{number}"
         require(tried.get(f"{name}/rate") == rate, f"its rate of trial {number} is {rate!r}")
-        require(not math.isfinite(found) or tried.get(f"{name}/forecast") == found, f"forecast {number}")
+        require(tried.get(f"{name}/forecast") == found, f"its forecast of trial {number} is {found!r}")
     require(facts["step"] <= search["until"], "its stage is over")
 
 

@@ -2,21 +2,20 @@
 
 from pathlib import Path
 
-import yaml
+from trainers.run_files import UnreadableFileError, read_config
 
 
 def clear_leftovers(folder: Path) -> None:
     """Remove what the run that finished in ``folder`` did not come to remove.
 
-    It keeps its last checkpoint if that was asked for then; if what was asked for cannot be read, all.
+    Its last checkpoint stays if that was asked for; all of them do if what was asked for cannot be read.
     """
     checkpoints = folder / "checkpoint"
     if checkpoints.is_symlink() or not checkpoints.is_dir():
         return
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        keep = int(config["checkpoint"]["at_end"])
-    except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
+        keep = int(read_config(folder)["checkpoint"]["at_end"])
+    except (UnreadableFileError, ValueError, TypeError, KeyError):
         return
     if keep == 0 or len(list(checkpoints.iterdir())) > keep:
         from trainers.checkpoints import forget  # which needs torch

@@ -96,8 +96,8 @@ class Facts(Strict):
     moved: int = 0  # steps that a change of the number of workers has put between the ledger and the step
     skipped: Count
     skipped_in_a_row: Count
-    last: dict[str, float]  # not finite where a metric is not; then no record has it
-    best: dict[str, float]
+    last: dict[str, Finite]
+    best: dict[str, Finite]
     search: dict[str, Any]  # Search, or empty
     optimizer: Any  # a skeleton
     optimizer_name: Word | None = None  # None in an earlier version's
@@ -108,17 +108,17 @@ class Facts(Strict):
 
 
 class Search(Strict):
-    """Of learning rates. Losses and forecasts of a rate that diverged are infinite or NaN."""
+    """Of learning rates. A rate that diverged has no forecast."""
 
     stage: Annotated[int, Field(ge=-1)]
     until: Count
     rate: Annotated[Finite, Field(gt=0)] | None
-    forecast: float
-    losses: list[float]
+    forecast: Finite | None
+    losses: list[Finite]
     steps: Count
     costs: dict[str, float]
     rates: list[Annotated[Finite, Field(gt=0)]]
-    forecasts: list[float]
+    forecasts: list[Finite | None]
     trial_steps: Count
     stage_steps: Count = 0
     by_validation: bool
