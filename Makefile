@@ -56,7 +56,6 @@ small-run-small-%: $(STAMP)
 
 JOBLIB := tracker=none hydra/launcher=joblib hydra.launcher.n_jobs=2
 
-# One process each: a dense run's last digits, and what grows from them, depend on the number of processes.
 # The second round leaves oneDNN and torch the loops of an older processor.
 MAIN := .venv/bin/python run.py -m seed=0,1,2 processes=1 $(JOBLIB) $(ARGS)
 AVX2 := ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2

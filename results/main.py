@@ -60,7 +60,7 @@ def methods_of(runs: Sequence[Run]) -> Methods:
     }
     if several != {1}:
         raise ValueError(
-            f"runs of this page must be of one process, got {max(several)}: dense runs depend on their number"
+            f"runs of this page must be of one process, got {max(several)}: an all-reduce rounds by it"
         )
     if len(by_setting(runs)) != 1:
         raise ValueError("runs of this page must differ in method and seed alone")
@@ -119,10 +119,9 @@ def _introduction(methods: Methods) -> str:
         epochs), SGD with Nesterov momentum {optimizer["momentum"]:g}, cosine from {optimizer["lr"]:g}, error
         feedback in gradient units, {config["scope"]} scope. Mean ± standard deviation over seeds; bytes are
         those that a worker handed to collectives over the whole training."""
-    process = """Every run is of one process. An all-reduce, by which `none` and shared coordinates are
-        averaged, adds in another order with another number of processes: the last digits change and, as
-        training goes on, the result. What is gathered (`top_k`, `hard_threshold`) does not depend on the
-        number of processes."""
+    process = """Every run is of one process. Other numbers of processes give the same bits, as long as
+        `trainer.reduction` is `worker_order`, the default: with `all_reduce`, `none` and shared coordinates
+        are added in another order, the last digits change and, as training goes on, the result."""
     return "\n".join(["# What the main job reaches", "", paragraph(words), paragraph(process)])
 
 
