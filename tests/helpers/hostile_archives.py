@@ -16,9 +16,9 @@ from data.download import take_from_tar, take_from_zip
 MOST_BYTES = 2**26  # of a member
 
 
-def take(root: Path) -> None:
-    """What a dataset would take out of the archive below ``root``."""
-    (archive,) = (path for path in root.iterdir() if path.name.startswith("few."))
+def take(archive: Path) -> None:
+    """What a dataset would take out of ``archive``."""
+    root = archive.parent
     take_it = take_from_zip if archive.suffix == ".zip" else take_from_tar
     targets = {name: root / "out" / name for name in ("in/a", "in/b")}
     take_it(archive, targets, MOST_BYTES)
@@ -121,5 +121,5 @@ def write(name: str, content: Callable[[], bytes]) -> Callable[[Path], None]:
     return lambda root: (root / name).write_bytes(content()) and None
 
 
-FORMATS["zip"] = Format(("archive=ROOT",), write("few.zip", packed_zip), "few.zip", ZIP)
-FORMATS["tar"] = Format(("archive=ROOT",), write("few.tar.gz", packed_tar), "few.tar.gz", TAR)
+FORMATS["zip"] = Format(("archive=ROOT/few.zip",), write("few.zip", packed_zip), "few.zip", ZIP)
+FORMATS["tar"] = Format(("archive=ROOT/few.tar.gz",), write("few.tar.gz", packed_tar), "few.tar.gz", TAR)

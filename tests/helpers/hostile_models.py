@@ -10,6 +10,8 @@ from typing import Any
 from glue_files import UNITS, write_sst2
 from hostile_files import FORMATS, Damage, Format, put
 
+import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
+
 
 def write_pretrained(root: Path) -> None:
     """SST-2, and beside it a BERT as the hub keeps them."""
