@@ -9,7 +9,7 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ _DESCRIPTION_LIMIT = 256 * _MIB  # it holds the losses of a stage of AutoLRS
 _MOST_NODES = 100_000  # of a config, what an alias stands for counted each time
 _DEEPEST = 50  # levels of a config: libyaml's C code crashes on many thousands
 _SHARES = ("accuracy", "hit_rate_at_10", "ndcg_at_10", "density", "density_mean")
+# libyaml's loader reads a config in a tenth of the time of PyYAML's own
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
 
@@ -252,28 +254,26 @@ def _finite(digits: str) -> float:
     return number
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-    """libyaml's loader, in a tenth of the time of PyYAML's own; refuses a key that stands there twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        found = super().construct_mapping(node, deep=deep)
-        if len(found) < len(node.value):
-            raise ValueError("a key stands there twice")
-        return found
-
-
 def _parse_yaml(text: str) -> Any:
-    depth = 0
-    for event in yaml.parse(text, Loader=_Loader):
+    open_keys: list[set[str] | None] = []  # of each collection that is open; None of a list
+    comes_key: list[bool] = []
+    for event in yaml.parse(text, Loader=_YAML):
+        if isinstance(event, yaml.NodeEvent) and open_keys and open_keys[-1] is not None:
+            if comes_key[-1]:
+                key = getattr(event, "value", None)
+                if key is None or key == "<<" or key in open_keys[-1]:
+                    raise ValueError(f"{_short.repr(key)} is no key, or stands there twice")
+                open_keys[-1].add(key)
+            comes_key[-1] = not comes_key[-1]
         if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
+            open_keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+            comes_key.append(True)
+            if len(open_keys) > _DEEPEST:
+                raise ValueError(f"nested deeper than {_DEEPEST} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.ScalarEvent) and event.value == "<<":
-            raise ValueError("merged mappings are not read")
-        if depth > _DEEPEST:
-            raise ValueError(f"nested deeper than {_DEEPEST} levels")
-    value = yaml.load(text, Loader=_Loader)
+            open_keys.pop()
+            comes_key.pop()
+    value = yaml.load(text, Loader=_YAML)
     _require_plain(value)
     return value
 

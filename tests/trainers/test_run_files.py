@@ -124,10 +124,11 @@ def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("seed: 0\nseed: 1\n", "a key stands there twice"),
+        ("seed: 0\nseed: 1\n", "'seed' is no key, or stands there twice"),
+        ("{[a]: 1}\n", "None is no key"),
         ("a: &a [*a]\n", "nested deeper"),
         ("\n".join(["a0: &a0 [x]", *BOMB]), "more than 100,000 values"),
-        ("a: {<<: {b: 1}}\n", "merged mappings are not read"),
+        ("a: {<<: {b: 1}}\n", "'<<' is no key"),
         ("a: 2020-01-01\n", "is no plain value"),
         ("1: a\n", "a key is no text"),
         ("a: !!python/object:os.system {}\n", "could not determine a constructor"),
