@@ -22,7 +22,7 @@ MOST_INSIDE = 10  # interpolations in one text
 MOST_RESOLVED = 2_000  # values, and texts per 64 letters, that the interpolations of a config give
 _KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 _resolve = Container.resolve_parse_tree
-_resolved = 0  # since a config was loaded
+_resolved: int | None = None  # since a config was loaded, until it is resolved
 
 
 def install() -> None:
@@ -107,10 +107,18 @@ def begin() -> None:
     _resolved = 0
 
 
+def end() -> None:
+    """Count no more: the config is resolved, and what is asked of it or of others now is this program's."""
+    global _resolved
+    _resolved = None
+
+
 def resolve_parse_tree(self: Container, *arguments: Any, **named: Any) -> Any:
     """OmegaConf's, with an end to texts and lists that grow by referring to one another many times."""
     global _resolved
     value = _resolve(self, *arguments, **named)
+    if _resolved is None:
+        return value
     _resolved += 1
     if isinstance(value, Container):
         _resolved += size(value)

@@ -30,6 +30,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 import config_guard
+import config_yaml
 
 config_guard.install()
 Config = dict[str, Any]
@@ -73,6 +74,7 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
     with refusing():
         try:
             resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            config_yaml.end()
         except RecursionError:
             raise Refusal("a config must not refer to itself") from None
         check(resolved)
@@ -335,7 +337,10 @@ def command_line() -> int:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    status = run_hydra()
+    try:
+        status = run_hydra()
+    finally:
+        config_yaml.end()
     for number, handler in handlers.items():  # a sweep has had its own
         signal.signal(number, handler or signal.SIG_DFL)
     return max([status, end_sweep(interrupted=status == 130), *statuses])

@@ -34,7 +34,7 @@ MAY_IMPORT = {
         "data.checks",
     },
     "data": {"data", "numpy", "pandas", "PIL", "sklearn", "tokenizers", "torch", "torchvision"},
-    "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf", "config_guard"},
+    "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf", "config_guard", "config_yaml"},
     "config_guard.py": {"hydra", "omegaconf", "yaml", "config_yaml"},
     "config_yaml.py": {"omegaconf", "yaml"},
 }

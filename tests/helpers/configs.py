@@ -8,6 +8,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
+import config_yaml
+
 CONF = Path(__file__).parents[2] / "conf"
 
 
@@ -18,4 +20,6 @@ def resolved(*overrides: str) -> dict[str, Any]:
         config = compose("config", list(overrides), return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         del config.hydra
-        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        found = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        config_yaml.end()
+        return found
