@@ -55,6 +55,7 @@ class Runs:
 
     def copy(self, place: Path, kind: str = "broken") -> tuple[dict[str, Any], Path]:
         """A copy of an interrupted run, or of a ``whole`` one without its checkpoint, to be damaged."""
+        self.was_finished = kind == "whole"
         ignore = shutil.ignore_patterns("checkpoint" if kind == "whole" else "")
         shutil.copytree(self.place / kind, place / "output", ignore=ignore)
         forging.outside_of(RunFolder(self.config(place / "output")).path).mkdir()
@@ -71,13 +72,17 @@ class Runs:
             line = str(refusal)
             assert line.isprintable() and forging.NAMES_A_FILE.search(line), line
         assert forging.state_of(forging.outside_of(path)) == outside
-        if not line and (path / "checkpoint").exists():
+        folder = RunFolder(config)
+        if not line and (_checkpoints(path) or not self.was_finished):
             assert_same(self.whole, outcome(config))
         elif not line:  # it had finished before, and is as it was
-            folder = RunFolder(config)
             assert timeless(folder.summary()) == self.whole["summary"]
             assert records(folder) == self.whole["records"]
         return line
+
+
+def _checkpoints(path: Path) -> list[Path]:
+    return list(path.glob("checkpoint/step-*"))
 
 
 @pytest.fixture(scope="module")
