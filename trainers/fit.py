@@ -73,7 +73,9 @@ def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: st
         len(set(trained)) == len(trained) and set(logged) <= set(trained), "not every step is on record once"
     )
     measured = [row["step"] for row in rows if row["step"] > 0 and not _is_of_training_or_search(row)]
-    require(measured == _evaluations(trainer, step), f"its evaluations are those of steps {measured}")
+    is_end = step + facts["search"].get("steps", 0) == trainer.num_steps
+    due = _evaluations(trainer, step, is_end=is_end)
+    require(measured == due, f"its evaluations are those of steps {measured}")
     for name, best in facts["best"].items():
         values = [row[name] for row in rows if name in row]
         better = max if name.split("/")[-1] in trainer.dataset.task.higher_is_better else min
@@ -96,14 +98,14 @@ def _is_of_search(row: dict[str, float]) -> bool:
     return all(name in ("step", "epoch") or name.startswith("autolrs/") for name in row)
 
 
-def _evaluations(trainer: "Trainer", step: int) -> list[int]:
-    """The steps up to this one that are followed by an evaluation."""
+def _evaluations(trainer: "Trainer", step: int, *, is_end: bool) -> list[int]:
+    """The steps up to this one that are followed by an evaluation, as the end of a run is."""
     if not trainer.dataset.held_out:
         return []
     every, epochs_per_step = trainer.settings.evaluate_every, trainer.epochs_per_step
     periods = [(done * epochs_per_step + 1e-9) // every for done in range(step + 1)]
     due = [done for done in range(1, step + 1) if periods[done] > periods[done - 1]]
-    return due if step != trainer.num_steps or step in due else [*due, step]
+    return [*due, step] if is_end and step not in due else due
 
 
 def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, require: Any) -> None:
@@ -115,7 +117,7 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
     same = len(search["rates"]) == len(search["forecasts"]) < schedule.trials + 1
     require(same, "it has not as many forecasts as rates")
     require(search["costs"].keys() == set(COSTS.values()), "its searches cost something else")
-    last, stages, trials, ends = {}, 0, 0, 0
+    last, before, stages, trials, ends = {}, 0, 0, 0, 0
     for row in rows:
         trials += any(name.startswith("autolrs/trial_") for name in row)
         ends += "autolrs/loss_at_end" in row
@@ -123,6 +125,7 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
             is_whole = trials == schedule.trials or (trials == 0 and stages == search["stage"])
             is_whole &= ends == min(1, stages) or trainer.settings.nonfinite == "skip"
             require(row["autolrs/stage"] == stages and is_whole, f"its records of stage {stages}")
+            before = last.get("autolrs/search_steps", 0)
             last, stages, trials, ends = row, stages + 1, 0, 0
     require(search["stage"] == stages - 1, f"its stage is {search['stage']}")
     require(trials == len(search["rates"]), f"{trials} trials are on record")
@@ -133,12 +136,41 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
         if not search["rates"]:  # else trials of the next stage have added to these
             for name, value in {"autolrs/search_steps": search["steps"], **search["costs"]}.items():
                 require(value == last.get(name), f"its {name} is {value!r}")
+        found = search["forecast"] if math.isfinite(search["forecast"]) else None
+        require(found == last.get("autolrs/forecast"), f"its forecast is {found!r}")
     tried = {name: row[name] for row in rows[rows.index(last) if last else 0 :] for name in row}
     for number, (rate, found) in enumerate(zip(search["rates"], search["forecasts"], strict=True)):
         name = f"autolrs/trial_{number}"
         require(tried.get(f"{name}/rate") == rate, f"its rate of trial {number} is {rate!r}")
         require(tried.get(f"{name}/forecast") == found, f"its forecast of trial {number} is {found!r}")
     require(facts["step"] <= search["until"], "its stage is over")
+    if trainer.settings.nonfinite == "stop":  # a step without effect has no loss
+        _require_losses(facts, rows, last.get("step", 0), require)
+    if search["rates"]:
+        _require_plan(trainer, search, stages, facts["step"], last.get("autolrs/search_steps", 0), require)
+    elif search["losses"]:  # else the plan is of no use any more
+        _require_plan(trainer, search, stages - 1, last.get("step", 0), before, require)
+
+
+def _require_losses(facts: dict[str, Any], rows: Rows, begin: int, require: Any) -> None:
+    """The losses of the stage that began after that step, those on record among them."""
+    losses = facts["search"]["losses"]
+    require(len(losses) in (0, facts["step"] - begin), f"it has {len(losses)} losses")
+    recorded = {row["step"]: row["train/loss"] for row in rows if "train/loss" in row}
+    for step, loss in enumerate(losses, begin + 1):
+        require(recorded.get(step, loss) == loss, f"its loss of step {step} is {loss!r}")
+    is_looked_back = rows and "autolrs/loss_at_end" in rows[-1]
+    require(bool(losses) or facts["step"] == begin or facts["search"]["rates"] or is_looked_back, "no losses")
+
+
+def _require_plan(
+    trainer: "Trainer", search: dict[str, Any], stage: int, begin: int, searched: int, require: Any
+) -> None:
+    """The lengths of a stage and of its trials, which follow from the steps that were left."""
+    plan = trainer.schedule.plan(stage, trainer.num_steps - begin - searched)
+    require((search["stage_steps"], search["trial_steps"]) == plan, f"stage {stage} is planned otherwise")
+    by_validation = plan[1] >= trainer.schedule.validation_from
+    require(search["by_validation"] == by_validation, f"stage {stage} is judged otherwise")
 
 
 def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) -> None:
