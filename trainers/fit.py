@@ -136,7 +136,7 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
         if not search["rates"]:  # else trials of the next stage have added to these
             for name, value in {"autolrs/search_steps": search["steps"], **search["costs"]}.items():
                 require(value == last.get(name), f"its {name} is {value!r}")
-        found = search["forecast"] if math.isfinite(search["forecast"]) else None
+        found = search["forecast"]
         require(found == last.get("autolrs/forecast"), f"its forecast is {found!r}")
     tried = {name: row[name] for row in rows[rows.index(last) if last else 0 :] for name in row}
     for number, (rate, found) in enumerate(zip(search["rates"], search["forecasts"], strict=True)):
