@@ -208,7 +208,7 @@ HOSTILE_FILES = {
         '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
     },
     "config.yaml": {
-        "seed: 0\nseed: 1\n": "a key stands there twice",
+        "seed: 0\nseed: 1\n": "'seed' is no key, or stands there twice",
         "x: " + "[" * 100 + "]" * 100: "nested deeper",
         b"name: \xff": "is not UTF-8",
     },

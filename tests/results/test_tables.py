@@ -174,11 +174,12 @@ def test_no_quality_at_all(tmp_path: Path) -> None:
     assert "no run has a quality that tables know" in text and "minus" not in text
 
 
-def test_a_diverged_run_is_not_hidden(tmp_path: Path) -> None:
+def test_a_diverged_run_is_not_hidden(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, math.nan, 0.8)})
     row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
-    assert row["test accuracy, %"] == "nan ± nan"
-    assert row["test accuracy, %, minus that of none"] == "+nan [+nan, +nan]"
+    assert row["seeds"] == "0, 2 (2 seeds)" and row["test accuracy, %"] == "82.50 (2 seeds)"
+    said = capsys.readouterr().err
+    assert said.startswith("left out ") and "test/accuracy must be a number" in said and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -279,6 +280,6 @@ def test_names_of_runs_are_text_in_every_format(tmp_path: Path) -> None:
 
 
 def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> None:
-    write_run(tmp_path, compressor="none", settings={"_target_": "compressors.[2cm] \\input{x}.A"})
+    write_run(tmp_path, compressor="top_k", settings={"rule": "[2cm] \\input{x}"})
     text = latex(compare(read_runs([tmp_path])))
     assert r"{[}2cm{]} \textbackslash{}input\{x\}" in text

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainers.checkpoints import Checkpoints, CheckpointSettings
+from trainers.checkpoints import Checkpoints, forget
 from trainers.communicator import Communicator
 from trainers.stopping import StopRequest
-
-SETTINGS = CheckpointSettings(every_steps=1, every_minutes=None, at_end=True, redistribute=False)
 
 
 def lay(root: Path, step: int, whole: bool) -> None:
@@ -32,8 +30,7 @@ def lay(root: Path, step: int, whole: bool) -> None:
 def test_what_is_kept(laid: list[tuple[int, bool]], left: list[int], tmp_path: Path) -> None:
     for step, whole in laid:
         lay(tmp_path, step, whole)
-    checkpoints = Checkpoints(SETTINGS, tmp_path, "0", Communicator(1), StopRequest())
-    checkpoints._forget(2)
+    forget(tmp_path, 2)
     assert sorted(int(path.name[5:]) for path in tmp_path.iterdir()) == left
 
 

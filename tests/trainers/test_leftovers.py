@@ -6,6 +6,11 @@ import pytest
 
 from trainers.leftovers import clear_leftovers
 
+PART = "{_target_: some.where}"
+CONFIG = (
+    f"seed: 0\nname: x\ntrainer: {{}}\ncompressor: {PART}\nfeedback: {PART}\nmodel: {PART}\ndata: {PART}\n"
+)
+
 
 def make_checkpoints(folder: Path, *steps: int) -> Path:
     for step in steps:
@@ -17,16 +22,18 @@ def make_checkpoints(folder: Path, *steps: int) -> Path:
 
 def test_all_go_unless_the_last_was_to_be_kept(tmp_path: Path) -> None:
     checkpoints = make_checkpoints(tmp_path, 10, 20)
-    (tmp_path / "config.yaml").write_text("checkpoint: {at_end: true}\n")
+    (tmp_path / "config.yaml").write_text(CONFIG + "checkpoint: {at_end: true}\n")
     clear_leftovers(tmp_path)
     assert [path.name for path in checkpoints.iterdir()] == ["step-000000020"]
-    (tmp_path / "config.yaml").write_text("checkpoint: {at_end: false}\n")
+    (tmp_path / "config.yaml").write_text(CONFIG + "checkpoint: {at_end: false}\n")
     clear_leftovers(tmp_path)
     assert not checkpoints.exists()
     clear_leftovers(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "checkpoint: 3", "{", "checkpoint: {at_end: x}"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", *(CONFIG + f"checkpoint: {value}" for value in ("3", "{at_end: x}"))]
+)
 def test_nothing_goes_where_the_config_does_not_say(tmp_path: Path, text: str) -> None:
     checkpoints = make_checkpoints(tmp_path, 10)
     (tmp_path / "config.yaml").write_text(text)
@@ -36,7 +43,7 @@ def test_nothing_goes_where_the_config_does_not_say(tmp_path: Path, text: str) -
 
 def test_a_link_is_left_alone(tmp_path: Path) -> None:
     checkpoints = make_checkpoints(tmp_path / "theirs", 10)
-    (tmp_path / "config.yaml").write_text("checkpoint: {at_end: false}\n")
+    (tmp_path / "config.yaml").write_text(CONFIG + "checkpoint: {at_end: false}\n")
     (tmp_path / "checkpoint").symlink_to(checkpoints)
     clear_leftovers(tmp_path)
     assert list(checkpoints.iterdir())
