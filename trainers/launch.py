@@ -124,8 +124,10 @@ class _Group:
     def judge(self) -> None:
         """Raise what became of the run, unless all is well."""
         ends = {key: said for said in reversed(self.reasons or [*self.said.values()]) for key in said}
-        if "failed" in ends or "refused" in ends:
-            raise JobError(ends["failed"]["failed"] if "failed" in ends else ends["refused"]["refused"])
+        if "failed" in ends:
+            raise JobError(ends["failed"]["failed"])
+        if "refused" in ends:  # by all of them; the first process knows why where the others know only that
+            raise JobError(next(s["refused"] for _, s in sorted(self.said.items()) if "refused" in s))
         if self.asked or "stopped" in ends:
             stops = [said for said in self.said.values() if said.get("message")]
             by_default = {"stopped": self.asked or ends["stopped"]["stopped"], "message": _STOPPED}
