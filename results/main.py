@@ -1,4 +1,4 @@
-"""What the main job reaches, by method: run.py's defaults, three seeds, one process.
+"""The page of the main job: run.py's defaults by method, three seeds, one process.
 
     python -m results.main OUTPUT [OUTPUT ...] [--other-loops FOLDER] [--table FILE]
 

@@ -1,4 +1,4 @@
-"""What a run folder may hold so that tables, figures and pages can show it."""
+"""Checks of a run folder's content before tables, figures and pages show it."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

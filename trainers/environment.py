@@ -1,4 +1,4 @@
-"""What a run computes with: versions, code, hardware, command line."""
+"""Environment of a run: versions, code, hardware, command line."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""What is read of a file from somebody else, and what is not even opened."""
+"""Tests of the bounds on data files: kind, size, line length and encoding."""
 
 import bz2
 import gzip

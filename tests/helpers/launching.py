@@ -1,4 +1,4 @@
-"""What processes of a launch do in tests; ``run`` is called with one of the names."""
+"""Entry points of launched processes for the tests of the launcher; ``run`` calls one by its name."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What processes listen on, as the kernel tells."""
+"""Listening sockets of processes, read from /proc/net."""
 
 import ipaddress
 import os

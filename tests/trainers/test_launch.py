@@ -1,4 +1,4 @@
-"""How the processes of a local run end: all of them, and with one reason."""
+"""Tests of the launcher: every process ends, and one reason is reported."""
 
 import tempfile
 import time

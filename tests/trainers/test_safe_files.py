@@ -1,4 +1,4 @@
-"""What lies in a folder already leads no write elsewhere; jobs and trackers' files are read with care."""
+"""Tests of writes into folders that hold links, and of the files of jobs and trackers as they are read."""
 
 import json
 import os
