@@ -107,17 +107,8 @@ def network_section(study: Study) -> str:
         Bonferroni's for {len(pairs)} looks, {each} % each, so that all hold together in at least 95 % of such
         experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are
         within {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
-    parts = [
-        f"## {in_markdown(study.subject)}",
-        "",
-        paragraph(_facts(study, over)),
-        *lines,
-        "",
-        paragraph(verdict),
-    ]
-    parts.append(paragraph(_rule(study)))
-    parts.append(f"![quality against bytes]({FIGURES}/{file_stem(study.subject)}-quality_bytes.png)\n")
-    return "\n".join(parts)
+    figure = f"![quality against bytes]({FIGURES}/{file_stem(study.subject)}-quality_bytes.png)\n"
+    return _section(study, over, lines, [paragraph(verdict), paragraph(_rule(study)), figure])
 
 
 def convex_section(study: Study) -> str:
@@ -150,18 +141,15 @@ def convex_section(study: Study) -> str:
         logarithms over logarithms of bytes, for every seed; thresholds beyond Top-k's bytes are left out.
         Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} looks. f(x) - f* is
         that of the last step, which moves with the rows that were drawn last."""
-    parts = [
-        f"## {in_markdown(study.subject)}",
-        "",
-        paragraph(_facts(study, over)),
-        *lines,
-        "",
-        paragraph(verdict),
-    ]
-    parts.append(
-        f"![total error against bytes]({FIGURES}/{file_stem(study.subject)}-total_error_bytes.png)\n"
+    figure = f"![total error against bytes]({FIGURES}/{file_stem(study.subject)}-total_error_bytes.png)\n"
+    return _section(study, over, lines, [paragraph(verdict), figure])
+
+
+def _section(study: Study, over: str, table: list[str], words: list[str]) -> str:
+    """Heading, facts, table and what follows it."""
+    return "\n".join(
+        [f"## {in_markdown(study.subject)}", "", paragraph(_facts(study, over)), *table, "", *words]
     )
-    return "\n".join(parts)
 
 
 def _facts(study: Study, over: str) -> str:

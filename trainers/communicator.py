@@ -1,6 +1,6 @@
 """The only place where bytes move between workers, and the only place where they are counted."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
@@ -12,11 +12,9 @@ from compressors.checks import require
 from compressors.payloads import divide
 from trainers.clock import Clock
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
+from trainers.slices import slice_widths, stacked
 
 KINDS = ("values", "indices", "padding", "metadata")
-# torch's sum over rows takes four vector registers of columns at a time, of at most 64 bytes each, and adds
-# up the columns left over in another order. Slices that begin at multiples of this change no column's sum.
-_COLUMNS = 128
 
 
 class Communicator:
@@ -70,7 +68,7 @@ class Communicator:
         self._reduced += num_bytes
         on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.processes > 1 and self.reduction == WORKER_ORDER:
-            sums = self._add_up_by_slices(rows, add_up, on_the_clock)
+            sums = self._add_up_byslice_widths(rows, add_up, on_the_clock)
         else:
             sums = self._add_up_locally(rows, add_up, on_the_clock)
         return [divide(tensor, self.size) for tensor in sums]
@@ -214,11 +212,11 @@ class Communicator:
             dist.all_reduce(flat)
         return list(flat.split([len(tensor) for tensor in sums]))
 
-    def _add_up_by_slices(
+    def _add_up_byslice_widths(
         self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
     ) -> list[Tensor]:
         """A slice of every segment's columns per process: all rows of it are sent there and added up."""
-        widths = [_slices(tensor.shape[1], self.processes) for tensor in rows]  # per segment, [P] each
+        widths = [slice_widths(tensor.shape[1], self.processes) for tensor in rows]  # per segment, [P] each
         cuts = [tensor.split(of, 1) for tensor, of in zip(rows, widths, strict=True)]
         outgoing = [torch.cat([cut.flatten() for cut in of]) for of in zip(*cuts, strict=True)]
         own = outgoing[self.process]
@@ -229,7 +227,7 @@ class Communicator:
         num_workers = len(self.ranks)
         pieces = [tensor.split([num_workers * width for width in of_segments]) for tensor in incoming]
         received = zip(zip(*pieces, strict=True), of_segments, strict=True)
-        sums = [add_up(_stacked(of, self.size, width)) for of, width in received if width]
+        sums = [add_up(stacked(of, self.size, width)) for of, width in received if width]
         added = torch.cat(sums) if sums else own.new_empty(0)
         everyones = [added.new_empty(sum(of)) for of in zip(*widths, strict=True)]
         with self.clock.collective(0):
@@ -287,18 +285,3 @@ class Communicator:
         if sends or receives:
             for work in dist.batch_isend_irecv(receives + sends):
                 work.wait()
-
-
-def _slices(size: int, processes: int) -> list[int]:
-    """Widths [P] of consecutive slices of ``size`` columns, cut at multiples of ``_COLUMNS``."""
-    blocks, rest = divmod(size, _COLUMNS)
-    each = -(-blocks // processes)
-    widths = [_COLUMNS * max(0, min(each, blocks - process * each)) for process in range(processes)]
-    widths[max(0, -(-blocks // each) - 1) if blocks else 0] += rest
-    return widths
-
-
-def _stacked(pieces: Sequence[Tensor], num_rows: int, width: int) -> Tensor:
-    """Rows [n, width]; a single column with a stride, since torch adds up one without in another order."""
-    rows = torch.cat(list(pieces)).view(num_rows, width)
-    return rows if width > 1 else torch.cat([rows, rows], 1)[:, :width]

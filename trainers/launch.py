@@ -216,7 +216,7 @@ def _call(entry: Callable[[Any], None], argument: Any) -> dict[str, Any]:
         return {"lost": str(error)}
     except OSError as error:
         return {"failed": " ".join(str(error).split())}
-    except Exception as error:
+    except Exception as error:  # of any kind: the parent must be told how this process ended
         from compressors.wire import WireError  # which needs torch
 
         if isinstance(error, WireError):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import hostile_archives
 import hostile_images
-import hostile_models  # noqa: F401
+import hostile_models  # noqa: F401  its forgeries are registered by the import
 import pytest
 import torch
 from attempts import Attempt, attempt

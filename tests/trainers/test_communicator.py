@@ -6,7 +6,8 @@ import torch
 from processes import run_in_processes
 from talking import add_up, talk
 
-from trainers.communicator import Communicator, _slices, _stacked
+from trainers.communicator import Communicator
+from trainers.slices import slice_widths, stacked
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
@@ -85,6 +86,6 @@ def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: 
     for size in (0, 1, 2, 31, 127, 128, 129, 1000, 4099):
         rows = torch.randn(num_workers, size + 7, dtype=dtype, generator=generator)[:, 3 : 3 + size]
         for processes in (2, 4):
-            widths = _slices(size, processes)
-            parts = [_stacked([of.flatten()], *of.shape).sum(0) for of in rows.split(widths, 1)]
+            widths = slice_widths(size, processes)
+            parts = [stacked([of.flatten()], *of.shape).sum(0) for of in rows.split(widths, 1)]
             assert torch.equal(torch.cat(parts), rows.sum(0)), (size, processes)

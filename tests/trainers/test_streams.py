@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from command_line import ROOT
 
+FULL = Path("/dev/full")
 SCRIPT = """
 from trainers.streams import keep_streams
 keep_streams()
@@ -41,9 +43,9 @@ def test_a_reader_that_leaves_is_told_of_once() -> None:
     assert result.stderr == "standard output is lost, the command goes on: Broken pipe\nend\n"
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")  # noqa: PTH110
+@pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
 def test_a_full_disk_is_told_of_once() -> None:
-    with open("/dev/full", "w") as full:  # noqa: PTH123
+    with FULL.open("w") as full:
         result = run(stdout=full, stderr=subprocess.PIPE)
     assert result.returncode == 0
     assert result.stderr == "standard output is lost, the command goes on: No space left on device\nend\n"
