@@ -25,7 +25,16 @@ needs_root = pytest.mark.skipif(
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    names = ("netns", "collectives", "network_measured", "network_tables", "network", "exchanges")
+    names = (
+        "netns",
+        "collectives",
+        "network_measured",
+        "network_tables",
+        "network",
+        "exchanges",
+        "fleet",
+        "wire",
+    )
     return {name: importlib.import_module(name) for name in names}
 
 
@@ -111,11 +120,10 @@ def test_no_root_is_said_in_a_line(
     bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert bench["network"].main([]) == 1
-    said = capsys.readouterr().err
-    assert said == (
-        "error: benchmarks/network.py needs root: it makes network namespaces and throttles their links\n"
-    )
+    for name in ("network", "wire"):
+        assert bench[name].main([]) == 1
+        said = capsys.readouterr().err
+        assert said == f"error: benchmarks/{name}.py needs root: it makes network namespaces\n"
 
 
 @pytest.mark.parametrize(
@@ -164,8 +172,7 @@ class Stubs:
 
 
 def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleType]) -> None:
-    network = bench["network"]
-    hosts = network.Fleet(Stubs())
+    hosts = bench["fleet"].Fleet(Stubs(), "network_host.py")
     try:
         hosts.start()
         hosts.processes[1].wait(20)
@@ -181,8 +188,14 @@ def namespaces() -> list[str]:
     return [line for line in listed.splitlines() if line.startswith("total-error-")]
 
 
+def datagram_to(address: str) -> list[str]:
+    """A program that sends 1,000 bytes by UDP: 1,042 with headers."""
+    code = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(1000), (sys.argv[1], 9))"
+    return [sys.executable, "-S", "-c", code, address]
+
+
 @needs_root
-def test_hosts_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
+def test_hosts_count_and_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
     netns = bench["netns"]
     try:
         with netns.hosts(2) as hosts:
@@ -191,10 +204,13 @@ def test_hosts_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
                 ["tc", "-n", hosts.names[1], "qdisc"], capture_output=True, text=True, check=True
             )
             assert "tbf" in said.stdout and "rate 1Gbit" in said.stdout
-            code = "import netns; print(netns.bytes_sent())"
-            command = hosts.command(0, [sys.executable, "-c", code])
-            said = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True)
-            assert int(said.stdout) >= 0
+            before = [hosts.counters(host) for host in range(2)]
+            subprocess.run(hosts.command(0, datagram_to(hosts.address(1))), check=True)
+            after = [hosts.counters(host) for host in range(2)]
+            assert after[0].sent_bytes - before[0].sent_bytes >= 1042
+            assert after[1].received_bytes - before[1].received_bytes >= 1042
+            assert after[0].sent_packets > before[0].sent_packets
+            assert after[1].received_packets > before[1].received_packets
             assert len([n for n in namespaces() if str(os.getpid()) in n]) == 3
             raise KeyboardInterrupt
     except KeyboardInterrupt:
