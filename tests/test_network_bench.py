@@ -1,9 +1,7 @@
 """The network bench: what it makes of measurements, its refusals, and one small run where this is root."""
 
-import importlib
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,30 +10,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
 
-ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
 COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", "1", "--rates", "1gbit"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("tc")), reason="needs root and iproute2"
-)
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    names = (
-        "netns",
-        "collectives",
-        "network_measured",
-        "network_tables",
-        "network",
-        "exchanges",
-        "fleet",
-        "wire",
-    )
-    return {name: importlib.import_module(name) for name in names}
+    names = ("netns", "collectives", "network_measured", "network_tables", "network", "exchanges", "fleet")
+    return modules(monkeypatch, *names)
 
 
 def test_rates_are_read(bench: dict[str, ModuleType]) -> None:
@@ -120,10 +103,9 @@ def test_no_root_is_said_in_a_line(
     bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    for name in ("network", "wire"):
-        assert bench[name].main([]) == 1
-        said = capsys.readouterr().err
-        assert said == f"error: benchmarks/{name}.py needs root: it makes network namespaces\n"
+    assert bench["network"].main([]) == 1
+    said = capsys.readouterr().err
+    assert said == "error: benchmarks/network.py needs root: it makes network namespaces\n"
 
 
 @pytest.mark.parametrize(
@@ -181,11 +163,6 @@ def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleTyp
     finally:
         hosts.stop()
     assert [process.returncode for process in hosts.processes] == [0, 0]
-
-
-def namespaces() -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if line.startswith("total-error-")]
 
 
 def datagram_to(address: str) -> list[str]:
