@@ -9,7 +9,7 @@ Everything here works in place: what was not sent is left in the buffer that cam
 further tensor of size n x D is needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -86,7 +86,7 @@ class Payload(Protocol):
     Required attribute: ``FIELDS``, for every field the kind of its bytes and how long it is (``fields.py``).
     """
 
-    FIELDS: dict[str, Field]
+    FIELDS: Mapping[str, Field]
 
     def num_sent(self, size: int) -> int:
         """How many of ``size`` elements it informs, over all of its workers."""
@@ -109,7 +109,8 @@ class Codec(Protocol):
 
     Required attributes: ``payload``, the class of what ``encode`` returns; ``linear``, all workers choose
     the same coordinates, so that averaging their values averages their contributions; ``ragged``, the
-    number of elements sent depends on the values; ``randomized``, ``error_bound`` holds in expectation over the codec's draws.
+    number of elements sent depends on the values; ``randomized``, ``error_bound`` holds in expectation over
+    the codec's draws.
     """
 
     payload: type

@@ -1,7 +1,9 @@
 """What the fields of a payload are: the kind that their bytes are counted as, and how long they are."""
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 VALUES, INDICES, PADDING, METADATA = "values", "indices", "padding", "metadata"
@@ -23,10 +25,15 @@ class Field(NamedTuple):
     elements_per_entry: int | None = None
 
 
+def fields(**by_name: Field) -> Mapping[str, Field]:
+    """What a payload's ``FIELDS`` is: every field by its name."""
+    return MappingProxyType(by_name)
+
+
 class Declared(NamedTuple):
     """What a class of payloads says of itself."""
 
-    fields: dict[str, Field]  # by name, in their order
+    fields: Mapping[str, Field]  # by name, in their order
     values: str | None  # the one field of kind ``values``, if there is one
     has_a_value_each: bool  # whether every element sent travels as an entry of its own in that field
     kinds: tuple[str, ...]  # those that no other payload has
@@ -56,12 +63,11 @@ def declared(payload: type) -> Declared:
             raise ValueError(
                 f"{name}.FIELDS must say elements_per_entry >= 1 or None for {field}, got {every!r}"
             )
-    fields = {field: found[field] for field in names}
-    of_values = [field for field, own in fields.items() if own.kind == VALUES]
+    of_values = [field for field in names if found[field].kind == VALUES]
     values = of_values[0] if len(of_values) == 1 else None
-    has_a_value_each = values is not None and fields[values].elements_per_entry == 1
-    kinds = tuple(dict.fromkeys(own.kind for own in fields.values() if own.kind not in KINDS))
-    return Declared(fields, values, has_a_value_each, kinds)
+    has_a_value_each = values is not None and found[values].elements_per_entry == 1
+    kinds = tuple(dict.fromkeys(found[field].kind for field in names if found[field].kind not in KINDS))
+    return Declared({field: found[field] for field in names}, values, has_a_value_each, kinds)
 
 
 def payload_of(codec: Any) -> Declared:

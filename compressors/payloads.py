@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.fields import INDICES, VALUES, Field
+from compressors.fields import INDICES, VALUES, Field, fields
 
 
 class Sparse(NamedTuple):
@@ -15,7 +15,7 @@ class Sparse(NamedTuple):
     values: Tensor  # [k]
     indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending within a worker
 
-    FIELDS = {"values": Field(VALUES, 1), "indices": Field(INDICES, 1)}  # noqa: RUF012 (a NamedTuple's)
+    FIELDS = fields(values=Field(VALUES, 1), indices=Field(INDICES, 1))
 
     def num_sent(self, size: int) -> int:
         return len(self.values)

@@ -16,7 +16,7 @@ from torch import Tensor
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.density import density_schedule
-from compressors.fields import INDICES, VALUES, Field
+from compressors.fields import INDICES, VALUES, Field, fields
 from compressors.payloads import index_dtype
 from compressors.rules import Drawn
 
@@ -27,7 +27,7 @@ class Block(NamedTuple):
     values: Tensor  # [R k]
     start: Tensor  # [R] int32 (int64 beyond 2^31 elements)
 
-    FIELDS = {"values": Field(VALUES, 1), "start": Field(INDICES)}  # noqa: RUF012 (a NamedTuple's)
+    FIELDS = fields(values=Field(VALUES, 1), start=Field(INDICES))
 
     def num_sent(self, size: int) -> int:
         return len(self.values)

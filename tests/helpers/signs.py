@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Context, squared_norm
-from compressors.fields import Field
+from compressors.fields import Field, fields
 
 
 class Signs(NamedTuple):
@@ -17,7 +17,7 @@ class Signs(NamedTuple):
     bits: Tensor  # [ceil(d / 8)] uint8, eight signs each
     scale: Tensor  # [1]
 
-    FIELDS = {"bits": Field("signs"), "scale": Field("metadata")}
+    FIELDS = fields(bits=Field("signs"), scale=Field("metadata"))
 
     def num_sent(self, size: int) -> int:
         return size
@@ -54,7 +54,7 @@ class SignsAt(NamedTuple):
     bits: Tensor  # [ceil(k / 8)] uint8
     scale: Tensor  # [1]
 
-    FIELDS = {"indices": Field("indices", 1), "bits": Field("signs", 8), "scale": Field("metadata")}
+    FIELDS = fields(indices=Field("indices", 1), bits=Field("signs", 8), scale=Field("metadata"))
 
     def num_sent(self, size: int) -> int:
         return len(self.indices)
