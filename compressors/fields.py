@@ -93,5 +93,17 @@ def require_own(codec: Any, part: Any) -> None:
         )
 
 
+def kinds_of(reducer: Any) -> tuple[str, ...]:
+    """The kinds, beside ``KINDS``, of what a reducer sends.
+
+    Its codec's payload declares them; a method that is a reducer itself has them as ``kinds``, if any.
+    """
+    while hasattr(reducer, "inner"):
+        reducer = reducer.inner
+    if hasattr(reducer, "codec"):
+        return payload_of(reducer.codec).kinds
+    return getattr(reducer, "kinds", ())
+
+
 def _is_kind(kind: object) -> bool:
     return isinstance(kind, str) and bool(_NAME.fullmatch(kind)) and kind not in _TAKEN

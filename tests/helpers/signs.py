@@ -1,14 +1,19 @@
 """Codecs whose payloads are not values and indices: signs, in one bit each."""
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from skipping import STEPS, Records, Snapshots, tensors_of, trainer, without_clock
 from torch import Tensor
+from training import WORKERS
 
 from compressors.api import Context, squared_norm
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
 from compressors.fields import Field, fields
+from trainers.communicator import Communicator
 
 
 class Signs(NamedTuple):
@@ -97,3 +102,21 @@ def packed(x: Tensor) -> Tensor:
 def unpacked(bits: Tensor, count: int) -> Tensor:
     """``count`` signs, 1 or -1, [count] float32."""
     return 2.0 * torch.from_numpy(np.unpackbits(bits.numpy(), count=count)).float() - 1
+
+
+CODECS = {"scaled": ScaledSign(), "above": SignAbove(threshold=0.05)}
+
+
+def train(process: int, processes: int, name: str) -> dict[str, Any]:
+    """Records, and the last state, of a training with one of these codecs."""
+    communicator = Communicator(WORKERS, process=process, processes=processes)
+    plain = trainer(communicator, bad_steps={})
+    reducer = build_reducer(CODECS[name], plain.layout.num_parameters, ErrorFeedback)
+    records, snapshots = Records(), Snapshots()
+    summary = replace(plain, reducer=reducer).run(records, snapshots)
+    return {
+        "records": without_clock(records),
+        "tensors": tensors_of(snapshots[STEPS]),
+        "sizes": plain.layout.sizes,
+        "bits_per_parameter": summary["comm/bits_per_parameter"],
+    }
