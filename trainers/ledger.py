@@ -44,7 +44,7 @@ class Ledger:
         self.total_bytes = np.zeros(self.bytes.shape)
         self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
         self.total_link_bytes = np.zeros_like(self.link_bytes)
-        # As in ``Reduced``, of this step. What has no meaning for a step is NaN from then on in its total.
+        # As in ``Reduced``, of this step. A total that a step has no meaning for is infinite from then on.
         self.drawn, self.has_a_value_each, self.exact = False, True, True
         self._no_choice = np.zeros(shape[0])
         self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
@@ -85,10 +85,10 @@ class Ledger:
         self.total_sent += self.sent
         self.total_bytes += self.bytes
         counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
-        self.total_paper_bits += PAPER_BITS * counts if self.exact else math.nan
+        self.total_paper_bits += PAPER_BITS * counts if self.exact else math.inf
         self.choice = self._no_choice
         if not self.has_a_value_each:
-            self.choice = np.full_like(self._no_choice, math.nan)
+            self.choice = np.full_like(self._no_choice, math.inf)
         elif not self.drawn:
             size = self.layout.num_parameters
             self.choice = np.array([_bytes_to_choose(size, k) for k in counts.tolist()])
@@ -153,9 +153,9 @@ class Ledger:
             "comm/link_bytes_received_total": received_so_far,
             **({"comm/compression_ratio": dense / sent_so_far} if sent_so_far else {}),
             "comm/bits_per_parameter": 8 * sum(totals) / (size * max(1, self.steps)),
-            **({} if math.isnan(total_bound) else bounds),
+            **({} if math.isinf(total_bound) else bounds),
             **{f"comm/{kind}_bytes_total": v for kind, v in zip(self.kinds, totals, strict=True)},
-            **({} if math.isnan(paper_bits) else {"comm/paper_bits_total": paper_bits}),
+            **({} if math.isinf(paper_bits) else {"comm/paper_bits_total": paper_bits}),
         }
 
     def layers(self) -> dict[str, dict[str, float]]:

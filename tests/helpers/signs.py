@@ -107,16 +107,19 @@ def unpacked(bits: Tensor, count: int) -> Tensor:
 CODECS = {"scaled": ScaledSign(), "above": SignAbove(threshold=0.05)}
 
 
-def train(process: int, processes: int, name: str) -> dict[str, Any]:
-    """Records, and the last state, of a training with one of these codecs."""
-    communicator = Communicator(WORKERS, process=process, processes=processes)
-    plain = trainer(communicator, bad_steps={})
-    reducer = build_reducer(CODECS[name], plain.layout.num_parameters, ErrorFeedback)
-    records, snapshots = Records(), Snapshots()
-    summary = replace(plain, reducer=reducer).run(records, snapshots)
-    return {
-        "records": without_clock(records),
-        "tensors": tensors_of(snapshots[STEPS]),
-        "sizes": plain.layout.sizes,
-        "bits_per_parameter": summary["comm/bits_per_parameter"],
-    }
+def train(process: int, processes: int) -> dict[str, dict[str, Any]]:
+    """Per codec records, summary and last state of a training."""
+    found = {}
+    for name, codec in CODECS.items():
+        communicator = Communicator(WORKERS, process=process, processes=processes)
+        plain = trainer(communicator, bad_steps={})
+        reducer = build_reducer(codec, plain.layout.num_parameters, ErrorFeedback)
+        records, snapshots = Records(), Snapshots()
+        summary = replace(plain, reducer=reducer).run(records, snapshots)
+        found[name] = {
+            "records": without_clock(records),
+            "summary": summary,
+            "tensors": tensors_of(snapshots[STEPS]),
+            "sizes": plain.layout.sizes,
+        }
+    return found
