@@ -62,6 +62,16 @@ class Look:
         return total
 
 
+def add_wide(rows: Tensor, total: Tensor, kernels: str) -> None:
+    """Add ``rows`` [W, d] to ``total`` [d] float64, one after the other."""
+    compiled = kernels_for(kernels, rows.device.type)
+    if compiled is not None and compiled.can_sum(rows):
+        compiled.add_wide(rows, total)
+        return
+    for row in rows:
+        total += row
+
+
 def norm_of(parts: list[Tensor]) -> float:
     """L2 norm of all ``parts`` together, summed in float64."""
     return sum(float(part.double().square().sum()) for part in parts) ** 0.5

@@ -122,6 +122,11 @@ class CpuKernels:
             measuring.add_wide(row.numpy(), number == 0, total)
         return torch.from_numpy(total)
 
+    def add_wide(self, rows: Tensor, total: Tensor) -> None:
+        """``rows`` [W, d], one after the other, added to ``total`` [d] float64."""
+        for row in rows:
+            measuring.add_wide(row.numpy(), False, total.numpy())
+
     def count_ages(self, steps: int, sent_at: Tensor, rests: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """One worker's entries by number of steps, 0 to ``steps``: how many, and the sum of their squares.
 
