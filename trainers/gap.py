@@ -2,9 +2,9 @@
 
 Stich, Cordonnier and Jaggi, 2018, https://arxiv.org/abs/1809.07599, prove convergence by that iterate. What
 separates the two is the sum over all steps of G - m: G the mean of all n workers' gradients, m what the
-optimizer was given instead. Only these two are looked at, so that the number means the same for every feedback
-and for none. Under error feedback in gradient units the sum is the mean residual; under feedback.scale=step
-with one learning rate throughout, the mean residual over that rate.
+optimizer was given instead. Only these two are looked at, so that the number means the same for every
+feedback and for none. Under error feedback in gradient units the sum is the mean residual; under
+feedback.scale=step with one learning rate throughout, the mean residual over that rate.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Drift:
         self._add(self.sums.applied, [reduced.mean[segment.name].unsqueeze(0) for segment in segments])
 
     def measure(self, communicator: Communicator) -> dict[str, float]:
-        """The squared norms; no ratio where the gradients add up to 0. An all-reduce, which is not charged."""
+        """The squared norms; no ratio where the gradients add up to 0. One all-reduce, not charged."""
         self._add_up(communicator)
         apart = whole = 0.0
         for start in range(0, len(self.sums.applied), _BLOCK):
