@@ -1,6 +1,6 @@
 """What diagnostics cost: each alone and all together, as a share of training measured every 50 steps.
 
-    python benchmarks/diagnostics.py [EXPERIMENT ...] [--steps 200] [--every 50] [KEY=VALUE ...] [--diagnostics NAMES ...]
+    python benchmarks/diagnostics.py [EXPERIMENT ...] [KEY=VALUE ...] [--steps 200] [--diagnostics NAMES ...]
 
 Each experiment runs through run.py's own trainer, one process and one thread on a CPU. Times are the
 process's own, so that what else the machine does counts little. A step without is the median of a run
