@@ -41,11 +41,12 @@ class Drift:
 
     def add_gradients(self, segments: list[Segment]) -> None:
         """Those of a step, before they are reduced."""
-        self._add(self.sums.gradients, [segment.rows for segment in segments])
+        add_wide([segment.rows for segment in segments], self.sums.gradients, self.kernels)
 
     def add_applied(self, segments: list[Segment], reduced: Reduced) -> None:
         """What the same step hands to the optimizer."""
-        self._add(self.sums.applied, [reduced.mean[segment.name].unsqueeze(0) for segment in segments])
+        means = [reduced.mean[segment.name].unsqueeze(0) for segment in segments]
+        add_wide(means, self.sums.applied, self.kernels)
 
     def measure(self, communicator: Communicator) -> dict[str, float]:
         """The squared norms; no ratio where the gradients add up to 0. One all-reduce, not charged."""
@@ -72,12 +73,6 @@ class Drift:
         if before not in (0, communicator.size):
             self.sums.gradients.mul_(communicator.size / before)
         self._leave_to_first(communicator)
-
-    def _add(self, total: Tensor, parts: list[Tensor]) -> None:
-        start = 0
-        for rows in parts:
-            add_wide(rows, total[start : start + rows.shape[1]], self.kernels)
-            start += rows.shape[1]
 
     def _add_up(self, communicator: Communicator) -> None:
         self.sums.gradients.copy_(communicator.sum(self.sums.gradients))

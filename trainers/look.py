@@ -62,14 +62,15 @@ class Look:
         return total
 
 
-def add_wide(rows: Tensor, total: Tensor, kernels: str) -> None:
-    """Add ``rows`` [W, d] to ``total`` [d] float64, one after the other."""
-    compiled = kernels_for(kernels, rows.device.type)
-    if compiled is not None and compiled.can_sum(rows):
-        compiled.add_wide(rows, total)
+def add_wide(parts: list[Tensor], total: Tensor, kernels: str) -> None:
+    """Add the rows of every part [W, d], one after the other, to the next d of ``total`` [D] float64."""
+    compiled = kernels_for(kernels, total.device.type)
+    if compiled is not None and all(map(compiled.can_sum, parts)):
+        compiled.add_wide(parts, total)
         return
-    for row in rows:
-        total += row
+    for rows, own in zip(parts, total.split([rows.shape[1] for rows in parts]), strict=True):
+        for row in rows:
+            own += row
 
 
 def norm_of(parts: list[Tensor]) -> float:

@@ -20,6 +20,7 @@ from compressors.top_k import TopK
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
 from trainers.gap import Gap
+from trainers.look import add_wide
 from trainers.run_folder import RunFolder
 from trainers.watch import Watch
 
@@ -128,6 +129,20 @@ class Halved:
     def reduce(self, segments: list, state: Any, context: Context, communicator: Any) -> tuple[Reduced, Any]:
         reduced, state = self.inner.reduce(segments, state, context, communicator)
         return reduced._replace(mean={name: mean / 2 for name, mean in reduced.mean.items()}), state
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(5)
+    flat = torch.randn(3, 9000, generator=random).to(dtype)
+    parts = [flat[:, 10:17], flat[:, 20:21], flat[:, 100:7100]]  # of a buffer, as layers are
+    totals = [torch.randn(7008, generator=random, dtype=torch.float64)] * 2
+    totals[1] = totals[0].clone()
+    expected = totals[0] + torch.cat(parts, 1).double().sum(0)
+    for total, kernels in zip(totals, ("auto", "reference"), strict=True):
+        add_wide(parts, total, kernels)
+    assert torch.equal(*totals)
+    torch.testing.assert_close(totals[0], expected, rtol=1e-14, atol=1e-14)
 
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
