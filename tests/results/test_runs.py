@@ -148,18 +148,14 @@ def test_order_is_that_of_paths(tmp_path: Path) -> None:
     assert paths == sorted(paths)
 
 
-def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path) -> None:
+def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     first = write_run(tmp_path / "a")
     last = write_run(tmp_path / "b")  # the same id
-    other = write_run(
-        tmp_path / "c", name="another-top_k", trainer={"log_every": 5}
-    )  # another id, as good as
-    runs = read_runs([tmp_path / "c", tmp_path])
-    assert [run.path for run in latest(runs)] == [other]
-    said = warnings(runs)
-    assert f"{first} is left out: {last} is the same run" in said
-    assert f"{last} is left out: {other} is the same run" in said
-    assert [run.path for run in by_method(runs)["top_k, density 0.01"]] == [other]
+    runs = read_runs([tmp_path / "b", tmp_path])
+    assert [run.path for run in latest(runs)] == [last]
+    assert f"{first} is left out: {last} is the same run" in warnings(runs)
+    assert [run.path for run in by_method(runs)["top_k, density 0.01"]] == [last]
+    assert capsys.readouterr().err == f"two folders of top_k, density 0.01, seed 0: using {last}\n"
 
 
 def test_a_step_recorded_twice_counts_once(tmp_path: Path) -> None:
