@@ -184,7 +184,7 @@ class Method:
     def legend(self) -> str:
         """The same with a density in per cent; a threshold's is that of the paper's rule."""
         said, words = self.compressor, list(self._words)
-        if words and words[0].key == "compressor.density":
+        if words and words[0].key == "compressor.density" and words[0].number is not None:
             joint = " for" if self.compressor == "hard_threshold" else ","
             said += f"{joint} density {_per_cent(words.pop(0).number)}"
         return ", ".join([said, *(word.text for word in words)])

@@ -228,8 +228,8 @@ def by_cell(runs: Iterable[Run], cell: Callable[[Run], Cell]) -> dict[Cell, dict
                 raise ValueError(
                     f"{first.path} and {run.path} would be one row, {name}, and differ: {differ}"
                 )
-            if run.seed in of_seed and of_seed[run.seed].path != run.path:
-                print(f"two folders of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)
+            if run.seed in of_seed:
+                print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)
             of_seed[run.seed] = run
         found[name] = of_seed
     return found
