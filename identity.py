@@ -38,14 +38,27 @@ def at(config: Config, key: str) -> Any:
     return value
 
 
-def _is_own_files(config: Config) -> bool:
-    return at(config, "data._target_") == "data.image_folder.image_folder"
+def _has(key: str, *values: Value) -> Callable[[Config], bool]:
+    """Whether a setting has one of these values; without any, whether it is set."""
+    return lambda config: at(config, key) in values if values else at(config, key) is not None
+
+
+def _lacks(key: str, *values: Value) -> Callable[[Config], bool]:
+    return lambda config: not _has(key, *values)(config)
 
 
 def _is_plain_wire(config: Config) -> bool:
     return all(at(config, key) in (None, USUAL[key]) for key in ("wire.indices", "wire.values"))
 
 
+def _idle(key: str, reason: str, applies: Callable[[Config], bool]) -> WithoutEffect:
+    return WithoutEffect((key,), reason, applies, is_idle=True)
+
+
+OWN_FILES = "data.image_folder.image_folder"  # which have no other name than where they lie
+TESTS_NOTHING = _has("data._target_", "data.libsvm.libsvm")
+NO_TEST = "with these data, which hold nothing out to test"
+NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
 WITHOUT_EFFECT = (
     WithoutEffect(("budget",), "by itself: the compressor holds its values"),
     WithoutEffect(("name", "output"), "but on where the run folder lies"),
@@ -57,70 +70,35 @@ WITHOUT_EFFECT = (
     WithoutEffect(("checkpoint",), "but on what is kept to go on from"),
     WithoutEffect(("resume",), "but on where a run begins: another run's checkpoint is its origin"),
     WithoutEffect(("diagnostics",), "but on what is measured: they look on"),
-    WithoutEffect(("data.root",), "but on where files lie", lambda c: not _is_own_files(c)),
+    WithoutEffect(("data.root",), "but on where files lie", _lacks("data._target_", OWN_FILES)),
     WithoutEffect(("data.download", "data.home", "model.download"), "but on where files come from"),
     WithoutEffect(("data.memory_gib", "data.decoders"), "but on when images are decoded"),
-    WithoutEffect(
-        ("trainer.overlap", "trainer.bucket_megabytes"),  # a coded wire makes a message of each bucket
-        "but on speed, with wire.indices=plain and wire.values=fp32",
-        _is_plain_wire,
-    ),
-    WithoutEffect(
-        ("trainer.bucket_megabytes",),
-        "without trainer.overlap",
-        lambda c: not at(c, "trainer.overlap"),
-        is_idle=True,
-    ),
-    WithoutEffect(
-        ("trainer.epochs",),
-        "beside trainer.steps={trainer[steps]}",
-        lambda c: at(c, "trainer.steps") is not None,
-        is_idle=True,
-    ),
-    WithoutEffect(
-        ("trainer.evaluate_every", "trainer.evaluation_batch_size"),
-        "with these data, which hold nothing out to test",
-        lambda c: at(c, "data._target_") == "data.libsvm.libsvm",
-        is_idle=True,
-    ),
-    WithoutEffect(
-        ("data.alpha",),
-        "with data.partition={data[partition]}",
-        lambda c: at(c, "data.partition") != "dirichlet",
-        is_idle=True,
-    ),
-    WithoutEffect(
-        ("schedule.warmup_share",),
+    # On a coded wire every bucket is a message, whose bytes depend on what is in it.
+    WithoutEffect(("trainer.overlap",), "but on speed, on a plain wire", _is_plain_wire),
+    _idle("trainer.bucket_megabytes", "without trainer.overlap", _lacks("trainer.overlap", True)),
+    WithoutEffect(("trainer.bucket_megabytes",), "but on speed, on a plain wire", _is_plain_wire),
+    _idle("trainer.epochs", "beside trainer.steps={trainer[steps]}", _has("trainer.steps")),
+    _idle("trainer.evaluate_every", NO_TEST, TESTS_NOTHING),
+    _idle("trainer.evaluation_batch_size", NO_TEST, TESTS_NOTHING),
+    _idle("data.alpha", "with data.partition={data[partition]}", _lacks("data.partition", "dirichlet")),
+    _idle(
+        "schedule.warmup_share",
         "beside schedule.warmup_epochs={schedule[warmup_epochs]}",
-        lambda c: at(c, "schedule.warmup_epochs") is not None,
-        is_idle=True,
+        _has("schedule.warmup_epochs"),
     ),
-    WithoutEffect(
-        ("model.config",),
-        "beside model.pretrained={model[pretrained]}",
-        lambda c: at(c, "model.pretrained") is not None,
-        is_idle=True,
-    ),
-    WithoutEffect(
-        ("compressor.density",),
+    _idle("model.config", "beside model.pretrained={model[pretrained]}", _has("model.pretrained")),
+    _idle(
+        "compressor.density",
         "beside compressor.threshold={compressor[threshold]}",
-        lambda c: at(c, "compressor.threshold") is not None,
-        is_idle=True,
+        _has("compressor.threshold"),
     ),
-    WithoutEffect(
-        ("feedback",),
+    _idle(
+        "feedback",
         "with compressor=none, which leaves nothing to feed back",
-        lambda c: at(c, "compressor._target_") == "compressors.none.NoCompression",
-        is_idle=True,
+        _has("compressor._target_", NONE),
     ),
-    WithoutEffect(
-        ("feedback.scale",),
-        "with feedback=none",
-        lambda c: at(c, "feedback._target_") == NO_FEEDBACK,
-        is_idle=True,
-    ),
+    _idle("feedback.scale", "with feedback=none", _has("feedback._target_", NO_FEEDBACK)),
 )
-NO_FEEDBACK = "compressors.feedback.no_feedback"
 # What a setting is where a config does not say it. An identity holds what is not usual, so that a new
 # setting leaves old ids as they are; null is the usual value of all others.
 USUAL: dict[str, Value] = {
@@ -275,12 +253,6 @@ def identify(config: Config, origin: str = "") -> Identity:
 def names_checkpoint(config: Config) -> bool:
     """Whether the run was told which checkpoint to begin at: its own, or another run's."""
     return config.get("resume", "auto") not in ("auto", "never")
-
-
-def differences(one: Identity, other: Identity) -> list[str]:
-    """What tells two runs apart: "trainer.epochs 3 and 4"."""
-    pairs = {key: (one.settings.get(key), other.settings.get(key)) for key in one.settings | other.settings}
-    return [f"{key} {text(a)} and {text(b)}" for key, (a, b) in sorted(pairs.items()) if a != b]
 
 
 def compressor_name(config: Config) -> str:

@@ -18,7 +18,6 @@ from identity import (
     Identity,
     Settings,
     at,
-    differences,
     identify,
     names_checkpoint,
     subject_of,
@@ -26,6 +25,7 @@ from identity import (
 )
 from results.escaping import one_line
 from results.records import read_records
+from results.settings import differences
 from results.showable import require_config, require_method, require_summary, require_within
 
 Cell = TypeVar("Cell", bound=Hashable)
@@ -179,8 +179,8 @@ def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Ru
     runs = with_numbers(read_runs(folders), needs)
     if not runs:
         raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
-    for text in warnings(runs):
-        print(f"warning: {text}", file=sys.stderr)
+    for said in warnings(runs):
+        print(f"warning: {said}", file=sys.stderr)
     return latest(runs)
 
 
@@ -236,9 +236,8 @@ def by_cell(runs: Iterable[Run], cell: Callable[[Run], Cell]) -> dict[Cell, dict
         first, of_seed = members[0], {}
         for run in sorted(members, key=lambda run: (run.seed, run.path)):
             if run.identity.group != first.identity.group:
-                differ = "; ".join(differences(first.identity, run.identity))
                 raise ValueError(
-                    f"{first.path} and {run.path} would be one row, {name}, and differ: {differ}"
+                    f"{first.path} and {run.path} would be one row, {name}, and differ: {differences(first.identity, run.identity)}"
                 )
             if run.seed in of_seed:
                 print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)

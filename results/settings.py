@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from identity import USUAL, Settings, Value, is_number, text
+from identity import USUAL, Identity, Settings, Value, is_number, text
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -24,6 +24,12 @@ def differing(settings: Sequence[Settings]) -> list[dict[str, Value]]:
     keys = sorted({key for one in whole for key in one})
     own = [key for key in keys if len({repr(one.get(key)) for one in whole}) > 1]
     return [{key: one.get(key, USUAL.get(key)) for key in own} for one in whole]
+
+
+def differences(one: Identity, other: Identity) -> str:
+    """What tells two runs apart, beside their seeds: "trainer.epochs 3 and 4"."""
+    ours, theirs = differing([tuple(each.settings.items()) for each in (one, other)])
+    return "; ".join(f"{key} {text(ours[key])} and {text(theirs[key])}" for key in ours if key != "seed")
 
 
 def sortable(value: Value) -> tuple[bool, float, str]:
