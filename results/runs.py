@@ -236,8 +236,9 @@ def by_cell(runs: Iterable[Run], cell: Callable[[Run], Cell]) -> dict[Cell, dict
         first, of_seed = members[0], {}
         for run in sorted(members, key=lambda run: (run.seed, run.path)):
             if run.identity.group != first.identity.group:
+                differ = differences(first.identity, run.identity)
                 raise ValueError(
-                    f"{first.path} and {run.path} would be one row, {name}, and differ: {differences(first.identity, run.identity)}"
+                    f"{first.path} and {run.path} would be one row, {name}, and differ: {differ}"
                 )
             if run.seed in of_seed:
                 print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)

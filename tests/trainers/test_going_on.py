@@ -8,6 +8,7 @@ import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
 import run
+from results.runs import by_setting, read_runs
 from trainers.run_folder import RunFolder, identity_of
 from trainers.stopping import StoppedError, StopRequest
 
@@ -115,6 +116,10 @@ def test_another_runs_checkpoint(tmp_path: Path) -> None:
     assert [r["step"] for r in going_on["records"] if "train/loss" in r] == list(range(1, 13))
     assert going_on["records"][: len(trained["records"])] == trained["records"]
     assert RunFolder(short).summary() is not None
+    assert RunFolder(longer).summary()["origin"].startswith(f"{RunFolder(short).id} step-000000009 ")
+    found = read_runs([tmp_path])
+    assert {run.id for run in found} == {run.path.name for run in found}  # also for who only reads them
+    assert len(by_setting(found)) == 2
 
 
 def test_another_number_of_workers(tmp_path: Path) -> None:
