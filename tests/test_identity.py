@@ -64,6 +64,13 @@ DEPENDS = [
     ("feedback._target_", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback.scale", {"feedback._target_": "compressors.feedback.no_feedback"}, {}),
 ]
+KNOWN_IDS = (  # of presets: folders of runs that were made by this version are found again by later ones
+    ("quick", "top_k", "5a84d453b9"),
+    ("three_parameters/lstm", "top_k", "f6231a26b3"),
+    ("convex/madelon_sgd", "top_k", "1bb7024eb7"),
+    ("small/neumf", "hard_threshold", "df31329cdc"),
+    ("autolrs/resnet20", "none", "37a6310616"),
+)
 FILES = [
     path
     for path in sorted(CONF.glob("*/*.yaml"))
@@ -222,6 +229,12 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
         "wire._target_",
     }
     assert {at(resolved(), key) for key in others} == {USUAL[key] for key in others}
+
+
+@pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)
+def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
+    """A new setting needs an entry in ``USUAL`` where its default is not null."""
+    assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
 
 
 @pytest.mark.parametrize(
