@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -69,6 +70,29 @@ def test_curves_are_what_the_records_say(output: Path) -> None:
     assert convex.bits_so_far("ledger")(found).iloc[-1] == 8 * (8 + 4) * 2 * 40
     assert convex.bits_per_step("paper")(found).tolist() == [64.0] * 8
     assert convex.epochs(found).iloc[-1] == lines[-1]["epoch"]
+
+
+def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -> None:
+    """Values that are not exact: its line is not in the panel, its number a dash, all else as before."""
+    name = "comm/paper_bits_total"
+    runs = [
+        replace(
+            found,
+            records=found.records.drop(columns=name),
+            summary={key: value for key, value in found.summary.items() if key != name},
+        )
+        if found.compressor == "top_k"
+        else found
+        for found in read_runs([output])
+    ]
+    (group, *_) = by_setting(runs)
+    first, *_, last = convex.draw(group, "paper").axes
+    for panel in (first, last):
+        assert [len(line.get_xdata()) > 0 for line in panel.lines] == [True, True, False]
+    assert [len(line.get_xdata()) > 0 for line in convex.draw(group, "ledger").axes[0].lines] == [True] * 3
+    ends = reproduction.reproduction_table(runs).split("## Where each run ends")[1].splitlines()
+    (row, *_) = [line for line in ends if "top_k" in line]
+    assert row.count("| - |") == 1 and "| - |" not in next(line for line in ends if "hard_threshold" in line)
 
 
 def test_command_draws_and_writes_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
