@@ -234,7 +234,7 @@ def _provenance(runs: list[Run]) -> str:
 def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: True) -> list[list[Run]]:
     """Runs that differ in their seed only, by experiment and method."""
     groups = [of for setting in by_setting(filter(wanted, runs)) for of in by_method(setting).values()]
-    return sorted(groups, key=lambda group: (_name(group[0]), group[0].method))
+    return sorted(groups, key=lambda group: (_name(group[0]), group[0].identity.method.order))
 
 
 def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:

@@ -10,7 +10,6 @@ from command_line import command
 from configs import resolved
 
 import run
-from compressors import naming
 from trainers.communicator import Communicator
 
 SMALL = ["model=mlp", "model.hidden=[16]", "trainer.batch_size=8", "tracker=none", "trainer.steps=6"]
@@ -78,11 +77,3 @@ def test_a_broken_message_is_one_line(
     said = re.escape(f"what worker {worker} sent in step ") + "[123] cannot be decoded: it ends after"
     with pytest.raises(run.Refusal, match=said):
         run.run(config)
-
-
-def test_the_method_is_called_by_its_wire() -> None:
-    plain = resolved("compressor=top_k", "budget.density=0.01")
-    coded = resolved("compressor=top_k", "budget.density=0.01", "wire.indices=auto", "wire.values=int8")
-    assert naming.method(plain) == "top_k, density 0.01"
-    assert naming.method(coded) == "top_k, density 0.01, auto indices, int8 values"
-    assert naming.method({k: v for k, v in plain.items() if k != "wire"}) == naming.method(plain)
