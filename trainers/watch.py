@@ -4,13 +4,16 @@ import time
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment
 from compressors.feedback import ErrorFeedback
+from compressors.magnitudes import Histogram
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
+from trainers.ledger import Ledger
 from trainers.look import Look
-from trainers.staleness import Waiting, Waits
+from trainers.staleness import Waiting
 
 
 class Watch:
@@ -29,8 +32,9 @@ class Watch:
         self.kernels = getattr(self.innermost, "kernels", "reference")
         self.feedback = inner if isinstance(inner, ErrorFeedback) else None
         self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
-        self.seconds = 0.0  # spent here in the last step
+        self.seconds = 0.0  # spent here in the last step, and on what is told after it
         self.waiting: Waiting | None = None
+        self.histogram: Histogram | None = None
         if settings.xi is not None:
             settings.xi.require_codec(self.codec)
         if settings.bound is not None:
@@ -39,9 +43,10 @@ class Watch:
             settings.staleness.require_residual(self.codec, self.feedback is not None)
 
     @property
-    def waits(self) -> Waits | None:
-        """What a checkpoint must hold, if anything."""
-        return self.waiting.waits if self.waiting is not None else None
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold, [W, ...] by their names."""
+        waits = self.waiting.waits._asdict() if self.waiting is not None else {}
+        return waits | (self.histogram.magnitudes._asdict() if self.histogram is not None else {})
 
     def expect(self, done: int, *, is_last: bool) -> bool:
         """Whether the step to come, after which ``done`` steps are done, is measured; the last one is."""
@@ -55,6 +60,8 @@ class Watch:
     def init(self, segments: list[Segment]) -> Any:
         if self.settings.staleness is not None:
             self.waiting = Waiting(segments)
+        if self.settings.hindsight is not None and not getattr(self.innermost, "lossless", False):
+            self.histogram = Histogram(len(segments[0].rows), segments[0].rows.device)
         return self.inner.init(segments)
 
     def reduce(
@@ -65,6 +72,9 @@ class Watch:
         self.latest, started = {}, time.perf_counter()
         if is_due:
             look, of_mean = self._before(segments, state, context, communicator)
+        if self.histogram is not None:
+            carried = self.feedback.carried(segments, state, context) if self.feedback else segments
+            self.histogram.add(carried, self.kernels)
         before = self._now(segments, is_due) - started
         told = context._replace(tell_positions=staleness is not None)
         reduced, state = self.inner.reduce(segments, state, told, communicator)
@@ -79,6 +89,15 @@ class Watch:
                 self.latest |= staleness.measure(waits, held, segments, reduced, communicator, kernels)
         self.seconds = before + self._now(segments, is_due) - started
         return reduced, state
+
+    def of_run(self, ledger: Ledger) -> dict[str, float]:
+        """What is told of all steps so far, once ``ledger`` has them."""
+        if self.histogram is None:
+            return {}
+        started = time.perf_counter()
+        found = self.settings.hindsight.measure(self.histogram.magnitudes, ledger)
+        self.seconds += time.perf_counter() - started
+        return found
 
     def _before(
         self, segments: list[Segment], state: Any, context: Context, communicator: Communicator
