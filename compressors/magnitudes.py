@@ -23,7 +23,7 @@ SQUARES_ERROR = 2.0**-22  # relative: squares rounded to 2^-24, and fp64 to fp32
 _MANTISSA, _BIAS = 23, 127  # of fp32
 DROPPED = _MANTISSA - 5  # bits of an entry that do not tell its bin
 FIRST_KEY = (_BIAS + LOWEST) * PARTS
-# A word counts entries in its upper 19 bits; below stands the sum of (mantissa^2 + 2^22) >> 23, of 24 bits each.
+# A word counts entries in its upper 19 bits; the others are the sum of (mantissa^2 + 2^22) >> 23, 24 bits.
 COUNT, ROUNDED = 44, 23
 FULL = 2**19 - 1  # entries that a word can hold
 _PIECE = 2**18  # entries of a layer that are looked at together, as in the kernels' tables

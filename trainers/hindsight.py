@@ -1,11 +1,11 @@
 """How far a run was from the best sparsifier that hindsight knows, with as many elements sent.
 
-Sahu et al., 2021, https://arxiv.org/abs/2108.00951: for the sequence p_1, ..., p_T that was compressed, the least
-total error with K elements keeps the K largest magnitudes of all steps, which one constant threshold does.
-Here of all workers, segments and steps together.
+Sahu et al., 2021, https://arxiv.org/abs/2108.00951: for the sequence p_1, ..., p_T that was compressed, the
+least total error with K elements keeps the K largest magnitudes of all steps, which one constant threshold
+does. Here of all workers, segments and steps together.
 
-Magnitudes are known by bins. All of the bins above the K-th largest are kept; of its own bin as many as are left
-of K, and the squares of those that are not lie between what their number, the bin's sum and its edges allow.
+Magnitudes are known by bins. All of the bins above the K-th largest are kept, and of its own bin as many as
+are left of K. The squares of that bin's others lie between what their number, the bin's sum and edges allow.
 """
 
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ from trainers.ledger import Ledger
 class Hindsight:
     """Least total error, its threshold, and the regret: how much larger the run's total error is.
 
-    Of rounded values (``wire.values``) the rounding is part of the regret. Cost: in each step a pass over e and
-    g; 96 kB per worker.
+    Of rounded values (``wire.values``) the rounding is part of the regret. Cost: in each step a pass over e
+    and g; 96 kB per worker.
     """
 
     def measure(self, magnitudes: Magnitudes, ledger: Ledger) -> dict[str, float]:
@@ -62,4 +62,4 @@ def _unkept(counts: np.ndarray, squares: np.ndarray, kept: float) -> tuple[float
     least = below + max(left * lower**2, squares[bin_] - inside * upper**2)
     most = below + squares[bin_] * left / counts[bin_]
     threshold = upper - (upper - lower) * inside / counts[bin_]
-    return least * (1 - SQUARES_ERROR), max(least, most) * (1 + SQUARES_ERROR), threshold
+    return float(least * (1 - SQUARES_ERROR)), float(most * (1 + SQUARES_ERROR)), float(threshold)
