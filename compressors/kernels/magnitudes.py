@@ -1,7 +1,7 @@
 """Compiled loop for the histogram of magnitudes: the bits of ``compressors/magnitudes.py``."""
 
 import numpy as np
-from numba import carray
+from numba import carray, njit
 
 from compressors.kernels.compiling import compiled
 from compressors.kernels.machine import fetch, fused_multiply_add, pointer
@@ -25,11 +25,21 @@ def settle(words, scales, counts, squares):
             words[i] = 0
 
 
+@njit(inline="always")
+def tell_bins(bits, keys, entries):
+    """The bins of a block of fp32 ``bits`` and what each adds to a word; of constant length, for SIMD."""
+    for i in range(_BLOCK):
+        mantissa = np.uint64((bits[i] & _MANTISSA) | _LEADING)
+        entries[i] = np.int64((mantissa * mantissa + _HALF) >> _ROUNDED) + _ONE
+        key = np.int32((bits[i] & _SIGN) >> _DROPPED) - _FIRST_KEY
+        keys[i] = min(max(key, np.int32(0)), _LAST)
+
+
 @compiled
 def count(pieces, row_pieces, first, last, factor, words, filled, scales, counts, squares):
     """Adds every entry of p = e + factor g of the workers from ``first`` to ``last`` to their histograms."""
     workers = len(words)
-    x = np.empty(_BLOCK, np.float32)
+    x = np.zeros(_BLOCK, np.float32)
     bits = x.view(np.uint32)
     keys, entries = np.empty(_BLOCK, np.uint16), np.empty(_BLOCK, np.int64)
     for worker in range(first, last):
@@ -44,21 +54,22 @@ def count(pieces, row_pieces, first, last, factor, words, filled, scales, counts
                 p = carray(pointer(pieces[piece, REST], factor), (size,))
                 g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
                 adds = pieces[piece, GRADIENT] != 0
-                for start in range(0, size, _BLOCK):
-                    number = min(_BLOCK, size - start)
+                whole = size // _BLOCK * _BLOCK
+                for start in range(0, whole, _BLOCK):
                     if start + _AHEAD < size:
                         fetch(p, start + _AHEAD, _BLOCK)
                         fetch(g, start + _AHEAD, _BLOCK)
                     if adds:
-                        for i in range(number):
+                        for i in range(_BLOCK):
                             x[i] = fused_multiply_add(g[start + i], factor, p[start + i])
                     else:
-                        for i in range(number):
+                        for i in range(_BLOCK):
                             x[i] = p[start + i]
-                    for i in range(number):
-                        mantissa = np.uint64((bits[i] & _MANTISSA) | _LEADING)
-                        entries[i] = np.int64((mantissa * mantissa + _HALF) >> _ROUNDED) + _ONE
-                        key = np.int32((bits[i] & _SIGN) >> _DROPPED) - _FIRST_KEY
-                        keys[i] = min(max(key, np.int32(0)), _LAST)
-                    for i in range(number):
+                    tell_bins(bits, keys, entries)
+                    for i in range(_BLOCK):
                         own[keys[i]] += entries[i]
+                for i in range(whole, size):
+                    x[i - whole] = fused_multiply_add(g[i], factor, p[i]) if adds else p[i]
+                tell_bins(bits, keys, entries)
+                for i in range(size - whole):
+                    own[keys[i]] += entries[i]
