@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainers.break_even import all_reduce_traffic, gather_traffic
+from trainers.links import all_reduce_bytes, gather_bytes
 
 COLLECTIVES = ("all_reduce", "exchange")
 TINY, TINY_CALLS = 8, 20  # fp32 elements of a call that carries next to nothing, and how many there are
@@ -20,7 +20,7 @@ DENSE = 11_173_962  # elements of a call next to which headers are small: ResNet
 
 def traffic(collective: str, num_bytes: float, processes: int) -> float:
     """Bytes that leave a process which gives ``num_bytes`` to the collective, without headers."""
-    return (all_reduce_traffic if collective == "all_reduce" else gather_traffic)(num_bytes, processes)
+    return (all_reduce_bytes if collective == "all_reduce" else gather_bytes)(num_bytes, processes)
 
 
 def tiny_calls(communicator: Any) -> dict[str, Callable[[], object]]:

@@ -10,16 +10,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.api import Context, Reducer, Segment
 from compressors.none import NoCompression
 from compressors.payloads import divide
-from trainers.communicator import KINDS, Communicator
+from trainers.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.links import all_reduce_bytes
 from trainers.step import GradientStep
 from trainers.watch import innermost
 
@@ -57,16 +57,6 @@ def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> f
     return min(ANY_BANDWIDTH, saved_bits / extra_seconds)
 
 
-def all_reduce_traffic(num_bytes: float, workers: int) -> float:
-    """Bytes that leave a worker in a ring all-reduce, gloo's: 2 (n - 1) pieces of a nth each."""
-    return 2 * (workers - 1) / workers * num_bytes
-
-
-def gather_traffic(num_bytes: float, workers: int) -> float:
-    """Bytes that leave a worker in an all-gather: its own message, or others' on their way, n - 1 times."""
-    return (workers - 1) * num_bytes
-
-
 class StepCosts:
     """What the steps of this start of a run cost, seen one by one, and what dense ones would."""
 
@@ -76,24 +66,17 @@ class StepCosts:
         self.nothing_to_compare = isinstance(innermost(reducer), NoCompression) or communicator.size == 1
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
-        self.steps, self._reduced = 0, 0
-        self._bytes = np.zeros((len(communicator.ranks), len(KINDS)), dtype=np.int64)  # [W, kinds], their sum
+        self.steps = 0
+        self._sent = 0.0  # bytes that left the local workers, their mean, summed over steps
 
     def add(self, step: GradientStep, ledger: Ledger) -> None:
         """Take down a step that has just been taken."""
         if self.nothing_to_compare or step.compression_seconds is None:
             return
-        self._reduced += self.communicator.reduced_bytes
-        self._bytes += ledger.bytes
+        self._sent += ledger.link_bytes[:, 0].mean()
         self.seconds.append(step.compression_seconds)
         self.rounds.append(self.communicator.clock.rounds)
         self.steps += 1
-
-    def traffic_bytes(self) -> float:
-        """What left a worker in a step, on average."""
-        workers, reduced = self.communicator.size, self._reduced / self.steps
-        gathered = self._bytes.sum() / (len(self._bytes) * self.steps) - reduced
-        return all_reduce_traffic(reduced, workers) + gather_traffic(gathered, workers)
 
     def summary(self) -> dict[str, float]:
         """The metric, the same on every process; nothing for dense training and a single worker.
@@ -107,13 +90,13 @@ class StepCosts:
             statistics.median(seconds),
             dense_seconds(self.layout),
             round_seconds(self.communicator),
-            self.traffic_bytes(),
+            self._sent / self.steps,
         ]
         rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 4]
         compression, rehearsed, latency, _ = rows.max(0).values.tolist()
         workers, size = self.communicator.size, self.layout.num_parameters * self.layout.dtype.itemsize
         compressed = Cost(compression, statistics.median(rounds), rows[:, 3].mean().item())
-        dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_traffic(size, workers))
+        dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_bytes(size, workers))
         return {NAME: break_even(compressed, dense, latency)}
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from compressors.checks import require
 from compressors.payloads import divide
 from trainers.clock import Clock
+from trainers.links import all_reduce_bytes, gather_bytes
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 from trainers.slices import slice_widths, stacked
 
@@ -50,8 +51,7 @@ class Communicator:
         self._gather_rounds = 1 if self._gathers_by_pairs else workers - 1
         self._charges = np.zeros((local, len(KINDS)), dtype=np.int64)
         self._charged = dict(zip(KINDS, self._charges.T, strict=True))  # views
-        self._reduced = 0
-        self.reduced_bytes = 0  # of a worker's charges that were taken last: what an all-reduce carried
+        self._link = np.zeros((local, 2))  # bytes that leave and reach each local worker
         self.clock = Clock()
 
     def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -65,17 +65,17 @@ class Communicator:
         """
         num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
         self._charged["values"] += num_bytes
-        self._reduced += num_bytes
+        self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
         on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.processes > 1 and self.reduction == WORKER_ORDER:
-            sums = self._add_up_byslice_widths(rows, add_up, on_the_clock)
+            sums = self._add_up_by_slices(rows, add_up, on_the_clock)
         else:
             sums = self._add_up_locally(rows, add_up, on_the_clock)
         return [divide(tensor, self.size) for tensor in sums]
 
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
-        self._charged[kind] += rows.nbytes // len(rows)
+        self._charge_gather(kind, rows.nbytes // len(rows))
         return self._all_gather(rows, self.clock.collective(self._gather_rounds))
 
     def gather_equal(self, fields: list[Tensor], kind: str) -> list[Tensor]:
@@ -84,7 +84,7 @@ class Communicator:
         Each tensor holds one worker's entries after the other's, as does what comes back.
         """
         num_workers = len(self.ranks)
-        self._charged[kind] += sum([tensor.nbytes for tensor in fields]) // num_workers
+        self._charge_gather(kind, sum([tensor.nbytes for tensor in fields]) // num_workers)
         on_the_clock = self.clock.collective(self._gather_rounds)
         if self.processes == 1:
             with on_the_clock:
@@ -99,7 +99,7 @@ class Communicator:
         ``largest`` is what no worker's count exceeds; from 2^31 on counts take 8 bytes.
         """
         small = counts.astype(np.int32 if largest < 2**31 else np.int64)
-        self._charged["metadata"] += len(small) * small.itemsize
+        self._charge_gather("metadata", len(small) * small.itemsize)
         on_the_clock = self.clock.collective(self._gather_rounds)
         if self.processes == 1:
             with on_the_clock:
@@ -115,13 +115,14 @@ class Communicator:
         [S, n] int64 says how many entries each worker has in each of the S segments; ``kinds`` names
         what to charge for each field.
         """
-        own = lengths[:, self.ranks.start : self.ranks.stop]
-        own = own.sum(0) if len(own) > 1 else own[0]  # [W]
+        everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
+        own = everyones[self.ranks.start : self.ranks.stop]  # [W]
         num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
                 raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
-            self._charged[kind] += own * tensors[0].itemsize
+            itemsize = tensors[0].itemsize
+            self._charge_gather(kind, own * itemsize, everyones.sum() * itemsize)
         if self.processes == 1:
             return fields
         return self._exchange(fields, lengths)
@@ -137,7 +138,9 @@ class Communicator:
                 self._charged[kind][row] += part.nbytes
         joined = [np.concatenate([part for _, part in parts]) for parts in messages]
         lengths = np.array([[len(message) for message in joined]])
+        own = lengths[0]
         lengths = self.gather_counts(lengths, largest)
+        self._charge_link(own, lengths.sum())
         if self.processes == 1:
             return joined
         local = torch.from_numpy(np.concatenate(joined)).to(self.device)
@@ -148,8 +151,27 @@ class Communicator:
         """Bytes per local worker and kind, [W, 4] int64, since the last call."""
         charged = self._charges.copy()
         self._charges[:] = 0
-        self.reduced_bytes, self._reduced = self._reduced, 0
         return charged
+
+    def take_link_bytes(self) -> np.ndarray:
+        """Bytes that leave and reach each local worker, [W, 2] float64, since the last call.
+
+        As if each of the n workers had a machine of its own, by the algorithms that run here: payloads of a
+        gather go from everyone to everyone else, and an all-reduce sends 2 (n - 1) pieces of a nth. Headers
+        of the protocols are not counted.
+        """
+        link, self._link = self._link, np.zeros_like(self._link)
+        return link
+
+    def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
+        """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""
+        self._charged[kind] += own
+        self._charge_link(own, self.size * own if everyones is None else everyones)
+
+    def _charge_link(self, own: np.ndarray | int, everyones: np.ndarray | int) -> None:
+        """What a gather takes from each local worker to n - 1 others, and what theirs bring to it."""
+        self._link[:, 0] += gather_bytes(own, self.size)
+        self._link[:, 1] += everyones - own
 
     # What follows serves measurement and control. It is not part of the algorithm and not charged.
 
@@ -212,7 +234,7 @@ class Communicator:
             dist.all_reduce(flat)
         return list(flat.split([len(tensor) for tensor in sums]))
 
-    def _add_up_byslice_widths(
+    def _add_up_by_slices(
         self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
     ) -> list[Tensor]:
         """A slice of every segment's columns per process: all rows of it are sent there and added up."""

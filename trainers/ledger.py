@@ -12,6 +12,7 @@ from compressors.api import Reduced, Segment
 from compressors.norms import squared_norms
 from trainers.communicator import KINDS, Communicator
 from trainers.layout import WHOLE, Layout
+from trainers.links import all_reduce_bytes
 
 PAPER_BITS = 32  # per element sent, whatever its dtype and without its index: as the paper counts
 
@@ -40,6 +41,8 @@ class Ledger:
         self.input_is_known = False
         self.bytes = np.zeros((shape[0], len(KINDS)), dtype=np.int64)  # [W, kinds], this step
         self.total_bytes = np.zeros(self.bytes.shape)
+        self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
+        self.total_link_bytes = np.zeros_like(self.link_bytes)
         self.drawn = False  # whether the seed tells which entries this step has sent
         self._no_choice = np.zeros(shape[0])
         self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
@@ -72,6 +75,8 @@ class Ledger:
         """Add the step to the totals, once all of its segments are entered."""
         self.steps += 1
         self.bytes = self.communicator.take_charges()
+        self.link_bytes = self.communicator.take_link_bytes()
+        self.total_link_bytes += self.link_bytes
         self._total_error += self._error
         self.total_sent += self.sent
         self.total_bytes += self.bytes
@@ -87,6 +92,7 @@ class Ledger:
         self.error.zero_()
         self.sent[:] = 0
         self.bytes = np.zeros_like(self.bytes)
+        self.link_bytes = np.zeros_like(self.link_bytes)
         self.choice = self._no_choice
         self.input_is_known = False
 
@@ -96,6 +102,7 @@ class Ledger:
             "total_error": self.total_error,
             "total_sent": torch.from_numpy(self.total_sent),
             "total_bytes": torch.from_numpy(self.total_bytes),
+            "total_link_bytes": torch.from_numpy(self.total_link_bytes),
             "total_choice": torch.from_numpy(self.total_choice),
         }
 
@@ -115,11 +122,11 @@ class Ledger:
             self.total_bytes[:, 0] + self.total_choice,
             *self.total_bytes.T,
         ]
-        table = torch.stack([torch.as_tensor(c, dtype=torch.float64) for c in columns], 1)  # [W, columns]
-        input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = (
-            self._mean(table)
-        )
+        link = [*self.link_bytes.T, *self.total_link_bytes.T]
+        means, (sent_now, received_now, sent_so_far, received_so_far) = self._means(columns, link)
+        input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
         size = self.layout.num_parameters
+        dense = self.steps * all_reduce_bytes(size * self.layout.dtype.itemsize, self.communicator.size)
         return {
             **({"compression/input_norm_squared": input_norm} if self.input_is_known else {}),
             "compression/error": error,
@@ -128,6 +135,11 @@ class Ledger:
             "compression/density_mean": total_sent / (size * max(1, self.steps)),
             "comm/bytes_sent": step_bytes,
             "comm/bytes_sent_total": sum(totals),
+            "comm/link_bytes_sent": sent_now,
+            "comm/link_bytes_sent_total": sent_so_far,
+            "comm/link_bytes_received": received_now,
+            "comm/link_bytes_received_total": received_so_far,
+            **({"comm/compression_ratio": dense / sent_so_far} if sent_so_far else {}),
             "comm/entropy_bound_bytes": bound,
             "comm/entropy_bound_bytes_total": total_bound,
             **{f"comm/{kind}_bytes_total": v for kind, v in zip(KINDS, totals, strict=True)},
@@ -145,6 +157,13 @@ class Ledger:
                 self.layout.names, self.layout.sizes, errors, sent, strict=True
             )
         }
+
+    def _means(self, *groups: list[Any]) -> list[list[float]]:
+        """Means over all workers of columns [W]. The bits of a mean depend on the size of its group."""
+        columns = [torch.as_tensor(column, dtype=torch.float64) for group in groups for column in group]
+        everyones = self.communicator.collect(torch.stack(columns, 1))  # [n, columns]
+        of_groups = everyones.split([len(group) for group in groups], 1)
+        return [group.contiguous().mean(0).tolist() for group in of_groups]
 
     def _mean(self, table: Tensor) -> list[float]:
         return self.communicator.collect(table).mean(0).tolist()

@@ -17,6 +17,7 @@ from trainers.state import Snapshot, TrainingState
 
 LOOKS = 10  # at the validation loss, in a trial that is judged by it
 COSTS = {
+    "comm/link_bytes_sent_total": "autolrs/search_link_bytes_sent_total",
     "comm/bytes_sent_total": "autolrs/search_bytes_sent_total",
     "compression/total_error": "autolrs/search_total_error",
 }
@@ -135,7 +136,8 @@ class SearchedPace:
             values, taken = self._try(rate, search, snapshot)
             for name, cost in self._costs().items():
                 search["costs"][name] += cost - costs_before[name]
-            search["costs"]["autolrs/search_bytes_sent_total"] += self._broken_off()
+            for name, num_bytes in self._broken_off().items():
+                search["costs"][name] += num_bytes
             search["steps"] += taken
             # The values lie further apart than steps where the validation loss was looked at.
             ahead = len(values) * search["stage_steps"] / search["trial_steps"] - 1
@@ -188,10 +190,12 @@ class SearchedPace:
         metrics = self.state.ledger.metrics()
         return {of_search: metrics[name] for name, of_search in COSTS.items()}
 
-    def _broken_off(self) -> float:
-        """Bytes, mean over workers, that a step had sent which did not come to its end."""
-        charged = torch.from_numpy(self.communicator.take_charges()).double().sum(1)
-        return self.communicator.collect(charged).mean().item()
+    def _broken_off(self) -> dict[str, float]:
+        """Bytes, means over workers, that a step had sent which did not come to its end."""
+        handed = self.communicator.take_charges().sum(1)
+        on_link = self.communicator.take_link_bytes()[:, 0]
+        found = self.communicator.collect(torch.from_numpy(np.stack([on_link, handed], 1))).mean(0)
+        return dict(zip(list(COSTS.values())[:2], found.tolist(), strict=True))
 
     def _agree(self, number: float) -> float:
         """The first process's number: a fit's last bits may differ between machines."""

@@ -59,6 +59,8 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     heard["broadcast"] = told
     with communicator.first_process_first():
         pass
+    link = communicator.take_link_bytes()
+    heard["link"] = (link + reduced.take_link_bytes()).tolist()
     charges = communicator.take_charges()
     bytes_per_element = 4 + 8 + 2 + 2
     assert reduced.take_charges().tolist() == [[1000 * bytes_per_element, 0, 0, 0]] * len(ranks)

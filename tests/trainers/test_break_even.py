@@ -19,15 +19,14 @@ from trainers.break_even import (
     NAME,
     Cost,
     StepCosts,
-    all_reduce_traffic,
     break_even,
     dense_seconds,
-    gather_traffic,
 )
 from trainers.clock import Clock
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.links import all_reduce_bytes, gather_bytes
 from trainers.watch import innermost
 
 DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
@@ -63,9 +62,9 @@ def test_what_always_and_what_never_pays(seconds: float, traffic_bytes: float, e
 
 def test_traffic_of_collectives() -> None:
     """Of 100 bytes from each of 4 workers: 3 others get them; or 2 x 3 quarters pass on."""
-    assert gather_traffic(100, 4) == 300
-    assert all_reduce_traffic(100, 4) == 150
-    assert gather_traffic(100, 2) == all_reduce_traffic(100, 2) == 100
+    assert gather_bytes(100, 4) == 300
+    assert all_reduce_bytes(100, 4) == 150
+    assert gather_bytes(100, 2) == all_reduce_bytes(100, 2) == 100
 
 
 def test_the_compression_of_simulated_workers_is_divided() -> None:

@@ -14,16 +14,50 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 @pytest.mark.parametrize("processes", [2, 4])
 def test_processes_hear_what_one_process_hears(processes: int) -> None:
-    alone = talk(0, 1)
+    alone, on_links = talk(0, 1), []
     for heard in run_in_processes(talk, processes):
         assert heard.keys() == alone.keys()
         for name, value in heard.items():
             if name == "charges":  # [W, kinds] of the local workers, the same for each
                 assert value[0] == alone[name][0]
+            elif name == "link":
+                on_links += value
             elif "all-reduced" in name:
                 torch.testing.assert_close(value, alone[name], rtol=1e-2, atol=1e-2)
             else:
                 assert torch.equal(value, alone[name]), name
+    assert on_links == alone["link"]  # [n, 2], workers in order
+
+
+def test_what_leaves_and_what_reaches_a_worker() -> None:
+    """Every worker on a host of its own, though all share a process."""
+    communicator = Communicator(4)
+    communicator.mean([torch.zeros(4, 25)], add_up)  # 2 x 3 pieces of 25 bytes
+    assert communicator.take_link_bytes().tolist() == [[150.0, 150.0]] * 4
+    communicator.gather(torch.zeros(4, 5, dtype=torch.int32), "metadata")
+    communicator.gather_equal([torch.zeros(4 * 2), torch.zeros(4 * 3)], "values")
+    communicator.gather_counts(np.array([[7, 1, 2, 3], [0, 1, 1, 1]]), 100)
+    assert communicator.take_link_bytes().tolist() == [[3 * (20 + 20 + 8)] * 2] * 4
+    lengths = np.array([[4, 0, 0, 1], [0, 0, 1, 0]])
+    fields = [[torch.zeros(5), torch.zeros(1)], [torch.zeros(5).int(), torch.zeros(1).int()]]
+    communicator.gather_ragged(fields, lengths, ["values", "indices"])
+    assert communicator.take_link_bytes().tolist() == [[96, 16], [0, 48], [24, 40], [24, 40]]
+    assert communicator.take_link_bytes().sum() == 0
+
+
+def test_a_message_leaves_for_all_others_with_its_length() -> None:
+    communicator = Communicator(2)
+    own = [("metadata", np.zeros(3, dtype=np.uint8)), ("values", np.ones(5, dtype=np.uint8))]
+    communicator.gather_messages([own, own[:1]], 100)
+    assert communicator.take_link_bytes().tolist() == [[4 + 8, 4 + 3], [4 + 3, 4 + 8]]
+
+
+def test_one_worker_sends_nothing() -> None:
+    communicator = Communicator(1)
+    communicator.mean([torch.zeros(1, 25)], add_up)
+    communicator.gather(torch.zeros(1, 5), "values")
+    assert communicator.take_charges().sum() == 200 - 80
+    assert communicator.take_link_bytes().sum() == 0
 
 
 def test_charges_are_per_worker_and_kind() -> None:

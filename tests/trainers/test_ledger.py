@@ -56,6 +56,12 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "compression/density_mean": (3 / 2 + 1 / 2) / 8,
         "comm/bytes_sent": (8 + 0) / 2 + 4 * segments,
         "comm/bytes_sent_total": 8 * 4 / 2 + 8 * segments,
+        # Of 2 workers each sends to one other what it hands over.
+        "comm/link_bytes_sent": 8 / 2 + 4 * segments,
+        "comm/link_bytes_sent_total": 8 * 4 / 2 + 8 * segments,
+        "comm/link_bytes_received": 8 / 2 + 4 * segments,
+        "comm/link_bytes_received_total": 8 * 4 / 2 + 8 * segments,
+        "comm/compression_ratio": 2 * 4 * 4 / (8 * 4 / 2 + 8 * segments),  # 4 values of 4 bytes in 2 steps
         "comm/values_bytes_total": 4 * 4 / 2,
         "comm/indices_bytes_total": 4 * 4 / 2,
         "comm/padding_bytes_total": 0.0,
