@@ -17,12 +17,15 @@ _SUM = np.int64(2**COUNT - 1)
 
 @compiled
 def settle(words, scales, counts, squares):
-    """One worker's ``words`` [BINS] to ``counts`` and sums of ``squares``."""
+    """One worker's ``words`` [BINS] to ``counts`` and sums of ``squares``; without a branch, for SIMD."""
+    last = len(words) - 1
+    infinite = squares[last]
     for i in range(len(words)):
-        if words[i] != 0:
-            counts[i] += words[i] >> COUNT
-            squares[i] += np.float64(words[i] & _SUM) * scales[i]
-            words[i] = 0
+        counts[i] += words[i] >> COUNT
+        squares[i] += np.float64(words[i] & _SUM) * scales[i]
+    if words[last] == 0:
+        squares[last] = infinite  # 0 times infinity is none
+    words[:] = 0
 
 
 @njit(inline="always")
