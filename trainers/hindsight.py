@@ -27,7 +27,7 @@ class Hindsight:
 
     def measure(self, magnitudes: Magnitudes, ledger: Ledger) -> dict[str, float]:
         """Of all steps that ``ledger`` has. Nothing where a magnitude is beyond the bins; no regret where
-        nothing had to be lost, or where the bins leave it open how much.
+        nothing had to be lost, where the bins leave it open how much, and where less was lost than that.
         """
         sums = torch.stack([ledger.total_error.sum(1).cpu(), torch.from_numpy(ledger.total_sent).sum(1)], 1)
         own = torch.cat([magnitudes.counts.cpu(), magnitudes.squares.cpu(), sums], 1)
@@ -41,11 +41,13 @@ class Hindsight:
         if kept >= counts.sum():
             return {"compression/hindsight_error": 0.0}
         least, most, threshold = _unkept(counts, squares, kept)
+        if is_possible := total_error >= least:
+            most = min(most, total_error)  # the run itself is one of those sparsifiers
         error = (least + most) / 2
         found = {"compression/hindsight_error": error / num_workers}
         if kept > 0:
             found["compression/hindsight_threshold"] = threshold
-        if least > 0:
+        if least > 0 and is_possible:
             found["compression/regret"] = total_error / error - 1
             found["compression/regret_bound"] = total_error / least - total_error / error
         return found
