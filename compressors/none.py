@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from compressors.api import Context, Reduced, Segment
@@ -26,15 +27,17 @@ class NoCompression:
         self, segments: list[Segment], state: Any, context: Context, communicator: Any
     ) -> tuple[Reduced, Any]:
         means = communicator.mean([segment.rows for segment in segments], _add_up)
-        for segment in segments:
-            segment.rows.zero_()
         names = [segment.name for segment in segments]
         sent = [np.diff(s.edges)[None].repeat(len(s.rows), 0) for s in segments]
-        remainder = {segment.name: segment.rows for segment in segments}
-        return Reduced(
-            dict(zip(names, means, strict=True)), remainder, dict(zip(names, sent, strict=True))
-        ), state
+        # Of what is handed over whole nothing is left: no memory to be zeroed, read and summed in every step.
+        remainder = [s.rows.new_zeros(1, 1).expand_as(s.rows) for s in segments]
+        error = [
+            torch.zeros(of.shape, dtype=torch.float64, device=s.rows.device)
+            for of, s in zip(sent, segments, strict=True)
+        ]
+        by_name = [dict(zip(names, values, strict=True)) for values in (means, remainder, sent)]
+        return Reduced(*by_name, error=dict(zip(names, error, strict=True))), state
 
 
 def _add_up(rows: Tensor) -> Tensor:
-    return rows.sum(0)
+    return rows.sum(0) if len(rows) > 1 else rows[0]
