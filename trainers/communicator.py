@@ -14,9 +14,10 @@ from compressors.payloads import divide
 from trainers.clock import Clock
 from trainers.links import all_reduce_bytes, gather_bytes
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
-from trainers.slices import slices, strided
+from trainers.slices import side_by_side, slices, strided
 
 KINDS = ("values", "indices", "padding", "metadata")
+_AT_ONCE = 2**21  # elements of an all-reduce: gloo has a processor's time for the next one while one waits
 
 
 class Communicator:
@@ -62,15 +63,16 @@ class Communicator:
         charged for a row of every segment, which is what it hands to an all-reduce. With
         ``reduction=worker_order`` every process adds up all n rows of a slice, so that the bits do not
         depend on the number of processes; with one worker per process it sends and receives as many bytes
-        as in a ring all-reduce. With ``reduction=all_reduce`` the local rows are added up first.
+        as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two processes, the local rows are added up first. ``rows`` are
+        consumed: the means may come to lie there.
         """
         num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
         self._charged["values"] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
-        if self.processes > 1 and self.reduction == WORKER_ORDER:
+        of_two = self.size == 2 == self.processes  # whose sum is the same in any order
+        if self.processes > 1 and self.reduction == WORKER_ORDER and not of_two:
             return self._means_by_slices(rows, add_up)
-        sums = self._add_up_locally(rows, add_up, self.clock.collective(2 * (self.size - 1)))
-        return [divide(tensor, self.size) for tensor in sums]
+        return self._means_by_all_reduce(rows, add_up)
 
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
@@ -220,17 +222,21 @@ class Communicator:
             if self.process == 0:
                 self.largest(0)
 
-    def _add_up_locally(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
-    ) -> list[Tensor]:
-        """Sums over the local workers, then one all-reduce."""
+    def _means_by_all_reduce(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Sums over the local workers, then all-reduces, of which several are on their way at once."""
         sums = [add_up(tensor) for tensor in rows]
+        on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.processes == 1:
             with on_the_clock:
-                return sums
-        flat = torch.cat(sums)
+                return [divide(tensor, self.size) for tensor in sums]
+        flat = side_by_side([tensor[None] for tensor in sums])[0]
+        pieces = flat.split(_AT_ONCE)
         with on_the_clock:
-            dist.all_reduce(flat)
+            works = [dist.all_reduce(piece, async_op=True) for piece in pieces]
+        for piece, work in zip(pieces, works, strict=True):
+            with self.clock.collective(0):
+                work.wait()
+            divide(piece, self.size)
         return list(flat.split([len(tensor) for tensor in sums]))
 
     def _means_by_slices(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
@@ -239,37 +245,31 @@ class Communicator:
         What belongs to a round of slices is added up while the next rounds are on their way.
         """
         sizes = [tensor.shape[1] for tensor in rows]
-        flat = torch.cat(rows, 1)  # [W, columns]
+        flat = side_by_side(rows)  # [W, columns]
         num_workers, columns = flat.shape
         means = flat[0] if num_workers == 1 else flat.new_empty(columns)
         rounds = slices(sizes, self.processes)
-        received, arrivals, departures = [], [], []
+        terms, arrivals, departures = [], [], []
         with self.clock.collective(2 * (self.size - 1)):
             for of_round in rounds:
-                own = of_round[self.process]
-                stack = flat.new_empty(self.processes, num_workers, len(own))
                 outgoing = [flat[:, of.start : of.stop].contiguous() for of in of_round]
-                receives, sends = self._start(outgoing, list(stack))
-                received.append(stack.view(self.size, len(own)))
+                incoming = list(flat.new_empty(self.processes - 1, *outgoing[self.process].shape))
+                incoming.insert(self.process, outgoing[self.process])
+                receives, sends = self._start(outgoing, incoming)
+                terms.append(incoming)
                 arrivals.append(receives)
                 departures += sends
-        for of_round, stack, receives in zip(rounds, received, arrivals, strict=True):
+        for of_round, incoming, receives in zip(rounds, terms, arrivals, strict=True):
             own = of_round[self.process]
             with self.clock.collective(0):
                 _wait(receives)
-            mean = means[own.start : own.stop]
-            if self.size == 2 == self.processes:  # of two terms the sum is the same in any order
-                mean += stack[1 - self.process]
-            else:
-                stack[self.ranks.start : self.ranks.stop] = flat[:, own.start : own.stop]
-                for start, stop in own.pieces:
-                    columns_of = stack[:, start - own.start : stop - own.start]
-                    means[start:stop] = add_up(strided(columns_of))
-            divide(mean, self.size)
+            for start, stop in own.blocks:
+                block = torch.cat([of[:, start - own.start : stop - own.start] for of in incoming])
+                means[start:stop] = divide(add_up(strided(block)), self.size)
             with self.clock.collective(0):
                 # A slice comes back to where it was sent from: once it does, it has been sent.
                 parts = [means[of.start : of.stop] for of in of_round]
-                receives, sends = self._start([mean] * self.processes, parts)
+                receives, sends = self._start([parts[self.process]] * self.processes, parts)
                 departures += [*receives, *sends]
         with self.clock.collective(0):
             _wait(departures)

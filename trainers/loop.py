@@ -10,7 +10,6 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Reducer
 from compressors.feedback import ErrorFeedback
-from compressors.none import NoCompression
 from trainers.advance import Advance
 from trainers.autolrs import AutoLRS
 from trainers.average import RunningAverage
@@ -24,7 +23,7 @@ from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.overlapped_step import OverlappedStep
+from trainers.overlapped_step import OverlappedStep, is_dense
 from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
 from trainers.schedule import Schedule
 from trainers.search import SearchedPace
@@ -138,9 +137,8 @@ class Trainer:
             or bool(self.diagnostics.names)
             or self.is_analytic
         )
-        is_dense = isinstance(innermost(self.reducer), NoCompression) and self.layout.device.type == "cpu"
-        talks = communicator.processes == communicator.size > 1
-        return settings.overlap or (is_dense and talks and not needs_the_whole)
+        talks = communicator.processes == communicator.size > 1 and self.layout.device.type == "cpu"
+        return settings.overlap or (talks and is_dense(self.reducer) and not needs_the_whole)
 
     @property
     def epochs_per_step(self) -> float:

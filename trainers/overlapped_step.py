@@ -10,11 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from compressors.api import Context, Fault, Reducer, Segment
+from compressors.none import NoCompression
 from trainers.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.ledger import Ledger
 from trainers.step import number_of, sees_faults
+from trainers.watch import innermost
+
+FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
 
 
 class Buckets:
@@ -22,22 +26,28 @@ class Buckets:
 
     ``launch`` is called with the positions of a bucket's parameters once all of them have their gradients:
     bucket after bucket in the same order, whatever the order of the gradients, since all processes
-    must talk about the same one. A bucket holds ``megabytes`` of gradients, one parameter at least.
+    must talk about the same one. A bucket is full with ``megabytes`` of gradients. ``rooms`` has them copied
+    side by side while they are still in the cache, for a first bucket that is full sooner.
     """
 
     def __init__(
-        self, parameters: list[nn.Parameter], megabytes: float, launch: Callable[[list[int]], None]
+        self,
+        parameters: list[nn.Parameter],
+        megabytes: float,
+        launch: Callable[[list[int]], None],
+        *,
+        rooms: bool,
     ) -> None:
         self.launch = launch
-        self.buckets: list[list[int]] = []
-        left = 0.0
+        self.buckets: list[list[int]] = [[]]
+        held, enough = 0.0, min(megabytes, FIRST_MEGABYTES) if rooms else megabytes
         for position in reversed(range(len(parameters))):
-            size = parameters[position].nbytes / 2**20
-            if not self.buckets or size > left:
+            if held >= enough:
                 self.buckets.append([])
-                left = megabytes
+                held, enough = 0.0, megabytes
             self.buckets[-1].append(position)
-            left -= size
+            held += parameters[position].nbytes / 2**20
+        self.rooms = _rooms(parameters, self.buckets) if rooms else {}
         self.is_open = False
         self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
         for position, parameter in enumerate(parameters):
@@ -57,10 +67,30 @@ class Buckets:
     def _arrived(self, position: int, parameter: nn.Parameter) -> None:
         if not self.is_open:
             return
+        if position in self.rooms:
+            parameter.grad = self.rooms[position].copy_(parameter.grad)
         self._missing[self._bucket_of[position]] -= 1
         while self._next < len(self.buckets) and not self._missing[self._next]:
             self.launch(self.buckets[self._next])
             self._next += 1
+
+
+def _rooms(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
+    """For every gradient its place in its bucket's memory, in the parameter's shape."""
+    rooms: dict[int, Tensor] = {}
+    for own in buckets:
+        of_bucket = [parameters[position] for position in own]
+        flat = torch.empty(
+            sum(p.numel() for p in of_bucket), dtype=of_bucket[0].dtype, device=of_bucket[0].device
+        )
+        pieces = flat.split([p.numel() for p in of_bucket])
+        rooms |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
+    return rooms
+
+
+def is_dense(reducer: Reducer) -> bool:
+    """Whether gradients are handed over as they are."""
+    return isinstance(innermost(reducer), NoCompression)
 
 
 class OverlappedStep:
@@ -100,8 +130,9 @@ class OverlappedStep:
         with torch.inference_mode():
             self.state = reducer.init(segments)
         self.refuse = self._note if sees_faults(reducer, self.layout) else None
-        self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch)
         on_cpu = self.layout.device.type == "cpu"
+        rooms = on_cpu and is_dense(reducer)
+        self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, rooms=rooms)
         self.thread = ThreadPoolExecutor(1, "reduction") if on_cpu else None
 
     def run(
@@ -152,20 +183,20 @@ class OverlappedStep:
         return total
 
     def _launch(self, positions: list[int]) -> None:
+        segments = [self._segment(position) for position in positions]
+        if self.refuse is None:
+            self._look(positions, segments)
         if self.thread is None:
-            self._reduce(positions)
+            self._reduce(segments)
         else:
-            self._launched.append(self.thread.submit(self._reduce, positions))
+            self._launched.append(self.thread.submit(self._reduce, segments))
 
-    def _reduce(self, positions: list[int]) -> None:
+    def _reduce(self, segments: list[Segment]) -> None:
         """Take the gradients of a bucket to the means of what is sent."""
         if any(future.done() and future.exception() for future in self._launched):
             return  # the backward pass is about to learn of it
         started = time.perf_counter()
         with torch.inference_mode():
-            segments = [self._segment(position) for position in positions]
-            if self.refuse is None:
-                self._look(positions, segments)
             reduced, self.state = self.reducer.reduce(segments, self.state, self.context, self.communicator)
             self.ledger.record(reduced)
         self._means |= reduced.mean
@@ -173,7 +204,9 @@ class OverlappedStep:
 
     def _segment(self, position: int) -> Segment:
         parameter = self.parameters[position]
-        gradient = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = self.buckets.rooms.get(position, torch.empty_like(parameter)).zero_()
         return Segment(self.layout.names[position], gradient.reshape(1, -1), self._edges[position])
 
     def _look(self, positions: list[int], segments: list[Segment]) -> None:

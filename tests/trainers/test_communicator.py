@@ -128,8 +128,9 @@ def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: 
             for of_round in slices(sizes, processes):
                 for own in of_round:
                     stack = flat[:, own.start : own.stop].contiguous()
-                    for start, stop in own.pieces:
-                        found[start:stop] = strided(stack[:, start - own.start : stop - own.start]).sum(0)
+                    for start, stop in own.blocks:
+                        block = stack[:, start - own.start : stop - own.start].contiguous()
+                        found[start:stop] = strided(block).sum(0)
             assert torch.equal(found, expected), (sizes, processes)
 
 
@@ -139,6 +140,6 @@ def test_slices_are_all_columns_in_about_equal_parts(processes: int) -> None:
         rounds = slices(sizes, processes)
         assert {len(of_round) for of_round in rounds} == {processes}
         in_order = [own for of_round in rounds for own in of_round]
-        pieces = [piece for own in in_order for piece in own.pieces]
-        assert [column for start, stop in pieces for column in range(start, stop)] == list(range(sum(sizes)))
+        blocks = [block for own in in_order for block in own.blocks]
+        assert [column for start, stop in blocks for column in range(start, stop)] == list(range(sum(sizes)))
         assert max(map(len, in_order)) <= -(-sum(sizes) // len(in_order)) + 128
