@@ -19,7 +19,7 @@ from results.command import hand_out, in_a_line
 from results.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.escaping import in_markdown, markdown_table
 from results.groups import file_stem, seeds_in_words
-from results.measures import Measure, costs, num_parameters, qualities
+from results.measures import LINK_BYTES, Measure, costs, num_parameters, qualities
 from results.parameter_cells import paired
 from results.runs import Run, by_setting, finished_runs, warnings
 from results.statistics import WITHOUT_INTERVAL, mean_and_interval
@@ -33,8 +33,9 @@ INTRODUCTION = """# ACCORDION and the hard threshold, every row
 Written by `python -m results.accordion` from the runs of `make accordion`; what they say is in
 [accordion.md](accordion.md). Quality is that of the last weights, mean ± standard deviation over the seeds
 named; differences are ACCORDION's value minus the row's, paired over seeds, in brackets Student's 95 %
-interval. Bytes are those that a worker handed to collectives over the whole training, indices and counts
-included. "At k_high": how much of the training layers were at k_high, mean over elements.
+interval. Bytes are those of the whole training, indices and counts included: that left a worker, were each a
+machine of its own, and that it handed to collectives. "At k_high": how much of the training layers were at
+k_high, mean over elements.
 """
 
 
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output)
+    runs = finished_runs(options.output, needs=(LINK_BYTES,))
     studies = [methods_of(group) for group in by_setting(runs)]
     made = header.of_runs(runs, "make accordion", allow_modified=options.allow_modified)
     hand_out(header.under_title(page(runs, studies), made), options.table)

@@ -19,7 +19,7 @@ from results import header
 from results.command import hand_out, in_a_line
 from results.escaping import in_markdown, markdown_table
 from results.groups import file_stem, seeds_in_words
-from results.measures import qualities
+from results.measures import LINK_BYTES, qualities
 from results.runs import Run, finished_runs
 from results.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, paired_difference
 from results.style import LINE_WIDTH, apply_look, save
@@ -62,8 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    compared = finished_runs(options.output)
-    tried = finished_runs([options.tuning]) if options.tuning else []
+    compared = finished_runs(options.output, needs=(LINK_BYTES,))
+    tried = finished_runs([options.tuning], needs=(LINK_BYTES,)) if options.tuning else []
     made = header.of_runs([*compared, *tried], "make autolrs", allow_modified=options.allow_modified)
     by_model, tuning = schedules_of(compared), schedules_of(tried)
     hand_out(header.under_title(make_table(by_model, tuning), made), options.table)
@@ -115,7 +115,7 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
     for model, by_schedule in by_model.items():
         constant = by_schedule.get("constant", [])
         metric, label, factor, higher = _quality(next(iter(by_schedule.values())))
-        head = ["schedule", "seeds", label, "against constant", "MB sent per worker", "steps saved"]
+        head = ["schedule", "seeds", label, "against constant", "MB that left a worker", "steps saved"]
         rows = []
         for schedule in [name for name in LABELS if name in by_schedule]:
             runs = by_schedule[schedule]
@@ -184,7 +184,7 @@ def _quality(runs: Sequence[Run]) -> tuple[str, str, float, bool]:
 
 
 def _bytes(run: Run) -> float:
-    return run.summary["comm/bytes_sent_total"] + run.summary.get("autolrs/search_bytes_sent_total", 0.0)
+    return run.summary[LINK_BYTES] + run.summary.get("autolrs/search_link_bytes_sent_total", 0.0)
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float]:

@@ -4,7 +4,8 @@
     python -m results.budget OVERRIDE ... --threshold 1e-3 [--to conf/budget/NAME.yaml]
 
 OVERRIDEs say what is trained, as after `python run.py`: `experiment=small/lstm seed=1`. The bytes that count
-are those a worker sends over the whole training, so pilots are whole trainings (`trainer.steps=N` among the
+are those that leave a worker over the whole training, were each a machine of its own, or with --match handed
+those that it hands to collectives; so pilots are whole trainings (`trainer.steps=N` among the
 overrides makes them shorter, and the match rougher). Each pilot is a run folder like any other: one that is
 finished already is not run again. The budget found is printed, with the bytes of both sides and how far
 they are apart, and with --to written as a choice of the group `budget`: `python run.py -m budget=NAME
@@ -23,9 +24,11 @@ from typing import Any
 
 import trainers.run_files as run_files
 from results.escaping import one_line
+from results.measures import HANDED_BYTES, LINK_BYTES
 from results.showable import require_summary, require_within
 
 ROOT = Path(__file__).parents[1]
+BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}
 SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
 
 
@@ -34,7 +37,7 @@ class Pilot:
     """One whole training."""
 
     value: float  # density or threshold
-    sent: float  # bytes per worker
+    sent: float  # bytes of a worker, as ``BYTES`` has them
     density: float  # average over the training
     folder: str
 
@@ -46,6 +49,7 @@ class Match:
     given: Pilot
     found: Pilot
     pilots: int
+    by: str = "link"  # which bytes: a key of ``BYTES``
 
     @property
     def mismatch(self) -> float:
@@ -98,7 +102,7 @@ def _next_value(trials: Sequence[Pilot], wanted: float, slope: float) -> float:
     return value
 
 
-def run_pilot(compressor: str, value: float, overrides: Sequence[str]) -> Pilot:
+def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: str = "link") -> Pilot:
     """One training by run.py, in a process of its own. Raises ``PilotError`` if it is refused or fails."""
     value = float(f"{value:.4g}")
     command = [
@@ -114,11 +118,11 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str]) -> Pilot:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise PilotError(f"{' '.join(command[1:])}: {said[-1] if said else 'it said nothing'}")
     folder = ROOT / next(name for name in found[-1] if name)
-    summary = _summary(folder)
-    return Pilot(value, summary["comm/bytes_sent_total"], summary["compression/density_mean"], str(folder))
+    summary = _summary(folder, BYTES[match])
+    return Pilot(value, summary[BYTES[match]], summary["compression/density_mean"], str(folder))
 
 
-def _summary(folder: Path) -> dict[str, Any]:
+def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
     """What a pilot ended with. Raises ``PilotError`` where it cannot be read or lacks a number."""
     try:
         require_within(folder)
@@ -126,23 +130,25 @@ def _summary(folder: Path) -> dict[str, Any]:
         require_summary(summary)
     except ValueError as error:
         raise PilotError(one_line(error)) from error
-    for name in ("comm/bytes_sent_total", "compression/density_mean", "layers"):
+    for name in (sent, "compression/density_mean", "layers"):
         if not summary.get(name):
             raise PilotError(f"{folder / run_files.SUMMARY} has no {name}")
     return summary
 
 
-def match(overrides: Sequence[str], given: str, value: float, *, tolerance: float, runs: int) -> Match:
+def match(
+    overrides: Sequence[str], given: str, value: float, *, tolerance: float, runs: int, by: str = "link"
+) -> Match:
     """The other method's setting that sends as much as ``given`` does at ``value``."""
     other = "hard_threshold" if given == "top_k" else "top_k"
-    first = run_pilot(given, value, overrides)
+    first = run_pilot(given, value, overrides, by)
     if other == "top_k":
         start, slope = first.density, 1.0
     else:  # a threshold sends about as value^-2: where the paper's rule has it
         start, slope = _rule(first, overrides), -2.0
 
     def pilot(trial: float) -> Pilot:
-        found = run_pilot(other, trial, overrides)
+        found = run_pilot(other, trial, overrides, by)
         kind = "density" if other == "top_k" else "threshold"
         print(
             f"{kind} {found.value:g}: {found.sent:,.0f} bytes, {found.sent / first.sent - 1:+.1%}", flush=True
@@ -150,7 +156,7 @@ def match(overrides: Sequence[str], given: str, value: float, *, tolerance: floa
         return found
 
     found, count = search(pilot, first.sent, start, slope=slope, tolerance=tolerance, runs=runs)
-    return Match(first, found, count)
+    return Match(first, found, count, by)
 
 
 def _rule(pilot: Pilot, overrides: Sequence[str]) -> float:
@@ -163,8 +169,8 @@ def as_yaml(top_k: Pilot, threshold: Pilot, found: Match, command: str) -> str:
     """A choice of the group ``budget``."""
     return (
         f"# {command}\n"
-        f"# Bytes per worker: top_k {top_k.sent:,.0f}; hard_threshold {threshold.sent:,.0f}, an average\n"
-        f"# density of {threshold.density:.4%}; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
+        f"# Bytes per worker, {found.by}: top_k {top_k.sent:,.0f}; hard_threshold {threshold.sent:,.0f},\n"
+        f"# density {threshold.density:.4%} on average; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
         f"density: {top_k.value:g}\n"
         f"threshold: {threshold.value:g}\n"
         "schedule: constant\n"
@@ -178,6 +184,9 @@ def main(arguments: list[str] | None = None) -> int:
     given.add_argument("--density", type=float, help="match Top-k at this density by a threshold")
     given.add_argument("--threshold", type=float, help="match this threshold by a Top-k")
     parser.add_argument("--tolerance", type=float, default=0.02, help="share of the bytes (default 0.02)")
+    parser.add_argument(
+        "--match", choices=BYTES, default="link", help="bytes that leave a worker (default), or handed over"
+    )
     parser.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
     parser.add_argument("--to", type=Path, help="write the budget here")
     options = parser.parse_args(arguments)
@@ -189,14 +198,17 @@ def main(arguments: list[str] | None = None) -> int:
         if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
             raise PilotError(f"--to must be a .yaml in a folder that is there, got {options.to}")
         overrides = [*options.overrides, "tracker=none"]
-        found = match(overrides, method, value, tolerance=options.tolerance, runs=options.runs)
+        found = match(
+            overrides, method, value, tolerance=options.tolerance, runs=options.runs, by=options.match
+        )
     except PilotError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     pair = (found.given, found.found)
     top_k, threshold = pair if method == "top_k" else pair[::-1]
     for name, pilot in (("top_k", top_k), ("hard_threshold", threshold)):
-        sent = f"{pilot.sent:,.0f} bytes per worker"
+        how = "that leave a worker" if found.by == "link" else "that a worker hands over"
+        sent = f"{pilot.sent:,.0f} bytes {how}"
         print(f"{name} {pilot.value:g}: {sent}, average density {pilot.density:.4%}")
     print(f"the one found sends {found.mismatch:+.2%} bytes, after {found.pilots} pilots")
     if options.to is not None:
@@ -204,6 +216,7 @@ def main(arguments: list[str] | None = None) -> int:
             [
                 "python -m results.budget",
                 *options.overrides,
+                *(["--match handed"] if found.by == "handed" else []),
                 f"--{'density' if method == 'top_k' else 'threshold'} {value:g}",
             ]
         )

@@ -103,11 +103,9 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
     if unshown := [row.method for row in compared if not row.difference.is_shown]:
         notes.append(f"no difference from {baseline} shown, the interval holds 0: {'; '.join(unshown)}")
-    is_measured = any(run.compressor == "none" for run in group)
     notes.append(
-        "compression ratio: the bytes of none over those sent"
-        if is_measured
-        else "compression ratio: a value for every parameter and step over the bytes sent"
+        "MB: 10^6 bytes, mean over workers, were each a machine of its own; compression ratio: what would "
+        "have left a worker without compression, over what did"
     )
     return Section(
         title,

@@ -18,8 +18,9 @@ from results import header
 from results.command import hand_out
 from results.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
 from results.groups import file_stem, other_seeds, seeds_of, unused
+from results.measures import LINK_BYTES
 from results.reproduction import reproduction_table
-from results.runs import Run, by_method, by_setting, read_runs
+from results.runs import Run, by_method, by_setting, read_runs, with_numbers
 from results.style import apply_look, line_styles, save
 
 BITS_LABELS = {
@@ -40,6 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         runs = [run for run in read_runs(options.output) if "convex/suboptimality" in run.records]
+        runs = with_numbers(runs, (LINK_BYTES,))
         if not runs:
             raise FileNotFoundError(f"no finished convex run in {', '.join(map(str, options.output))}")
         made = header.of_runs(runs, "make convex", allow_modified=options.allow_modified)

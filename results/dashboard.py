@@ -30,7 +30,7 @@ QUALITIES = {
     "validation/perplexity": "validation perplexity",
     "convex/suboptimality": "suboptimality f(x) - f*",
 }
-BYTES, DENSITY = "comm/bytes_sent_total", "compression/density_mean"
+BYTES, DENSITY = "comm/link_bytes_sent_total", "compression/density_mean"
 NAME = "Total error"
 COLUMNS = 3  # panels in a row; a report is 24 units wide
 
@@ -66,14 +66,18 @@ def sections(qualities: Sequence[str]) -> dict[str, list[Panel]]:
     steps: list[Panel] = []
     for metric in qualities:
         label, log = QUALITIES[metric], metric.startswith("convex/")
-        cost.append(Scatter(f"{label} against bytes sent per worker", BYTES, metric, log))
+        cost.append(Scatter(f"{label} against bytes that left a worker", BYTES, metric, log))
         cost.append(Scatter(f"{label} against average density", DENSITY, metric, log))
         steps.append(Lines(f"{label} against steps", metric, label, log_y=log))
     error = "total error, squared L2"
-    cost.append(Scatter("total error against bytes sent per worker", BYTES, "compression/total_error", True))
+    cost.append(
+        Scatter("total error against bytes that left a worker", BYTES, "compression/total_error", True)
+    )
     steps += [
         Lines("training loss against steps", "train/loss", "training loss"),
-        Lines("training loss against bytes", "train/loss", "training loss", BYTES, "bytes sent per worker"),
+        Lines(
+            "training loss against bytes", "train/loss", "training loss", BYTES, "bytes that left a worker"
+        ),
         Lines("density against steps", "compression/density", "elements sent / all", log_y=True),
         Lines("error against steps", "compression/error", "squared L2, this step", log_y=True),
         Lines("total error against steps", "compression/total_error", error, log_y=True),

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from results.measures import LINK_BYTES as BYTES
 from results.runs import Run, by_method, by_setting
 
 NEAR = 0.1  # of Top-k's bytes: how far a threshold that stands beside it may be from them
-BYTES = "comm/bytes_sent_total"
 SUBOPTIMALITY = "convex/suboptimality"
 
 Seeds = dict[int, Run]

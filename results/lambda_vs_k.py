@@ -52,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(options: argparse.Namespace) -> None:
     """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output)
+    runs = finished_runs(options.output, needs=(BYTES,))
     made = header.of_runs(runs, "make lambda_vs_k", allow_modified=options.allow_modified)
     hand_out(header.under_title(page(studies_of(runs)), made), options.table)
 

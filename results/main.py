@@ -14,7 +14,7 @@ from pathlib import Path
 from results import header
 from results.command import hand_out, in_a_line, paragraph
 from results.looks import confidence, look
-from results.measures import costs, num_parameters, qualities
+from results.measures import LINK_BYTES, costs, num_parameters, qualities
 from results.runs import Run, by_setting, finished_runs
 from results.statistics import WITHOUT_INTERVAL
 
@@ -23,7 +23,7 @@ COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k fol
 # How far another processor's runs may lie from these, by method: points of accuracy, and a factor of the
 # total error. tests/results/test_main_page.py holds them to it.
 SPREAD = {"none": (2.5, 1.0), "hard_threshold": (2.5, 1.2), "top_k": (2.5, 1.5), "random_block": (30.0, 4.0)}
-ACCURACY, ERROR, BYTES = "test/accuracy", "compression/total_error", "comm/bytes_sent_total"
+ACCURACY, ERROR, BYTES = "test/accuracy", "compression/total_error", LINK_BYTES
 
 Seeds = dict[int, Run]
 Methods = dict[str, Seeds]  # by compressor, in ORDER
@@ -41,8 +41,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(options: argparse.Namespace) -> None:
     """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output)
-    others = finished_runs([options.other_loops]) if options.other_loops else []
+    runs = finished_runs(options.output, needs=(LINK_BYTES,))
+    others = finished_runs([options.other_loops], needs=(LINK_BYTES,)) if options.other_loops else []
     made = header.of_runs([*runs, *others], "make main_page", allow_modified=options.allow_modified)
     hand_out(header.under_title(page(methods_of(runs), methods_of(others)), made), options.table)
 
@@ -117,8 +117,10 @@ def _introduction(methods: Methods) -> str:
         359 test images of 8x8; one image is 0.28 points of accuracy), {config["workers"]} workers,
         {trainer["batch_size"]} images per worker and step, {run.summary["step"]} steps ({trainer["epochs"]}
         epochs), SGD with Nesterov momentum {optimizer["momentum"]:g}, cosine from {optimizer["lr"]:g}, error
-        feedback in gradient units, {config["scope"]} scope. Mean ± standard deviation over seeds; bytes are
-        those that a worker handed to collectives over the whole training."""
+        feedback in gradient units, {config["scope"]} scope. Mean ± standard deviation over seeds; MB that
+        left a worker are 10^6 bytes on its link over the whole training, were each of the workers a machine
+        of its own; MB handed over, what it gave to collectives. The compression ratio is what would have left
+        a worker without compression, over what did."""
     process = """Every run is of one process. Other numbers of processes give the same bits, as long as
         `trainer.reduction` is `worker_order`, the default: with `all_reduce`, `none` and shared coordinates
         are added in another order, the last digits change and, as training goes on, the result."""
@@ -141,7 +143,16 @@ def _differences(methods: Methods) -> str:
     pairs = [(name, "none") for name in ORDER[1:]] + [("hard_threshold", "top_k")]
     joint = f"[{confidence(len(pairs))} %, for {len(pairs)} looks]"
     lines = [
-        _line(["accuracy", "points [95 %, paired]", joint, "in words", "bytes, ratio", "total error, ratio"]),
+        _line(
+            [
+                "accuracy",
+                "points [95 %, paired]",
+                joint,
+                "in words",
+                "bytes on the link, ratio",
+                "total error, ratio",
+            ]
+        ),
         "|---|---:|---:|---|---:|---:|",
     ]
     accuracy = qualities([_first(methods["none"])])[0]
@@ -174,7 +185,7 @@ def _differences(methods: Methods) -> str:
 
 def _every_run(methods: Methods) -> str:
     lines = [
-        _line(["method", "seed", "test accuracy, %", "total error", "bytes sent"]),
+        _line(["method", "seed", "test accuracy, %", "total error", "bytes that left a worker"]),
         "|---|---:|---:|---:|---:|",
     ]
     lines += [_line(row_of(run)) for seeds in methods.values() for run in seeds.values()]

@@ -1,7 +1,6 @@
 """What a table says of a run: its quality, and what that cost."""
 
 import math
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,6 +8,8 @@ from results.runs import Run
 from results.statistics import counted, mean_and_interval, standard_deviation
 
 PERCENT = 100
+LINK_BYTES = "comm/link_bytes_sent_total"  # that left a worker: what methods are compared by
+HANDED_BYTES = "comm/bytes_sent_total"  # that it handed to collectives
 _SPLITS = {"validation": "validation", "test": "test"}
 _SPLITS |= {"average/validation": "averaged weights' validation", "average/test": "averaged weights' test"}
 _QUALITIES = {  # metric: what it is called, factor, digits after the point
@@ -81,34 +82,15 @@ def qualities(runs: Sequence[Run]) -> list[Measure]:
 
 
 def costs(runs: Sequence[Run]) -> list[Measure]:
-    """Density, total error, bytes and compression ratio, for the runs of one setting."""
-    dense = dense_bytes(runs)
-
-    def ratio(run: Run) -> float | None:
-        sent = run.summary.get("comm/bytes_sent_total")
-        return dense / sent if dense and sent else None
-
+    """Density, total error, bytes and compression ratio, as far as a run has them."""
     found = [
         Measure("compression/density_mean", "average density, %", _of("compression/density_mean"), PERCENT),
         Measure("compression/total_error", "total error", _of("compression/total_error")),
-        Measure("comm/bytes_sent_total", "MB sent per worker", _of("comm/bytes_sent_total"), 1e-6),
-        Measure("compression_ratio", "compression ratio", ratio),
+        Measure(LINK_BYTES, "MB that left a worker", _of(LINK_BYTES), 1e-6),
+        Measure(HANDED_BYTES, "MB handed over", _of(HANDED_BYTES), 1e-6),
+        Measure("comm/compression_ratio", "compression ratio", _of("comm/compression_ratio")),
     ]
     return [measure for measure in found if measure.values(runs)]
-
-
-def dense_bytes(runs: Sequence[Run]) -> float | None:
-    """What a worker sends without compression: as measured if there is such a run, else D values a step."""
-    measured = [run.summary.get("comm/bytes_sent_total") for run in runs if run.compressor == "none"]
-    measured = [sent for sent in measured if sent]
-    if measured:
-        return statistics.mean(measured)
-    summary, elements = runs[0].summary, num_parameters(runs[0])
-    if not elements or "step" not in summary:
-        return None
-    sent = summary.get("comm/paper_bits_total", 0) / 32  # values, whatever their dtype
-    bytes_per_value = summary.get("comm/values_bytes_total", 4 * sent) / sent if sent else 4
-    return bytes_per_value * elements * summary["step"]
 
 
 def num_parameters(run: Run) -> int | None:

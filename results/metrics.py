@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from results.measures import qualities
+from results.measures import LINK_BYTES, qualities
 from results.runs import Run
 
 
@@ -25,12 +25,12 @@ class Metric(NamedTuple):
 
 STEPS = Metric("step", "iterations", can_be_logarithmic=False)
 EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False)
-BYTES = Metric("comm/bytes_sent_total", "sent per worker, MB", 1e-6, short="bytes sent")
+BYTES = Metric(LINK_BYTES, "bytes that left a worker, MB", 1e-6, short="bytes sent")
 DENSITY = Metric("compression/density", "density of a step, %", 100, noisy=True)
 MEAN_DENSITY = Metric("compression/density_mean", "average density, %", 100, limit=100)
 ERROR = Metric("compression/error", "squared error ||e||² of a step", noisy=True, short="error of a step")
 TOTAL_ERROR = Metric("compression/total_error", "total error, sum of ||e||² so far")
-FINAL_BYTES = BYTES._replace(label="sent per worker over the whole run, MB")
+FINAL_BYTES = BYTES._replace(label="bytes that left a worker over the whole run, MB")
 FINAL_TOTAL_ERROR = TOTAL_ERROR._replace(label="total error, sum of ||e||² over the run")
 LAYER_DENSITY = Metric("density_mean", "average density of the layer, %", 100, limit=100)
 LAYER_ERROR = Metric("total_error", "total error of the layer, sum of ||e||² over the run")

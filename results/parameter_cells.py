@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from results.measures import Measure, costs, qualities
+from results.measures import LINK_BYTES, Measure, costs, qualities
 from results.runs import Run
 from results.statistics import Difference, paired_difference
 
@@ -101,7 +101,7 @@ def _network(runs: list[Run]) -> Network:
         {cell: cells[cell] for cell in sorted(cells, key=_order)},
         _comparable(measures[0]),
         cost["compression/total_error"],
-        cost["comm/bytes_sent_total"],
+        cost[LINK_BYTES],
         Measure(REDUCE_SECONDS, "compression and communication, ms a step", _median_reduce, 1e3),
     )
 

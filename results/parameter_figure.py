@@ -67,7 +67,7 @@ def _row(network: Network, row: str) -> tuple[str, Measure, str]:
         return f"{network.quality.label}\n{how} ({better} is better)", network.quality, feedback
     said, measure = {
         "error": ("total error", network.total_error),
-        "bytes": ("MB sent per worker", network.megabytes),
+        "bytes": ("MB that left a worker", network.megabytes),
         "time": ("compression and\ncommunication, ms a step", network.reduce),
     }[row]
     return f"{said}\nwith feedback", measure, "on"

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from results.measures import Measure
+from results.measures import LINK_BYTES, Measure
 from results.runs import Run
 
-BYTES, DENSITY = "comm/bytes_sent_total", "compression/density_mean"
+BYTES, DENSITY = LINK_BYTES, "compression/density_mean"
 TOTAL_ERROR = "compression/total_error"
 LOGARITHMIC = {BYTES, DENSITY, TOTAL_ERROR, "compression/density", "convex/suboptimality"}
 FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis

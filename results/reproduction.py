@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from results.escaping import in_markdown, markdown_table
+from results.measures import LINK_BYTES
 from results.paper import ERROR_CURVES, EXACT, OFFSETS, PROBLEMS, ErrorCurve
 from results.runs import Run, by_method, by_setting
 from results.statistics import WITHOUT_INTERVAL, counted, standard_deviation
@@ -187,7 +188,7 @@ def _heterogeneity(runs: list[Run]) -> str:
                 rows.append(_compared(names, pairs))
     if not rows:
         return ""
-    header = ("split", "methods", "seeds", "bytes per worker, of both", "f(x) - f*, top_k")
+    header = ("split", "methods", "seeds", "bytes that left a worker, of both", "f(x) - f*, top_k")
     header += ("f(x) - f*, hard_threshold", "total error, top_k", "total error, hard_threshold")
     note = _text(
         """`experiment=convex/heterogeneity`: EF-GD on madelon, 20 workers. f(x) - f* is that of both methods
@@ -200,7 +201,7 @@ def _heterogeneity(runs: list[Run]) -> str:
 def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple:
     """One line of the table: Top-k and a threshold, with the same seeds."""
     metric = "convex/suboptimality"
-    equal = [min(run.summary["comm/bytes_sent_total"] for run in pair) for pair in pairs]
+    equal = [min(run.summary[LINK_BYTES] for run in pair) for pair in pairs]
     quality = [
         [_value_at_bytes(pair[side], metric, sent) for pair, sent in zip(pairs, equal, strict=True)]
         for side in (0, 1)
@@ -259,7 +260,7 @@ def _stationary(run: Run) -> float:
 
 def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
     """The metric over the last tenth of so many bytes, averaged, since it oscillates from step to step."""
-    totals = pd.concat([pd.Series({0: 0.0}), run.curve("comm/bytes_sent_total")])
+    totals = pd.concat([pd.Series({0: 0.0}), run.curve(LINK_BYTES)])
     window = totals.index[(totals > (1 - END_SHARE) * sent) & (totals <= sent)]
     if len(window) == 0:  # a record larger than the tenth
         window = totals.index[totals <= sent][-1:]

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -180,18 +180,30 @@ def left_out(path: Path, reason: object) -> None:
     print(f"left out {one_line(path)}: {one_line(said)[:LONGEST_REASON]}", file=sys.stderr)
 
 
-def finished_runs(folders: Iterable[Path]) -> list[Run]:
+def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Run]:
     """``read_runs`` without duplicates, and what ``warnings`` has to say on standard error.
 
-    Raises ``FileNotFoundError`` where there is no finished run.
+    A run whose summary lacks one of the metrics that are needed is left out, with a line. Raises
+    ``FileNotFoundError`` where there is no finished run.
     """
     folders = list(folders)
-    runs = read_runs(folders)
+    runs = with_numbers(read_runs(folders), needs)
     if not runs:
         raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
     for text in warnings(runs):
         print(f"warning: {text}", file=sys.stderr)
     return latest(runs)
+
+
+def with_numbers(runs: Iterable[Run], needs: Sequence[str]) -> list[Run]:
+    """``runs`` whose summaries have all these metrics; the others are named on standard error."""
+    kept = []
+    for run in runs:
+        if lacking := [name for name in needs if name not in run.summary]:
+            left_out(run.path, f"its summary has no {lacking[0]}; an earlier version of this project ran it")
+        else:
+            kept.append(run)
+    return kept
 
 
 def run_folders(folder: Path) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from results.command import hand_out, in_a_line
 from results.comparison import Section, compare
 from results.escaping import code, markdown_table
 from results.formats import markdown
-from results.measures import qualities
+from results.measures import LINK_BYTES, qualities
 from results.runs import Run, finished_runs
 
 PRESETS = Path(__file__).parents[1] / "conf" / "experiment" / "small"
@@ -27,10 +27,10 @@ MATCHED_WITHIN = 0.05  # of the other's bytes
 INTRODUCTION = """# The small presets
 
 Written by `python -m results.small` from runs of `make small`. Mean ± standard deviation over the seeds
-named; quality is that of the last weights. Bytes are those a worker sent over the whole training, indices
-and counts included. Differences are paired over seeds, in brackets Student's 95 % interval. These presets
-are small enough for two cores: they compare each method with no compression, and reproduce no published
-number.
+named; quality is that of the last weights. Bytes are those of the whole training, indices and
+counts included: that left a worker, were each a machine of its own, and that it handed to collectives.
+Differences are paired over seeds, in brackets Student's 95 % interval. These presets are small enough for two
+cores: they compare each method with no compression, and reproduce no published number.
 """
 
 
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def write(options: argparse.Namespace) -> None:
     """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = [run for run in finished_runs(options.output) if qualities([run])]
+    runs = [run for run in finished_runs(options.output, needs=(LINK_BYTES,)) if qualities([run])]
     made = header.of_runs(runs, "make small", allow_modified=options.allow_modified)
     hand_out(header.under_title(small_table(runs), made), options.table)
 
@@ -88,14 +88,22 @@ def budgets(sections: Sequence[Section]) -> str:
         f"In {unmatched} of {len(rows)} pairs the bytes differ by more than {100 * MATCHED_WITHIN:g} %. "
         "There, a difference in quality between the two methods is one of bytes as well."
     )
-    head = ["preset", "method", "MB sent per worker", "beside", "MB sent per worker", "ratio", "budgets"]
+    head = [
+        "preset",
+        "method",
+        "MB that left a worker",
+        "beside",
+        "MB that left a worker",
+        "ratio",
+        "budgets",
+    ]
     rule = ["---", "---", "---:", "---", "---:", "---:", "---"]
     table = markdown_table(head, rows, rule)
     return "\n".join(["## Bytes of the methods beside each other", "", said, "", table])
 
 
 def _megabytes(runs: Sequence[Run]) -> float | None:
-    sent = [run.summary.get("comm/bytes_sent_total") for run in runs]
+    sent = [run.summary.get(LINK_BYTES) for run in runs]
     return None if None in sent else statistics.mean(sent) / 1e6
 
 

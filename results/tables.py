@@ -20,9 +20,9 @@ FORMATS = {"md": (markdown, ".md"), "csv": (comma_separated, ".csv"), "latex": (
 INTRODUCTION = """# Methods side by side
 
 Written by `python -m results.tables` from run folders. Mean ± standard deviation over the seeds named;
-quality is that of the last weights. Bytes are those that a worker handed to collectives over the whole
-training, indices and counts included. Differences are paired over seeds: method minus baseline, and in
-brackets Student's 95 % interval.
+quality is that of the last weights. Bytes are those of the whole training, indices and counts included: that
+left a worker, were each a machine of its own, and that it handed to collectives. Differences are paired over
+seeds: method minus baseline, and in brackets Student's 95 % interval.
 """
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from results import header
 from results.command import hand_out, in_a_line
 from results.escaping import in_markdown, markdown_table
-from results.measures import Measure, num_parameters
+from results.measures import LINK_BYTES, Measure, num_parameters
 from results.parameter_cells import SCHEMES, Cell, Network, networks
 from results.parameter_effects import CHANGES, Change, effect, ratio
 from results.parameter_figure import draw
@@ -28,8 +28,8 @@ INTRODUCTION = """# Three key parameters
 Written by `python -m results.three_parameters` from runs of `make three_parameters`; the verdict on the
 paper's claims is in [docs/papers/three_parameters.md](../docs/papers/three_parameters.md). Quality is that of
 the last weights, mean ± standard deviation over the seeds named; differences are paired over seeds, in
-brackets Student's 95 % interval. Bytes are those that a worker handed to collectives over the whole training,
-indices included. Own coordinates: every worker chooses its own, as Top-k must. The time is
+brackets Student's 95 % interval. Bytes are those that left a worker over the whole training, were each a
+machine of its own, indices included. Own coordinates: every worker chooses its own, as Top-k must. Time is
 `time/reduce_seconds`, compression and communication of all workers together, the median over a run's steps:
 in one process, where nothing travels, so that what communication would cost stands in the bytes alone.
 Without feedback what is not sent is lost, and what is sent is not scaled up. A language model's loss is the
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def compare(options: argparse.Namespace) -> None:
     """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output)
+    runs = finished_runs(options.output, needs=(LINK_BYTES,))
     made = header.of_runs(runs, "make three_parameters", allow_modified=options.allow_modified)
     studied = networks(runs)
     folder = options.figures or options.output[0] / "figures"
@@ -83,7 +83,7 @@ def _facts(network: Network) -> str:
     plain = list(network.plain.values())
     said = (
         f"Plain SGD (seeds {', '.join(map(str, network.plain))}): {network.quality.label} "
-        f"{network.quality.spread(plain)}, {network.megabytes.spread(plain)} MB sent per worker, "
+        f"{network.quality.spread(plain)}, {network.megabytes.spread(plain)} MB that left a worker, "
         f"{network.reduce.spread(plain)} ms of compression and communication a step."
     )
     return f"## {in_markdown(network.subject)}\n\n{in_markdown(', '.join(facts))}. {said}\n"

@@ -40,8 +40,8 @@ INTRODUCTION = """# The convergence of Top-k: all rows
 Written by `python -m results.topk_convergence`, from runs of `make topk_convergence`. Mean ± standard
 deviation over seeds. xi: median over a run's measured steps, and their largest. Error over bound: mean over
 measured steps. Waiting: at the end of training, the share of the residual's squared norm that lies in entries
-unsent for {long} steps or more, and the longest that an entry is unsent, in steps. Bytes are those that a
-worker sent, indices and counts included.
+unsent for {long} steps or more, and the longest that an entry is unsent, in steps. Bytes are those that
+left a worker, were each a machine of its own, indices and counts included.
 """
 
 
@@ -200,7 +200,7 @@ def table(of: Sequence[Group]) -> str:
             cells = [
                 method,
                 _cell([good.factor * run.summary[good.name] for run in runs], 2),
-                _cell([run.summary["comm/bytes_sent_total"] for run in runs], 0),
+                _cell([run.summary[BYTES.name] for run in runs], 0),
                 _cell([run.curve(XI.name).median() for run in runs], 2),
                 _cell([run.curve(XI.name).max() for run in runs], 2),
                 _cell([run.curve(OF_BOUND).mean() for run in runs], 3),
@@ -239,7 +239,7 @@ def main(arguments: list[str] | None = None) -> int:
     header.add_option(parser)
     options = parser.parse_args(arguments)
     try:
-        runs = finished_runs(options.output)
+        runs = finished_runs(options.output, needs=(BYTES.name,))
         made = header.of_runs(runs, "make topk_convergence", allow_modified=options.allow_modified)
         found = groups(map(with_ratio, runs))
         folder = options.figures or options.output[0] / "figures"

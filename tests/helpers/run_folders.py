@@ -81,6 +81,11 @@ def _record(step: int) -> dict[str, Any]:
         "compression/total_error": 2.0 * step,
         "compression/density": 0.01,
         "compression/density_mean": 0.01,
+        "comm/link_bytes_sent": 240.0,  # to 3 other workers
+        "comm/link_bytes_sent_total": 240.0 * step,
+        "comm/link_bytes_received": 240.0,
+        "comm/link_bytes_received_total": 240.0 * step,
+        "comm/compression_ratio": 25.0,  # 1000 values of 4 bytes, 1.5 times, over 240
         "comm/bytes_sent": 80.0,
         "comm/bytes_sent_total": 80.0 * step,
         "comm/values_bytes_total": 40.0 * step,

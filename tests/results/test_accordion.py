@@ -20,7 +20,7 @@ def write(folder: Path, compressor: str, seed: int, sent: float, accuracy: float
         "big": {"elements": 1000, "total_error": 1.0, "density_mean": sent},
         "one": {"elements": 1, "total_error": 0.0, "density_mean": 1.0},
     }
-    summary = {"layers": layers, "compression/density_mean": sent, "comm/bytes_sent_total": 8e6 * sent}
+    summary = {"layers": layers, "compression/density_mean": sent, "comm/link_bytes_sent_total": 8e6 * sent}
     write_run(
         folder,
         name=f"accordion_net-{compressor}",

@@ -32,7 +32,7 @@ def plain_run(
         {"step": 100 * (i + 1), "train/learning_rate": rate, "test/accuracy": value + 0.01 * seed}
         for i, (value, rate) in enumerate(zip(values, rates or [lr] * 4, strict=True))
     ]
-    records[-1]["comm/bytes_sent_total"] = 4e6
+    records[-1]["comm/link_bytes_sent_total"] = 4e6
     keys = {"schedule": {"_target_": SCHEDULE + schedule}, "optimizer": {"lr": lr}}
     write_run(folder, compressor="none", name="net-none", seed=seed, records=records, **keys)
 
@@ -46,8 +46,8 @@ def searched_run(folder: Path, seed: int) -> None:
         {"step": 100, "train/learning_rate": 0.2, "test/accuracy": 0.8 + 0.01 * seed},
         {"step": 250, "train/learning_rate": 0.2, "test/accuracy": 0.85 + 0.01 * seed},
     ]
-    records[-1] |= {"comm/bytes_sent_total": 2.5e6}
-    summary = {"autolrs/search_bytes_sent_total": 1.5e6}
+    records[-1] |= {"comm/link_bytes_sent_total": 2.5e6}
+    summary = {"autolrs/search_link_bytes_sent_total": 1.5e6}
     keys = {"schedule": {"_target_": "trainers.autolrs.AutoLRS"}, "summary": summary}
     write_run(folder, compressor="none", name="net-none", seed=seed, records=records, **keys)
 
@@ -125,7 +125,7 @@ def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.Captur
 
 def test_another_schedule_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     keys = {"schedule": {"_target_": SCHEDULE + "Linear"}, "optimizer": {"lr": 0.1}}
-    records = [{"step": 100, "test/accuracy": 0.5}]
+    records = [{"step": 100, "test/accuracy": 0.5, "comm/link_bytes_sent_total": 1.0}]
     write_run(tmp_path, compressor="none", name="net-none", seed=0, records=records, **keys)
     assert main([str(tmp_path)]) == 1
     said = capsys.readouterr()

@@ -129,14 +129,14 @@ def test_table_holds_what_the_summaries_say(output: Path) -> None:
 def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     found = next(run for run in read_runs([output]) if "heterogeneity-top_k" in str(run.path))
     curve = found.curve("convex/suboptimality")
-    per_step = found.summary["comm/bytes_sent_total"] / 40
+    per_step = found.summary["comm/link_bytes_sent_total"] / 40
     at = reproduction._value_at_bytes
     assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # the tenth before holds no record
     assert at(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
     assert at(found, "convex/suboptimality", 0.5 * per_step) == curve[0]  # before the first record of bytes
     assert reproduction.END_SHARE == 0.1 and curve.index[1] == 5
-    found.records.loc[:, "comm/bytes_sent_total"] *= 1e-6  # now all records lie close together
-    found.records.loc[3:, "comm/bytes_sent_total"] = [95.0, 97.0, 100.0, 120.0, 130.0, 140.0]
+    found.records.loc[:, "comm/link_bytes_sent_total"] *= 1e-6  # now all records lie close together
+    found.records.loc[3:, "comm/link_bytes_sent_total"] = [95.0, 97.0, 100.0, 120.0, 130.0, 140.0]
     assert at(found, "convex/suboptimality", 100.0) == pytest.approx(curve.iloc[3:6].mean())
 
 

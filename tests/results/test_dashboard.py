@@ -62,9 +62,9 @@ def test_panels_show_what_the_figures_show(made: dict[str, Any], part: str) -> N
         for panel in panels(made[part])
         if panel["viewType"] == "Scatter Plot"
     }
-    assert ("comm/bytes_sent_total", "compression/total_error") in scatter
+    assert ("comm/link_bytes_sent_total", "compression/total_error") in scatter
     for quality in QUALITIES:
-        assert {("comm/bytes_sent_total", quality), ("compression/density_mean", quality)} <= scatter
+        assert {("comm/link_bytes_sent_total", quality), ("compression/density_mean", quality)} <= scatter
     lines = {
         metric: panel["config"]
         for panel in panels(made[part])
@@ -78,7 +78,7 @@ def test_panels_show_what_the_figures_show(made: dict[str, Any], part: str) -> N
 @pytest.mark.parametrize("part", ["workspace", "report"])
 def test_metrics_are_in_the_reference(made: dict[str, Any], part: str) -> None:
     known = documented()
-    assert "validation/..." in known and "comm/bytes_sent_total" in known
+    assert "validation/..." in known and "comm/link_bytes_sent_total" in known
     unknown = {m for m in metrics(made[part]) if m not in known and f"{m.split('/')[0]}/..." not in known}
     assert len(metrics(made[part])) > 8 and unknown == set()
 

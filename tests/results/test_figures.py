@@ -27,7 +27,7 @@ def records(value: float, density: float, error: float, number: int = 20) -> lis
             "compression/density_mean": density,
             "compression/error": error,
             "compression/total_error": error * 10 * i,
-            "comm/bytes_sent_total": 1e8 * density * i,
+            "comm/link_bytes_sent_total": 1e8 * density * i,
             "test/accuracy": 0.5 + value / 100,
         }
         for i in range(1, number + 1)
@@ -140,13 +140,13 @@ def test_curves_are_means_in_their_interval(group: Group) -> None:
     drawn = by_bytes.lines[0].get_xdata()
     first = next(iter(group.methods.values()))
     assert drawn == pytest.approx(
-        np.mean([run.curve("comm/bytes_sent_total") for run in first], axis=0) / 1e6
+        np.mean([run.curve("comm/link_bytes_sent_total") for run in first], axis=0) / 1e6
     )
     mean, half = mean_and_interval([run.curve("train/loss").iloc[0] for run in first])
     band = axis.collections[0].get_paths()[0].vertices
     at = band[np.isclose(band[:, 0], 10)]
     assert at[:, 1].max() == pytest.approx(mean + half)
-    assert by_bytes.get_xlabel() == "sent per worker, MB"
+    assert by_bytes.get_xlabel() == "bytes that left a worker, MB"
 
 
 def test_zero_is_named_where_an_axis_is_logarithmic(group: Group) -> None:
@@ -246,7 +246,7 @@ def test_several_versions_of_the_code_are_marked(tmp_path: Path, group: Group) -
 
 def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
     write_run(tmp_path)
-    lines = [{"step": step, "comm/bytes_sent_total": 80.0 * step} for step in (10, 20)]
+    lines = [{"step": step, "comm/link_bytes_sent_total": 80.0 * step} for step in (10, 20)]
     write_run(tmp_path, compressor="random_k", records=lines)
     (group,) = groups(read_runs([tmp_path]))
     figure = draw("loss", group)

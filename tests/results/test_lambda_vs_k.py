@@ -24,7 +24,7 @@ def network(
             "compression/density_mean": 0.01,
             "test/accuracy": (accuracy + noise) / 100,
         }
-        record |= {"comm/bytes_sent_total": sent, "compression/total_error": error}
+        record |= {"comm/link_bytes_sent_total": sent, "compression/total_error": error}
         records = [{"step": step, **record} for step in (1, 2)]
         write_run(
             folder, name=f"net-digits-{compressor}", compressor=compressor, seed=seed, records=records, **keys
@@ -34,7 +34,7 @@ def network(
 def convex(folder: Path, compressor: str, sent: float, error: float, noise: float, **settings: float) -> None:
     for seed in range(3):
         suboptimality = 0.01 * math.exp(noise * (seed - 1))
-        record = {"step": 10, "comm/bytes_sent_total": sent, "convex/suboptimality": suboptimality}
+        record = {"step": 10, "comm/link_bytes_sent_total": sent, "convex/suboptimality": suboptimality}
         record |= {"compression/total_error": error * (1 + 0.01 * seed * (compressor == "top_k"))}
         name = f"rows-{compressor}"
         model = {"_target_": "models.logistic_l2.LogisticL2"}

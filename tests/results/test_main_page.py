@@ -26,7 +26,7 @@ def write(folder: Path, compressor: str, seed: int, **keys: object) -> None:
         "step": 45,
         "test/accuracy": ACCURACY[compressor] + noise,
         "compression/total_error": ERROR[compressor],
-        "comm/bytes_sent_total": SENT[compressor],
+        "comm/link_bytes_sent_total": SENT[compressor],
     }
     settings = {"threshold": None, "density": 0.001} if compressor == "hard_threshold" else {}
     write_run(
@@ -67,7 +67,7 @@ def test_a_difference_within_its_interval_is_not_one(output: Path, tmp_path: Pat
     write(output / "later", "top_k", 0, model={"hidden": [1]})
     for seed, accuracy in ((0, 0.98), (1, 0.96), (2, 0.99)):
         record = {"step": 45, "test/accuracy": accuracy}
-        record |= {"compression/total_error": 1.5e4, "comm/bytes_sent_total": 40e6}
+        record |= {"compression/total_error": 1.5e4, "comm/link_bytes_sent_total": 40e6}
         write_run(tmp_path / "others", name="net-top_k", compressor="top_k", seed=seed, records=[record])
     for compressor in set(ORDER) - {"top_k"}:
         for seed in range(3):

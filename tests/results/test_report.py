@@ -50,7 +50,7 @@ def output(tmp_path: Path) -> Path:
                 compressor="hard_threshold",
                 seed=seed,
                 settings={"threshold": threshold},
-                summary=accuracy | {"comm/bytes_sent_total": 1 / threshold},
+                summary=accuracy | {"comm/link_bytes_sent_total": 1 / threshold},
             )
     return tmp_path / "runs"
 
@@ -179,7 +179,7 @@ def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
     for figure in figures:
         go.Figure(data=figure.data, layout=figure.layout)  # plotly refuses what it does not know
     quality = figures[0]
-    assert quality.title == "Test accuracy against MB sent per worker"
+    assert quality.title == "Test accuracy against MB that left a worker"
     small = [trace for trace in quality.data if trace.get("showlegend") is False]
     assert sorted(key for trace in small for key in trace["customdata"]) == sorted(p.key for p in pages)
     (means,) = (t for t in quality.data if t["name"] == "hard_threshold" and "showlegend" not in t)
@@ -193,7 +193,7 @@ def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path)
     assert "minus none [95 %]" in text
     assert 'title="minus none, seeds 0, 1"' in text
     assert "not comparable" in text and "no differences: there is no run of none" not in text
-    assert "top_k, density 0.01, scope global" in text and "compression ratio: the bytes of none" in text
+    assert "top_k, density 0.01, scope global" in text and "compression ratio: what would" in text
 
 
 def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -
         write_run(tmp_path, seed=seed)
         write_run(tmp_path, compressor="none", seed=seed, summary={"compression/total_error": 0.0})
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
-    (error,) = (f for f in figures_of(series) if f.title == "Total error against MB sent per worker")
+    (error,) = (f for f in figures_of(series) if f.title == "Total error against MB that left a worker")
     assert error.note.endswith("Not shown (not above zero on a logarithmic axis, or not recorded): none.")
 
 

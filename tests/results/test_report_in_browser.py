@@ -33,7 +33,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("runs")
     for compressor, sent in BYTES.items():
         for seed in (0, 1):
-            summary = {"comm/bytes_sent_total": sent + seed, "test/accuracy": 0.9 + 0.01 * seed}
+            summary = {"comm/link_bytes_sent_total": sent + seed, "test/accuracy": 0.9 + 0.01 * seed}
             write_run(output, compressor=compressor, seed=seed, summary=summary)
     write_run(output, name=HOSTILE, settings={"note": HOSTILE}, trainer={"note": HOSTILE})
     assert main([str(output), "--question", HOSTILE]) == 0

@@ -41,7 +41,7 @@ def test_table_says_what_the_summaries_say(output: Path, tmp_path: Path) -> None
     summaries = [json.loads(p.read_text()) for p in sorted(output.glob("mlp-digits-top_k/*/summary.json"))]
     assert len(summaries) == 3
     accuracies = [100 * summary["test/accuracy"] for summary in summaries]
-    megabytes = statistics.mean(summary["comm/bytes_sent_total"] for summary in summaries) / 1e6
+    megabytes = statistics.mean(summary["comm/link_bytes_sent_total"] for summary in summaries) / 1e6
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[1] == "0, 1, 2"
     assert cells[2] == f"{statistics.mean(accuracies):.2f} ± {statistics.stdev(accuracies):.2f}"
@@ -59,12 +59,12 @@ def test_the_page_says_which_presets_it_holds_and_that_budgets_are_not_matched(t
     sent = {"hard_threshold": 8.9e6, "top_k": 19.6e6, "none": 980e6}
     for preset in ("lstm", "neumf"):
         for method, total in sent.items():
-            records = [{"step": 1, "comm/bytes_sent_total": total, "test/accuracy": 0.9}]
+            records = [{"step": 1, "comm/link_bytes_sent_total": total, "test/accuracy": 0.9}]
             if preset == "neumf" and method == "top_k":
-                records[0]["comm/bytes_sent_total"] = 9e6
+                records[0]["comm/link_bytes_sent_total"] = 9e6
             name, model = f"small_{preset}-{method}", {"hidden": [len(preset)]}
             write_run(tmp_path, name=name, compressor=method, records=records, model=model)
-    matched = [{"step": 1, "comm/bytes_sent_total": 19.7e6, "test/accuracy": 0.9}]
+    matched = [{"step": 1, "comm/link_bytes_sent_total": 19.7e6, "test/accuracy": 0.9}]
     keys = {"compressor": "hard_threshold", "settings": {"threshold": 0.02}, "model": {"hidden": [4]}}
     write_run(tmp_path, name="small_lstm-hard_threshold", records=matched, **keys)
     text = small_table(read_runs([tmp_path]))

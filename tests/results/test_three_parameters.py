@@ -34,7 +34,11 @@ def records(reduce_seconds: float, error: float, sent: float, quality: float) ->
         {"step": step, "time/reduce_seconds": reduce_seconds * (100 if step == 1 else 1)}
         for step in range(1, 6)
     ]
-    lines[-1] |= {"compression/total_error": error, "comm/bytes_sent_total": sent, "test/accuracy": quality}
+    lines[-1] |= {
+        "compression/total_error": error,
+        "comm/link_bytes_sent_total": sent,
+        "test/accuracy": quality,
+    }
     return lines
 
 
@@ -130,7 +134,7 @@ def test_a_language_model_is_judged_by_its_loss(tmp_path: Path) -> None:
     for seed in SEEDS:
         for compressor, loss in (("none", 5.0), ("random_k", 5.0 + seed)):
             last = {"step": 1, "time/reduce_seconds": 0.1, "compression/total_error": 1.0}
-            last |= {"comm/bytes_sent_total": 1.0, "test/perplexity": math.exp(loss), "test/loss": loss}
+            last |= {"comm/link_bytes_sent_total": 1.0, "test/perplexity": math.exp(loss), "test/loss": loss}
             write_run(tmp_path, compressor=compressor, name=f"lm-{compressor}", seed=seed, records=[last])
     (network,) = networks(read_runs([tmp_path]))
     assert network.quality.label == "test loss, nats per token"
@@ -159,7 +163,7 @@ def test_page_says_what_the_folders_say(output: Path, tmp_path: Path, capsys: py
     assert row["test accuracy, %"] == "94.33 ± 1.53"
     assert row["minus plain SGD's"] == "-3.00"
     assert row["total error"] == "100"
-    assert row["MB sent per worker"] == "0.0100"
+    assert row["MB that left a worker"] == "0.0100"
     assert row["compression and communication, ms a step"] == "1.00"
     far = rows(text, "How far")
     assert len(far) == 10 and far[-1]["density 10 %"] == "-1.50 [-2.74, -0.26]"

@@ -22,7 +22,7 @@ def record(step: int, seed: int, compressor: str) -> dict[str, float]:
         "epoch": step / 10,
         "train/loss": 2 / step + 0.01 * seed,
         "compression/error": 3.0,
-        "comm/bytes_sent_total": 80.0 * step,
+        "comm/link_bytes_sent_total": 80.0 * step,
         "test/accuracy": 0.9 + 0.01 * seed,
         "diagnostics/selection_error_0.01": 0.8 + 0.01 * seed,
         "diagnostics/selection_error_0.1": 0.4,

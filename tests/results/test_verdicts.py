@@ -19,7 +19,7 @@ def write_madelon(folder: Path, end: float, start: dict | None = None, **config:
         {
             "step": 10 * (i + 1),
             "compression/error": 3.1e-4 if i == 0 else end,
-            "comm/bytes_sent_total": 36.0,
+            "comm/link_bytes_sent_total": 36.0,
             "comm/paper_bits_total": 320.0 * (i + 1),
         }
         for i in range(300)
