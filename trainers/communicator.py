@@ -63,8 +63,8 @@ class Communicator:
         charged for a row of every segment, which is what it hands to an all-reduce. With
         ``reduction=worker_order`` every process adds up all n rows of a slice, so that the bits do not
         depend on the number of processes; with one worker per process it sends and receives as many bytes
-        as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two processes, the local rows are added up first. ``rows`` are
-        consumed: the means may come to lie there.
+        as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two processes, where it
+        gives the same bits, the local rows are added up first. ``rows`` are consumed: means may lie there.
         """
         num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
         self._charged["values"] += num_bytes

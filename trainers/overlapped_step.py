@@ -1,7 +1,7 @@
 """A training step that reduces bucket by bucket, beside its backward pass."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -14,6 +14,7 @@ from compressors.none import NoCompression
 from trainers.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
+from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import number_of, sees_faults
 from trainers.watch import innermost
@@ -39,14 +40,7 @@ class Buckets:
         rooms: bool,
     ) -> None:
         self.launch = launch
-        self.buckets: list[list[int]] = [[]]
-        held, enough = 0.0, min(megabytes, FIRST_MEGABYTES) if rooms else megabytes
-        for position in reversed(range(len(parameters))):
-            if held >= enough:
-                self.buckets.append([])
-                held, enough = 0.0, megabytes
-            self.buckets[-1].append(position)
-            held += parameters[position].nbytes / 2**20
+        self.buckets = buckets_of(parameters, megabytes, FIRST_MEGABYTES if rooms else megabytes)
         self.rooms = _rooms(parameters, self.buckets) if rooms else {}
         self.is_open = False
         self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
@@ -75,6 +69,19 @@ class Buckets:
             self._next += 1
 
 
+def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: float) -> list[list[int]]:
+    """Positions from the last to the first, cut behind ``first`` and every ``megabytes`` of gradients."""
+    buckets: list[list[int]] = [[]]
+    held, enough = 0.0, min(first, megabytes)
+    for position in reversed(range(len(parameters))):
+        if held >= enough:
+            buckets.append([])
+            held, enough = 0.0, megabytes
+        buckets[-1].append(position)
+        held += parameters[position].nbytes / 2**20
+    return buckets
+
+
 def _rooms(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
     """For every gradient its place in its bucket's memory, in the parameter's shape."""
     rooms: dict[int, Tensor] = {}
@@ -86,6 +93,16 @@ def _rooms(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int
         pieces = flat.split([p.numel() for p in of_bucket])
         rooms |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
     return rooms
+
+
+def num_buckets(layout: Layout, reducer: Reducer, megabytes: float) -> int:
+    """In how many pieces a step of such a reducer is reduced."""
+    first = FIRST_MEGABYTES if _has_rooms(layout, reducer) else megabytes
+    return len(buckets_of(list(layout.parameters.values()), megabytes, first))
+
+
+def _has_rooms(layout: Layout, reducer: Reducer) -> bool:
+    return layout.device.type == "cpu" and is_dense(reducer)
 
 
 def is_dense(reducer: Reducer) -> bool:
@@ -130,10 +147,9 @@ class OverlappedStep:
         with torch.inference_mode():
             self.state = reducer.init(segments)
         self.refuse = self._note if sees_faults(reducer, self.layout) else None
-        on_cpu = self.layout.device.type == "cpu"
-        rooms = on_cpu and is_dense(reducer)
+        rooms = _has_rooms(self.layout, reducer)
         self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, rooms=rooms)
-        self.thread = ThreadPoolExecutor(1, "reduction") if on_cpu else None
+        self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
 
     def run(
         self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
