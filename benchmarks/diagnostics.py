@@ -1,6 +1,6 @@
 """What diagnostics cost: each alone and all together, as a share of training measured every 50 steps.
 
-    python benchmarks/diagnostics.py [EXPERIMENT ...] [--steps 200] [--every 50] [KEY=VALUE ...]
+    python benchmarks/diagnostics.py [EXPERIMENT ...] [KEY=VALUE ...] [--steps 200] [--diagnostics NAMES ...]
 
 Each experiment runs through run.py's own trainer, one process and one thread on a CPU. Times are the
 process's own, so that what else the machine does counts little. A step without is the median of a run
@@ -24,7 +24,7 @@ from trainers.watch import Watch
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
 CHOICES = ("xi", "selection_error", "staleness", "bound", "xi,selection_error,staleness")
-CHOICES += ("xi,selection_error,staleness,bound",)
+CHOICES += ("xi,selection_error,staleness,bound", "gap")
 
 
 class Seconds:
@@ -88,6 +88,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="experiments, and overrides with an = in them")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--every", type=int, default=50)
+    parser.add_argument("--diagnostics", nargs="+", default=CHOICES, metavar="NAMES", help="by commas")
     options = parser.parse_args()
     if options.steps < 2 * options.every:
         parser.error(f"--steps must be at least twice --every, got {options.steps} and {options.every}")
@@ -102,7 +103,7 @@ def main() -> None:
         for method in ("top_k", "hard_threshold"):
             chosen = [*overrides, f"compressor={method}"]
             plain, _ = train(experiment, chosen, options.steps)
-            for names in CHOICES:
+            for names in options.diagnostics:
                 watched = [*chosen, f"diagnostics=[{names}]", f"diagnostics.every={options.every}"]
                 _, spent = train(experiment, watched, options.steps)
                 measured, between = map(statistics.median, (spent.measured, spent.between))

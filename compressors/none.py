@@ -35,8 +35,10 @@ class NoCompression:
             torch.zeros(of.shape, dtype=torch.float64, device=s.rows.device)
             for of, s in zip(sent, segments, strict=True)
         ]
-        by_name = [dict(zip(names, values, strict=True)) for values in (means, remainder, sent)]
-        return Reduced(*by_name, error=dict(zip(names, error, strict=True))), state
+        mean, left, counts, errors = (
+            dict(zip(names, values, strict=True)) for values in (means, remainder, sent, error)
+        )
+        return Reduced(mean, left, counts, error=errors, has_a_value_each=True, exact=True), state
 
 
 def _add_up(rows: Tensor) -> Tensor:

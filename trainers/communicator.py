@@ -1,6 +1,6 @@
 """The only place where bytes move between workers, and the only place where they are counted."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -10,13 +10,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compressors.checks import require
+from compressors.fields import KINDS
 from compressors.payloads import divide
 from trainers.clock import Clock
 from trainers.links import all_reduce_bytes, gather_bytes
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 from trainers.slices import side_by_side, slices, strided
 
-KINDS = ("values", "indices", "padding", "metadata")
 _AT_ONCE = 2**21  # elements of an all-reduce: gloo has a processor's time for the next one while one waits
 
 
@@ -51,10 +51,18 @@ class Communicator:
         self.reduction = reduction
         self._gathers_by_pairs = self.device.type != "cuda"
         self._gather_rounds = 1 if self._gathers_by_pairs else workers - 1
-        self._charges = np.zeros((local, len(KINDS)), dtype=np.int64)
-        self._charged = dict(zip(KINDS, self._charges.T, strict=True))  # views
+        self.kinds: tuple[str, ...] = ()
+        self._charges = np.zeros((local, 0), dtype=np.int64)  # [W, kinds]
+        self.declare_kinds(KINDS)
         self._link = np.zeros((local, 2))  # bytes that leave and reach each local worker
         self.clock = Clock()
+
+    def declare_kinds(self, kinds: Sequence[str]) -> None:
+        """Count bytes of these kinds, too; what is known already stays in its column."""
+        new = tuple(kind for kind in kinds if kind not in self.kinds)
+        self.kinds += new
+        self._charges = np.pad(self._charges, ((0, 0), (0, len(new))))
+        self._charged = dict(zip(self.kinds, self._charges.T, strict=True))  # views
 
     def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """Per segment the local workers' rows [W, k] to the mean over all n workers, [k].
@@ -149,7 +157,7 @@ class Communicator:
         return np.split(everyones, np.cumsum(lengths[0])[:-1])
 
     def take_charges(self) -> np.ndarray:
-        """Bytes per local worker and kind, [W, 4] int64, since the last call."""
+        """Bytes per local worker and kind, [W, kinds] int64, since the last call."""
         charged = self._charges.copy()
         self._charges[:] = 0
         return charged
@@ -166,6 +174,8 @@ class Communicator:
 
     def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
         """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""
+        if kind not in self._charged:
+            raise ValueError(f"bytes of kind {kind!r} are not declared: declare_kinds() comes before")
         self._charged[kind] += own
         self._charge_link(own, self.size * own if everyones is None else everyones)
 

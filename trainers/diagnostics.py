@@ -6,11 +6,18 @@ from typing import Any
 
 from compressors.checks import is_count, require
 from trainers.bound import Bound
+from trainers.gap import Gap
 from trainers.selection_error import SelectionError
 from trainers.staleness import Staleness
 from trainers.xi import Xi
 
-KINDS = {"xi": Xi, "selection_error": SelectionError, "staleness": Staleness, "bound": Bound}
+KINDS = {
+    "xi": Xi,
+    "selection_error": SelectionError,
+    "staleness": Staleness,
+    "bound": Bound,
+    "gap": Gap,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +33,7 @@ class Diagnostics:
     selection_error: SelectionError | None = None
     staleness: Staleness | None = None
     bound: Bound | None = None
+    gap: Gap | None = None
 
     def __post_init__(self) -> None:
         require(is_count(self.every), "diagnostics.every", "an integer >= 1", self.every)
