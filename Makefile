@@ -9,14 +9,15 @@
 # make accordion   ACCORDION beside a hard threshold and Top-k, three seeds, their table and figure; a quarter of an hour
 # make convex  all of madelon's convex experiments with three seeds, their figures and table; some ten minutes
 # make three_parameters   scheme, coordinates, scope and feedback on two networks, their page and figure; half an hour
+# make regret  regret of five methods on three problems with three seeds, and its page; a quarter of an hour
 # make page-small   the page alone, from runs that are there; so for convex, main, lambda_vs_k, topk_convergence, autolrs,
-#              accordion and three_parameters; OUTPUTS=DIR reads runs from elsewhere
+#              accordion, three_parameters and regret; OUTPUTS=DIR reads runs from elsewhere
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
 
-PAGES := convex small main lambda_vs_k topk_convergence autolrs accordion three_parameters
-.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence main_page lambda_vs_k
+PAGES := convex small main lambda_vs_k topk_convergence autolrs accordion three_parameters regret
+.PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence main_page lambda_vs_k regret
 .PHONY: $(addprefix page-,$(PAGES))
 
 run: $(STAMP)
@@ -115,6 +116,16 @@ three_parameters: $(STAMP)
 	done
 	$(MAKE) --no-print-directory page-three_parameters
 
+# ACCORDION has settings of its own, which others would not know.
+REGRET := .venv/bin/python run.py -m $(JOBLIB)
+
+regret: $(STAMP)
+	for problem in resnet20 lstm 'madelon data.download=true'; do \
+	  $(REGRET) +sweeps=regret_$$problem $(ARGS) || exit 1; \
+	  $(REGRET) +sweeps=regret_$$problem compressor=accordion compressor.period=1 $(ARGS) || exit 1; \
+	done
+	$(MAKE) --no-print-directory page-regret
+
 # Pages and figures from the runs in OUTPUTS, without running anything.
 OUTPUTS ?= outputs
 PAGE := .venv/bin/python -m results
@@ -153,6 +164,9 @@ page-three_parameters:
 	$(PAGE).three_parameters $(OUTPUTS)/three_parameters \
 		--table results/three_parameters.md --figures results/figures/three_parameters
 	$(PAGE).header results/three_parameters.md docs/papers/three_parameters.md
+
+page-regret:
+	$(PAGE).regret $(OUTPUTS)/regret --table results/regret.md
 
 format: $(STAMP)
 	.venv/bin/ruff format .

@@ -273,9 +273,9 @@ def named(target: str) -> str:
     _, _, path = target.partition(".")
     file = path.partition(".")[0]
     usual = CLASSES.get(file) or "".join(word.capitalize() for word in file.split("_"))
-    return (
-        file if target == f"compressors.{file}.{usual}" else text(target) if "." in target else repr(target)
-    )
+    if target == f"compressors.{file}.{usual}":
+        return file
+    return text(target) if "." in target else repr(target)
 
 
 def text(value: Value) -> str:

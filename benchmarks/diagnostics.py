@@ -1,12 +1,13 @@
 """What diagnostics cost: each alone and all together, as a share of training measured every 50 steps.
 
-    python benchmarks/diagnostics.py [EXPERIMENT ...] [KEY=VALUE ...] [--steps 200] [--diagnostics NAMES ...]
+    python benchmarks/diagnostics.py [EXPERIMENT ...] [KEY=VALUE ...] [--steps 200] [--every 50]
+        [--only NAMES ...]
 
-Each experiment runs through run.py's own trainer, one process and one thread on a CPU. Times are the
-process's own, so that what else the machine does counts little. A step without is the median of a run
-that has no diagnostics, without optimizer and reading. What a watch adds to steps that are measured and
-to those between are medians of the time in it, less that in the reducer that it watches. The cost is that of
-``every - 1`` steps between and one measured, over ``every`` steps without.
+Each experiment (``default`` for none) runs through run.py's own trainer, one process and one thread on a
+CPU. Times are the process's own, so that what else the machine does counts little. What a watch adds to steps
+that are measured and to those between are medians of the time in it, less the reducer's that it watches.
+A step without is the median of the same run's steps less what the watch took, without optimizer and reading.
+The cost is that of ``every - 1`` steps between and one measured, over ``every`` steps without.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from trainers.watch import Watch
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
 CHOICES = ("xi", "selection_error", "staleness", "bound", "xi,selection_error,staleness")
-CHOICES += ("xi,selection_error,staleness,bound", "gap")
+CHOICES += ("xi,selection_error,staleness,bound", "gap", "hindsight")
 
 
 class Seconds:
@@ -33,15 +34,21 @@ class Seconds:
     def __init__(self, watch: Watch) -> None:
         self.measured: list[float] = []
         self.between: list[float] = []
-        self.inside = 0.0
-        self.watch, self.reduce = watch, watch.reduce
-        watch.reduce, watch.inner = self._outer, Timed(watch.inner, self)
+        self.inside = self.latest = 0.0
+        self.watch, self.reduce, self.of_run = watch, watch.reduce, watch.of_run
+        watch.reduce, watch.inner, watch.of_run = self._outer, Timed(watch.inner, self), self._afterwards
 
     def _outer(self, *arguments: Any) -> Any:
         started = time.process_time()
         found = self.reduce(*arguments)
-        spent = time.process_time() - started - self.inside
-        (self.measured if self.watch.is_due(arguments[2].step + 1) else self.between).append(spent)
+        self.latest = time.process_time() - started - self.inside
+        (self.measured if self.watch.is_due(arguments[2].step + 1) else self.between).append(self.latest)
+        return found
+
+    def _afterwards(self, *arguments: Any) -> Any:
+        started = time.process_time()
+        found = self.of_run(*arguments)
+        self.measured[-1] += time.process_time() - started
         return found
 
 
@@ -62,19 +69,20 @@ class Timed:
         return found
 
 
-def train(experiment: str, overrides: list[str], steps: int) -> tuple[float, Seconds | None]:
+def train(experiment: str, overrides: list[str], steps: int) -> tuple[float, Seconds]:
     """Median seconds of a step up to the gradient, and what a watch spent."""
     length = [f"trainer.steps={steps}", "trainer.log_every=1000000", "trainer.evaluate_every=1e6"]
-    trainer = build([f"experiment={experiment}", *overrides, *length], torch.device("cpu"))
+    preset = [] if experiment == "default" else [f"experiment={experiment}"]
+    trainer = build([*preset, *overrides, *length], torch.device("cpu"))
     object.__setattr__(trainer, "_evaluate", lambda state: {})  # quality is not what is timed
     state, taken = trainer._state(), []
-    seconds = Seconds(state.watch) if state.watch is not None else None
+    seconds = Seconds(state.watch)
     step = state.gradient_step
 
     def timed(*arguments: Any, **keywords: Any) -> Any:
         started = time.process_time()
         losses = type(step).run(step, *arguments, **keywords)
-        taken.append(time.process_time() - started)
+        taken.append(time.process_time() - started - seconds.latest)
         return losses
 
     step.run = timed
@@ -88,7 +96,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*", help="experiments, and overrides with an = in them")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--every", type=int, default=50)
-    parser.add_argument("--diagnostics", nargs="+", default=CHOICES, metavar="NAMES", help="by commas")
+    parser.add_argument("--only", nargs="+", default=CHOICES, help="names with commas between")
     options = parser.parse_args()
     if options.steps < 2 * options.every:
         parser.error(f"--steps must be at least twice --every, got {options.steps} and {options.every}")
@@ -102,10 +110,9 @@ def main() -> None:
     for experiment in experiments:
         for method in ("top_k", "hard_threshold"):
             chosen = [*overrides, f"compressor={method}"]
-            plain, _ = train(experiment, chosen, options.steps)
-            for names in options.diagnostics:
+            for names in options.only:
                 watched = [*chosen, f"diagnostics=[{names}]", f"diagnostics.every={options.every}"]
-                _, spent = train(experiment, watched, options.steps)
+                plain, spent = train(experiment, watched, options.steps)
                 measured, between = map(statistics.median, (spent.measured, spent.between))
                 share = (measured + (options.every - 1) * between) / (options.every * plain)
                 cells = f"{1e3 * plain:,.2f} | {1e3 * measured:,.2f} | {1e3 * between:,.3f} | {share:.2%}"

@@ -49,15 +49,20 @@ class ErrorFeedback:
         residual = {s.name: torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments}
         return Memory(residual, self.inner.init(segments))
 
-    def reduce(
-        self, segments: list[Segment], state: Memory, context: Context, communicator: Any
-    ) -> tuple[Reduced, Memory]:
+    def carried(self, segments: list[Segment], state: Memory, context: Context) -> list[Segment]:
+        """p of each segment, in the residual's memory and not formed yet."""
         factor = context.learning_rate if self.scale == "step" else 1.0
         require(factor > 0, "the learning rate", "> 0 under feedback.scale=step", factor)
-        carried = [  # p, in the residual's memory
+        return [
             Segment(s.name, state.residual[s.name], s.edges, gradient=s.rows, factor=factor, own=s.rows)
             for s in segments
         ]
+
+    def reduce(
+        self, segments: list[Segment], state: Memory, context: Context, communicator: Any
+    ) -> tuple[Reduced, Memory]:
+        carried = self.carried(segments, state, context)
+        factor = carried[0].factor
         if not getattr(self.inner, "adds_gradient", False):
             carried = [segment.added() for segment in carried]
         reduced, inner = self.inner.reduce(carried, state.inner, context, communicator)

@@ -46,10 +46,10 @@ class Run:
     @cached_property
     def identity(self) -> Identity:
         """Method, setting and seed, by today's rules; an older version's summary holds another id."""
-        origin = ""
-        if names_checkpoint(self.config):  # where an older version does not say which, its id is of both
-            origin = self.summary.get("origin", self.summary.get("id", self.path.name))
-        return identify(self.config, origin).across(self.across)
+        own, known = identify(self.config), self.summary.get("id", self.path.name)
+        if names_checkpoint(self.config) and known != own.id:  # an older version's id is of config and origin
+            own = identify(self.config, self.summary.get("origin", known))
+        return own.across(self.across)
 
     @property
     def id(self) -> str:

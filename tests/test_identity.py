@@ -191,15 +191,13 @@ def test_the_choices_of_a_group_have_identities_of_their_own(group: str) -> None
 
 @pytest.mark.parametrize("key", USUAL)
 def test_a_setting_that_an_older_config_lacks_has_its_usual_value(key: str) -> None:
-    group, *_, last = key.split(".")
+    group, _, last = key.rpartition(".")
     config = changed(base(), **{"compressor.schedule": {"kind": "exponential"}} if "schedule." in key else {})
-    held = at(config, key.rpartition(".")[0])
     lacking = copy.deepcopy(config)
-    at(lacking, key.rpartition(".")[0]).pop(last, None)
-    assert identify(lacking).id == identify(changed(config, **{key: USUAL[key]})).id
-    assert isinstance(held, dict) and held is not lacking[group]
-    if not held.keys() <= {last, "_target_"}:
-        assert identify(changed(config, **{key: "another"})).id != identify(lacking).id or key in IDLE
+    at(lacking, group).pop(last, None)
+    assert identify(lacking) == identify(changed(config, **{key: USUAL[key]}))
+    unusual = identify(changed(config, **{key: "another"}))
+    assert (unusual.id == identify(lacking).id) == (key in IDLE)
 
 
 def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:

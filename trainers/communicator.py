@@ -1,5 +1,6 @@
 """The only place where bytes move between workers, and the only place where they are counted."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -55,6 +56,7 @@ class Communicator:
         self._charges = np.zeros((local, 0), dtype=np.int64)  # [W, kinds]
         self.declare_kinds(KINDS)
         self._link = np.zeros((local, 2))  # bytes that leave and reach each local worker
+        self._gathered: np.ndarray | float | None = None  # [n] entries, where workers send unlike many
         self.clock = Clock()
 
     def declare_kinds(self, kinds: Sequence[str]) -> None:
@@ -126,6 +128,7 @@ class Communicator:
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
         own = everyones[self.ranks.start : self.ranks.stop]  # [W]
+        self._gathered = everyones if self._gathered is None else self._gathered + everyones
         num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
@@ -150,6 +153,7 @@ class Communicator:
         own = lengths[0]
         lengths = self.gather_counts(lengths, largest)
         self._charge_link(own, lengths.sum())
+        self._gathered = math.inf
         if self.processes == 1:
             return joined
         local = torch.from_numpy(np.concatenate(joined)).to(self.device)
@@ -171,6 +175,14 @@ class Communicator:
         """
         link, self._link = self._link, np.zeros_like(self._link)
         return link
+
+    def take_largest_sent(self) -> float | None:
+        """Entries of the worker that has sent most since the last call; infinite where messages hide them.
+
+        None where all workers sent as many.
+        """
+        gathered, self._gathered = self._gathered, None
+        return None if gathered is None else float(np.max(gathered))
 
     def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
         """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""

@@ -7,6 +7,7 @@ from typing import Any
 from compressors.checks import is_count, require
 from trainers.bound import Bound
 from trainers.gap import Gap
+from trainers.hindsight import Hindsight
 from trainers.selection_error import SelectionError
 from trainers.staleness import Staleness
 from trainers.xi import Xi
@@ -17,6 +18,7 @@ KINDS = {
     "staleness": Staleness,
     "bound": Bound,
     "gap": Gap,
+    "hindsight": Hindsight,
 }
 
 
@@ -34,6 +36,7 @@ class Diagnostics:
     staleness: Staleness | None = None
     bound: Bound | None = None
     gap: Gap | None = None
+    hindsight: Hindsight | None = None
 
     def __post_init__(self) -> None:
         require(is_count(self.every), "diagnostics.every", "an integer >= 1", self.every)

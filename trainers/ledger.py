@@ -50,6 +50,7 @@ class Ledger:
         self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
         self.total_choice = np.zeros(shape[0])
         self.total_paper_bits = np.zeros(shape[0])
+        self.total_largest_sent = np.zeros(shape[0])  # the same for all workers
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
@@ -86,6 +87,8 @@ class Ledger:
         self.total_bytes += self.bytes
         counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
         self.total_paper_bits += PAPER_BITS * counts if self.exact else math.inf
+        most = self.communicator.take_largest_sent()
+        self.total_largest_sent += counts if most is None else most
         self.choice = self._no_choice
         if not self.has_a_value_each:
             self.choice = np.full_like(self._no_choice, math.inf)
@@ -112,6 +115,7 @@ class Ledger:
             "total_link_bytes": torch.from_numpy(self.total_link_bytes),
             "total_choice": torch.from_numpy(self.total_choice),
             "total_paper_bits": torch.from_numpy(self.total_paper_bits),
+            "total_largest_sent": torch.from_numpy(self.total_largest_sent),
         }
 
     def metrics(self) -> dict[str, float]:
@@ -132,9 +136,9 @@ class Ledger:
             *self.total_bytes.T,
         ]
         link = [*self.link_bytes.T, *self.total_link_bytes.T]
-        means, (sent_now, received_now, sent_so_far, received_so_far), (paper_bits,) = self._means(
-            columns, link, [self.total_paper_bits]
-        )
+        as_published = [self.total_paper_bits, self.total_largest_sent]
+        means, link, (paper_bits, largest_sent) = self._means(columns, link, as_published)
+        sent_now, received_now, sent_so_far, received_so_far = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
         size = self.layout.num_parameters
         bounds = {"comm/entropy_bound_bytes": bound, "comm/entropy_bound_bytes_total": total_bound}
@@ -156,6 +160,7 @@ class Ledger:
             **({} if math.isinf(total_bound) else bounds),
             **{f"comm/{kind}_bytes_total": v for kind, v in zip(self.kinds, totals, strict=True)},
             **({} if math.isinf(paper_bits) else {"comm/paper_bits_total": paper_bits}),
+            **({} if math.isinf(largest_sent) else {"comm/largest_sent_total": largest_sent}),
         }
 
     def layers(self) -> dict[str, dict[str, float]]:

@@ -209,6 +209,9 @@ class Trainer:
                     if measured:
                         record |= watch.latest
                         record["time/reduce_seconds"] -= watch.seconds
+                if measured:
+                    record |= watch.of_run(state.ledger)
+                    if outcome is not None:
                         record["time/diagnostics_seconds"] = watch.seconds
                 tracker.log(state.note(record))
             pace.took(loss)

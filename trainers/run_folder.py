@@ -164,7 +164,7 @@ class RunFolder:
             "status": status,
             "id": self.id,
             "seed": self.config["seed"],
-            **({"origin": self.identity.origin} if names_checkpoint(self.config) else {}),
+            **({"origin": self.identity.origin} if self.identity.origin else {}),
             "wall_seconds": seconds,
             **_finite(summary),
         }

@@ -166,8 +166,7 @@ class TrainingState:
     def _per_worker(self) -> list[tuple[str, Tensor]]:
         """Name and live tensor [W, ...] of what the local workers hold."""
         totals = [(f"ledger/{name}", rows) for name, rows in self.ledger.totals().items()]
-        waits = self.watch.waits if self.watch is not None else None
-        watched = walk(waits, _WATCHED) if waits is not None else ()
+        watched = walk(self.watch.state, _WATCHED) if self.watch is not None else ()
         return [*walk(self.gradient_step.state, "reducer"), *totals, *watched]
 
 

@@ -4,14 +4,17 @@ import time
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment, Shared
 from compressors.feedback import ErrorFeedback
+from compressors.magnitudes import Histogram
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
 from trainers.gap import Drift
+from trainers.ledger import Ledger
 from trainers.look import Look
-from trainers.staleness import Waiting, Waits
+from trainers.staleness import Waiting
 
 
 class Watch:
@@ -30,9 +33,10 @@ class Watch:
         self.kernels = getattr(self.innermost, "kernels", "reference")
         self.feedback = inner if isinstance(inner, ErrorFeedback) else None
         self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
-        self.seconds = 0.0  # spent here in the last step
+        self.seconds = 0.0  # spent here in the last step, and on what is told after it
         self.waiting: Waiting | None = None
         self.drift: Drift | None = None
+        self.histogram: Histogram | None = None
         if settings.xi is not None:
             settings.xi.require_codec(self.codec)
         if settings.bound is not None:
@@ -41,9 +45,10 @@ class Watch:
             settings.staleness.require_residual(self.codec, self.feedback is not None)
 
     @property
-    def waits(self) -> Waits | None:
-        """What a checkpoint must hold, if anything."""
-        return self.waiting.waits if self.waiting is not None else None
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold, [W, ...] by their names."""
+        waits = self.waiting.waits._asdict() if self.waiting is not None else {}
+        return waits | (self.histogram.magnitudes._asdict() if self.histogram is not None else {})
 
     @property
     def sums(self) -> dict[str, Shared]:
@@ -74,6 +79,8 @@ class Watch:
             self.waiting = Waiting(segments)
         if self.settings.gap is not None:
             self.drift = Drift(segments, self.kernels)
+        if self.settings.hindsight is not None and not getattr(self.innermost, "lossless", False):
+            self.histogram = Histogram(len(segments[0].rows), segments[0].rows.device)
         return self.inner.init(segments)
 
     def reduce(
@@ -86,6 +93,9 @@ class Watch:
             look, of_mean = self._before(segments, state, context, communicator)
         if self.drift is not None:
             self.drift.add_gradients(segments)
+        if self.histogram is not None:
+            carried = self.feedback.carried(segments, state, context) if self.feedback else segments
+            self.histogram.add(carried, self.kernels)
         before = self._now(segments, is_due) - started
         told = context._replace(tell_positions=staleness is not None)
         reduced, state = self.inner.reduce(segments, state, told, communicator)
@@ -104,6 +114,15 @@ class Watch:
                 self.latest |= staleness.measure(waits, held, segments, reduced, communicator, kernels)
         self.seconds = before + self._now(segments, is_due) - started
         return reduced, state
+
+    def of_run(self, ledger: Ledger) -> dict[str, float]:
+        """What is told of all steps so far, once ``ledger`` has them."""
+        if self.histogram is None:
+            return {}
+        started = time.perf_counter()
+        found = self.settings.hindsight.measure(self.histogram.magnitudes, ledger)
+        self.seconds += time.perf_counter() - started
+        return found
 
     def _before(
         self, segments: list[Segment], state: Any, context: Context, communicator: Communicator

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from compressors.api import Fault, Segment
-from compressors.kernels import guessing, measuring, native, packing, sums
+from compressors.kernels import guessing, magnitudes, measuring, native, packing, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.kernels.selected import Selected
 from compressors.kernels.table import Table, Tables
 from compressors.kernels.threads import share_out
+from compressors.magnitudes import SCALES
 from compressors.payloads import Sparse
 from compressors.rules import AtLeast, Drawn, Largest, Rule
 
@@ -30,7 +31,7 @@ class CpuKernels:
 
     name = f"numba {numba.__version__}"
     index_codes = CompiledIndexCodes()
-    can_spread = True
+    can_spread = can_count = True
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -142,6 +143,21 @@ class CpuKernels:
             measuring.count_ages(steps, own.numpy(), rest.numpy(), counts, masses)
             begin += len(rest)
         return torch.from_numpy(counts), torch.from_numpy(masses)
+
+    def count_magnitudes(
+        self, segments: list[Segment], words: Tensor, filled: np.ndarray, counts: Tensor, squares: Tensor
+    ) -> None:
+        """Add every entry of rows + factor gradient to the histogram of its worker."""
+        table = self._tables.of(segments)
+        factor = _DTYPES[segments[0].rows.dtype].type(segments[0].factor)
+        pieces, rows = table.pieces, table.row_pieces
+        totals = (counts.numpy(), squares.numpy())
+        words = words.numpy()
+
+        def work(first: int, last: int) -> None:
+            magnitudes.count(pieces, rows, first, last, factor, words, filled, SCALES, *totals)
+
+        share_out(work, len(words))
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         """``api.squared_norm`` of every layer of every segment's ``rows``, [W, L] each, bit for bit."""

@@ -48,6 +48,7 @@ class GpuKernels:
 
     name = f"triton {triton.__version__}"
     can_spread = False  # torch's own operations are as many launches
+    can_count = False  # what is measured beside the training is left to torch
 
     def __init__(self) -> None:
         self._tables = Tables(DeviceTable)

@@ -348,8 +348,8 @@ def test_runs_that_would_be_one_row_and_are_not_the_same_are_refused(tmp_path: P
 
 
 def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: Path) -> None:
-    write_run(tmp_path / "fresh")
-    write_run(tmp_path / "own", resume="some/checkpoint", summary={"origin": ""})
+    own = identify(read_runs([write_run(tmp_path / "fresh")])[0].config).id
+    write_run(tmp_path / "own", resume="some/checkpoint", summary={"id": own})
     for name, summary in (("newer", {"origin": "c0ffee step-000000009 x"}), ("older", {})):
         write_run(tmp_path / name, resume="some/checkpoint", summary=summary)
     runs = {run.path.parents[1].name: run for run in read_runs([tmp_path])}

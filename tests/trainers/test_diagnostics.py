@@ -163,7 +163,7 @@ def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
         rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only what was sent is 0
         reduced, state = watch.reduce([segment(rows)], state, Context(0, step), communicator)
         last[reduced.remainder["a"] == 0] = step + 1
-        assert torch.equal(watch.waits.sent_at, last)
+        assert torch.equal(watch.state["sent_at"], last)
 
 
 def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:

@@ -71,6 +71,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/entropy_bound_bytes": pytest.approx((4 + 2 / 8) / 2),
         "comm/entropy_bound_bytes_total": pytest.approx((16 + (2 + math.log2(6) + 2) / 8) / 2),
         "comm/paper_bits_total": 32 * 4 / 2,
+        "comm/largest_sent_total": 2 + 1,  # worker 1 first, then worker 0
     }
     layers = ledger.layers()
     assert layers["weight"]["elements"] == 3

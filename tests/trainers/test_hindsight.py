@@ -1,0 +1,260 @@
+"""The least total error in hindsight against the whole stack of p, sorted; and the regret of every method."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import command
+from configs import resolved
+from libsvm_files import write_rows
+from methods import FEEDBACKS, Case, segment
+from processes import run_in_processes
+from skipping import STEPS as SKIPPING_STEPS
+from skipping import Records, Snapshots
+from skipping import trainer as skipping_trainer
+from torch import Tensor, nn
+from training import WORKERS as SKIPPING_WORKERS
+from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, segments_of
+
+import run
+from compressors.api import Context
+from compressors.build import build_reducer
+from compressors.magnitudes import Histogram, Magnitudes
+from compressors.wire import Wire
+from trainers.communicator import Communicator
+from trainers.diagnostics import Diagnostics
+from trainers.hindsight import Hindsight
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.state import MisfitError
+from trainers.watch import Watch
+
+ERROR, REGRET, BOUND, LEVEL = (
+    f"compression/{name}" for name in ("hindsight_error", "regret", "regret_bound", "hindsight_threshold")
+)
+ON = Diagnostics(every=1, hindsight=Hindsight())
+METHODS = ("top_k", "hard_threshold", "random_k", "random_block")
+SETTINGS = [(m, s, f) for m in METHODS for s in ("layer", "global") for f in FEEDBACKS]
+SOME = [SETTINGS[0], SETTINGS[10], SETTINGS[17]]
+
+
+def layout_of(dtype: torch.dtype, scope: str) -> Layout:
+    parameters = {f"layer{i}": nn.Parameter(torch.zeros(size, dtype=dtype)) for i, size in enumerate(SIZES)}
+    return Layout(parameters, scope)
+
+
+def followed(
+    method: Any,
+    scope: str = "layer",
+    feedback: str = "gradient",
+    process: int = 0,
+    processes: int = 1,
+    dtype: torch.dtype = torch.float32,
+    wire: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """What is told after some steps of random gradients, the totals, and all p of the local workers."""
+    communicator = Communicator(WORKERS, process=process, processes=processes, reduction="worker_order")
+    ledger = Ledger(layout_of(dtype, scope), communicator)
+    reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], wire=Wire(**(wire or {})))
+    watch, stack, told = Watch(reducer, ON), [], []
+    state = None
+    for step in range(STEPS):
+        rows = torch.stack([gradient(step, worker) for worker in communicator.ranks]).to(dtype)
+        segments = segments_of(rows, scope)
+        if state is None:
+            with torch.inference_mode():
+                state = watch.init(segments)
+        alpha = learning_rate(step) if feedback == "step" else 1.0
+        p = rows.clone()
+        if hasattr(state, "residual"):
+            p = torch.cat([state.residual[s.name] for s in segments], 1).add(rows, alpha=alpha)
+        stack.append(p.double())
+        with torch.inference_mode():
+            context = Context(0, step, learning_rate(step))
+            reduced, state = watch.reduce(segments, state, context, communicator)
+            ledger.record(reduced)
+            ledger.close_step()
+        told.append(watch.of_run(ledger))
+    return {"told": told, "stack": torch.stack(stack), "metrics": ledger.metrics()}
+
+
+def least_error(stack: Tensor, kept: float) -> float:
+    """Of [T, n, d]: the squares of all but the largest, mean over n."""
+    magnitudes = np.sort(stack.abs().numpy().ravel())[::-1]
+    return float((magnitudes[round(kept) :] ** 2).sum()) / stack.shape[1]
+
+
+def codec_of(method: str, feedback: str) -> Any:
+    return Case(method, {"shared_coordinates": True}).method(density=0.1, threshold=THRESHOLD[feedback])
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
+def test_the_exact_error_of_the_sorted_stack_is_within_the_bound(setting: tuple[str, str, str]) -> None:
+    method, scope, feedback = setting
+    found = followed(codec_of(method, feedback), scope, feedback)
+    told, metrics = found["told"][-1], found["metrics"]
+    kept = metrics["compression/density_mean"] * found["stack"].numel()
+    exact = least_error(found["stack"], kept)
+    regret = metrics["compression/total_error"] / exact - 1
+    assert abs(told[REGRET] - regret) <= told[BOUND] < 0.01 and told[REGRET] >= 0
+    assert told[ERROR] == pytest.approx(exact, rel=0.01)
+    ordered = np.sort(found["stack"].abs().numpy().ravel())[::-1]
+    assert told[LEVEL] == pytest.approx(ordered[round(kept) - 1], rel=2 / 32)
+    if method == "hard_threshold":
+        assert abs(told[REGRET]) <= told[BOUND]
+        assert told[LEVEL] == pytest.approx(THRESHOLD[feedback], rel=2 / 32)
+    else:
+        assert told[REGRET] > 10 * told[BOUND]
+
+
+def followed_all(process: int, processes: int) -> dict[str, list[dict[str, float]]]:
+    found = {"/".join(s): followed(codec_of(s[0], s[2]), *s[1:], process, processes) for s in SOME}
+    return {name: each["told"] for name, each in found.items()}
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_processes_do_not_change_it(processes: int) -> None:
+    one = followed_all(0, 1)
+    for other in run_in_processes(followed_all, processes):
+        for name, told in other.items():
+            assert told == one[name], name
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+def test_other_precisions(dtype: torch.dtype) -> None:
+    """Half precision rounds p itself: what a threshold leaves is still all that is below it."""
+    found = followed(codec_of("hard_threshold", "gradient"), dtype=dtype)["told"][-1]
+    assert abs(found[REGRET]) <= found[BOUND] < 0.01
+
+
+def test_rounding_of_what_is_sent_is_regret() -> None:
+    codec = codec_of("hard_threshold", "gradient")
+    exact, rounded = (followed(codec, wire=wire)["told"][-1] for wire in (None, {"values": "bf16"}))
+    assert abs(exact[REGRET]) <= exact[BOUND] and rounded[REGRET] > rounded[BOUND]
+
+
+def test_what_sends_nothing_or_everything() -> None:
+    nothing = followed(Case("hard_threshold", {}).method(threshold=1e9))
+    told = nothing["told"][-1]
+    assert told[ERROR] == pytest.approx(nothing["metrics"]["compression/total_error"], rel=1e-6)
+    assert abs(told[REGRET]) <= told[BOUND] < 1e-6 and LEVEL not in told
+    everything = followed(Case("top_k", {}).method(density=1.0))["told"][-1]
+    assert everything == {ERROR: 0.0}
+    assert followed(Case("none", {}).method())["told"] == [{}] * STEPS
+
+
+def test_zeros_need_not_be_sent() -> None:
+    """Random-k sends as many elements as are not 0, but not these: in hindsight nothing had to be lost."""
+    codec = Case("random_k", {"shared_coordinates": True}).method(density=0.5)
+    watch, communicator = Watch(build_reducer(codec, 8), ON), Communicator(2)
+    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator)
+    rows = torch.zeros(2, 8)
+    rows[:, :4] = 1.0
+    state = watch.init([segment(rows)])
+    reduced, _ = watch.reduce([segment(rows)], state, Context(0, 0), communicator)
+    ledger.record(reduced)
+    ledger.close_step()
+    assert ledger.metrics()["compression/total_error"] > 0
+    assert watch.of_run(ledger) == {ERROR: 0.0}
+
+
+def ledger_of(total_error: float, sent: float, workers: int = 1) -> Ledger:
+    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(4))}, "layer"), Communicator(workers))
+    ledger.total_error += total_error
+    ledger.total_sent += sent
+    return ledger
+
+
+def magnitudes_of(*entries: float) -> Magnitudes:
+    histogram = Histogram(1)
+    histogram.add([segment(torch.tensor([entries]))], "reference")
+    return histogram.magnitudes
+
+
+def test_the_bound_is_what_a_bin_leaves_open() -> None:
+    """3 and 3.01 share a bin, of which one is kept."""
+    told = Hindsight().measure(magnitudes_of(3.0, 3.01, 1.0), ledger_of(11.0, 1))
+    assert told[ERROR] - 10 == pytest.approx(3.01**2 / 4 - 9 / 4, abs=0.02)
+    for least in (1 + 3.0**2, 1 + 3.005**2):
+        assert abs(told[REGRET] - (11 / least - 1)) <= told[BOUND]
+    whole = Hindsight().measure(magnitudes_of(3.0, 3.01, 1.0), ledger_of(1.0, 2))
+    assert abs(whole[REGRET]) <= whole[BOUND] < 1e-6
+
+
+def test_what_cannot_be_told_is_absent() -> None:
+    less = Hindsight().measure(magnitudes_of(3.0, 1.0, 1.0), ledger_of(0.5, 1))  # of no sparsifier
+    assert less.keys() == {ERROR, LEVEL}
+    assert Hindsight().measure(magnitudes_of(3.0, torch.inf), ledger_of(1.0, 1)) == {}
+    assert Hindsight().measure(magnitudes_of(3e13, 1.0), ledger_of(1.0, 1)) == {}
+    assert Hindsight().measure(magnitudes_of(1e-30, 2.0), ledger_of(0.0, 1)) == {ERROR: 0.0}
+
+
+def test_skipped_steps_do_not_enter() -> None:
+    """They hold a NaN, which would make the error infinite; the last step is measured, and skipped."""
+    trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
+    object.__setattr__(trainer, "diagnostics", ON)
+    records, snapshots = Records(), Snapshots()
+    summary = trainer.run(records, snapshots)
+    entries = SKIPPING_WORKERS * trainer.layout.num_parameters
+    counts = torch.stack(
+        [w.tensors["diagnostics/counts"] for w in snapshots[SKIPPING_STEPS].workers.values()]
+    )
+    assert counts.sum() == (SKIPPING_STEPS - 2) * entries
+    assert summary[REGRET] == records[-1][REGRET] == records[-2][REGRET] > 0
+    others = Snapshots(snapshots[2])
+    assert skipping_trainer_after(others)[REGRET] == summary[REGRET]
+    without = Snapshots(snapshots[2])
+    for worker in without.start.workers.values():
+        del worker.tensors["diagnostics/counts"]
+    with pytest.raises(MisfitError, match="diagnostics/counts is absent there and float64"):
+        skipping_trainer_after(without)
+
+
+def skipping_trainer_after(snapshots: Snapshots) -> dict[str, float]:
+    trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
+    object.__setattr__(trainer, "diagnostics", ON)
+    return trainer.run(Records(), snapshots)
+
+
+def summary_of(output: Path, *overrides: str) -> dict[str, Any]:
+    settings = ("diagnostics=hindsight", "diagnostics.every=7", "trainer.log_every=50", "tracker=none")
+    done = command(*overrides, *settings, f"output={output}")
+    assert done.returncode == 0, done.stderr
+    (path,) = output.rglob("summary.json")
+    return json.loads(path.read_text())
+
+
+NETWORK = ("model=mlp", "data=digits", "workers=3", "trainer.steps=30")
+
+
+@pytest.mark.parametrize("scope", ["layer", "global"])
+def test_a_threshold_has_no_regret_on_a_network(tmp_path: Path, scope: str) -> None:
+    """Whatever its error is: its number of elements is spent in the best way."""
+    found = summary_of(tmp_path, *NETWORK, f"scope={scope}", "compressor=hard_threshold")
+    assert abs(found[REGRET]) <= found[BOUND] < 1e-3
+    assert found[ERROR] == pytest.approx(found["compression/total_error"], rel=1e-3)
+
+
+def test_top_k_has_regret_on_a_network(tmp_path: Path) -> None:
+    found = summary_of(tmp_path, *NETWORK, "compressor=top_k", "budget.density=0.01")
+    assert found[REGRET] > 10 * found[BOUND]
+
+
+def test_regret_on_a_convex_problem(tmp_path: Path) -> None:
+    write_rows(tmp_path, "few", rows=83, features=30)
+    convex = ("experiment=convex/madelon_sgd", "data.name=few", f"data.root={tmp_path}", "workers=4")
+    settings = (*convex, "trainer.steps=200", "trainer.log_every=500", "diagnostics=[hindsight]")
+    methods = {
+        "threshold": ("compressor=hard_threshold", "compressor.threshold=2e-3"),
+        "top_k": ("compressor=top_k", "budget.density=0.1"),
+    }
+    found = {}
+    for name, typed in methods.items():
+        config = resolved(*settings, *typed)
+        found[name] = run.build(config, Communicator(4), torch.device("cpu")).run(Records())
+    assert abs(found["threshold"][REGRET]) <= found["threshold"][BOUND] < 1e-2
+    assert found["threshold"][LEVEL] == pytest.approx(2e-3, rel=2 / 32)
+    assert found["top_k"][REGRET] > 10 * found["top_k"][BOUND]
