@@ -198,8 +198,7 @@ def train(config: Config) -> None:
     with refusing():
         device = choose_device(config["device"], processes, local_process)
         saving = instantiate(config["checkpoint"], _convert_="all")
-    always, timeout = config["trainer"]["overlap"], config["timeout_seconds"]
-    with process_group(device, always=always, timeout_seconds=timeout):
+    with process_group(device, timeout_seconds=config["timeout_seconds"]):
         with refusing():
             folder = RunFolder(config)
             communicator = Communicator(

@@ -23,6 +23,7 @@ import network_tables as tables
 from fleet import QUIET_SECONDS, Fleet, fleet
 from network_measured import UNLIMITED, Measured, Method, Rate, Window
 
+TURN_STEPS = 4  # of a method, before it is the next one's turn
 WARM_UP = 3  # steps, over links that are not throttled
 OURS = ("none", "top_k", "hard_threshold", "random_block")
 TORCHS = ("ddp", "ddp_fp16", "ddp_powersgd")
@@ -102,6 +103,19 @@ def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) 
     return measured
 
 
+def measure_turns(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> measuring.Turns:
+    """Steps of all methods in turns of a few, so that what else the machine does meets them alike."""
+    order = methods(options.methods)
+    order += [Method("none", settings=("trainer.reduction=all_reduce",))] if Method("none") in order else []
+    steps = [1, *(1 if at.bits_per_second < measuring.SLOW_BELOW else TURN_STEPS for at in rates)]
+    jobs = [job_of(method, options) for method in order]
+    answers, _ = hosts.work(
+        {"method": "turns", "jobs": jobs, "rounds": options.rounds, "steps": steps}, rates
+    )
+    print(f"{hosts.hosts.count} hosts: turns", file=sys.stderr, flush=True)
+    return measuring.Turns(hosts.hosts.count, order, rates, answers[0]["turns"])
+
+
 def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuring.Crossing]:
     """Dense and compressed steps at rates around the one where they take the same time."""
     rates = [measuring.rate(text) for text in CROSSING_RATES]
@@ -159,10 +173,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
     parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
-    parser.add_argument("--parts", nargs="+", choices=("steps", "accuracy", "crossing"))
+    parser.add_argument("--parts", nargs="+", choices=("steps", "turns", "accuracy", "crossing"))
     parser.add_argument("--to", type=Path, help="a page to write, and a figure beside it")
     options = parser.parse_args(words)
-    parts = options.parts or ["steps", "accuracy", "crossing"]
+    parts = options.parts or ["steps", "turns", "accuracy", "crossing"]
     try:
         require_measurable(options)
         netns.require_namespaces("benchmarks/network.py")
@@ -172,11 +186,13 @@ def main(words: list[str] | None = None) -> int:
             with fleet(count, "network_host.py") as hosts:
                 first = count == options.hosts[0]
                 measured = measure_steps(hosts, options, rates) if "steps" in parts else None
+                taken = measure_turns(hosts, options, rates) if "turns" in parts else None
                 reached = measure_accuracy(hosts, options) if "accuracy" in parts and first else {}
                 crossings = measure_crossings(hosts, options) if "crossing" in parts and first else []
             if measured is not None:
                 results.append(measured)
                 page += tables.describe(measured, rates)
+            page += tables.describe_turns(taken) if taken is not None else []
             page += tables.describe_accuracy(reached, options.target, measured, rates)
             page += tables.describe_crossings(crossings)
     except netns.Refused as refusal:

@@ -5,12 +5,13 @@ same model on the same batches with the same optimizer. Before each window of st
 it is there and waits until the links carry the window's rate.
 """
 
-import copy
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -31,8 +32,10 @@ from trainers.evaluation import evaluate
 from trainers.gradients import seed_worker
 from trainers.memory import keep_freed_memory
 from trainers.process_group import process_group
+from trainers.settings import WORKER_ORDER
 
 ALONE_STEPS = 5
+MANY = 10**6  # steps that a training has which is not run to its end
 PARTS = ("step", "gradient", "reduce", "communication", "update")
 
 
@@ -89,8 +92,10 @@ class Target:
 def build(job: dict[str, Any], *settings: str) -> Any:
     """The trainer of a job's config, on this host."""
     process, processes = dist.get_rank(), dist.get_world_size()
-    communicator = Communicator(processes, process=process, processes=processes)
     overrides = [*job["overrides"], f"workers={processes}", "tracker=none", *settings]
+    named = [word.split("=")[1] for word in overrides if word.startswith("trainer.reduction=")]
+    reduction = named[-1] if named else WORKER_ORDER  # as run.py takes it from the config
+    communicator = Communicator(processes, process=process, processes=processes, reduction=reduction)
     return train.build(overrides, torch.device("cpu"), communicator)
 
 
@@ -140,14 +145,15 @@ def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[s
         return {"reached": tracker.reached}
     tracker = Windows(channel, calls, job["windows"])
     alone = dist.new_subgroups(1)[0]
-    advance = stepper(trainer, copy.deepcopy(trainer.model), job["method"], alone)
+    other = build(job, "trainer.steps=1")  # whose updates leave the caches as those of a step do
+    advance = stepper(other, other.model, job["method"], alone)
     found: dict[str, list[float]] = {"compute": [], "alone": []}
     for step in range(1 + 2 * ALONE_STEPS):
         silent = step % 2 == 1
         parts = advance(step, silent=silent)
         if step:
             found["compute" if silent else "alone"].append(parts["time/gradient_seconds"])
-    del advance
+    del advance, other
     advance = stepper(trainer, trainer.model, job["method"])
     for step in range(sum(job["windows"])):
         parts = advance(step)
@@ -155,10 +161,40 @@ def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[s
     return {"steps": tracker.steps, **found}
 
 
+def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
+    """Trainings side by side in one process, a few steps of each in turn at every rate: times in seconds."""
+    advances = []
+    for one in job["jobs"]:
+        trainer = build(
+            one, f"trainer.steps={MANY}", "trainer.log_every=1000000", "trainer.evaluate_every=1e6"
+        )
+        if one["method"].startswith("ddp"):
+            advances.append(stepper(trainer, trainer.model, one["method"]))
+        else:
+            advance = Advance(trainer._state(), trainer.loader, trainer.communicator)
+            advances.append(partial(one_of_ours, trainer.model, advance))
+    number, found = 0, []
+    for steps in job["steps"]:  # of a turn; the first one warms up
+        times: list[list[float]] = [[] for _ in advances]
+        for turn in range(job["rounds"]):
+            for position in range(len(advances))[:: -1 if turn % 2 else 1]:
+                taken = [advances[position](number + step)["time/step_seconds"] for step in range(1 + steps)]
+                times[position].append(statistics.median(taken[1:]))
+            number += 1 + steps
+        found.append(times)
+        channel.window(calls)
+    return {"turns": found[1:]}
+
+
+def one_of_ours(model: Any, advance: Advance, _: int) -> dict[str, float]:
+    model.train()
+    return advance(1.0, measure=False).times(advance.state.gradient_step)
+
+
 def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callable[..., dict[str, float]]:
     """One step of DDP around ``model``: its number to its times in seconds.
 
-    In the group ``alone``, of one process, nothing travels and nothing is updated.
+    In the group ``alone``, of one process, nothing travels.
     """
     # Over gloo the PowerSGD hook needs all in one bucket: of several, the second round of messages begins in
     # another order on every process, and they abort.
@@ -183,8 +219,7 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
             loss, _ = trainer.dataset.task.loss(parallel, batch, None)
             loss.backward()
         computed = time.perf_counter()
-        if alone is None:
-            trainer.optimizer.step()
+        trainer.optimizer.step()
         ended = time.perf_counter()
         seconds = (ended - started, computed - begun, 0.0, 0.0, ended - computed)
         return {f"time/{name}_seconds": value for name, value in zip(PARTS, seconds, strict=True)}
@@ -224,7 +259,8 @@ def main() -> None:
         channel.tell(at="ready")
         while (job := channel.hear()).get("method") is not None:
             method = job["method"]
-            act = calibrate if method == "calibrate" else torchs if method.startswith("ddp") else ours
+            known = {"calibrate": calibrate, "turns": turns}
+            act = known.get(method) or (torchs if method.startswith("ddp") else ours)
             channel.tell(done=act(job, channel, calls))
 
 

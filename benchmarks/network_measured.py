@@ -57,6 +57,20 @@ class Parts(NamedTuple):
     update: float
 
 
+class Turns(NamedTuple):
+    """Steps of several methods in turns, in one training each."""
+
+    hosts: int
+    methods: list[Method]
+    rates: list[Rate]
+    seconds: list[list[list[float]]]  # [rate][method][round], medians of a turn
+
+    def against(self, rate: int, method: int, other: int) -> float:
+        """How many times a step of the other one a step takes: median over rounds."""
+        pairs = zip(self.seconds[rate][method], self.seconds[rate][other], strict=True)
+        return statistics.median(own / theirs for own, theirs in pairs)
+
+
 class Crossing(NamedTuple):
     """Where a method stops to pay; bits per second."""
 
@@ -130,8 +144,9 @@ class Measured:
             return Parts(found["step"], compute, compression, waiting, found["update"])
         compression = found["reduce"] - found["communication"]
         compute = found["gradient"]
-        plain = method._replace(overlap=False)
-        if method.overlap and (plain, at) in self.steps:  # else it holds what could not be hidden
+        # Beside the backward pass it holds what could not be hidden, which a step without has not.
+        plain = Method("ddp") if method.name == "none" else method._replace(overlap=False)
+        if plain != method and (plain, at) in self.steps:
             compute = self.parts(plain, at).compute
         return Parts(found["step"], compute, compression, found["communication"], found["update"])
 

@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import statistics
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from network_measured import (
     Measured,
     Method,
     Rate,
+    Turns,
 )
 
 from results import header
@@ -62,7 +64,7 @@ def describe(measured: Measured, rates: list[Rate]) -> list[str]:
             cells.append(f"{measured.hosts * measured.batch_size / parts.step:,.0f}")
             reference = Method("ddp")
             known = (reference, at) in measured.steps
-            cells.append(f"{measured.parts(reference, at).step / parts.step:.1f}" if known else "")
+            cells.append(f"{measured.parts(reference, at).step / parts.step:.2f}" if known else "")
             lines.append(f"| {method} | " + " | ".join(cells) + " |")
     at = rates[len(rates) // 2]
     per_call = ", ".join(f"{name} {number:,.0f}" for name, number in measured.per_call.items())
@@ -77,6 +79,27 @@ def describe(measured: Measured, rates: list[Rate]) -> list[str]:
         *numbers, left = measured.bytes_of(method, at)
         cells = ["" if math.isnan(number) else f"{number:,.0f}" for number in numbers]
         cells.append("" if math.isnan(left) else f"{left:+.2f} %")
+        lines.append(f"| {method} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def describe_turns(turns: Turns) -> list[str]:
+    """Steps of methods in turns: medians, and ratios of what stood beside each other."""
+    lines = [
+        f"\n## In turns of a few steps, {turns.hosts} hosts\n",
+        "Median of a step in ms; over DDP's in the same round; with overlap, over the same method without.\n",
+        "| method | " + " | ".join(f"{at.text} | over DDP | over without" for at in turns.rates) + " |",
+        "|---|" + "---:|" * 3 * len(turns.rates),
+    ]
+    for position, method in enumerate(turns.methods):
+        cells = []
+        for rate, of_rate in enumerate(turns.seconds):
+            cells.append(f"{1e3 * statistics.median(of_rate[position]):,.1f}")
+            plain = method._replace(overlap=False)
+            for known, other in ((True, Method("ddp")), (method.overlap, plain)):
+                found = known and other in turns.methods
+                ratio = turns.against(rate, position, turns.methods.index(other)) if found else None
+                cells.append("" if ratio is None else f"{ratio:.2f}")
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return lines
 

@@ -103,13 +103,17 @@ def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> No
         assert one == pytest.approx(other, rel=1e-4)
 
 
-def test_overlap_gives_the_same_numbers_in_the_same_files(tmp_path: Path) -> None:
-    common = [*SMALL, "workers=2", "compressor=top_k", "tracker=none"]
+@pytest.mark.parametrize("method", [["compressor=top_k", "trainer.overlap=true"], ["compressor=none"]])
+def test_overlap_gives_the_same_numbers_in_the_same_files(method: list[str], tmp_path: Path) -> None:
+    """Dense steps of one worker per process need not be asked."""
+    common = [*SMALL, "workers=2", "tracker=none"]
     found = []
-    for overlap in ([], ["trainer.overlap=true", "processes=2"]):
-        output = tmp_path / str(len(overlap))
-        result = command(*common, *overlap, f"output={output}")
+    for way in (method[:1], [*method, "processes=2"]):
+        output = tmp_path / str(len(way))
+        result = command(*common, *way, f"output={output}")
         assert result.returncode == 0, result.stderr
+        said = [line for line in result.stdout.splitlines() if line.startswith("overlap: 1 bucket(s) a step")]
+        assert len(said) == ("processes=2" in way), "the start of a run says what it costs"
         found.append((only_folder(output).name, records(only_folder(output))))
     assert found[0] == found[1]
 

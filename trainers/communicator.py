@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,9 @@ from compressors.payloads import divide
 from trainers.clock import Clock
 from trainers.links import all_reduce_bytes, gather_bytes
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
-from trainers.slices import slice_widths, stacked
+from trainers.slices import side_by_side, slices, strided
+
+_AT_ONCE = 2**21  # elements of an all-reduce: gloo has a processor's time for the next one while one waits
 
 
 class Communicator:
@@ -70,17 +73,16 @@ class Communicator:
         charged for a row of every segment, which is what it hands to an all-reduce. With
         ``reduction=worker_order`` every process adds up all n rows of a slice, so that the bits do not
         depend on the number of processes; with one worker per process it sends and receives as many bytes
-        as in a ring all-reduce. With ``reduction=all_reduce`` the local rows are added up first.
+        as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two processes, where it
+        gives the same bits, the local rows are added up first. ``rows`` are consumed: means may lie there.
         """
         num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
         self._charged["values"] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
-        on_the_clock = self.clock.collective(2 * (self.size - 1))
-        if self.processes > 1 and self.reduction == WORKER_ORDER:
-            sums = self._add_up_by_slices(rows, add_up, on_the_clock)
-        else:
-            sums = self._add_up_locally(rows, add_up, on_the_clock)
-        return [divide(tensor, self.size) for tensor in sums]
+        of_two = self.size == 2 == self.processes  # whose sum is the same in any order
+        if self.processes > 1 and self.reduction == WORKER_ORDER and not of_two:
+            return self._means_by_slices(rows, add_up)
+        return self._means_by_all_reduce(rows, add_up)
 
     def gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
@@ -242,41 +244,58 @@ class Communicator:
             if self.process == 0:
                 self.largest(0)
 
-    def _add_up_locally(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
-    ) -> list[Tensor]:
-        """Sums over the local workers, then one all-reduce."""
+    def _means_by_all_reduce(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Sums over the local workers, then all-reduces, of which several are on their way at once."""
         sums = [add_up(tensor) for tensor in rows]
+        on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.processes == 1:
             with on_the_clock:
-                return sums
-        flat = torch.cat(sums)
+                return [divide(tensor, self.size) for tensor in sums]
+        flat = side_by_side([tensor[None] for tensor in sums])[0]
+        pieces = flat.split(_AT_ONCE)
         with on_the_clock:
-            dist.all_reduce(flat)
+            works = [dist.all_reduce(piece, async_op=True) for piece in pieces]
+        for piece, work in zip(pieces, works, strict=True):
+            with self.clock.collective(0):
+                work.wait()
+            divide(piece, self.size)
         return list(flat.split([len(tensor) for tensor in sums]))
 
-    def _add_up_by_slices(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor], on_the_clock: AbstractContextManager
-    ) -> list[Tensor]:
-        """A slice of every segment's columns per process: all rows of it are sent there and added up."""
-        widths = [slice_widths(tensor.shape[1], self.processes) for tensor in rows]  # per segment, [P] each
-        cuts = [tensor.split(of, 1) for tensor, of in zip(rows, widths, strict=True)]
-        outgoing = [torch.cat([cut.flatten() for cut in of]) for of in zip(*cuts, strict=True)]
-        own = outgoing[self.process]
-        incoming = [own.new_empty(len(own)) for _ in outgoing]
-        with on_the_clock:
-            self._trade([outgoing], [incoming])
-        of_segments = [of[self.process] for of in widths]
-        num_workers = len(self.ranks)
-        pieces = [tensor.split([num_workers * width for width in of_segments]) for tensor in incoming]
-        received = zip(zip(*pieces, strict=True), of_segments, strict=True)
-        sums = [add_up(stacked(of, self.size, width)) for of, width in received if width]
-        added = torch.cat(sums) if sums else own.new_empty(0)
-        everyones = [added.new_empty(sum(of)) for of in zip(*widths, strict=True)]
+    def _means_by_slices(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """Every process gets all n rows of its slices, adds them up, and hands the means to the others.
+
+        What belongs to a round of slices is added up while the next rounds are on their way.
+        """
+        sizes = [tensor.shape[1] for tensor in rows]
+        flat = side_by_side(rows)  # [W, columns]
+        num_workers, columns = flat.shape
+        means = flat[0] if num_workers == 1 else flat.new_empty(columns)
+        rounds = slices(sizes, self.processes)
+        terms, arrivals, departures = [], [], []
+        with self.clock.collective(2 * (self.size - 1)):
+            for of_round in rounds:
+                outgoing = [flat[:, of.start : of.stop].contiguous() for of in of_round]
+                incoming = list(flat.new_empty(self.processes - 1, *outgoing[self.process].shape))
+                incoming.insert(self.process, outgoing[self.process])
+                receives, sends = self._start(outgoing, incoming)
+                terms.append(incoming)
+                arrivals.append(receives)
+                departures += sends
+        for of_round, incoming, receives in zip(rounds, terms, arrivals, strict=True):
+            own = of_round[self.process]
+            with self.clock.collective(0):
+                _wait(receives)
+            for start, stop in own.blocks:
+                block = torch.cat([of[:, start - own.start : stop - own.start] for of in incoming])
+                means[start:stop] = divide(add_up(strided(block)), self.size)
+            with self.clock.collective(0):
+                # A slice comes back to where it was sent from: once it does, it has been sent.
+                parts = [means[of.start : of.stop] for of in of_round]
+                receives, sends = self._start([parts[self.process]] * self.processes, parts)
+                departures += [*receives, *sends]
         with self.clock.collective(0):
-            self._swap([added], [everyones])
-        parts = [of.split(list(own)) for of, own in zip(everyones, zip(*widths, strict=True), strict=True)]
-        return [torch.cat(of) for of in zip(*parts, strict=True)]
+            _wait(departures)
+        return list(means.split(sizes))
 
     def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``. What only this process has to do for it is not the network's time."""
@@ -315,16 +334,22 @@ class Communicator:
         All messages are on their way at once, so that a link is full in both directions: gloo's all_gather
         and all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/exchanges.py).
         """
-        others = [(self.process + turn) % self.processes for turn in range(1, self.processes)]
+        works = []
         for theirs, places in zip(outgoing, incoming, strict=True):
             places[self.process].copy_(theirs[self.process])
-        sends = [dist.P2POp(dist.isend, of[to], to) for of in outgoing for to in others if of[to].numel()]
-        receives = [
-            dist.P2POp(dist.irecv, places[of], of)
-            for places in incoming
-            for of in others
-            if places[of].numel()
-        ]
-        if sends or receives:
-            for work in dist.batch_isend_irecv(receives + sends):
-                work.wait()
+            for of in self._start(theirs, places):
+                works += of
+        _wait(works)
+
+    def _start(self, outgoing: list[Tensor], incoming: list[Tensor]) -> tuple[list[Any], list[Any]]:
+        """Messages to and from all other processes, [P] each: what receives and what sends, on its way."""
+        others = [(self.process + turn) % self.processes for turn in range(1, self.processes)]
+        receives = [dist.P2POp(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
+        sends = [dist.P2POp(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]
+        works = dist.batch_isend_irecv(receives + sends) if receives or sends else []
+        return works[: len(receives)], works[len(receives) :]
+
+
+def _wait(works: list[Any]) -> None:
+    for work in works:
+        work.wait()

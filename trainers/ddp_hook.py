@@ -8,7 +8,6 @@ while the backward pass goes on. DDP regroups its buckets after the first step, 
 lasts is keyed by parameter, never by bucket.
 """
 
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Context, Fault, Reduced, Reducer
+from compressors.api import Context, Reduced, Reducer
 from compressors.fields import kinds_of
 from trainers.communicator import Communicator
 from trainers.layout import Layout
@@ -44,8 +43,6 @@ class CompressionState:
         self.step = 0
         self.learning_rate = 1.0
         self.epoch = 0.0
-        self.measure_input = False
-        self.refuse: Callable[[list[Fault]], None] | None = None  # as in ``Context``, once per bucket
         self.inspect = inspect
         self.layout = Layout(dict(module.named_parameters()), "layer")
         self.communicator = communicator or Communicator(
@@ -60,22 +57,12 @@ class CompressionState:
         self.state = reducer.init(
             [self.layout.segment_of(name, rows) for name, rows in zip(self.layout.names, shapes, strict=True)]
         )
-        self.reduce_seconds = 0.0
-        self.problem: BaseException | None = None  # what a hook's thread has met
         self.thread = ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by the means of what is sent."""
-        started = time.perf_counter()
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
-        context = Context(
-            self.seed,
-            self.step,
-            self.learning_rate,
-            epoch=self.epoch,
-            measure_input=self.measure_input,
-            refuse=self.refuse,
-        )
+        context = Context(self.seed, self.step, self.learning_rate, epoch=self.epoch)
         reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
         self.inspect(reduced)
         for name, gradient in gradients.items():
@@ -83,7 +70,6 @@ class CompressionState:
             if mean.data_ptr() != gradient.data_ptr():  # else it is there already
                 gradient.copy_(mean.view_as(gradient))
         self.step += last
-        self.reduce_seconds += time.perf_counter() - started
 
 
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -103,7 +89,6 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
             state.reduce(gradients, last=last)
             future.set_result(buffer)
         except BaseException as error:  # the backward pass waits for this future: tell it
-            state.problem = error
             future.set_exception(error)
 
     state.thread.submit(work)

@@ -24,12 +24,13 @@ from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.overlapped_step import OverlappedStep, is_dense
 from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
 from trainers.schedule import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
 from trainers.state import TrainingState
-from trainers.step import ExplicitStep, GradientStep, OverlappedStep, sees_faults
+from trainers.step import ExplicitStep, GradientStep, sees_faults
 from trainers.watch import Watch, innermost
 
 SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
@@ -75,14 +76,10 @@ class Trainer:
                     "trainer.overlap needs scope=layer: with scope=global nothing can be "
                     "compressed before the whole gradient is there"
                 )
-            if self.settings.channels_last:
-                raise ValueError(
-                    "trainer.overlap cannot go with trainer.channels_last: DDP permutes what it hands on"
-                )
             if self.diagnostics.names:
                 raise ValueError(
-                    f"trainer.overlap cannot go with diagnostics={','.join(self.diagnostics.names)}: DDP "
-                    "hands the gradient on in pieces; trainer.overlap=false gives all of them, in both scopes"
+                    f"trainer.overlap cannot go with diagnostics={','.join(self.diagnostics.names)}: it "
+                    "compresses in pieces; trainer.overlap=false has the whole gradient, in both scopes"
                 )
             if self.is_analytic:
                 raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
@@ -127,6 +124,23 @@ class Trainer:
     @property
     def is_analytic(self) -> bool:
         return hasattr(self.model, "worker_gradients")
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether a step reduces beside its backward pass: where asked to, and where that costs nothing.
+
+        A dense reduction of one worker per process takes no longer in pieces, with the same result.
+        """
+        settings, communicator = self.settings, self.communicator
+        needs_the_whole = (
+            self.layout.scope == "global"
+            or settings.clip_norm is not None
+            or settings.nonfinite == "skip"
+            or bool(self.diagnostics.names)
+            or self.is_analytic
+        )
+        talks = communicator.processes == communicator.size > 1 and self.layout.device.type == "cpu"
+        return settings.overlap or (talks and is_dense(self.reducer) and not needs_the_whole)
 
     @property
     def epochs_per_step(self) -> float:
@@ -289,7 +303,7 @@ class Trainer:
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
         loss = in_precision(self.dataset.task.loss, layout.device, settings.precision)
         pieces = {"seed": seed, "micro_batch_size": settings.micro_batch_size}
-        if settings.overlap:
+        if self.overlaps:
             pieces["bucket_megabytes"] = settings.bucket_megabytes
             return OverlappedStep(model, loss, reducer, communicator, ledger, **pieces)
         # What a reducer sees comes too late for a step to be undone.

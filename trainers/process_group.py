@@ -25,17 +25,15 @@ def world() -> tuple[int, int, int]:
 
 
 @contextmanager
-def process_group(
-    device: torch.device, *, always: bool = False, timeout_seconds: float = 1800
-) -> Iterator[None]:
+def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Iterator[None]:
     """Join the other processes that a launcher started: gloo on CPU, NCCL on GPUs.
 
-    A process that is alone joins nothing, unless ``always``. Raises ``LostProcessError``, also out of
+    A process that is alone joins nothing. Raises ``LostProcessError``, also out of
     what is done inside, when another process has ended or this one waited longer than the timeout,
     ``ConnectionError`` when they cannot join.
     """
     process, processes, _ = world()
-    if processes == 1 and not always:
+    if processes == 1:
         yield
         return
     try:
@@ -43,7 +41,7 @@ def process_group(
         yield
         dist.barrier()  # gloo: a process that leaves early can make another one abort
     except RuntimeError as error:
-        if processes == 1 or not _LOST.search(str(error)):
+        if not _LOST.search(str(error)):
             raise
         raise LostProcessError(timeout_seconds) from error
     finally:
@@ -52,11 +50,11 @@ def process_group(
 
 
 def _join(device: torch.device, process: int, processes: int, timeout: timedelta) -> None:
-    if int(os.environ.get("LOCAL_WORLD_SIZE", processes == 1)) == processes:
+    if int(os.environ.get("LOCAL_WORLD_SIZE", 0)) == processes:
         for library in ("GLOO", "NCCL"):  # all are on this machine: no other one need reach them
             os.environ[f"{library}_SOCKET_IFNAME"] = _loopback()
     try:
-        store = dist.HashStore() if processes == 1 else _meeting_point(processes, timeout)
+        store = _meeting_point(processes, timeout)
         store.set_timeout(timeout)
         backend = "nccl" if device.type == "cuda" else "gloo"
         dist.init_process_group(backend, store=store, rank=process, world_size=processes, timeout=timeout)

@@ -1,15 +1,18 @@
 """What a run says on the terminal when it starts, and the short table at its end."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from compressors.fields import KINDS
 from compressors.kernels.choice import describe
+from trainers.overlapped_step import num_buckets
 
 _ROWS = (
     ("validation/accuracy", "validation accuracy", "{:.2%}"),
@@ -61,6 +64,23 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                 yield f"comm/{kind}_bytes_total", f"  {kind}", "{:,.0f}"
 
 
+def _overlap(trainer: Any) -> str:
+    """What it costs to reduce beside the backward pass, and what it can hide."""
+    communicator, settings = trainer.communicator, trainer.settings
+    count = num_buckets(trainer.layout, trainer.reducer, settings.bucket_megabytes)
+    pieces = f"overlap: {count} bucket(s) a step, each with collectives of its own, beside the backward pass"
+    if trainer.layout.device.type != "cpu":
+        return pieces
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.processes))
+    if cores >= 2 * here * torch.get_num_threads():
+        return f"{pieces}; {cores} cores for {here} process(es): compression has one of its own"
+    return (
+        f"{pieces}; {cores} core(s) for {here} process(es): compression takes turns with the backward pass "
+        "and hides time on the network only"
+    )
+
+
 def announce(trainer: Any, path: Path, start: Any) -> None:
     """Say what is about to run."""
     communicator, layout = trainer.communicator, trainer.layout
@@ -71,6 +91,8 @@ def announce(trainer: Any, path: Path, start: Any) -> None:
     for part, facts in trainer.facts().items():
         lines.append(f"{part}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
     lines += [f"kernels: {describe(trainer.kernels, layout.device.type)}", f"{trainer.reducer!r} -> {path}"]
+    if trainer.overlaps:
+        lines.append(_overlap(trainer))
     lines += start.messages
     if start.checkpoint is not None:
         lines.append(f"going on after step {start.checkpoint.step:,} from {start.checkpoint.path}")

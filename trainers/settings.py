@@ -26,7 +26,7 @@ class TrainerSettings:
     evaluate_every: float  # epochs between two evaluations; there is always one at the end
     evaluation_batch_size: int
     clip_norm: float | None  # largest L2 norm of a worker's gradient, before compression
-    overlap: bool  # compress and communicate beside the backward pass, through DDP's hook
+    overlap: bool  # compress and communicate beside the backward pass
     micro_batch_size: int | None = None  # samples that go through the model at once; None for all of a batch
     precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
     channels_last: bool = False  # convolutions' weights and activations with channels innermost

@@ -1,25 +1,15 @@
 """One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
+from torch import Tensor
 
-from compressors.api import Context, Fault, Reduced, Reducer
+from compressors.api import Context, Fault, Reducer
 from trainers.communicator import Communicator
-from trainers.ddp_hook import CompressionState, compression_hook
-from trainers.forward import Loss, cut
-from trainers.gradients import (
-    GradientSource,
-    buffers_seen_by_forward,
-    encode_fault,
-    raise_together,
-    seed_worker,
-)
+from trainers.gradients import GradientSource, encode_fault, raise_together
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
@@ -96,7 +86,7 @@ class ExplicitStep:
     def _refuse(self, step: int, faults: list[Fault]) -> None:
         """Raise ``NonFiniteGradientError`` on all processes if one has a fault."""
         first_of_rows = {fault.row: fault for fault in reversed(faults)}
-        found = [_number(fault, self.communicator, self.layout) for fault in first_of_rows.values()]
+        found = [number_of(fault, self.communicator, self.layout) for fault in first_of_rows.values()]
         with self.communicator.clock.collective(0):
             raise_together(self.communicator, self.layout, step, max(found, default=0))
 
@@ -115,111 +105,6 @@ def sees_faults(reducer: Reducer, layout: Layout) -> bool:
     return plain and getattr(reducer, "checks_input", False)
 
 
-def _number(fault: Fault, communicator: Communicator, layout: Layout) -> int:
+def number_of(fault: Fault, communicator: Communicator, layout: Layout) -> int:
     position = layout.position(fault.segment, fault.layer)
     return encode_fault(communicator.ranks[fault.row], position, layout)
-
-
-class OverlappedStep:
-    """DistributedDataParallel runs the reducer bucket by bucket, beside its backward pass.
-
-    One worker per process, layer scope; a bucket holds ``bucket_megabytes`` of gradients, one parameter
-    at least. ``gradient_seconds`` then contains what of the reduction
-    the backward pass could not hide; ``reduce_seconds`` is the reducer's own time, hidden or not.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        loss: Loss,
-        reducer: Reducer,
-        communicator: Communicator,
-        ledger: Ledger,
-        *,
-        seed: int,
-        micro_batch_size: int | None = None,
-        bucket_megabytes: float = 25,
-    ) -> None:
-        self.loss = loss
-        self.ledger = ledger
-        self.seed = seed
-        self.micro_batch_size = micro_batch_size
-        self.memories: list[list[Any]] = [[]]
-        self.communicator = communicator
-        self.fault = 0
-        self.shared_buffers = buffers_seen_by_forward(model)
-        self.compression = CompressionState(
-            reducer, model, seed=seed, communicator=communicator, inspect=self._inspect
-        )
-        self.compression.refuse = self._note if sees_faults(reducer, self.compression.layout) else None
-        # DDP would send BatchNorm's statistics in every step; the evaluation needs them only.
-        self.parallel = DistributedDataParallel(
-            model, broadcast_buffers=False, gradient_as_bucket_view=True, bucket_cap_mb=bucket_megabytes
-        )
-        self.parallel.register_comm_hook(self.compression, compression_hook)
-
-    @property
-    def state(self) -> Any:
-        return self.compression.state
-
-    def run(
-        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
-    ) -> Tensor | None:
-        started = time.perf_counter()
-        compression = self.compression
-        compression.step, compression.learning_rate, compression.reduce_seconds = step, learning_rate, 0.0
-        compression.measure_input, compression.epoch = measure, epoch
-        self.communicator.clock.restart()
-        self.fault = 0
-        self.communicator.broadcast(self.shared_buffers)
-        (batch,) = batches
-        seed_worker(self.seed, step, self.communicator.process)
-        self.parallel.zero_grad()
-        loss = self._differentiate(batch)
-        self.gradient_seconds = time.perf_counter() - started
-        self.reduce_seconds = compression.reduce_seconds
-        self.communication_seconds = self.communicator.clock.seconds
-        timed = compression.layout.device.type == "cpu"  # a GPU's kernels are only queued by then
-        self.compression_seconds = self.reduce_seconds - self.communication_seconds if timed else None
-        raise_together(self.communicator, compression.layout, step, self.fault)
-        self.ledger.close_step()
-        return loss.reshape(1)
-
-    def _differentiate(self, batch: Any) -> Tensor:
-        """Backward passes over one batch, of which the last one sets the hook going; the loss."""
-        pieces = cut(batch, self.micro_batch_size)
-        before = self.memories[0] or [None] * len(pieces)
-        total, after = 0.0, []
-        for position, (piece, memory) in enumerate(zip(pieces, before, strict=True), start=1):
-            last = position == len(pieces)
-            with nullcontext() if last else self.parallel.no_sync():
-                loss, memory = self.loss(self.parallel, piece, memory)
-                share = loss / len(pieces) if len(pieces) > 1 else loss
-                self._go_back(share)
-            total = total + share.detach()
-            after.append(memory)
-        self.memories[0] = after
-        return total
-
-    def _go_back(self, loss: Tensor) -> None:
-        try:
-            loss.backward()
-        except RuntimeError as error:  # as which torch reports whatever a hook's thread has raised
-            if self.compression.problem is not None:
-                raise self.compression.problem from error
-            raise
-
-    def _note(self, faults: list[Fault]) -> None:
-        """Remember one for the end of the step: the buckets that the others are at go on."""
-        for fault in faults[:1]:
-            self.fault = _number(fault, self.communicator, self.compression.layout)
-
-    def _inspect(self, reduced: Reduced) -> None:
-        self.ledger.record(reduced)
-        if self.compression.refuse is not None:
-            return
-        layout = self.compression.layout
-        for name, remainder in reduced.remainder.items():
-            # A NaN stays in the remainder or is sent; so it shows in one of the two.
-            if not (remainder.isfinite().all() and reduced.mean[name].isfinite().all()):
-                self.fault = encode_fault(self.communicator.process, layout.names.index(name), layout)

@@ -9,6 +9,7 @@ from training import WORKERS, Images, SmallNet, batch_of, loss_of
 
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
+from compressors.none import NoCompression
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
@@ -62,6 +63,7 @@ def trainer(
     nonfinite: str = "skip",
     bad_steps: dict[int, int] = BAD_STEPS,
     overlap: bool = False,
+    dense: bool = False,
 ) -> Trainer:
     torch.manual_seed(0)
     model = SmallNet()
@@ -69,7 +71,9 @@ def trainer(
     return Trainer(
         model=model,
         dataset=SimpleNamespace(task=SimpleNamespace(loss=loss_of), held_out=()),
-        reducer=build_reducer(TopK(density=0.1), layout.num_parameters, ErrorFeedback),
+        reducer=build_reducer(
+            NoCompression() if dense else TopK(density=0.1), layout.num_parameters, ErrorFeedback
+        ),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
         schedule=Constant(),
         layout=layout,
@@ -129,10 +133,10 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
     }
 
 
-def stop(process: int, processes: int, overlap: bool) -> dict[str, Any]:
+def stop(process: int, processes: int, overlap: bool, dense: bool) -> dict[str, Any]:
     """What a training says that stops at the first bad step, and what became of the weights."""
     communicator, snapshots = Communicator(WORKERS, process=process, processes=processes), Snapshots()
-    training = trainer(communicator, nonfinite="stop", overlap=overlap)
+    training = trainer(communicator, nonfinite="stop", overlap=overlap, dense=dense)
     try:
         training.run(Records(), snapshots)
     except NonFiniteGradientError as error:

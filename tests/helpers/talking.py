@@ -24,7 +24,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         generators = [torch.Generator().manual_seed(worker) for worker in ranks]
         rows = torch.stack([torch.randn(1000, generator=g) for g in generators]).to(dtype)
         parts = [rows[:, :2], rows[:, 2:2], rows[:, 2:700], rows[:, 700:]]
-        heard[f"mean {dtype}"] = torch.cat(communicator.mean(parts, add_up))
+        heard[f"mean {dtype}"] = torch.cat(communicator.mean([part.clone() for part in parts], add_up))
         heard[f"all-reduced {dtype}"] = torch.cat(reduced.mean(parts, add_up))
         for segment, lengths in enumerate(LENGTHS.tolist()):
             rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in ranks]

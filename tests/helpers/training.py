@@ -15,7 +15,8 @@ from trainers.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.step import ExplicitStep, GradientStep, OverlappedStep
+from trainers.overlapped_step import OverlappedStep
+from trainers.step import ExplicitStep, GradientStep
 from trainers.watch import innermost
 
 WORKERS, BATCH, STEPS = 4, 8, 4

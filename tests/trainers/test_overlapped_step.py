@@ -1,0 +1,179 @@
+"""Steps that reduce bucket by bucket: which buckets, in which order, and what becomes of odd gradients."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from compressors.api import Context, Segment
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.none import NoCompression
+from compressors.top_k import TopK
+from trainers.communicator import Communicator
+from trainers.gradients import WorkerGradients
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.loop import Trainer
+from trainers.overlapped_step import Buckets, OverlappedStep, buckets_of
+from trainers.slices import side_by_side
+from trainers.step import ExplicitStep
+
+SIZES = [3, 200_000, 5, 300_000, 7, 1]
+METHODS = {"none": NoCompression(), "top_k": TopK(density=0.3)}
+
+
+class Odd(nn.Module):
+    """Its last parameter but one comes first in the forward pass; its last one nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(4, 4, 3)
+        self.linear = nn.Linear(16, 2)
+        self.early = nn.Conv2d(1, 4, 3)
+        self.unused = nn.Parameter(torch.ones(3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.linear(self.convolution(self.early(images)).flatten(1))
+
+
+def loss_of(model: nn.Module, batch: Any, memory: Any) -> tuple[Tensor, None]:
+    return model(batch.images).square().mean(), None
+
+
+def parameters() -> list[nn.Parameter]:
+    return [nn.Parameter(torch.ones(size)) for size in SIZES]
+
+
+@pytest.mark.parametrize("megabytes", [1e-6, 0.5, 1.0, 25])
+@pytest.mark.parametrize("first", [1e-6, 1.0])
+def test_buckets_hold_all_parameters_from_the_last_to_the_first(megabytes: float, first: float) -> None:
+    buckets = buckets_of(parameters(), megabytes, first)
+    assert [position for own in buckets for position in own] == [5, 4, 3, 2, 1, 0]
+    held = [sum(4 * SIZES[position] for position in own) / 2**20 for own in buckets]
+    assert all(size >= megabytes for size in held[1:-1])
+    last = [4 * SIZES[own[-1]] / 2**20 for own in buckets]
+    assert all(size - of_last < megabytes for size, of_last in zip(held, last, strict=True)), (
+        "one was full before"
+    )
+    assert (len(buckets[0]) == 1) == (min(first, megabytes) == 1e-6)
+
+
+def test_buckets_are_launched_in_one_order_whatever_comes_first() -> None:
+    first, second, unused = (nn.Parameter(torch.ones(1)) for _ in range(3))
+    launched: list[list[int]] = []
+    buckets = Buckets([first, second, unused], 1e-6, launched.append, rooms=False)
+    (second * 2 + first).sum().backward()
+    assert launched == [], "nobody has opened them"
+    for loss in ((second * 2 * first).sum(), (first * second.exp()).sum()):
+        launched.clear()
+        buckets.open()
+        loss.backward()
+        assert launched == [], "the first bucket has no gradient"
+        buckets.close()
+        assert launched == [[2], [1], [0]]
+
+
+def trained(method: str, *, overlap: bool, channels_last: bool) -> list[Tensor]:
+    torch.manual_seed(0)
+    model = Odd()
+    if channels_last:
+        model = model.to(memory_format=torch.channels_last)
+    layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(1)
+    reducer, ledger = build_reducer(METHODS[method], 100, ErrorFeedback), Ledger(layout, communicator)
+    if overlap:
+        step: Any = OverlappedStep(
+            model, loss_of, reducer, communicator, ledger, seed=1, bucket_megabytes=1e-4
+        )
+    else:
+        gradients = WorkerGradients(model, loss_of, layout, communicator, seed=1)
+        step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for number in range(3):
+        images = torch.randn(4, 1, 6, 6, generator=torch.Generator().manual_seed(number))
+        step.run([SimpleNamespace(images=images)], number, 0.1)
+        optimizer.step()
+    return [p.detach() for p in model.parameters()] + [
+        ledger.total_error,
+        torch.from_numpy(ledger.total_sent),
+    ]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_odd_gradients_are_reduced_as_without_overlap(method: str, channels_last: bool) -> None:
+    one, other = (trained(method, overlap=o, channels_last=channels_last) for o in (False, True))
+    for expected, found in zip(one, other, strict=True):
+        assert torch.equal(found, expected)
+
+
+class Failing:
+    """A reducer that reduces one bucket and no other."""
+
+    def __init__(self) -> None:
+        self.seen = 0
+
+    def init(self, segments: list[Segment]) -> tuple[()]:
+        return ()
+
+    def reduce(self, segments: list[Segment], state: Any, context: Context, communicator: Any) -> Any:
+        self.seen += 1
+        if self.seen == 2:
+            raise ConnectionError("the other one is gone")
+        return NoCompression().reduce(segments, state, context, communicator)
+
+
+def test_what_the_thread_meets_ends_the_step_and_no_further_bucket_is_reduced() -> None:
+    model = Odd()
+    layout, communicator, reducer = (
+        Layout(dict(model.named_parameters()), "layer"),
+        Communicator(1),
+        Failing(),
+    )
+    step = OverlappedStep(
+        model, loss_of, reducer, communicator, Ledger(layout, communicator), seed=1, bucket_megabytes=1e-6
+    )
+    with pytest.raises(ConnectionError, match="the other one is gone"):
+        step.run([SimpleNamespace(images=torch.randn(4, 1, 6, 6))], 0, 0.1)
+    assert reducer.seen == 2
+
+
+def test_rows_of_one_worker_that_lie_side_by_side_are_not_copied() -> None:
+    flat = torch.arange(10.0)
+    assert side_by_side(list(flat[None].split([3, 5, 2], 1))).data_ptr() == flat.data_ptr()
+    apart = [flat[None, :3], flat[None, 4:6]]
+    assert side_by_side(apart).tolist() == [[0, 1, 2, 4, 5]]
+    assert side_by_side([torch.ones(1, 2), torch.zeros(1, 1)]).tolist() == [[1, 1, 0]]
+    assert side_by_side([flat[None, :3], flat[None, 3:3], flat[None, 3:5]]).tolist() == [[0, 1, 2, 3, 4]]
+    two = flat.view(2, 5)
+    assert torch.equal(side_by_side([two[:, :2], two[:, 2:]]), two)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, True),
+        ({"clip_norm": 1.0}, False),
+        ({"nonfinite": "skip"}, False),
+        ({"scope": "global"}, False),
+        ({"processes": 2}, False),
+        ({"method": "top_k"}, False),
+        ({"diagnostics": ("bound",)}, False),
+    ],
+)
+def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
+    change: dict[str, Any], expected: bool
+) -> None:
+    case = {"clip_norm": None, "nonfinite": "stop", "scope": "layer", "processes": 4, "method": "none"}
+    case = {**case, "diagnostics": (), **change}
+    trainer = SimpleNamespace(
+        settings=SimpleNamespace(overlap=False, clip_norm=case["clip_norm"], nonfinite=case["nonfinite"]),
+        communicator=SimpleNamespace(size=4, processes=case["processes"]),
+        layout=SimpleNamespace(scope=case["scope"], device=torch.device("cpu")),
+        reducer=build_reducer(METHODS[case["method"]], 100, ErrorFeedback),
+        diagnostics=SimpleNamespace(names=case["diagnostics"]),
+        is_analytic=False,
+    )
+    assert Trainer.overlaps.fget(trainer) is expected

@@ -1,0 +1,238 @@
+"""A training step that reduces bucket by bucket, beside its backward pass."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compressors.api import Context, Fault, Reducer, Segment
+from compressors.none import NoCompression
+from trainers.communicator import Communicator
+from trainers.forward import Loss, cut
+from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.step import number_of, sees_faults
+from trainers.watch import innermost
+
+FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
+
+
+class Buckets:
+    """Parameters in the order in which a backward pass is about to be through with them, some at a time.
+
+    ``launch`` is called with the positions of a bucket's parameters once all of them have their gradients:
+    bucket after bucket in the same order, whatever the order of the gradients, since all processes
+    must talk about the same one. A bucket is full with ``megabytes`` of gradients. ``rooms`` has them copied
+    side by side while they are still in the cache, for a first bucket that is full sooner.
+    """
+
+    def __init__(
+        self,
+        parameters: list[nn.Parameter],
+        megabytes: float,
+        launch: Callable[[list[int]], None],
+        *,
+        rooms: bool,
+    ) -> None:
+        self.launch = launch
+        self.buckets = buckets_of(parameters, megabytes, FIRST_MEGABYTES if rooms else megabytes)
+        self.rooms = _rooms(parameters, self.buckets) if rooms else {}
+        self.is_open = False
+        self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
+        for position, parameter in enumerate(parameters):
+            parameter.register_post_accumulate_grad_hook(partial(self._arrived, position))
+
+    def open(self) -> None:
+        """Expect the gradients of one backward pass."""
+        self.is_open, self._next = True, 0
+        self._missing = [len(own) for own in self.buckets]
+
+    def close(self) -> None:
+        """Launch what is left: buckets with parameters that the loss does not depend on."""
+        self.is_open = False
+        for own in self.buckets[self._next :]:
+            self.launch(own)
+
+    def _arrived(self, position: int, parameter: nn.Parameter) -> None:
+        if not self.is_open:
+            return
+        if position in self.rooms:
+            parameter.grad = self.rooms[position].copy_(parameter.grad)
+        self._missing[self._bucket_of[position]] -= 1
+        while self._next < len(self.buckets) and not self._missing[self._next]:
+            self.launch(self.buckets[self._next])
+            self._next += 1
+
+
+def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: float) -> list[list[int]]:
+    """Positions from the last to the first, cut behind ``first`` and every ``megabytes`` of gradients."""
+    buckets: list[list[int]] = [[]]
+    held, enough = 0.0, min(first, megabytes)
+    for position in reversed(range(len(parameters))):
+        if held >= enough:
+            buckets.append([])
+            held, enough = 0.0, megabytes
+        buckets[-1].append(position)
+        held += parameters[position].nbytes / 2**20
+    return buckets
+
+
+def _rooms(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
+    """For every gradient its place in its bucket's memory, in the parameter's shape."""
+    rooms: dict[int, Tensor] = {}
+    for own in buckets:
+        of_bucket = [parameters[position] for position in own]
+        flat = torch.empty(
+            sum(p.numel() for p in of_bucket), dtype=of_bucket[0].dtype, device=of_bucket[0].device
+        )
+        pieces = flat.split([p.numel() for p in of_bucket])
+        rooms |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
+    return rooms
+
+
+def num_buckets(layout: Layout, reducer: Reducer, megabytes: float) -> int:
+    """In how many pieces a step of such a reducer is reduced."""
+    first = FIRST_MEGABYTES if _has_rooms(layout, reducer) else megabytes
+    return len(buckets_of(list(layout.parameters.values()), megabytes, first))
+
+
+def _has_rooms(layout: Layout, reducer: Reducer) -> bool:
+    return layout.device.type == "cpu" and is_dense(reducer)
+
+
+def is_dense(reducer: Reducer) -> bool:
+    """Whether gradients are handed over as they are."""
+    return isinstance(innermost(reducer), NoCompression)
+
+
+class OverlappedStep:
+    """The reducer runs on one bucket of gradients while the backward pass computes the next.
+
+    One worker per process, layer scope; any buckets give the same result. On a CPU a thread of its own
+    reduces; on a GPU kernels are queued as they come. ``gradient_seconds`` contains what of the reduction the
+    backward pass could not hide; ``reduce_seconds`` is the reducer's own time, hidden or not.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        reducer: Reducer,
+        communicator: Communicator,
+        ledger: Ledger,
+        *,
+        seed: int,
+        micro_batch_size: int | None = None,
+        bucket_megabytes: float = 25,
+    ) -> None:
+        self.model = model
+        self.loss = loss
+        self.reducer = reducer
+        self.communicator = communicator
+        self.ledger = ledger
+        self.layout = ledger.layout
+        self.seed = seed
+        self.micro_batch_size = micro_batch_size
+        self.memories: list[list[Any]] = [[]]
+        self.shared_buffers = buffers_seen_by_forward(model)
+        self.parameters = list(self.layout.parameters.values())
+        rows = [p.detach().reshape(1, -1) for p in self.parameters]
+        segments = list(map(self.layout.segment_of, self.layout.names, rows))
+        self._edges = [segment.edges for segment in segments]
+        with torch.inference_mode():
+            self.state = reducer.init(segments)
+        self.refuse = self._note if sees_faults(reducer, self.layout) else None
+        rooms = _has_rooms(self.layout, reducer)
+        self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, rooms=rooms)
+        self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
+
+    def run(
+        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+    ) -> Tensor | None:
+        started = time.perf_counter()
+        self.context = Context(
+            self.seed, step, learning_rate, epoch=epoch, measure_input=measure, refuse=self.refuse
+        )
+        self.faults: list[int] = []
+        self.reduce_seconds = 0.0
+        self.communicator.clock.restart()
+        self.communicator.broadcast(self.shared_buffers)
+        (batch,) = batches
+        seed_worker(self.seed, step, self.communicator.process)
+        for parameter in self.parameters:
+            parameter.grad = None
+        self._launched: list[Future] = []
+        self._means: dict[str, Tensor] = {}
+        loss = self._differentiate(batch)
+        for future in self._launched:
+            future.result()
+        self.layout.write_gradients(self._means)
+        self.gradient_seconds = time.perf_counter() - started
+        self.communication_seconds = self.communicator.clock.seconds
+        timed = self.thread is not None  # a GPU's kernels are only queued by then
+        self.compression_seconds = self.reduce_seconds - self.communication_seconds if timed else None
+        first = min(self.faults, default=0)  # of this worker's layers, as without overlap
+        raise_together(self.communicator, self.layout, step, first)
+        self.ledger.close_step()
+        return loss.reshape(1)
+
+    def _differentiate(self, batch: Any) -> Tensor:
+        """Backward passes over one batch, of which the last one has the gradients; the loss."""
+        pieces = cut(batch, self.micro_batch_size)
+        before = self.memories[0] or [None] * len(pieces)
+        total, after = 0.0, []
+        for position, (piece, memory) in enumerate(zip(pieces, before, strict=True), start=1):
+            loss, memory = self.loss(self.model, piece, memory)
+            share = loss / len(pieces) if len(pieces) > 1 else loss
+            if position == len(pieces):
+                self.buckets.open()
+            share.backward()
+            total = total + share.detach()
+            after.append(memory)
+        self.buckets.close()
+        self.memories[0] = after
+        return total
+
+    def _launch(self, positions: list[int]) -> None:
+        segments = [self._segment(position) for position in positions]
+        if self.refuse is None:
+            self._look(positions, segments)
+        if self.thread is None:
+            self._reduce(segments)
+        else:
+            self._launched.append(self.thread.submit(self._reduce, segments))
+
+    def _reduce(self, segments: list[Segment]) -> None:
+        """Take the gradients of a bucket to the means of what is sent."""
+        if any(future.done() and future.exception() for future in self._launched):
+            return  # the backward pass is about to learn of it
+        started = time.perf_counter()
+        with torch.inference_mode():
+            reduced, self.state = self.reducer.reduce(segments, self.state, self.context, self.communicator)
+            self.ledger.record(reduced)
+        self._means |= reduced.mean
+        self.reduce_seconds += time.perf_counter() - started
+
+    def _segment(self, position: int) -> Segment:
+        parameter = self.parameters[position]
+        gradient = parameter.grad
+        if gradient is None:
+            gradient = self.buckets.rooms.get(position, torch.empty_like(parameter)).zero_()
+        return Segment(self.layout.names[position], gradient.reshape(1, -1), self._edges[position])
+
+    def _look(self, positions: list[int], segments: list[Segment]) -> None:
+        """Note the layers that are not finite; a norm tells whether there are any."""
+        if torch.nn.utils.get_total_norm([segment.rows for segment in segments]).isfinite():
+            return
+        for position, segment in zip(positions, segments, strict=True):
+            if not segment.rows.isfinite().all():
+                self.faults.append(encode_fault(self.communicator.process, position, self.layout))
+
+    def _note(self, faults: list[Fault]) -> None:
+        """Remember them for the end of the step: the buckets that the others are at go on."""
+        self.faults += [number_of(fault, self.communicator, self.layout) for fault in faults]
