@@ -11,22 +11,18 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from trainers.links import all_reduce_bytes, gather_bytes
-
 COLLECTIVES = ("all_reduce", "exchange")
 TINY, TINY_CALLS = 8, 20  # fp32 elements of a call that carries next to nothing, and how many there are
 DENSE = 11_173_962  # elements of a call next to which headers are small: ResNet-18's D
 
 
-def traffic(collective: str, num_bytes: float, processes: int) -> float:
-    """Bytes that leave a process which gives ``num_bytes`` to the collective, without headers."""
-    return (all_reduce_bytes if collective == "all_reduce" else gather_bytes)(num_bytes, processes)
-
-
 def tiny_calls(communicator: Any) -> dict[str, Callable[[], object]]:
     """A call of each of ``COLLECTIVES`` between the processes of ``communicator``, with ``TINY`` elements."""
     tiny = torch.ones(1, TINY)
-    return {"all_reduce": lambda: dist.all_reduce(tiny), "exchange": lambda: communicator.collect(tiny)}
+    return {
+        "all_reduce": lambda: communicator.mean([tiny], lambda rows: rows.sum(0)),
+        "exchange": lambda: communicator.gather(tiny, "values"),
+    }
 
 
 def count_calls() -> Counter[str]:

@@ -25,7 +25,7 @@ from trainers.watch import Watch
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
 CHOICES = ("xi", "selection_error", "staleness", "bound", "xi,selection_error,staleness")
-CHOICES += ("xi,selection_error,staleness,bound", "hindsight")
+CHOICES += ("xi,selection_error,staleness,bound", "gap", "hindsight")
 
 
 class Seconds:

@@ -8,22 +8,21 @@ of the same number of bytes that leave a host, of an all-reduce, over gloo, besi
 """
 
 import argparse
-import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import netns
 import torch
 import torch.distributed as dist
+from fleet import environment
 
 from trainers.communicator import Communicator
 from trainers.process_group import process_group
 
-HOSTS, PORT = 2, 29511
+HOSTS = 2
 
 
 def ways(entries: int) -> dict[str, Callable[[], object]]:
@@ -91,19 +90,9 @@ def run_hosts(hosts: netns.Hosts, rate: str, options: argparse.Namespace) -> lis
     """A process on each host, to its end; their statuses."""
     processes = []
     for number in range(HOSTS):
-        environment = os.environ | {
-            "RANK": str(number),
-            "WORLD_SIZE": str(HOSTS),
-            "LOCAL_RANK": "0",
-            "MASTER_ADDR": hosts.address(0),
-            "MASTER_PORT": str(PORT),
-            "GLOO_SOCKET_IFNAME": netns.INTERFACE,
-            "PYTHONPATH": str(Path(__file__).parent.parent),
-            "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no names
-        }
         sizes = ["--entries", str(options.entries), "--rounds", str(options.rounds)]
         command = [sys.executable, __file__, "--host", rate, *sizes]
-        processes.append(subprocess.Popen(hosts.command(number, command), env=environment))
+        processes.append(subprocess.Popen(hosts.command(number, command), env=environment(hosts, number)))
     return [process.wait() for process in processes]
 
 

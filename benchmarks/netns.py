@@ -5,6 +5,7 @@ namespace of its own. Both ends pass what they send through a token bucket (tc-t
 Nothing is added to the namespace that the machine itself lives in.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 PREFIX = "total-error"
 INTERFACE = "eth0"
@@ -29,7 +31,7 @@ class Refused(Exception):
 def require_namespaces(program: str) -> None:
     """Raise ``Refused`` without root, or without iproute2."""
     if os.geteuid() != 0:
-        raise Refused(f"{program} needs root: it makes network namespaces and throttles their links")
+        raise Refused(f"{program} needs root: it makes network namespaces")
     for tool in ("ip", "tc"):
         if shutil.which(tool) is None:
             raise Refused(f"{program} needs {tool}, of iproute2")
@@ -51,6 +53,15 @@ def token_bucket(rate: float) -> list[str]:
     """The arguments of tc for ``rate`` bits per second."""
     burst = max(LEAST_BURST, round(rate * BURST_SECONDS / 8))
     return ["tbf", "rate", f"{rate:.0f}bit", "burst", str(burst), "latency", f"{1e3 * QUEUE_SECONDS:.0f}ms"]
+
+
+class Counters(NamedTuple):
+    """Of an interface, as the kernel counts; bytes with the headers of the link layer."""
+
+    sent_bytes: int
+    sent_packets: int
+    received_bytes: int
+    received_packets: int
 
 
 class Hosts:
@@ -81,6 +92,12 @@ class Hosts:
             _ip("-n", name, "address", "add", f"{self.address(host)}/24", "dev", INTERFACE)
             for interface in ("lo", INTERFACE):
                 _ip("-n", name, "link", "set", interface, "up")
+
+    def counters(self, host: int) -> Counters:
+        """What a host's interface has carried so far."""
+        (said,) = json.loads(_ip("-n", self.names[host], "-j", "-s", "link", "show", "dev", INTERFACE))
+        sent, received = said["stats64"]["tx"], said["stats64"]["rx"]
+        return Counters(sent["bytes"], sent["packets"], received["bytes"], received["packets"])
 
     def throttle(self, rate: float) -> None:
         """Let every link carry ``rate`` bits per second each way; infinity for what the machine can do."""
@@ -133,11 +150,6 @@ def remove_abandoned() -> None:
         process = name.removeprefix(f"{PREFIX}-").split("-")[0]
         if name.startswith(f"{PREFIX}-") and process.isdigit() and not Path("/proc", process).exists():
             _run(["ip", "netns", "delete", name], may_fail=True)
-
-
-def bytes_sent() -> int:
-    """Bytes that this host's interface has sent so far, link-layer headers included."""
-    return int(Path(f"/sys/class/net/{INTERFACE}/statistics/tx_bytes").read_text(encoding="ascii"))
 
 
 def _ip(*arguments: str) -> str:

@@ -12,24 +12,18 @@ how far the predicted break-even bandwidth is from the measured one.
 
 import argparse
 import itertools
-import json
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import netns
 import network_measured as measuring
 import network_tables as tables
+from fleet import QUIET_SECONDS, Fleet, fleet
 from network_measured import UNLIMITED, Measured, Method, Rate, Window
 
-HERE = Path(__file__).parent
 WARM_UP = 3  # steps, over links that are not throttled
-QUIET_SECONDS = 0.2  # longer than TCP delays an acknowledgement
 OURS = ("none", "top_k", "hard_threshold", "random_block")
 TORCHS = ("ddp", "ddp_fp16", "ddp_powersgd")
 # Whose compression takes so long that there is a crossing that links can be throttled to.
@@ -41,98 +35,30 @@ CROSSING = (
     Method("top_k"),
 )
 CROSSING_RATES = ("500mbit", "1gbit", "2gbit", "4gbit", "8gbit", "unlimited")
-PORT = 29400
 EVALUATE_EVERY = 10  # steps, on the way to the target
-ENDED = "a host's process ended, as it says above"
 
 
-class Fleet:
-    """One process on each host, told what to do."""
-
-    def __init__(self, hosts: netns.Hosts) -> None:
-        self.hosts = hosts
-        self.processes: list[subprocess.Popen[str]] = []
-
-    def start(self) -> None:
-        for host in range(self.hosts.count):
-            environment = os.environ | {
-                "RANK": str(host),
-                "WORLD_SIZE": str(self.hosts.count),
-                "LOCAL_RANK": "0",
-                "MASTER_ADDR": self.hosts.address(0),
-                "MASTER_PORT": str(PORT),
-                "GLOO_SOCKET_IFNAME": netns.INTERFACE,
-                "OMP_NUM_THREADS": "1",
-                "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
-                "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no names
-            }
-            command = self.hosts.command(host, [sys.executable, str(HERE / "network_host.py")])
-            pipes = {
-                "stdin": subprocess.PIPE,
-                "stdout": subprocess.PIPE,
-                "text": True,
-                "start_new_session": True,
-            }
-            self.processes.append(subprocess.Popen(command, env=environment, **pipes))
-        self.hear()
-
-    def tell(self, **message: Any) -> None:
-        try:
-            for process in self.processes:
-                print(json.dumps(message), file=process.stdin, flush=True)
-        except BrokenPipeError as error:
-            raise netns.Refused(ENDED) from error
-
-    def hear(self) -> list[dict[str, Any]]:
-        lines = [process.stdout.readline() for process in self.processes]
-        if not all(lines):
-            raise netns.Refused(ENDED)
-        return [json.loads(line) for line in lines]
-
-    def work(self, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
-        """Have a job done; what each host answers, and what each rate's window carried."""
-        self.tell(**job)
-        readings, calls = [], []
-        for rate in [*rates, UNLIMITED]:  # after the last window nothing is throttled
-            self.hear()
-            time.sleep(QUIET_SECONDS)
-            self.tell()
-            answers = self.hear()
-            readings.append([answer["sent"] for answer in answers])
-            calls.append(answers[0]["calls"])
-            self.hosts.throttle(rate.bits_per_second)
-            self.tell()
-        done = [answer["done"] for answer in self.hear()]
-        sent = [sum(now) - sum(before) for before, now in itertools.pairwise(readings)]
-        windows = [Window(s / self.hosts.count, c) for s, c in zip(sent, calls[1:], strict=True)]
-        return done, windows
-
-    def train(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Have a training without windows done; what the first host answers."""
-        self.tell(**job, windows=[])
-        return self.hear()[0]["done"]
-
-    def stop(self) -> None:
-        for process in self.processes:
-            with suppress(BrokenPipeError):  # what a dead one was told and did not read
-                process.stdin.close()  # they end when nobody speaks to them
-        for process in self.processes:
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+def work(hosts: Fleet, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
+    """Have a job done; what each host answers, and what each rate's window carried."""
+    hosts.tell(**job)
+    readings, calls = [], []
+    for rate in [*rates, UNLIMITED]:  # after the last window nothing is throttled
+        answers = hosts.hear()
+        time.sleep(QUIET_SECONDS)
+        readings.append([hosts.hosts.counters(host).sent_bytes for host in range(hosts.hosts.count)])
+        calls.append(answers[0]["calls"])
+        hosts.hosts.throttle(rate.bits_per_second)
+        hosts.tell()
+    done = [answer["done"] for answer in hosts.hear()]
+    sent = [sum(now) - sum(before) for before, now in itertools.pairwise(readings)]
+    windows = [Window(s / hosts.hosts.count, c) for s, c in zip(sent, calls[1:], strict=True)]
+    return done, windows
 
 
-@contextmanager
-def fleet(count: int) -> Iterator[Fleet]:
-    with netns.hosts(count) as hosts:
-        made = Fleet(hosts)
-        try:
-            made.start()
-            yield made
-        finally:
-            made.stop()
+def train(hosts: Fleet, job: dict[str, Any]) -> dict[str, Any]:
+    """Have a training without windows done; what the first host answers."""
+    hosts.tell(**job, windows=[])
+    return hosts.hear()[0]["done"]
 
 
 def methods(names: list[str] | None) -> list[Method]:
@@ -166,12 +92,12 @@ def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) 
     for turn in range(options.rounds):
         for method in order if turn % 2 == 0 else order[::-1]:
             windows = [WARM_UP, *(measuring.steps_at(method, rate, options.steps) for rate in rates)]
-            answers, found = hosts.work({**job_of(method, options), "windows": windows}, rates)
+            answers, found = work(hosts, {**job_of(method, options), "windows": windows}, rates)
             measured.add(method, rates, answers[0], found)
             print(f"{hosts.hosts.count} hosts, round {turn + 1}: {method}", file=sys.stderr, flush=True)
     still = [UNLIMITED] * len(measuring.CALIBRATIONS)
     job = {"method": "calibrate", "windows": [0] * len(rates)}
-    _, found = hosts.work(job, [*still, *rates])
+    _, found = work(hosts, job, [*still, *rates])
     measured.calibrate(rates, found)
     return measured
 
@@ -185,7 +111,7 @@ def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuri
     for turn in range(options.rounds):
         for method in order if turn % 2 == 0 else order[::-1]:
             windows = [WARM_UP, *[options.steps] * len(rates)]
-            answers, found = hosts.work({**job_of(method, options), "windows": windows}, rates)
+            answers, found = work(hosts, {**job_of(method, options), "windows": windows}, rates)
             measured.add(method, rates, answers[0], found)
             predictions.setdefault(method, []).append(answers[0]["break_even"])
             print(f"crossing, round {turn + 1}: {method}", file=sys.stderr, flush=True)
@@ -198,7 +124,7 @@ def measure_accuracy(hosts: Fleet, options: argparse.Namespace) -> dict[Method, 
     length = {"steps": options.most_steps, "evaluate_every": EVALUATE_EVERY, "target": options.target}
     for method in methods(options.methods):
         if not method.overlap:  # which gives equal results
-            found[method] = hosts.train({**job_of(method, options), **length})["reached"]
+            found[method] = train(hosts, {**job_of(method, options), **length})["reached"]
             print(f"to {options.target:.0%}: {method}, {found[method][-1]}", file=sys.stderr, flush=True)
     return found
 
@@ -243,7 +169,7 @@ def main(words: list[str] | None = None) -> int:
         rates = [measuring.rate(text) for text in options.rates]
         page, results = [], []
         for count in options.hosts:
-            with fleet(count) as hosts:
+            with fleet(count, "network_host.py") as hosts:
                 first = count == options.hosts[0]
                 measured = measure_steps(hosts, options, rates) if "steps" in parts else None
                 reached = measure_accuracy(hosts, options) if "accuracy" in parts and first else {}

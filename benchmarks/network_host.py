@@ -6,22 +6,19 @@ it is there and waits until the links carry the window's rate.
 """
 
 import copy
-import json
-import os
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from typing import Any, TextIO
+from typing import Any
 from unittest.mock import patch
 
-import netns
 import torch
 import torch.distributed as dist
 import train
 from collectives import DENSE, TINY_CALLS, count_calls, tiny_calls
+from fleet import Channel, open_channel
 from network_measured import DENSE_CALLS
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
@@ -43,28 +40,11 @@ class Reached(Exception):
     """The target accuracy, or the last step, at which a training ends."""
 
 
-class Channel:
-    """Lines of JSON to and from network.py."""
-
-    def __init__(self, answers: TextIO) -> None:
-        self.answers = answers
-
-    def tell(self, **message: Any) -> None:
-        print(json.dumps(message), file=self.answers, flush=True)
-
-    def hear(self) -> dict[str, Any]:
-        line = sys.stdin.readline()
-        if not line:
-            sys.exit(1)  # nobody is there any more
-        return json.loads(line)
-
-    def window(self, calls: Counter[str]) -> None:
-        """Between two windows: everybody waits, then says how many bytes it has sent."""
-        self.tell(at="window")
-        self.hear()
-        self.tell(sent=netns.bytes_sent(), calls=dict(calls))
-        calls.clear()
-        self.hear()
+def window(to: Channel, calls: Counter[str]) -> None:
+    """Between two windows: say so, and wait until the counters are read and the links have the next rate."""
+    to.tell(calls=dict(calls))
+    calls.clear()
+    to.hear()
 
 
 class Windows:
@@ -83,7 +63,7 @@ class Windows:
         found = {name: record[f"time/{name}_seconds"] for name in PARTS}
         self.steps[position].append(found | {"bytes": record.get("comm/bytes_sent", 0.0)})
         if step in self.ends:
-            self.channel.window(self.calls)
+            window(self.channel, self.calls)
 
 
 class Nowhere:
@@ -231,14 +211,12 @@ def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dic
     for work, times in works:
         for _ in range(times):
             work()
-        channel.window(calls)
+        window(channel, calls)
     return {}
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed is no answer
-    channel = Channel(answers)
+    channel = open_channel()
     torch.set_num_threads(1)
     keep_freed_memory()  # torch's ways too: it is no merit of compression
     with process_group(torch.device("cpu"), timeout_seconds=600):

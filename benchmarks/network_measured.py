@@ -6,8 +6,10 @@ import statistics
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from collectives import COLLECTIVES, DENSE, TINY, TINY_CALLS, traffic
+from collectives import COLLECTIVES, DENSE, TINY, TINY_CALLS
 from netns import bits_per_second
+
+from trainers.links import all_reduce_bytes, gather_bytes
 
 CALIBRATIONS = (*COLLECTIVES, "control")  # ``TINY_CALLS`` of each
 DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY
@@ -69,6 +71,11 @@ def rate(text: str) -> Rate:
 
 
 UNLIMITED = rate("unlimited")
+
+
+def traffic(collective: str, num_bytes: float, processes: int) -> float:
+    """Bytes that leave a process which gives ``num_bytes`` to the collective, without headers."""
+    return (all_reduce_bytes if collective == "all_reduce" else gather_bytes)(num_bytes, processes)
 
 
 def steps_at(method: Method, at: Rate, steps: int) -> int:

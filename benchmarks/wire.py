@@ -1,182 +1,232 @@
-"""Whether the bytes that the ledger counts are the bytes that the network carries.
+"""Whether the bytes that the communicator charges to a worker's link are what its host's interface carries.
 
-    python benchmarks/wire.py [--processes 2 4] [--scope layer|global] [--steps 5]
-        [--indices plain|auto|bitmap|rice] [--values fp32|bf16|fp16|int8]
+    sudo python benchmarks/wire.py [--hosts 2 4] [--scopes layer global] [--methods NAME ...] [--to FILE.md]
 
-Prints per scope and method, one worker per process, bytes per worker and step: the ledger's, by kind;
-what the collectives must make of them (a gather sends every payload to P - 1 others, a ring all-reduce
-moves 2 (P - 1) / P of it); and what the operating system counted on the interface, with the difference
-in percent, once as it is and once less the messages' headers. Headers are calibrated before, in the
-same run: per call, by collectives that carry next to nothing, and per byte, by a dense all-reduce.
-
-The processes run in a network namespace of their own, so that its loopback interface carries nothing
-else. That needs Linux and the right to make one (root, or user namespaces). Each step has new normal
-gradients and residuals of zero. The barriers around a window of steps are measured by empty windows and
-subtracted. With --indices or --values messages are coded, of the methods that have some.
+Every host is a network namespace on this machine with one process and one worker, which reduces gradients
+as large as ResNet-18's with every method: all-reduced in both ways that trainer.reduction has, gathered, of
+different lengths, and coded. It needs Linux, root and iproute2, and takes its namespaces away again.
+Prints, and with --to writes, per step ``Communicator.take_link_bytes`` beside the counters of each host's
+interface, sent and received. Ends with status 1 where one differs by more than 2 % less headers. These are
+measured too: those of Ethernet, IP and TCP by the interface's count of packets, gloo's by collectives that
+carry next to nothing.
 """
 
 import argparse
-import fcntl
-import math
-import os
-import socket
-import statistics
-import struct
-import subprocess
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any, NamedTuple
 
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
-from collectives import DENSE, TINY, TINY_CALLS, count_calls, tiny_calls, traffic
-from compress import Case, Reduction, cases, gradients, resnet18_layout
+import netns
+import numpy as np
+from collectives import COLLECTIVES, DENSE, TINY_CALLS
+from compress import Case, cases
+from fleet import QUIET_SECONDS, Fleet, fleet
 
-from compressors.wire import INDICES, VALUES, Wire
-from trainers.communicator import KINDS, Communicator
+from compressors.build import PLAIN
+from compressors.wire import Wire
+from results import header
+from trainers.environment import environment
 from trainers.layout import SCOPES
-from trainers.process_group import process_group
+from trainers.settings import ALL_REDUCE, WORKER_ORDER
 
-NAMESPACES = (["unshare", "--net"], ["unshare", "--user", "--map-root-user", "--net"])
-QUIET_SECONDS = 0.15  # longer than TCP delays an acknowledgement
-EMPTY_WINDOWS, DENSE_CALLS = 5, 5
-TOLERANCE = 5.0  # percent
-HEAD = "| method | scope | " + " | ".join(KINDS) + " | ledger | expected | interface | % | % less headers |"
-
-
-def enter_namespace() -> int:
-    """Run this command again where no one else uses the network; its exit status."""
-    for prefix in NAMESPACES:
-        try:
-            subprocess.run([*prefix, "true"], check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            continue
-        command = [*prefix, sys.executable, __file__, "--inside", *sys.argv[1:]]
-        quiet = os.environ | {"TORCH_CPP_LOG_LEVEL": "ERROR"}  # 127.0.0.1 has no name in there
-        return subprocess.run(command, env=quiet, check=False).returncode
-    print(
-        "error: unshare --net gives no network namespace: be root, or allow user namespaces", file=sys.stderr
-    )
-    return 1
+HEADER_BYTES = 66  # of a packet: Ethernet's 14, IP's 20, TCP's 20 and 12 of its timestamps
+TOLERANCE = 2.0  # percent
+CODED = (Wire(indices="auto", values="bf16"), Wire(indices="auto", values="int8"))
+COLUMNS = ("link", "interface", "%", "less headers, %")
+HEAD = ["method", "wire", "scope", "reduction", "handed over"]
+HEAD += [f"{way}: {column}" for way in ("sent", "received") for column in COLUMNS]
+TEXT = (
+    "Bytes per worker and step, mean over hosts; ResNet-18, {elements:,} fp32 elements, density {density:g}, "
+    "{steps} steps per line, gloo, one worker per host. Link: what the communicator charges. Interface: what "
+    "the host's eth0 counted. Less headers: without {header} bytes for each packet that eth0 counted and "
+    "without what gloo adds to a call; of the host that is furthest off. With `worker_order` hosts average "
+    "slices that are not all as wide, and every worker is charged the mean: those lines compare the mean "
+    "over hosts. Methods without a reduction are gathered."
+)
 
 
-def bring_up_loopback() -> None:
-    """``ip link set lo up``, which gives it 127.0.0.1 as well."""
-    get_flags, set_flags, up = 0x8913, 0x8914, 0x1
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
-        answer = fcntl.ioctl(control, get_flags, struct.pack("16sh14x", b"lo", 0))
-        _, flags = struct.unpack("16sh14x", answer)
-        fcntl.ioctl(control, set_flags, struct.pack("16sh14x", b"lo", flags | up))
+class Job(NamedTuple):
+    """A line of the table. ``reduction`` is empty for a method that is gathered."""
 
+    case: Case
+    scope: str
+    reduction: str
+    wire: Wire
 
-def bytes_on_interface() -> int:
-    """Bytes that lo has transmitted, link-layer headers included.
-
-    From /proc, which follows the process into its namespace; /sys/class/net shows the namespace that
-    it was mounted in.
-    """
-    lines = Path("/proc/self/net/dev").read_text(encoding="ascii").splitlines()
-    columns = next(line.split(":")[1].split() for line in lines if line.strip().startswith("lo:"))
-    return int(columns[8])
-
-
-def window(work: Callable[[], object]) -> int:
-    """Bytes on the interface while all processes run ``work``, two barriers included.
-
-    The counter is read while every process sleeps. Zero on all processes but the first.
-    """
-    readings = []
-    for step in (lambda: None, work):
-        dist.barrier()
-        step()
-        dist.barrier()
-        time.sleep(QUIET_SECONDS)
-        readings.append(bytes_on_interface() if dist.get_rank() == 0 else 0)
-        time.sleep(QUIET_SECONDS)
-    return readings[1] - readings[0]
-
-
-class Calibration:
-    """What is no payload: the barriers of a window, and the headers around messages."""
-
-    def __init__(self, processes: int) -> None:
-        self.processes = processes
-        self.empty = [window(lambda: None) for _ in range(EMPTY_WINDOWS)]
-        dense = torch.zeros(DENSE)
-        self.bytes_per_call = {
-            name: self.bytes_per_process(repeat(call, TINY_CALLS)) / TINY_CALLS
-            - traffic(name, TINY * dense.itemsize, processes)
-            for name, call in tiny_calls(
-                Communicator(processes, process=dist.get_rank(), processes=processes)
-            ).items()
+    def message(self, density: float, steps: int) -> dict[str, Any]:
+        return {
+            "work": "reduce",
+            "method": self.case.name,
+            "settings": self.case.settings,
+            "scope": self.scope,
+            "reduction": self.reduction or ALL_REDUCE,
+            "wire": asdict(self.wire),
+            "density": density,
+            "steps": steps,
         }
-        sent = self.bytes_per_process(repeat(lambda: dist.all_reduce(dense), DENSE_CALLS)) / DENSE_CALLS
-        self.share = sent / traffic("all_reduce", dense.nbytes, processes) - 1
-
-    def bytes_per_process(self, work: Callable[[], object]) -> float:
-        """What a process sends during ``work``, less the barriers."""
-        return (window(work) - statistics.median(self.empty)) / self.processes
-
-    def with_headers(self, payload: float, calls: dict[str, float]) -> float:
-        """What a process sends for ``payload`` bytes in so many calls."""
-        return payload * (1 + self.share) + sum(n * self.bytes_per_call[name] for name, n in calls.items())
 
     def __str__(self) -> str:
-        per_call = ", ".join(f"{name} {number:,.0f}" for name, number in self.bytes_per_call.items())
-        return (
-            f"an empty window carries {statistics.median(self.empty):,.0f} bytes in all "
-            f"({min(self.empty):,} to {max(self.empty):,}), subtracted below; header bytes per process and "
-            f"call: {per_call}; and {self.share:.3%} of the payload, from a dense all-reduce"
-        )
+        words = [str(self.case), self.scope, self.reduction]
+        words += [] if self.wire == PLAIN else [_wire_text(self.wire)]
+        return ", ".join(word for word in words if word)
 
 
-def repeat(call: Callable[[], object], times: int) -> Callable[[], None]:
-    def work() -> None:
-        for _ in range(times):
-            call()
+class Window(NamedTuple):
+    """What happened on H hosts; each last axis is sent, received."""
 
-    return work
+    handed_over: float  # bytes, mean over hosts
+    link: np.ndarray  # [H, 2] bytes that the communicator charged
+    carried: np.ndarray  # [H, 2] bytes that the interface counted
+    packets: np.ndarray  # [H, 2]
+    calls: dict[str, float]  # of collectives, mean over hosts
+
+    @property
+    def payload(self) -> np.ndarray:
+        """Bytes that TCP carried, [H, 2]."""
+        return self.carried - HEADER_BYTES * self.packets
 
 
-def measure(process: int, processes: int, arguments: argparse.Namespace) -> None:
-    """One process; the first one prints."""
-    os.environ |= {
-        "RANK": str(process),
-        "WORLD_SIZE": str(processes),
-        "LOCAL_RANK": str(process),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(29500 + processes),
-        "GLOO_SOCKET_IFNAME": "lo",
+def jobs(scopes: list[str], methods: list[str] | None) -> Iterator[Job]:
+    """Everything that is measured."""
+    for scope in scopes:
+        for case in cases():
+            if methods and case.name not in methods:
+                continue
+            coded = [wire for wire in CODED if _fits(case, wire)]
+            # what no values are coded of is averaged on its way
+            for reduction in [""] if coded else [WORKER_ORDER, ALL_REDUCE]:
+                yield Job(case, scope, reduction, PLAIN)
+            for wire in coded:
+                yield Job(case, scope, "", wire)
+
+
+def measure(hosts: Fleet, message: dict[str, Any]) -> Window:
+    """What it takes to have a job done by all hosts."""
+    before = _counters(hosts)
+    hosts.tell(**message)
+    answers = hosts.hear()
+    time.sleep(QUIET_SECONDS)
+    sent, sent_packets, received, received_packets = (_counters(hosts) - before).T
+    return Window(
+        float(np.mean([answer["handed_over"] for answer in answers])),
+        np.array([[answer["sent"], answer["received"]] for answer in answers]),
+        np.stack([sent, received], 1),
+        np.stack([sent_packets, received_packets], 1),
+        {name: np.mean([answer["calls"].get(name, 0) for answer in answers]) for name in COLLECTIVES},
+    )
+
+
+def preambles(windows: dict[str, Window]) -> dict[str, float]:
+    """What gloo adds to a call of each collective, bytes sent or received by a host; mean over both."""
+    return {
+        name: float(np.mean(window.payload - window.link)) / window.calls[name]
+        for name, window in windows.items()
     }
-    torch.set_num_threads(1)
-    with process_group(torch.device("cpu")):
-        calibration = Calibration(processes)
-        first = process == 0
-        if first:
-            print(f"\n{processes} processes with one worker each: {calibration}\n")
-            print(HEAD)
-            print("|---" * 2 + "|---:" * (HEAD.count("|") - 3) + "|")
-        calls = count_calls()
-        wire = Wire(indices=arguments.indices, values=arguments.values)
-        failures = []
-        for scope in [arguments.scope] if arguments.scope else reversed(SCOPES):
-            for case in cases():
-                if not fits(case, wire):
-                    continue
-                line, left = measure_case(case, scope, process, calibration, calls, arguments)
-                if first:
-                    print(line, flush=True)
-                if not abs(left) <= TOLERANCE:
-                    failures.append(f"{case} in scope {scope} ({left:+.1f} %)")
-        if first:
-            verdict = "; ".join(failures) or "none"
-            print(f"\nfurther than {TOLERANCE:g} % from the ledger, headers taken into account: {verdict}")
 
 
-def fits(case: Case, wire: Wire) -> bool:
+def off(window: Window, per_call: dict[str, float], *, of_mean: bool) -> np.ndarray:
+    """Percent by which interfaces differ from the link less headers, [2]: of the host furthest off, or of
+    the mean over hosts."""
+    headers = sum(count * per_call[name] for name, count in window.calls.items())
+    counted, charged = window.payload - headers, window.link
+    if of_mean:
+        counted, charged = counted.mean(0, keepdims=True), charged.mean(0, keepdims=True)
+    percent = 100 * (counted / charged - 1)
+    return percent[np.abs(percent).argmax(0), [0, 1]]
+
+
+def line(job: Job, window: Window, percent: np.ndarray, steps: int) -> list[str]:
+    """The cells of a table's row."""
+    cells = [
+        str(job.case),
+        _wire_text(job.wire),
+        job.scope,
+        job.reduction,
+        f"{window.handed_over / steps:,.0f}",
+    ]
+    for link, carried, left in zip(window.link.mean(0), window.carried.mean(0), percent, strict=True):
+        cells += [f"{link / steps:,.0f}", f"{carried / steps:,.0f}"]
+        cells += [_percent(100 * (carried / link - 1)), _percent(left)]
+    return cells
+
+
+def measure_hosts(count: int, options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The lines about ``count`` hosts, and what is further off than the tolerance."""
+    with fleet(count, "wire_host.py") as hosts:
+        measure(hosts, {"work": COLLECTIVES[0]})  # opens connections
+        empty = measure(hosts, {"work": "nothing"})
+        per_call = preambles({name: measure(hosts, {"work": name}) for name in COLLECTIVES})
+        said = ", ".join(f"{number:,.0f} to an {name}" for name, number in per_call.items())
+        lines = [
+            f"## {count} hosts",
+            "",
+            f"gloo adds {said}: bytes that a host sends in a call, of {TINY_CALLS} with next to nothing. "
+            f"While hosts did nothing, an interface carried at most {empty.carried.max():,.0f} bytes.",
+            "",
+            "| " + " | ".join(HEAD) + " |",
+            "|" + "---|" * 4 + "---:|" * (len(HEAD) - 4),
+        ]
+        beyond = []
+        for job in jobs(options.scopes, options.methods):
+            window = measure(hosts, job.message(options.density, options.steps))
+            percent = off(window, per_call, of_mean=job.reduction == WORKER_ORDER)
+            lines.append("| " + " | ".join(line(job, window, percent, options.steps)) + " |")
+            if not np.abs(percent).max() <= TOLERANCE:
+                beyond.append(f"{job} ({percent[0]:+.1f} % sent, {percent[1]:+.1f} % received)")
+            print(f"{count} hosts: {job}, {percent.round(2).tolist()} %", file=sys.stderr, flush=True)
+    verdict = "; ".join(beyond) or "none"
+    return [*lines, "", f"Further than {TOLERANCE:g} % off, less headers: {verdict}.", ""], beyond
+
+
+def require_measurable(options: argparse.Namespace) -> None:
+    """Raise ``netns.Refused`` for what would leave nothing to measure, or nowhere to write it."""
+    for name, given, least in (("hosts", min(options.hosts), 2), ("steps", options.steps, 1)):
+        if given < least:
+            raise netns.Refused(f"--{name} must be at least {least}, got {given}")
+    if not 0 < options.density <= 1:
+        raise netns.Refused(f"--density must be in (0, 1], got {options.density:g}")
+    if options.to is not None and not options.to.parent.is_dir():
+        raise netns.Refused(f"--to must be in a folder that exists, got {options.to}")
+
+
+def main(words: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hosts", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--scopes", nargs="+", choices=SCOPES, default=list(SCOPES))
+    parser.add_argument("--methods", nargs="+", choices=sorted({case.name for case in cases()}))
+    parser.add_argument("--steps", type=int, default=2, help="of a line")
+    parser.add_argument("--density", type=float, default=0.001)
+    parser.add_argument("--to", type=Path, help="a page to write")
+    options = parser.parse_args(words)
+    given = sys.argv[1:] if words is None else words
+    machine = header.machine_of(environment({"workers": 1, "threads": 1}))
+    made = header.of_this_tree(" ".join(["sudo python benchmarks/wire.py", *given]), machine)
+    page, beyond = [], []
+    try:
+        require_measurable(options)
+        netns.require_namespaces("benchmarks/wire.py")
+        for count in options.hosts:
+            lines, further = measure_hosts(count, options)
+            page += lines
+            beyond += further
+    except netns.Refused as refusal:
+        print(f"error: {refusal}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    about = TEXT.format(elements=DENSE, density=options.density, steps=options.steps, header=HEADER_BYTES)
+    text = "\n".join(["# Whether link bytes are the network's\n", *made.lines(), "", about, "", *page])
+    print(text)
+    if options.to is not None:
+        options.to.write_text(text, encoding="utf-8")
+    return 1 if beyond else 0
+
+
+def _fits(case: Case, wire: Wire) -> bool:
     """Whether the method sends what this wire codes."""
     try:
         case.reducer(0.5, DENSE, wire)
@@ -185,66 +235,18 @@ def fits(case: Case, wire: Wire) -> bool:
     return True
 
 
-def measure_case(
-    case: Case,
-    scope: str,
-    process: int,
-    calibration: Calibration,
-    calls: Counter[str],
-    arguments: argparse.Namespace,
-) -> tuple[str, float]:
-    """A line of the table, and the percent by which the interface differs, less headers.
-
-    NaN for a method that mixes collectives with different traffic: the ledger does not split its
-    bytes by collective.
-    """
-    processes, steps = calibration.processes, arguments.steps
-    flat, segments = gradients(resnet18_layout(scope), 1, DENSE)
-    communicator = Communicator(processes, process=process, processes=processes)
-    wire = Wire(indices=arguments.indices, values=arguments.values)
-    reduction = Reduction(case.reducer(arguments.density, DENSE, wire), segments, communicator)
-    stream = torch.Generator().manual_seed(process)
-
-    def step() -> None:
-        flat.normal_(generator=stream)
-        reduction.forget()
-        reduction()
-
-    calls.clear()
-    interface = calibration.bytes_per_process(repeat(step, steps)) / steps
-    per_step = {name: number / steps for name, number in calls.items()}
-    charges = torch.from_numpy(communicator.take_charges())
-    kinds = (communicator.collect(charges).double().mean(0) / steps).tolist()
-    ledger = sum(kinds)
-    leaving = {traffic(name, ledger, processes) for name in per_step}
-    expected = leaving.pop() if len(leaving) == 1 else math.nan
-    difference = 100 * (interface / expected - 1)
-    left = 100 * (interface / calibration.with_headers(expected, per_step) - 1)
-    columns = [str(case), scope, *(f"{number:,.0f}" for number in (*kinds, ledger, expected, interface))]
-    return "| " + " | ".join([*columns, f"{difference:+.2f}", f"{left:+.2f}"]) + " |", left
+def _percent(number: float) -> str:
+    return f"{round(number, 2) + 0.0:+.2f}"  # no -0.00
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--processes", type=int, nargs="+", default=[2, 4])
-    parser.add_argument("--scope", choices=SCOPES, help="default: both")
-    parser.add_argument("--steps", type=int, default=5, help="of reduce() per window")
-    parser.add_argument("--density", type=float, default=0.001)
-    parser.add_argument("--indices", choices=INDICES, default="plain")
-    parser.add_argument("--values", choices=VALUES, default="fp32")
-    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if not arguments.inside:
-        sys.exit(enter_namespace())
-    bring_up_loopback()
-    print(
-        f"torch {torch.__version__}, gloo over loopback; ResNet-18, {DENSE:,} fp32 elements, "
-        f"density {arguments.density:g}, {arguments.steps} steps per window, {arguments.indices} indices, "
-        f"{arguments.values} values; bytes per worker and step"
-    )
-    for processes in arguments.processes:
-        mp.spawn(measure, (processes, arguments), nprocs=processes)
+def _wire_text(wire: Wire) -> str:
+    return f"{wire.indices}, {wire.values}"
+
+
+def _counters(hosts: Fleet) -> np.ndarray:
+    """Of every host's interface, [H, 4]."""
+    return np.array([hosts.hosts.counters(host) for host in range(hosts.hosts.count)])
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -96,6 +96,7 @@ class Levels:
     high: TopK
     at_high: frozenset[str]  # names of segments
 
+    payload = Sparse
     linear = False
     ragged = False
     randomized = False

@@ -9,13 +9,14 @@ Everything here works in place: what was not sent is left in the buffer that cam
 further tensor of size n x D is needed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.fields import Field
 from compressors.randomness import derive_seed
 
 
@@ -78,18 +79,26 @@ class Context(NamedTuple):
 class Payload(Protocol):
     """A NamedTuple of tensors that a worker sends for one segment.
 
-    Fields called ``values`` and ``indices`` hold one entry per element sent; every other field
-    has a length that is the same on all workers. The payload of a ``RowCodec`` may hold what
-    several workers send, one worker after the other in each field; ``add_to`` then adds it all.
+    An element is *sent* when the payload says something of it: k of d elements in k values and k indices,
+    all d of them in d bits. The payload of a ``RowCodec`` may hold what several workers send, one worker
+    after the other in each field; ``add_to`` then adds it all.
+
+    Required attribute: ``FIELDS``, for every field the kind of its bytes and how long it is (``fields.py``).
     """
 
-    values: Tensor
+    FIELDS: Mapping[str, Field]
+
+    def num_sent(self, size: int) -> int:
+        """How many of ``size`` elements it informs, over all of its workers."""
 
     def add_to(self, out: Tensor) -> None:
         """Add what was sent to ``out`` [d] of the same or a wider float dtype, in place."""
 
     def positions(self, size: int) -> Tensor:
-        """Positions [k] int64 in ``range(size)`` of the elements sent, each once."""
+        """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
+
+        Where each has an entry of its own in the field of values, in the order of these.
+        """
 
 
 class Codec(Protocol):
@@ -98,11 +107,13 @@ class Codec(Protocol):
     A codec with a ``rule`` (``rules.py``) is run by a kernel where there is one; ``encode`` is
     its definition.
 
-    Required attributes: ``linear``, all workers choose the same coordinates, so that averaging
-    their values averages their contributions; ``ragged``, the number of elements sent depends on
-    the values; ``randomized``, ``error_bound`` holds in expectation over the codec's draws.
+    Required attributes: ``payload``, the class of what ``encode`` returns; ``linear``, all workers choose
+    the same coordinates, so that averaging their values averages their contributions; ``ragged``, the
+    number of elements sent depends on the values; ``randomized``, ``error_bound`` holds in expectation over
+    the codec's draws.
     """
 
+    payload: type
     linear: bool
     ragged: bool
     randomized: bool
@@ -139,6 +150,8 @@ class Reduced(NamedTuple):
     error: dict[str, Tensor] | None = None  # [W, L] ||remainder||^2 per layer, if a kernel has it
     positions: dict[str, Tensor] | None = None  # [sum of sent] int64, workers in order, if asked for
     drawn: bool = False  # whether the seed tells what was sent, so that no index needs to travel
+    has_a_value_each: bool = False  # whether each element sent travels as one value of its own
+    exact: bool = False  # whether these values are as they were, in the gradient's dtype
 
 
 class Shared(NamedTuple):

@@ -7,6 +7,7 @@ from torch import Tensor
 from compressors.api import Codec, Context, squared_norm
 from compressors.checks import require
 from compressors.density import Constant
+from compressors.fields import payload_of, values_of
 from compressors.payloads import Sparse, index_dtype
 
 
@@ -22,8 +23,12 @@ class Chain:
     first: Codec
     second: Codec
 
+    payload = Sparse
+
     def __post_init__(self) -> None:
         for codec in (self.first, self.second):
+            exact = payload_of(codec).has_a_value_each
+            require(exact, "Chain", "of codecs that send one value an element", type(codec).__name__)
             schedule = getattr(codec, "schedule", Constant())
             require(isinstance(schedule, Constant), "Chain", "of constant densities", schedule)
 
@@ -41,11 +46,13 @@ class Chain:
 
     def encode(self, x: Tensor, context: Context) -> Sparse:
         outer = self.first.encode(x, context)
-        inner = self.second.encode(outer.values, context._replace(segment=f"{context.segment}/second"))
+        kept = values_of(self.first, outer)
+        inner = self.second.encode(kept, context._replace(segment=f"{context.segment}/second"))
         outer.add_to(x)  # its values are now what the second one did not take
-        positions = outer.positions(x.numel())[inner.positions(outer.values.numel())]
+        positions = outer.positions(x.numel())[inner.positions(kept.numel())]
         ascending = positions.argsort()
-        return Sparse(inner.values[ascending], positions[ascending].to(index_dtype(x.numel())))
+        values = values_of(self.second, inner)[ascending]
+        return Sparse(values, positions[ascending].to(index_dtype(x.numel())))
 
     def error_bound(self, x: Tensor) -> float:
         return squared_norm(x).item()  # no more than everything is lost

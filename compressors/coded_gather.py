@@ -10,6 +10,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Segment
 from compressors.encoding import Encoded, can_check, encode_all, errors_of, norms_of
+from compressors.fields import values_of
 from compressors.index_codes import BadMessageError, IndexCodes
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.messages import Format, largest_message, read, write
@@ -56,7 +57,7 @@ class CodedGatherMean:
         form = Format(self.wire, line.layers, segments[0].rows.dtype, _index_codes(self.kernels))
         messages = []
         drawn = self._is_drawn
-        where, values = line.cut(segments, local)
+        where, values = line.cut(self.codec, segments, local)
         for row in range(len(communicator.ranks)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
             if (positions[1:] < positions[:-1]).any():  # of a block that goes on at the beginning, say
@@ -94,6 +95,8 @@ class CodedGatherMean:
             error=None if self.wire.rounds else errors_of(segments, local),
             positions=positions,
             drawn=drawn,
+            has_a_value_each=True,
+            exact=not self.wire.rounds,
         )
         return reduced, state
 
@@ -117,13 +120,13 @@ class _Line:
         self.layers = np.concatenate([*edges, self.starts[-1:]])  # [sum of L + 1] int64
 
     def cut(
-        self, segments: list[Segment], local: list[Encoded]
+        self, codec: Codec, segments: list[Segment], local: list[Encoded]
     ) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:
         """Per local worker and segment: positions in the line, int64, and values."""
         where, values = ([[] for _ in local[0].counts] for _ in range(2))
         for start, segment, encoded in zip(self.starts, segments, local, strict=False):
-            taken = _as_numpy(join([part.values for part in encoded.parts]))
-            positions = join([_positions(part, segment.rows.shape[1]) for part in encoded.parts])
+            taken = _as_numpy(join([values_of(codec, part) for part in encoded.parts]))
+            positions = join([part.positions(segment.rows.shape[1]) for part in encoded.parts])
             positions = positions.cpu().numpy() + start
             end = 0
             for row, count in enumerate(encoded.counts.tolist()):
@@ -184,10 +187,6 @@ def _index_codes(kernels: str) -> IndexCodes:
     """Messages are written and read by the processor, wherever the segments lie."""
     compiled = kernels_for(kernels, "cpu")
     return IndexCodes() if compiled is None else compiled.index_codes
-
-
-def _positions(payload: Any, size: int) -> Tensor:
-    return payload.indices if hasattr(payload, "indices") else payload.positions(size)
 
 
 def _as_numpy(values: Tensor) -> np.ndarray:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Context, Fault, Segment
+from compressors.fields import payload_of, require_own
 from compressors.kernels.choice import kernels_for
 from compressors.norms import squared_norms
 from compressors.payloads import Sparse
@@ -64,6 +65,7 @@ def encode_all(
             payload = rule.payload(selected.values, num_rows)
         else:
             payload = Sparse(selected.values, selected.indices)
+        require_own(codec, payload)
         sent = selected.sent
         counts = sent[:, 0] if sent.shape[1] == 1 else sent.sum(1)
         found.append(Encoded([payload], [num_rows], counts, *selected[2:]))
@@ -90,8 +92,9 @@ def sum_all(
         encoded = _encode(codec, segment, context, communicator)
         first, rows = encoded.parts[0], encoded.workers_per_part[0]
         template = first._replace(**{name: f[: len(f) // rows] for name, f in first._asdict().items()})
-        values = torch.cat([part.values for part in encoded.parts])
-        payload = partial(_with_values, template)
+        name = payload_of(codec).values
+        values = torch.cat([getattr(part, name) for part in encoded.parts])
+        payload = partial(_with_values, template, name)
         found.append(
             Summed(values.view(num_rows, len(values) // num_rows), _add_rows, payload, input_norm=norm)
         )
@@ -147,8 +150,8 @@ def _of_one(rule: Any, values: Tensor) -> Any:
     return rule.payload(values, 1)
 
 
-def _with_values(template: Any, values: Tensor) -> Any:
-    return template._replace(values=values)
+def _with_values(template: Any, name: str, values: Tensor) -> Any:
+    return template._replace(**{name: values})
 
 
 def errors_of(segments: list[Segment], local: Sequence[Encoded | Summed]) -> dict[str, Tensor] | None:
@@ -168,20 +171,23 @@ def norms_of(segments: list[Segment], local: Sequence[Encoded | Summed]) -> dict
 def _encode(codec: Codec, segment: Segment, context: Context, communicator: Any) -> Encoded:
     context = context._replace(segment=segment.name)
     rows, workers = segment.rows, communicator.ranks
+    num_rows, size = rows.shape
     if not (hasattr(codec, "encode_rows") and rows.is_contiguous()):
         parts = [
             codec.encode(row, context._replace(worker=worker))
             for row, worker in zip(rows, workers, strict=True)
         ]
-        return Encoded(parts, [1] * len(parts), np.array([p.values.numel() for p in parts]))
-    num_rows, size = rows.shape
+        require_own(codec, parts[0])
+        return Encoded(parts, [1] * len(parts), np.array([p.num_sent(size) for p in parts]))
     group = max(1, _GROUP // size)
     if group >= num_rows:
         part, count = codec.encode_rows(rows, context, workers)
+        require_own(codec, part)
         return Encoded([part], [num_rows], count)
     parts, counts = [], []
     for start in range(0, num_rows, group):
         part, count = codec.encode_rows(rows[start : start + group], context, workers[start : start + group])
         parts.append(part)
         counts.append(count)
+    require_own(codec, parts[0])
     return Encoded(parts, [len(c) for c in counts], np.concatenate(counts))

@@ -38,6 +38,7 @@ class HardThreshold:
     threshold: float | None = None
     density: float | None = None
 
+    payload = Sparse
     linear = False
     ragged = True
     randomized = False

@@ -31,9 +31,8 @@ class NoCompression:
         names = [segment.name for segment in segments]
         sent = [np.diff(s.edges)[None].repeat(len(s.rows), 0) for s in segments]
         remainder = {segment.name: segment.rows for segment in segments}
-        return Reduced(
-            dict(zip(names, means, strict=True)), remainder, dict(zip(names, sent, strict=True))
-        ), state
+        mean, counts = dict(zip(names, means, strict=True)), dict(zip(names, sent, strict=True))
+        return Reduced(mean, remainder, counts, has_a_value_each=True, exact=True), state
 
 
 def _add_up(rows: Tensor) -> Tensor:

@@ -6,12 +6,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.fields import INDICES, VALUES, Field, fields
+
 
 class Sparse(NamedTuple):
     """Kept entries with their exact values and positions, of one worker or of several in a row."""
 
     values: Tensor  # [k]
     indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending within a worker
+
+    FIELDS = fields(values=Field(VALUES, 1), indices=Field(INDICES, 1))
+
+    def num_sent(self, size: int) -> int:
+        return len(self.values)
 
     def add_to(self, out: Tensor) -> None:
         out.index_add_(0, self.indices, self.values.to(out.dtype))

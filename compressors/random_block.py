@@ -16,6 +16,7 @@ from torch import Tensor
 from compressors.api import Context, elements_of, squared_norm, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.density import density_schedule
+from compressors.fields import INDICES, VALUES, Field, fields
 from compressors.payloads import index_dtype
 from compressors.rules import Drawn
 
@@ -25,6 +26,11 @@ class Block(NamedTuple):
 
     values: Tensor  # [R k]
     start: Tensor  # [R] int32 (int64 beyond 2^31 elements)
+
+    FIELDS = fields(values=Field(VALUES, 1), start=Field(INDICES))
+
+    def num_sent(self, size: int) -> int:
+        return len(self.values)
 
     def add_to(self, out: Tensor) -> None:
         k = len(self.values) // len(self.start)
@@ -53,6 +59,7 @@ class RandomBlock:
     shared_coordinates: bool = True
     schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
+    payload = Block
     ragged = False
     randomized = True
 

@@ -36,6 +36,7 @@ class RandomK:
     shared_coordinates: bool = True
     schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
+    payload = Sparse
     ragged = False
     randomized = True
 

@@ -10,20 +10,18 @@ from torch import Tensor
 
 from compressors.api import Codec, Context, Reduced, Reducer, Segment
 from compressors.encoding import Encoded, can_check, encode_all, errors_of, norms_of, sum_all
+from compressors.fields import payload_of, values_of
 from compressors.kernels.choice import kernels_for, require_choice
 from compressors.norms import squared_norms
 from compressors.payloads import divide
 from compressors.wire import draws
-
-KINDS = {"values": "values", "indices": "indices", "start": "indices"}  # else metadata
-PER_ELEMENT = ("values", "indices")  # fields with one entry per element sent
 
 
 @dataclass(frozen=True)
 class AllReduceMean:
     """For linear codecs: all workers chose the same coordinates, so only values travel, averaged.
 
-    Raises ``ValueError`` for a codec that is not linear.
+    Raises ``ValueError`` for a codec that is not linear, or whose payload does not have one field of values.
     """
 
     codec: Codec
@@ -39,6 +37,8 @@ class AllReduceMean:
         require_choice("AllReduceMean.kernels", self.kernels)
         if not self.codec.linear:
             raise ValueError(f"AllReduceMean.codec must be linear, got {self.codec!r}")
+        if payload_of(self.codec).values is None:
+            raise ValueError(f"AllReduceMean.codec must send one field of values, got {self.codec!r}")
 
     def init(self, segments: list[Segment]) -> tuple[()]:
         return ()
@@ -58,7 +58,8 @@ class AllReduceMean:
             else:
                 mean[segment.name] = summed.spread(average)
             if summed.sent is None:
-                counts = count_sent([summed.payload(average)], np.array([len(average)]), segment.edges)
+                payload = summed.payload(average)
+                counts = count_sent([payload], np.array([payload.num_sent(size)]), segment.edges)
                 sent[segment.name] = counts.repeat(num_rows, 0)
             else:
                 sent[segment.name] = summed.sent
@@ -66,14 +67,17 @@ class AllReduceMean:
                 positions[segment.name] = summed.payload(average).positions(size).repeat(num_rows)
         remainder = {s.name: s.rows for s in segments}
         norms, error = norms_of(segments, local), errors_of(segments, local)
-        return Reduced(mean, remainder, sent, norms, error, positions, drawn=True), state
+        each = payload_of(self.codec).has_a_value_each
+        exact = each and local[0].rows.dtype == segments[0].rows.dtype
+        return Reduced(mean, remainder, sent, norms, error, positions, True, each, exact), state
 
 
 @dataclass(frozen=True)
 class GatherMean:
     """For any codec: every payload travels to every worker and is added up in worker order.
 
-    Adding in worker order makes the mean the same, bit for bit, for every number of processes.
+    Adding in worker order makes the mean the same, bit for bit, for every number of processes. Raises
+    ``ValueError`` for a codec whose payload does not declare its fields.
     """
 
     codec: Codec
@@ -87,6 +91,7 @@ class GatherMean:
 
     def __post_init__(self) -> None:
         require_choice("GatherMean.kernels", self.kernels)
+        payload_of(self.codec)
 
     @cached_property
     def _is_drawn(self) -> bool:
@@ -102,7 +107,7 @@ class GatherMean:
         # Several workers' payload is added in one go where a sum runs in order; on a GPU it does not.
         in_one_go = hasattr(self.codec, "encode_rows") and segments[0].rows.device.type == "cpu"
         largest = max(segment.rows.shape[1] for segment in segments)
-        everyones = _gather(local, self.codec.ragged, in_one_go, communicator, largest)
+        everyones = _gather(local, self.codec, in_one_go, communicator, largest)
         means = _means(everyones, segments, local, communicator.size, self.kernels)
         mean = {segment.name: own for segment, own in zip(segments, means, strict=True)}
         sent: dict[str, np.ndarray] = {}
@@ -115,7 +120,9 @@ class GatherMean:
                 positions[segment.name] = join([part.positions(size) for part in own.parts])
         remainder = {s.name: s.rows for s in segments}
         norms, error = norms_of(segments, local), errors_of(segments, local)
-        return Reduced(mean, remainder, sent, norms, error, positions, self._is_drawn), state
+        each = payload_of(self.codec).has_a_value_each
+        exact = each and values_of(self.codec, local[0].parts[0]).dtype == segments[0].rows.dtype
+        return Reduced(mean, remainder, sent, norms, error, positions, self._is_drawn, each, exact), state
 
 
 @dataclass(frozen=True)
@@ -180,6 +187,8 @@ def count_sent(parts: list[Any], counts: np.ndarray, edges: Tensor) -> np.ndarra
     if num_layers == 1:
         return counts[:, None]
     size = int(edges[-1])
+    if (counts == size).all():  # each of them once
+        return np.diff(edges.numpy())[None].repeat(len(counts), 0)
     positions = join([p.positions(size).cpu() for p in parts]).numpy()
     layers = np.searchsorted(edges.numpy()[1:-1], positions, side="right")
     owners = np.arange(len(counts)).repeat(counts)
@@ -188,46 +197,63 @@ def count_sent(parts: list[Any], counts: np.ndarray, edges: Tensor) -> np.ndarra
 
 
 def _gather(
-    local: list[Encoded], ragged: bool, in_one_go: bool, communicator: Any, largest: int
+    local: list[Encoded], codec: Codec, in_one_go: bool, communicator: Any, largest: int
 ) -> list[list[Any]]:
     """What the local workers send, per segment, to what all workers send: payloads, workers in order.
 
     There is one payload per worker or, ``in_one_go``, one in all. ``largest`` is a segment's largest size.
 
-    One collective per field carries all segments. A ragged codec's counts travel ahead of them;
-    any other codec sends as much from every worker, so the lengths are known.
+    All segments travel together, and of a ragged codec all fields of one length. Its counts travel ahead of
+    them; any other codec sends as much from every worker, so the lengths are known.
     """
-    kind_of_payload = type(local[0].parts[0])
-    counts = None
-    if ragged:
-        counts = communicator.gather_counts(
-            np.array([encoded.counts for encoded in local]), largest
-        )  # [S, n]
-    names = kind_of_payload._fields
+    declared = payload_of(codec).fields
     fields = {
-        name: [join([getattr(part, name) for part in encoded.parts]) for encoded in local] for name in names
+        name: [join([getattr(part, name) for part in encoded.parts]) for encoded in local]
+        for name in declared
     }
-    ragged_names = [name for name in names if counts is not None and name in PER_ELEMENT]
-    if ragged_names:
-        kinds = [KINDS[name] for name in ragged_names]
-        everyones = communicator.gather_ragged([fields[name] for name in ragged_names], counts, kinds)
-        fields.update(zip(ragged_names, everyones, strict=True))
-    for name in names:
-        if name not in ragged_names:
-            fields[name] = communicator.gather_equal(fields[name], KINDS.get(name, "metadata"))
-    stacked = [kind_of_payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)]
+    lengths: dict[str, np.ndarray] = {}  # [S, n] of the fields whose lengths differ
+    if codec.ragged:
+        counts = np.array([encoded.counts for encoded in local])
+        counts = communicator.gather_counts(counts, largest)  # [S, n]
+        for every in sorted({own.elements_per_entry or 0 for own in declared.values()} - {0}):
+            alike = [name for name, own in declared.items() if own.elements_per_entry == every]
+            of_fields, kinds = [fields[name] for name in alike], [declared[name].kind for name in alike]
+            lengths |= dict.fromkeys(alike, -(-counts // every))
+            fields.update(
+                zip(alike, communicator.gather_ragged(of_fields, lengths[alike[0]], kinds), strict=True)
+            )
+    others = [name for name in declared if name not in lengths]
+    for name in others:
+        for encoded in local:
+            _require_as_long(codec, name, encoded)
+    for name in others:
+        fields[name] = communicator.gather_equal(fields[name], declared[name].kind)
+    stacked = [codec.payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)]
     if in_one_go:
         return [[payload] for payload in stacked]
     everyones = []
     for segment, payload in enumerate(stacked):
         pieces = []
         for name, whole in payload._asdict().items():
-            if name in ragged_names:
-                pieces.append(whole.split(counts[segment].tolist()))
+            if name in lengths:
+                pieces.append(whole.split(lengths[name][segment].tolist()))
             else:
                 pieces.append(whole.view(communicator.size, -1).unbind())
-        everyones.append([kind_of_payload(*of_worker) for of_worker in zip(*pieces, strict=True)])
+        everyones.append([codec.payload(*of_worker) for of_worker in zip(*pieces, strict=True)])
     return everyones
+
+
+def _require_as_long(codec: Codec, name: str, encoded: Encoded) -> None:
+    """Raise ``ValueError`` unless all local workers' entries of a field are as many."""
+    lengths = {
+        getattr(part, name).numel() / rows
+        for part, rows in zip(encoded.parts, encoded.workers_per_part, strict=True)
+    }
+    if len(lengths) > 1:
+        raise ValueError(
+            f"{codec.payload.__name__}.{name} must be as long on all workers: FIELDS says no "
+            f"elements_per_entry, or {type(codec).__name__} is not ragged"
+        )
 
 
 def join(tensors: list[Tensor]) -> Tensor:

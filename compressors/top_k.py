@@ -33,6 +33,7 @@ class TopK:
     density: float
     schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
+    payload = Sparse
     linear = False
     ragged = False
     randomized = False

@@ -5,6 +5,7 @@ from typing import Any
 
 from compressors.api import Context
 from compressors.checks import require
+from compressors.fields import payload_of
 from compressors.rules import Drawn
 
 INDICES = ("plain", "auto", "bitmap", "rice")
@@ -52,6 +53,8 @@ class Wire:
     def require_fit(self, method: Any) -> None:
         """Raise ``ValueError`` for codes that have no effect with ``method``, or no meaning."""
         name = type(method).__name__
+        if self.is_coded and hasattr(method, "encode") and not payload_of(method).has_a_value_each:
+            raise ValueError(f"wire must be plain with {name}: it does not send one value an element")
         if hasattr(method, "reduce") or method.linear:
             if self.rounds:
                 raise ValueError(

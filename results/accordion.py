@@ -21,7 +21,7 @@ from results.escaping import in_markdown, markdown_table
 from results.groups import file_stem, seeds_in_words
 from results.measures import LINK_BYTES, Measure, costs, num_parameters, qualities
 from results.parameter_cells import paired
-from results.runs import Run, by_setting, finished_runs, warnings
+from results.runs import Run, by_cell, by_setting, finished_runs, warnings
 from results.statistics import WITHOUT_INTERVAL, mean_and_interval
 from results.style import COLOURS, DASHES, LINE_WIDTH, apply_look, save
 
@@ -69,12 +69,10 @@ def methods_of(runs: Sequence[Run]) -> Study:
 
     Raises ``ValueError`` for another method, and without ACCORDION in one setting.
     """
-    found: Study = {}
     strangers = sorted({run.compressor for run in runs} - set(ORDER))
     if strangers:
         raise ValueError(f"runs must be of {', '.join(ORDER)}, got {', '.join(strangers)}")
-    for run in sorted(runs, key=lambda run: (ORDER.index(run.compressor), _level(run), run.seed)):
-        found.setdefault(label_of(run), {})[run.seed] = run
+    found = by_cell(sorted(runs, key=lambda run: (ORDER.index(run.compressor), _level(run))), label_of)
     named = [runs for runs in found.values() if _first(runs).compressor == "accordion"]
     if len(named) != 1:
         raise ValueError(

@@ -20,7 +20,7 @@ from results.command import hand_out, in_a_line
 from results.escaping import in_markdown, markdown_table
 from results.groups import file_stem, seeds_in_words
 from results.measures import LINK_BYTES, qualities
-from results.runs import Run, finished_runs
+from results.runs import Run, by_cell, finished_runs
 from results.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, paired_difference
 from results.style import LINE_WIDTH, apply_look, save
 
@@ -65,6 +65,7 @@ def compare(options: argparse.Namespace) -> None:
     compared = finished_runs(options.output, needs=(LINK_BYTES,))
     tried = finished_runs([options.tuning], needs=(LINK_BYTES,)) if options.tuning else []
     made = header.of_runs([*compared, *tried], "make autolrs", allow_modified=options.allow_modified)
+    by_cell(compared, lambda run: (run.subject, schedule_of(run)))  # raises for two runs of one place
     by_model, tuning = schedules_of(compared), schedules_of(tried)
     hand_out(header.under_title(make_table(by_model, tuning), made), options.table)
     if options.figures is not None:

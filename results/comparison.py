@@ -1,13 +1,13 @@
 """Runs of one setting side by side: a row per method, and what it differs by from a baseline."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from identity import text
 from results.measures import Measure, costs, num_parameters, qualities
 from results.paper import OFFSETS, PROBLEMS
 from results.runs import Run, by_method, by_setting, warnings
-from results.settings import differing, flatten
+from results.settings import differing, sortable
 from results.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
 from results.verdicts import Verdict, verdict
 
@@ -75,8 +75,8 @@ def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
         subjects.setdefault(_subject(group), []).append(group)
     sections = []
     for subject, groups in sorted(subjects.items()):
-        own = differing([flatten(json.loads(group[0].setting)) for group in groups])
-        order = sorted(range(len(groups)), key=lambda i: [_sortable(value) for value in own[i].values()])
+        own = differing([group[0].setting for group in groups])
+        order = sorted(range(len(groups)), key=lambda i: [sortable(value) for value in own[i].values()])
         sections += [_section(_title(subject, own[i]), groups[i], baseline) for i in order]
     return sections
 
@@ -169,15 +169,8 @@ def _subject(group: list[Run]) -> str:
 
 
 def _title(subject: str, own: dict[str, object]) -> str:
-    words = [f"{key} {_plain(value)}" for key, value in own.items() if value is not None]
+    words = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
     return ", ".join([subject, *words])
-
-
-def _sortable(value: object) -> tuple[bool, float, str]:
-    """Numbers by their size, before words."""
-    if isinstance(value, (int, float)):
-        return False, value, ""
-    return True, 0, str(value)
 
 
 def _facts(run: Run) -> list[str]:

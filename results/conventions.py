@@ -79,7 +79,7 @@ def counts_of(run: Run) -> list[Count]:
             "64 bits an element, of the worker that sends most",
             "Sahu et al. 2021, networks",
             "bits",
-            _times(most, 8 * (VALUE_BYTES + index_bytes[0])),
+            _times(most if exact is not None else None, 8 * (VALUE_BYTES + index_bytes[0])),
             8 * VALUE_BYTES * dense_elements,
         ),
         Count(

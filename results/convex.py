@@ -77,7 +77,7 @@ def draw(runs: list[Run], bits: str) -> Any:
 
     apply_look()
     methods = by_method(runs)
-    styles = line_styles((method, of_method[0].compressor) for method, of_method in methods.items())
+    styles = line_styles(of_method[0].identity.method for of_method in methods.values())
     others = other_seeds(methods)
     figure = Figure(figsize=(13, 7.4), layout="constrained")
     axes = figure.subplots(2, 3)

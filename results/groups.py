@@ -1,16 +1,16 @@
 """Runs that belong into one picture, and what has to be said beside it."""
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from identity import text
 from results.runs import Run, by_method, by_setting
-from results.settings import differing, flatten
+from results.settings import differing
 from results.statistics import FEWEST_SEEDS
-from results.style import in_order, line_styles
+from results.style import line_styles
 
 MOST_WORDS = 4  # of what tells a setting apart, in a title
 LONGEST_STEM = 120
@@ -47,23 +47,19 @@ def groups(runs: Iterable[Run]) -> list[Group]:
                 stem,
                 subject,
                 ", ".join([*_size(setting), *_shown(differs)]),
-                {method: of_method[method] for method in in_order(of_method)},
-                line_styles(
-                    ((method, of_method[method][0].compressor) for method in in_order(of_method)), marked=True
-                ),
+                of_method,
+                line_styles((runs[0].identity.method for runs in of_method.values()), marked=True),
             )
     return list(made.values())
 
 
 def what_differs(runs: list[Run]) -> list[list[str]]:
     """Per run of another setting, its values where the settings are not all the same: "scope layer"."""
-    own = [
-        dict(sorted(each.items())) for each in differing([flatten(json.loads(run.setting)) for run in runs])
-    ]
+    own = differing([run.setting for run in runs])
     lasts = Counter(key.rsplit(".", 1)[-1] for key in own[0])
     names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in own[0]}
     return [
-        [f"{names[key]} {_plain(value)}" for key, value in each.items() if value is not None] for each in own
+        [f"{names[key]} {text(value)}" for key, value in each.items() if value is not None] for each in own
     ]
 
 
@@ -86,9 +82,7 @@ def seeds_in_words(seeds: Sequence[int], spread: str) -> str:
 def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
     """Methods as they are called in a legend: with their seeds where these are not those of the others."""
     others = other_seeds(methods)
-    return {
-        method: _in_percent(method, runs[0].compressor) + others[method] for method, runs in methods.items()
-    }
+    return {method: runs[0].identity.method.legend + others[method] for method, runs in methods.items()}
 
 
 def other_seeds(methods: Mapping[str, list[Run]]) -> dict[str, str]:
@@ -132,16 +126,6 @@ def _most_seeds(methods: Mapping[str, list[Run]]) -> tuple[tuple[int, ...], bool
     return same, len(found) > 1
 
 
-def _in_percent(method: str, compressor: str) -> str:
-    """Densities in the unit of the axes, and what a threshold's density means: that of the paper's rule."""
-    before = " for density" if compressor == "hard_threshold" else ", density"
-    return re.sub(
-        r", density (\d+(?:\.\d*)?(?:e[+-]?\d+)?)(?=,|$)",
-        lambda found: f"{before} {100 * float(found[1]):g} %",
-        method,
-    )
-
-
 def _size(runs: list[Run]) -> list[str]:
     """Workers and steps, as far as the runs tell."""
     facts = []
@@ -158,7 +142,3 @@ def _shown(differs: list[str]) -> list[str]:
     shown = [word for word in differs if not word.startswith("workers ")]
     more = len(shown) - MOST_WORDS
     return shown if more <= 0 else [*shown[:MOST_WORDS], f"and {more} more setting{'s' * (more > 1)}"]
-
-
-def _plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

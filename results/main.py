@@ -15,7 +15,7 @@ from results import header
 from results.command import hand_out, in_a_line, paragraph
 from results.looks import confidence, look
 from results.measures import LINK_BYTES, costs, num_parameters, qualities
-from results.runs import Run, by_setting, finished_runs
+from results.runs import Run, by_cell, by_setting, finished_runs
 from results.statistics import WITHOUT_INTERVAL
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
@@ -64,12 +64,10 @@ def methods_of(runs: Sequence[Run]) -> Methods:
         )
     if len(by_setting(runs)) != 1:
         raise ValueError("runs of this page must differ in method and seed alone")
-    for run in sorted(runs, key=lambda run: run.seed):
-        if run.compressor not in found:
-            raise ValueError(f"runs must be of {', '.join(ORDER)}, got {run.compressor}")
-        if run.seed in found[run.compressor]:
-            raise ValueError(f"runs of {run.compressor} must be of one setting, got two of seed {run.seed}")
-        found[run.compressor][run.seed] = run
+    for name, of_seed in by_cell(runs, lambda run: run.compressor).items():
+        if name not in found:
+            raise ValueError(f"runs must be of {', '.join(ORDER)}, got {name}")
+        found[name] = of_seed
     missing = [name for name, seeds in found.items() if not seeds]
     if missing:
         raise ValueError(f"runs must be of {', '.join(ORDER)}, got none of {', '.join(missing)}")

@@ -12,7 +12,6 @@ from results.metrics import MEAN_DENSITY, STEPS, Metric
 from results.runs import Run
 from results.scales import set_scale
 from results.statistics import mean_and_interval
-from results.style import family
 
 Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
@@ -159,8 +158,8 @@ def families(drawn: Methods) -> list[list[str]]:
         return sum(values) / len(values)
 
     found: dict[str, list[str]] = {}
-    for method in drawn:
-        found.setdefault(family(method), []).append(method)
+    for method, runs in drawn.items():
+        found.setdefault(runs[0].identity.method.family, []).append(method)
     return [sorted(methods, key=density) for methods in found.values()]
 
 

@@ -1,7 +1,5 @@
 """The runs of the study of three key parameters, by what they differ in, each beside plain SGD."""
 
-import itertools
-import json
 import math
 import statistics
 from collections import defaultdict
@@ -10,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from results.measures import LINK_BYTES, Measure, costs, qualities
-from results.runs import Run
+from results.runs import Run, by_cell
 from results.statistics import Difference, paired_difference
 
 SCHEMES = {"random_k": "random k", "random_block": "random block", "top_k": "Top-k"}
@@ -63,14 +61,13 @@ def networks(runs: Sequence[Run]) -> list[Network]:
     strangers = sorted({run.compressor for run in runs} - known)
     if strangers:
         raise ValueError(f"runs must be of {', '.join(sorted(known))}, got {', '.join(strangers)}")
-    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    groups: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
-        setting = {key: value for key, value in json.loads(run.setting).items() if key != "scope"}
-        groups[run.subject, json.dumps(setting, sort_keys=True)].append(run)
-    for (one, _), (other, _) in itertools.pairwise(sorted(groups)):
-        if one == other:
-            raise ValueError(f"runs of {one} must differ in method, scope and seed alone")
-    return [_network(groups[key]) for key in sorted(groups)]
+        groups[run.subject].append(run)
+    for subject, own in groups.items():
+        if len({run.identity.across(["scope"]).setting for run in own}) > 1:
+            raise ValueError(f"runs of {subject} must differ in method, scope and seed alone")
+    return [_network(groups[subject]) for subject in sorted(groups)]
 
 
 def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
@@ -86,10 +83,8 @@ def _network(runs: list[Run]) -> Network:
     measures = qualities(runs)
     if not measures:
         raise ValueError(f"runs of {subject} must have a quality, got none")
-    plain: Seeds = {}
-    cells: dict[Cell, Seeds] = defaultdict(dict)
-    for run in sorted(runs, key=lambda run: run.seed):
-        (plain if run.compressor == PLAIN else cells[cell_of(run)])[run.seed] = run
+    plain = by_cell((run for run in runs if run.compressor == PLAIN), lambda _: PLAIN).get(PLAIN, {})
+    cells = by_cell((run for run in runs if run.compressor != PLAIN), cell_of)
     if not plain:
         raise ValueError(f"runs of {subject} must include compressor={PLAIN}, got none")
     if not cells:

@@ -36,7 +36,7 @@ WIDE_RANGE = 100  # largest over smallest value of a curve that is drawn on a lo
 
 def curves(series: Sequence[Series], measure: Measure) -> Figure | None:
     """A metric over the steps: the mean over seeds as a line, its 95 % interval as a band."""
-    styles = line_styles((one.label, one.compressor) for one in series)
+    styles = line_styles(series)
     found = {one.label: seeds for one in series if not (seeds := _by_step(one.runs, measure)).empty}
     if not found:
         return None

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import trainers.run_files as run_files
+from identity import text
 from results.runs import Run, by_method, by_setting
+from results.settings import differing, sortable
 
 # Of the settings: where a run and its data lie, its repetition, and what works through the compressor
 NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")
@@ -43,8 +45,9 @@ class Series:
     """The seeds of one method under one setting: one line of a figure, one row of a table."""
 
     label: str  # the method, and what else tells it from the subject's other series
-    family: str  # the label without density and threshold: a trade-off curve of its own
+    family: str  # the label without the method's numbers: a trade-off curve of its own
     compressor: str
+    order: tuple  # a key for sorting
     pages: tuple[Page, ...]  # seeds ascending
 
     @property
@@ -60,7 +63,7 @@ def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
     """The runs in a fixed order, each with a key and its folder below the output it was found in."""
     outputs = list(outputs)
     named = [(_below(run.path, outputs), run) for run in runs]
-    named.sort(key=lambda pair: (pair[1].subject, _natural(pair[1].method), pair[1].seed, pair[0]))
+    named.sort(key=lambda pair: (pair[1].subject, pair[1].identity.method.order, pair[1].seed, pair[0]))
     return [Page(f"run-{number}", folder, run) for number, (folder, run) in enumerate(named, 1)]
 
 
@@ -74,18 +77,17 @@ def series_of(pages: Iterable[Page]) -> dict[str, list[Series]]:
 
 
 def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
-    settings = {run.setting: flat(json.loads(run.setting)) for run in runs}
-    differing = varying(settings.values())
+    groups = by_setting(runs)
     found = []
-    for group in by_setting(runs):
-        own = settings[group[0].setting]
-        extra = [f"{key} {own[key]}" for key in differing if key in own]
-        for method, seeds in by_method(group).items():
-            words = [*method.split(", "), *extra]
-            family = [word for word in words if not re.match(r"(density|threshold) [-\d.e+]+$", word)]
+    for group, own in zip(groups, differing([group[0].setting for group in groups]), strict=True):
+        extra = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
+        rank = [sortable(value) for value in own.values()]
+        for seeds in by_method(group).values():
+            method = seeds[0].identity.method
+            label, family = (", ".join([words, *extra]) for words in (method.label, method.family))
             pages = tuple(by_run[id(run)] for run in seeds)
-            found.append(Series(", ".join(words), ", ".join(family), seeds[0].compressor, pages))
-    return sorted(found, key=lambda series: _natural(series.label))
+            found.append(Series(label, family, method.compressor, (*method.order[:2], rank, label), pages))
+    return sorted(found, key=lambda series: series.order)
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
@@ -97,13 +99,6 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
         else:
             lines[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
     return lines
-
-
-def varying(settings: Iterable[dict[str, str]]) -> list[str]:
-    """Keys whose value is not the same, or not there, in all."""
-    settings = list(settings)
-    keys = sorted({key for one in settings for key in one})
-    return [key for key in keys if len({one.get(key) for one in settings}) > 1]
 
 
 def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, list[str]]]:

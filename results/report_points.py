@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from results.measures import Measure
@@ -27,7 +28,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     families: dict[str, list[Series]] = {}
     for one in series:
         families.setdefault(one.family, []).append(one)
-    styles = line_styles((family, members[0].compressor) for family, members in families.items())
+    styles = line_styles(replace(members[0], label=family) for family, members in families.items())
     symbols = _symbols((family, members[0].compressor) for family, members in families.items())
     data, absent = [], []
     for family, members in families.items():

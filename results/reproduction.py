@@ -157,7 +157,7 @@ def _ends(runs: list[Run]) -> str:
                 f"{last[0]['step']:,}",
                 _mean_std([s["convex/suboptimality"] for s in last]),
                 _mean_std([s["convex/distance_squared"] for s in last]),
-                _mean_std([s["comm/paper_bits_total"] for s in last]),
+                _mean_std([s["comm/paper_bits_total"] for s in last if "comm/paper_bits_total" in s]),
                 _mean_std([8 * s["comm/bytes_sent_total"] for s in last]),
                 _mean_std([s["compression/total_error"] for s in last]),
             )
@@ -234,7 +234,7 @@ def _provenance(runs: list[Run]) -> str:
 def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: True) -> list[list[Run]]:
     """Runs that differ in their seed only, by experiment and method."""
     groups = [of for setting in by_setting(filter(wanted, runs)) for of in by_method(setting).values()]
-    return sorted(groups, key=lambda group: (_name(group[0]), group[0].method))
+    return sorted(groups, key=lambda group: (_name(group[0]), group[0].identity.method.order))
 
 
 def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:
@@ -268,6 +268,8 @@ def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
 
 
 def _mean_std(values: list[float]) -> str:
+    if not values:
+        return "-"
     mean, spread = float(np.mean(values)), standard_deviation(values)
     return f"{mean:.4g}{counted(len(values))}" if spread is None else f"{mean:.4g} ± {spread:.2g}"
 

@@ -1,46 +1,35 @@
 """Run folders as they lie on disk, to configs, totals and curves."""
 
-import json
 import os
-import re
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pandas as pd
 
 import trainers.run_files as run_files
-from compressors import naming
+from identity import (
+    METHOD,
+    USUAL,
+    Identity,
+    Settings,
+    at,
+    identify,
+    names_checkpoint,
+    subject_of,
+    without_effect,
+)
 from results.escaping import one_line
 from results.records import read_records
+from results.settings import differences
 from results.showable import require_config, require_method, require_summary, require_within
 
-NOT_THE_SETTING = (
-    "compressor",
-    "budget",
-    "feedback",
-    "seed",
-    "name",
-    "output",
-    "tracker",
-    "processes",
-    "isolate",
-    "threads",
-)
-NOT_THE_SETTING += (
-    "device",
-    "experiment",
-    "resume",
-    "checkpoint",
-    "timeout_seconds",
-    "diagnostics",
-    "kernels",
-)
+Cell = TypeVar("Cell", bound=Hashable)
 LONGEST_REASON = 500  # characters
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
 
 @dataclass(frozen=True)
@@ -54,10 +43,18 @@ class Run:
     environment: dict[str, Any] = field(default_factory=dict)  # empty where it was not recorded
     across: tuple[str, ...] = ()  # settings, such as scope or data.alpha, that count as part of the method
 
+    @cached_property
+    def identity(self) -> Identity:
+        """Method, setting and seed, by today's rules; an older version's summary holds another id."""
+        own, known = identify(self.config), self.summary.get("id", self.path.name)
+        if names_checkpoint(self.config) and known != own.id:  # an older version's id is of config and origin
+            own = identify(self.config, self.summary.get("origin", known))
+        return own.across(self.across)
+
     @property
     def id(self) -> str:
-        """The hash of what can change the result, which its folder is named after."""
-        return self.summary.get("id", self.path.name)
+        """The hash of what can change the result."""
+        return self.identity.id
 
     @property
     def commit(self) -> str | None:
@@ -81,32 +78,22 @@ class Run:
     @property
     def compressor(self) -> str:
         """The method's name, as on the command line."""
-        return naming.compressor_name(self.config)
+        return self.identity.method.compressor
 
     @property
     def subject(self) -> str:
         """What was trained, without the method: model and data, unless the run was given a name."""
-        return naming.subject(self.config)
+        return subject_of(self.config)
 
     @property
     def method(self) -> str:
-        """The method with its settings, for a legend."""
-        words = [f"{key.split('.')[-1]} {_at(self.config, key)}" for key in self.across]
-        return ", ".join([naming.method(self.config), *words])
+        """The method with its settings, for a row of a table."""
+        return self.identity.method.label
 
     @property
-    def setting(self) -> str:
-        """Everything but method and seed, as one string: runs that may be compared share it."""
-        kept = {k: v for k, v in self.config.items() if k not in (*NOT_THE_SETTING, *self.across)}
-        idle = ("root", "download", "home", "memory_gib", "decoders")
-        kept["data"] = {k: v for k, v in kept["data"].items() if k not in idle}
-        kept["model"] = {k: v for k, v in kept["model"].items() if k != "download"}
-        if kept["data"].get("partition") != "dirichlet":
-            kept["data"].pop("alpha", None)
-        kept["trainer"] = {k: v for k, v in kept["trainer"].items() if k not in ("log_every", "overlap")}
-        for group, _, key in (name.partition(".") for name in self.across if "." in name):
-            kept[group] = {k: v for k, v in kept[group].items() if k != key}
-        return json.dumps(kept, sort_keys=True)
+    def setting(self) -> Settings:
+        """Everything but method and seed: runs that may be compared share it."""
+        return self.identity.setting
 
     def curve(self, metric: str) -> pd.Series:
         """A metric by step, where it was recorded; empty where it never was.
@@ -122,32 +109,34 @@ class Run:
 def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
     """The same runs, to be told apart by settings, named between commas, as if they were part of the method.
 
-    A run that lacks a setting is left out; raises ``ValueError`` for a setting that none has.
+    A run that lacks a setting is left out; raises ``ValueError`` for a setting that none has, that is
+    part of the method, and that cannot change a result.
     """
-    names = tuple(key.strip() for key in keys.split(",") if key.strip())
+    names = tuple(dict.fromkeys(key.strip() for key in keys.split(",") if key.strip()))
     runs, kept = list(runs), []
+    for key in names:
+        if key.partition(".")[0] in (*METHOD, "seed"):
+            raise ValueError(f"{key} is told apart already: it is part of the method, or the seed")
+        reasons = [without_effect(run.config, key) for run in runs]
+        if runs and all(reasons):
+            raise ValueError(f"{key} has no effect {reasons[0].reason.format_map(runs[0].config)}")
     for run in runs:
-        try:
-            for key in names:
-                _at(run.config, key)
-        except ValueError as error:
-            missing = error
+        missing = [key for key in names if key not in USUAL and not _has(run.config, key)]
+        if missing:
+            error = ValueError(f"no setting {missing[0]} in its config.yaml")
             left_out(run.path, error)
         else:
             kept.append(replace(run, across=names))
     if runs and not kept:
-        raise missing
+        raise error
     return kept
 
 
-def _at(config: dict[str, Any], key: str) -> Any:
-    """The setting at a dotted key."""
-    value: Any = config
-    for part in key.split("."):
-        if not isinstance(value, dict) or part not in value:
-            raise ValueError(f"no setting {key} in its config.yaml")
-        value = value[part]
-    return value
+def _has(config: dict[str, Any], key: str) -> bool:
+    """Whether there is a value at a dotted key, null among them."""
+    group, _, last = key.rpartition(".")
+    held = at(config, group) if group else config
+    return isinstance(held, dict) and last in held and not isinstance(held[last], dict)
 
 
 def read_runs(folders: Iterable[Path]) -> list[Run]:
@@ -190,8 +179,8 @@ def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Ru
     runs = with_numbers(read_runs(folders), needs)
     if not runs:
         raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
-    for text in warnings(runs):
-        print(f"warning: {text}", file=sys.stderr)
+    for said in warnings(runs):
+        print(f"warning: {said}", file=sys.stderr)
     return latest(runs)
 
 
@@ -218,39 +207,48 @@ def run_folders(folder: Path) -> Iterator[Path]:
 
 def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
     """Runs that differ in method and seed only, together."""
-    groups: dict[str, list[Run]] = defaultdict(list)
+    groups: dict[Settings, list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.setting].append(run)
     return list(groups.values())
 
 
 def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    """One setting's runs by method, in a fixed order, seeds ascending; of two with one seed, the last."""
-    runs = list(runs)
-    scales = {run.config["feedback"].get("scale") for run in runs} - {None}
-    found: dict[str, dict[int, Run]] = defaultdict(dict)
-    for run in sorted(runs, key=lambda run: run.path):
-        scale = run.config["feedback"].get("scale")
-        name = f"{run.method}, residual by {scale}" if scale and len(scales) > 1 else run.method
-        if run.seed in found[name]:
-            print(f"two runs of {name}, seed {run.seed}: using {run.path}", file=sys.stderr)
-        found[name][run.seed] = run
-    return {
-        method: [found[method][s] for s in sorted(found[method])] for method in sorted(found, key=_natural)
-    }
+    """One setting's runs by method, in a fixed order, seeds ascending.
+
+    Raises ``ValueError`` as ``by_cell`` does.
+    """
+    found = by_cell(sorted(runs, key=lambda run: run.identity.method.order), lambda run: run.method)
+    return {method: list(of_seed.values()) for method, of_seed in found.items()}
 
 
-def _natural(text: str) -> list[str | float]:
-    """A key for sorting: numbers by their size, 1e-05 before 0.01, what stands between them as text."""
-    parts = _NUMBER.split(text)
-    return [float(part) if i % 2 else part for i, part in enumerate(parts)]
+def by_cell(runs: Iterable[Run], cell: Callable[[Run], Cell]) -> dict[Cell, dict[int, Run]]:
+    """Runs by what a table has a row for, in the order they first come in, each by its seed, ascending.
+
+    Of two folders of one run the one whose path comes last counts, which is said. Raises ``ValueError`` for
+    two runs that would be of one row and differ in more than their seed.
+    """
+    cells: dict[Cell, list[Run]] = defaultdict(list)
+    for run in runs:
+        cells[cell(run)].append(run)
+    found = {}
+    for name, members in cells.items():
+        first, of_seed = members[0], {}
+        for run in sorted(members, key=lambda run: (run.seed, run.path)):
+            if run.identity.group != first.identity.group:
+                differ = differences(first.identity, run.identity)
+                raise ValueError(
+                    f"{first.path} and {run.path} would be one row, {name}, and differ: {differ}"
+                )
+            if run.seed in of_seed:
+                print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)
+            of_seed[run.seed] = run
+        found[name] = of_seed
+    return found
 
 
 def latest(runs: Iterable[Run]) -> list[Run]:
-    """``runs`` without those of which another has the same id, or the same setting, method and seed.
-
-    Of such runs the one whose path comes last is kept.
-    """
+    """``runs`` without those of which another is the same run: the one whose path comes last is kept."""
     runs = list(runs)
     replaced = _replaced(runs)
     return [run for run in runs if run.path not in replaced]
@@ -277,13 +275,8 @@ def warnings(runs: Iterable[Run]) -> list[str]:
 
 def _replaced(runs: Iterable[Run]) -> dict[Path, Path]:
     """Paths of runs that another one stands in for, and its path."""
-    replaced, ids, alike = {}, {}, {}
-    for run in sorted(runs, key=lambda run: run.path):
-        key = (run.setting, run.method, run.config["feedback"].get("scale"), run.seed)
-        for earlier in {ids.get(run.id), alike.get(key)} - {None, run.path}:
-            replaced[earlier] = run.path
-        ids[run.id] = alike[key] = run.path
-    return replaced
+    last = {run.id: run.path for run in sorted(runs, key=lambda run: run.path)}
+    return {run.path: last[run.id] for run in runs if run.path != last[run.id]}
 
 
 def _read(path: Path) -> Run:

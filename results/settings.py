@@ -4,6 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from identity import USUAL, Identity, Settings, Value, is_number, text
+
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """``{"trainer": {"epochs": 3}}`` as ``{"trainer.epochs": 3}``; a list becomes its JSON."""
@@ -16,8 +18,20 @@ def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differing(settings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Of every one of ``settings``, flat, the part that is not the same in all; None where it lacks a key."""
-    keys = list(dict.fromkeys(key for one in settings for key in one))
-    own = [key for key in keys if len({json.dumps(one.get(key)) for one in settings}) > 1]
-    return [{key: one.get(key) for key in own} for one in settings]
+def differing(settings: Sequence[Settings]) -> list[dict[str, Value]]:
+    """Of every one of ``settings`` the part that is not the same in all, sorted; None where it has none."""
+    whole = [dict(one) for one in settings]
+    keys = sorted({key for one in whole for key in one})
+    own = [key for key in keys if len({repr(one.get(key)) for one in whole}) > 1]
+    return [{key: one.get(key, USUAL.get(key)) for key in own} for one in whole]
+
+
+def differences(one: Identity, other: Identity) -> str:
+    """What tells two runs apart, beside their seeds: "trainer.epochs 3 and 4"."""
+    ours, theirs = differing([tuple(each.settings.items()) for each in (one, other)])
+    return "; ".join(f"{key} {text(ours[key])} and {text(theirs[key])}" for key in ours if key != "seed")
+
+
+def sortable(value: Value) -> tuple[bool, float, str]:
+    """Numbers by their size, before words."""
+    return (False, value, "") if is_number(value) else (True, 0, text(value))

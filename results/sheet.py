@@ -6,7 +6,7 @@ from typing import Any
 
 from results.groups import Group, code_note, legend_labels, seeds_of
 from results.panels import Methods
-from results.style import apply_look, family
+from results.style import apply_look
 
 WIDTH, HEIGHT = 6.0, 3.9  # of a panel, inches
 LINE = 0.19  # from a line of text to the next, inches
@@ -68,7 +68,7 @@ def _around(
     labels = legend_labels(drawn)
     longest = max(len(label) for label in labels.values())
     fitting = max(1, int((width - 2 * EDGE) / (HANDLE + CHARACTER * longest)))
-    columns = _columns(list(labels), fitting)
+    columns = _columns(drawn, fitting)
     rows = max(map(len, columns))
     title_lines = 1.3 * (title.count("\n") + 1)
     above = EDGE + LINE * title_lines + LINE * len(facts)
@@ -112,11 +112,11 @@ def _around(
         )
 
 
-def _columns(methods: list[str], fitting: int) -> list[list[str]]:
+def _columns(drawn: Methods, fitting: int) -> list[list[str]]:
     """Methods by column of a legend: a family begins a column of its own, where there is room."""
-    families: dict[str, list[str]] = {}
-    for method in methods:
-        families.setdefault(family(method), []).append(method)
+    methods, families = list(drawn), {}
+    for method, runs in drawn.items():
+        families.setdefault(runs[0].identity.method.family, []).append(method)
     if len(families) > fitting:
         rows = -(-len(methods) // fitting)
         return [methods[i : i + rows] for i in range(0, len(methods), rows)]

@@ -1,10 +1,9 @@
 """One look for all figures: the same colour for a method everywhere, told apart in grey by its line."""
 
-import re
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 # Okabe and Ito's colours, which the colour-blind can tell apart
 COLOURS = {
@@ -22,7 +21,6 @@ LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
 LOOK = {"pdf.fonttype": 42, "svg.hashsalt": "total-error", "font.size": 9}
-_NUMBER = re.compile(r" (-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)$")
 
 
 def apply_look() -> None:
@@ -31,48 +29,41 @@ def apply_look() -> None:
     mpl.rcParams.update(LOOK)
 
 
-def family(method: str) -> str:
-    """The method without its numbers: what one line through several settings has in common."""
-    words = [word for word in method.split(", ") if not _NUMBER.search(word)]
-    return ", ".join(words)
+class Named(Protocol):
+    """A line of a figure: a method, or a series of a report."""
+
+    label: str
+    compressor: str
+    family: str  # the label without numbers: what a line through several settings has in common
+    order: tuple  # a key for sorting
 
 
-def in_order(methods: Iterable[str]) -> list[str]:
-    """By family, then by the numbers in their settings."""
-
-    def key(method: str) -> tuple[str, list[float], str]:
-        found = [_NUMBER.search(word) for word in method.split(", ")]
-        return family(method), [float(number[1]) for number in found if number], method
-
-    return sorted(methods, key=key)
-
-
-def line_styles(methods: Iterable[tuple[str, str]], marked: bool = False) -> dict[str, dict[str, Any]]:
-    """Matplotlib's arguments per method, from pairs (method with its settings, compressor).
+def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[str, Any]]:
+    """Matplotlib's arguments per label.
 
     A compressor has a colour and a dash; several settings of it differ in lightness and marker, and those
     of a second family, such as without feedback, have hollow markers. ``marked``: markers even where
     a compressor has one setting.
     """
-    compressors = dict(methods)
+    lines = list(lines)
     styles = {}
-    for compressor in dict.fromkeys(compressors.values()):
-        settings = in_order(method for method, its in compressors.items() if its == compressor)
-        families = list(dict.fromkeys(family(method) for method in settings))
-        for method in settings:
-            alike = [other for other in settings if family(other) == family(method)]
+    for compressor in dict.fromkeys(line.compressor for line in lines):
+        own = sorted((line for line in lines if line.compressor == compressor), key=lambda line: line.order)
+        families = list(dict.fromkeys(line.family for line in own))
+        for line in own:
+            alike = [other.label for other in own if other.family == line.family]
             style = {
-                "color": _shade(_colour(compressor), alike.index(method), len(alike)),
+                "color": _shade(_colour(compressor), alike.index(line.label), len(alike)),
                 "linestyle": DASHES.get(compressor, "dashdot"),
                 "linewidth": LINE_WIDTH,
             }
-            if marked or len(settings) > 1:
+            if marked or len(own) > 1:
                 style["marker"] = MARKERS[len(styles) % len(MARKERS)]
                 style["markersize"] = 6
-                if families.index(family(method)) % 2:
+                if families.index(line.family) % 2:
                     style["markerfacecolor"] = "white"
-            styles[method] = style
-    return {method: styles[method] for method in compressors}
+            styles[line.label] = style
+    return {line.label: styles[line.label] for line in lines}
 
 
 def save(figure: Any, stem: Path) -> list[Path]:

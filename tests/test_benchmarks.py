@@ -43,11 +43,3 @@ def test_kernels_cuda_refuses_a_machine_without_a_gpu(monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "argv", ["kernels_cuda.py"])
     with pytest.raises(SystemExit, match="needs a GPU"):
         module.main()
-
-
-def test_the_wire_bench_knows_its_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ring passes on 2 (P - 1) / P of what it is given, a gather hands it to P - 1 others."""
-    module = load("wire", monkeypatch)
-    assert set(module.tiny_calls(None)) == {"all_reduce", "exchange"}
-    assert module.traffic("all_reduce", 100, 4) == 150
-    assert module.traffic("exchange", 100, 4) == 300

@@ -13,8 +13,8 @@ from full_size import stub
 from torch import nn
 
 import run
+from identity import identify
 from trainers.communicator import Communicator
-from trainers.run_folder import run_id
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("resnet18", "googlenet", "senet18")
@@ -96,7 +96,7 @@ def test_no_run_of_the_network_that_was_called_senet18_is_taken_for_one_of_this(
     config = resolved("model=senet18")
     earlier = config | {"model": {"_target_": "models.senet.senet18", "variant": "auto"}}
     assert config["model"] == {"_target_": "models.senet.senet18"}
-    assert run_id(config) != run_id(earlier)
+    assert identify(config).id != identify(earlier).id
 
 
 @pytest.mark.parametrize("network", NETWORKS)

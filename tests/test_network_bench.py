@@ -1,9 +1,7 @@
 """The network bench: what it makes of measurements, its refusals, and one small run where this is root."""
 
-import importlib
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -12,21 +10,15 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
 
-ROOT = Path(__file__).parents[1]
-BENCHMARKS = ROOT / "benchmarks"
 COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", "1", "--rates", "1gbit"]
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("tc")), reason="needs root and iproute2"
-)
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    names = ("netns", "collectives", "network_measured", "network_tables", "network", "exchanges")
-    return {name: importlib.import_module(name) for name in names}
+    names = ("netns", "collectives", "network_measured", "network_tables", "network", "exchanges", "fleet")
+    return modules(monkeypatch, *names)
 
 
 def test_rates_are_read(bench: dict[str, ModuleType]) -> None:
@@ -113,9 +105,7 @@ def test_no_root_is_said_in_a_line(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert bench["network"].main([]) == 1
     said = capsys.readouterr().err
-    assert said == (
-        "error: benchmarks/network.py needs root: it makes network namespaces and throttles their links\n"
-    )
+    assert said == "error: benchmarks/network.py needs root: it makes network namespaces\n"
 
 
 @pytest.mark.parametrize(
@@ -164,8 +154,7 @@ class Stubs:
 
 
 def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleType]) -> None:
-    network = bench["network"]
-    hosts = network.Fleet(Stubs())
+    hosts = bench["fleet"].Fleet(Stubs(), "network_host.py")
     try:
         hosts.start()
         hosts.processes[1].wait(20)
@@ -176,13 +165,14 @@ def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleTyp
     assert [process.returncode for process in hosts.processes] == [0, 0]
 
 
-def namespaces() -> list[str]:
-    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
-    return [line for line in listed.splitlines() if line.startswith("total-error-")]
+def datagram_to(address: str) -> list[str]:
+    """A program that sends 1,000 bytes by UDP: 1,042 with headers."""
+    code = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(bytes(1000), (sys.argv[1], 9))"
+    return [sys.executable, "-S", "-c", code, address]
 
 
 @needs_root
-def test_hosts_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
+def test_hosts_count_and_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
     netns = bench["netns"]
     try:
         with netns.hosts(2) as hosts:
@@ -191,10 +181,13 @@ def test_hosts_are_gone_afterwards(bench: dict[str, ModuleType]) -> None:
                 ["tc", "-n", hosts.names[1], "qdisc"], capture_output=True, text=True, check=True
             )
             assert "tbf" in said.stdout and "rate 1Gbit" in said.stdout
-            code = "import netns; print(netns.bytes_sent())"
-            command = hosts.command(0, [sys.executable, "-c", code])
-            said = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, check=True)
-            assert int(said.stdout) >= 0
+            before = [hosts.counters(host) for host in range(2)]
+            subprocess.run(hosts.command(0, datagram_to(hosts.address(1))), check=True)
+            after = [hosts.counters(host) for host in range(2)]
+            assert after[0].sent_bytes - before[0].sent_bytes >= 1042
+            assert after[1].received_bytes - before[1].received_bytes >= 1042
+            assert after[0].sent_packets > before[0].sent_packets
+            assert after[1].received_packets > before[1].received_packets
             assert len([n for n in namespaces() if str(os.getpid()) in n]) == 3
             raise KeyboardInterrupt
     except KeyboardInterrupt:

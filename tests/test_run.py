@@ -43,7 +43,7 @@ def test_several_diagnostics_are_chosen_by_commas(tmp_path: Path) -> None:
     assert third.returncode == 1
     assert (
         third.stderr
-        == "error: diagnostics must be some of bound, selection_error, staleness, xi, got kappa\n"
+        == "error: diagnostics must be some of bound, gap, selection_error, staleness, xi, got kappa\n"
     )
 
 

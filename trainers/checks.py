@@ -6,6 +6,7 @@ from typing import Any
 
 from compressors.checks import is_real, shown
 from compressors.kernels.choice import CHOICES
+from identity import without_effect
 from trainers.api_keys import refuse_keys_in
 from trainers.targets import GROUPS, check_targets
 
@@ -113,32 +114,14 @@ def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool 
     if schedule and "schedule" not in compressor:
         name = compressor["_target_"].split(".")[-1]
         raise ValueError(f"{min(schedule)} has no effect with {name}, whose density follows no schedule")
-    evaluation = {"trainer.evaluate_every", "trainer.evaluation_batch_size"} & overrides
-    if evaluation and config["data"]["_target_"] == "data.libsvm.libsvm":
-        raise ValueError(f"{min(evaluation)} has no effect: these data hold nothing out to test")
-    if "data.alpha" in overrides and config["data"].get("partition") != "dirichlet":
-        raise ValueError(f"data.alpha has no effect with data.partition={config['data'].get('partition')}")
-    if "feedback.scale" in overrides and config["feedback"]["_target_"].endswith(".no_feedback"):
-        raise ValueError("feedback.scale has no effect with feedback=none")
-    if "feedback.scale" in overrides and compressor["_target_"].endswith(".NoCompression"):
-        raise ValueError(
-            "feedback.scale has no effect with compressor=none, which leaves nothing to feed back"
-        )
-    if density and compressor.get("threshold") is not None:
-        raise ValueError(
-            f"{min(density)} has no effect beside compressor.threshold={compressor['threshold']}"
-        )
-    if {"trainer.epochs", "trainer.steps"} <= overrides and config["trainer"]["steps"] is not None:
-        raise ValueError("trainer.epochs has no effect beside trainer.steps: give one of the two")
-    if "trainer.bucket_megabytes" in overrides and config["trainer"]["overlap"] is False:
-        raise ValueError("trainer.bucket_megabytes has no effect without trainer.overlap")
-    if config["schedule"].get("warmup_epochs") is not None and "schedule.warmup_share" in overrides:
-        raise ValueError("schedule.warmup_share has no effect beside schedule.warmup_epochs")
+    for key in sorted(key for key in overrides if "." in key):  # a group says more than one thing
+        group, _, rest = key.partition(".")
+        entry = without_effect(config, f"compressor.{rest}" if group == "budget" else key)
+        if entry is not None and entry.is_idle:
+            raise ValueError(f"{key} has no effect {entry.reason.format_map(config)}")
     if "optimizer.lr" in overrides and config["schedule"]["_target_"].endswith(".AutoLRS"):
         raise ValueError("optimizer.lr has no effect with schedule=autolrs, which searches for it")
     if config["resume"] in ("auto", "never") and "checkpoint.redistribute" in overrides:
         raise ValueError("checkpoint.redistribute has no effect without resume=PATH")
     if "diagnostics.every" in overrides and not config["diagnostics"].keys() - {"_target_", "every"}:
         raise ValueError("diagnostics.every has no effect without diagnostics")
-    if "model.config" in overrides and config["model"].get("pretrained") is not None:
-        raise ValueError("model.config has no effect beside model.pretrained")

@@ -1,6 +1,7 @@
 """The only place where bytes move between workers, and the only place where they are counted."""
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
@@ -9,13 +10,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compressors.checks import require
+from compressors.fields import KINDS
 from compressors.payloads import divide
 from trainers.clock import Clock
 from trainers.links import all_reduce_bytes, gather_bytes
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 from trainers.slices import slice_widths, stacked
-
-KINDS = ("values", "indices", "padding", "metadata")
 
 
 class Communicator:
@@ -49,10 +49,19 @@ class Communicator:
         self.reduction = reduction
         self._gathers_by_pairs = self.device.type != "cuda"
         self._gather_rounds = 1 if self._gathers_by_pairs else workers - 1
-        self._charges = np.zeros((local, len(KINDS)), dtype=np.int64)
-        self._charged = dict(zip(KINDS, self._charges.T, strict=True))  # views
+        self.kinds: tuple[str, ...] = ()
+        self._charges = np.zeros((local, 0), dtype=np.int64)  # [W, kinds]
+        self.declare_kinds(KINDS)
         self._link = np.zeros((local, 2))  # bytes that leave and reach each local worker
+        self._gathered: np.ndarray | float | None = None  # [n] entries, where workers send unlike many
         self.clock = Clock()
+
+    def declare_kinds(self, kinds: Sequence[str]) -> None:
+        """Count bytes of these kinds, too; what is known already stays in its column."""
+        new = tuple(kind for kind in kinds if kind not in self.kinds)
+        self.kinds += new
+        self._charges = np.pad(self._charges, ((0, 0), (0, len(new))))
+        self._charged = dict(zip(self.kinds, self._charges.T, strict=True))  # views
 
     def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """Per segment the local workers' rows [W, k] to the mean over all n workers, [k].
@@ -117,6 +126,7 @@ class Communicator:
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
         own = everyones[self.ranks.start : self.ranks.stop]  # [W]
+        self._gathered = everyones if self._gathered is None else self._gathered + everyones
         num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
@@ -141,6 +151,7 @@ class Communicator:
         own = lengths[0]
         lengths = self.gather_counts(lengths, largest)
         self._charge_link(own, lengths.sum())
+        self._gathered = math.inf
         if self.processes == 1:
             return joined
         local = torch.from_numpy(np.concatenate(joined)).to(self.device)
@@ -148,7 +159,7 @@ class Communicator:
         return np.split(everyones, np.cumsum(lengths[0])[:-1])
 
     def take_charges(self) -> np.ndarray:
-        """Bytes per local worker and kind, [W, 4] int64, since the last call."""
+        """Bytes per local worker and kind, [W, kinds] int64, since the last call."""
         charged = self._charges.copy()
         self._charges[:] = 0
         return charged
@@ -163,8 +174,18 @@ class Communicator:
         link, self._link = self._link, np.zeros_like(self._link)
         return link
 
+    def take_largest_sent(self) -> float | None:
+        """Entries of the worker that has sent most since the last call; infinite where messages hide them.
+
+        None where all workers sent as many.
+        """
+        gathered, self._gathered = self._gathered, None
+        return None if gathered is None else float(np.max(gathered))
+
     def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
         """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""
+        if kind not in self._charged:
+            raise ValueError(f"bytes of kind {kind!r} are not declared: declare_kinds() comes before")
         self._charged[kind] += own
         self._charge_link(own, self.size * own if everyones is None else everyones)
 

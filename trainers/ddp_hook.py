@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from compressors.api import Context, Fault, Reduced, Reducer
+from compressors.fields import kinds_of
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 
@@ -53,6 +54,7 @@ class CompressionState:
             processes=dist.get_world_size(),
             device=self.layout.device,
         )
+        self.communicator.declare_kinds(kinds_of(reducer))
         self.names = {parameter: name for name, parameter in self.layout.parameters.items()}
         shapes = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
         self.state = reducer.init(

@@ -6,6 +6,7 @@ from typing import Any
 
 from compressors.checks import is_count, require
 from trainers.bound import Bound
+from trainers.gap import Gap
 from trainers.hindsight import Hindsight
 from trainers.selection_error import SelectionError
 from trainers.staleness import Staleness
@@ -16,6 +17,7 @@ KINDS = {
     "selection_error": SelectionError,
     "staleness": Staleness,
     "bound": Bound,
+    "gap": Gap,
     "hindsight": Hindsight,
 }
 
@@ -33,6 +35,7 @@ class Diagnostics:
     selection_error: SelectionError | None = None
     staleness: Staleness | None = None
     bound: Bound | None = None
+    gap: Gap | None = None
     hindsight: Hindsight | None = None
 
     def __post_init__(self) -> None:

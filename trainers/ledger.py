@@ -10,11 +10,11 @@ from torch import Tensor
 
 from compressors.api import Reduced, Segment
 from compressors.norms import squared_norms
-from trainers.communicator import KINDS, Communicator
+from trainers.communicator import Communicator
 from trainers.layout import WHOLE, Layout
 from trainers.links import all_reduce_bytes
 
-PAPER_BITS = 32  # per element sent, whatever its dtype and without its index: as the paper counts
+PAPER_BITS = 32  # per exact value, whatever its dtype and without its index: as the paper counts
 
 
 class Ledger:
@@ -39,19 +39,24 @@ class Ledger:
         self.total_sent = np.zeros(shape)
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self.input_is_known = False
-        self.bytes = np.zeros((shape[0], len(KINDS)), dtype=np.int64)  # [W, kinds], this step
+        self.kinds = communicator.kinds
+        self.bytes = np.zeros((shape[0], len(self.kinds)), dtype=np.int64)  # [W, kinds], this step
         self.total_bytes = np.zeros(self.bytes.shape)
         self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
         self.total_link_bytes = np.zeros_like(self.link_bytes)
-        self.drawn = False  # whether the seed tells which entries this step has sent
+        # As in ``Reduced``, of this step. A total that a step has no meaning for is infinite from then on.
+        self.drawn, self.has_a_value_each, self.exact = False, True, True
         self._no_choice = np.zeros(shape[0])
         self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
         self.total_choice = np.zeros(shape[0])
+        self.total_paper_bits = np.zeros(shape[0])
+        self.total_largest_sent = np.zeros(shape[0])  # the same for all workers
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
         self.input_is_known = reduced.input_norm is not None
-        self.drawn = reduced.drawn
+        self.drawn, self.exact = reduced.drawn, reduced.exact
+        self.has_a_value_each = reduced.has_a_value_each
         errors = reduced.error
         if errors is None:
             remainder = reduced.remainder
@@ -80,12 +85,17 @@ class Ledger:
         self._total_error += self._error
         self.total_sent += self.sent
         self.total_bytes += self.bytes
+        counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
+        self.total_paper_bits += PAPER_BITS * counts if self.exact else math.inf
+        most = self.communicator.take_largest_sent()
+        self.total_largest_sent += counts if most is None else most
         self.choice = self._no_choice
-        if not self.drawn:
-            counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
+        if not self.has_a_value_each:
+            self.choice = np.full_like(self._no_choice, math.inf)
+        elif not self.drawn:
             size = self.layout.num_parameters
             self.choice = np.array([_bytes_to_choose(size, k) for k in counts.tolist()])
-            self.total_choice += self.choice
+        self.total_choice += self.choice
 
     def skip_step(self) -> None:
         """Enter a step in which nothing was compressed and nothing sent; it counts in no average."""
@@ -104,12 +114,15 @@ class Ledger:
             "total_bytes": torch.from_numpy(self.total_bytes),
             "total_link_bytes": torch.from_numpy(self.total_link_bytes),
             "total_choice": torch.from_numpy(self.total_choice),
+            "total_paper_bits": torch.from_numpy(self.total_paper_bits),
+            "total_largest_sent": torch.from_numpy(self.total_largest_sent),
         }
 
     def metrics(self) -> dict[str, float]:
         """Means over workers of the last step and of all steps; the same on every process.
 
-        The norm of what was compressed is there if the last step measured it.
+        The norm of what was compressed is there if the last step measured it. A bound on the bytes, and what
+        the paper counts, are there if they have a meaning for all that was sent.
         """
         columns = [
             self.input_norm.sum(1).cpu(),
@@ -123,9 +136,12 @@ class Ledger:
             *self.total_bytes.T,
         ]
         link = [*self.link_bytes.T, *self.total_link_bytes.T]
-        means, (sent_now, received_now, sent_so_far, received_so_far) = self._means(columns, link)
+        as_published = [self.total_paper_bits, self.total_largest_sent]
+        means, link, (paper_bits, largest_sent) = self._means(columns, link, as_published)
+        sent_now, received_now, sent_so_far, received_so_far = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
         size = self.layout.num_parameters
+        bounds = {"comm/entropy_bound_bytes": bound, "comm/entropy_bound_bytes_total": total_bound}
         dense = self.steps * all_reduce_bytes(size * self.layout.dtype.itemsize, self.communicator.size)
         return {
             **({"compression/input_norm_squared": input_norm} if self.input_is_known else {}),
@@ -140,10 +156,11 @@ class Ledger:
             "comm/link_bytes_received": received_now,
             "comm/link_bytes_received_total": received_so_far,
             **({"comm/compression_ratio": dense / sent_so_far} if sent_so_far else {}),
-            "comm/entropy_bound_bytes": bound,
-            "comm/entropy_bound_bytes_total": total_bound,
-            **{f"comm/{kind}_bytes_total": v for kind, v in zip(KINDS, totals, strict=True)},
-            "comm/paper_bits_total": PAPER_BITS * total_sent,
+            "comm/bits_per_parameter": 8 * sum(totals) / (size * max(1, self.steps)),
+            **({} if math.isinf(total_bound) else bounds),
+            **{f"comm/{kind}_bytes_total": v for kind, v in zip(self.kinds, totals, strict=True)},
+            **({} if math.isinf(paper_bits) else {"comm/paper_bits_total": paper_bits}),
+            **({} if math.isinf(largest_sent) else {"comm/largest_sent_total": largest_sent}),
         }
 
     def layers(self) -> dict[str, dict[str, float]]:

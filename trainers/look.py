@@ -62,6 +62,17 @@ class Look:
         return total
 
 
+def add_wide(parts: list[Tensor], total: Tensor, kernels: str) -> None:
+    """Add the rows of every part [W, d], one after the other, to the next d of ``total`` [D] float64."""
+    compiled = kernels_for(kernels, total.device.type)
+    if compiled is not None and all(map(compiled.can_sum, parts)):
+        compiled.add_wide(parts, total)
+        return
+    for rows, own in zip(parts, total.split([rows.shape[1] for rows in parts]), strict=True):
+        for row in rows:
+            own += row
+
+
 def norm_of(parts: list[Tensor]) -> float:
     """L2 norm of all ``parts`` together, summed in float64."""
     return sum(float(part.double().square().sum()) for part in parts) ** 0.5

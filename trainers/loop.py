@@ -10,6 +10,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Reducer
 from compressors.feedback import ErrorFeedback
+from compressors.fields import kinds_of
 from trainers.advance import Advance
 from trainers.autolrs import AutoLRS
 from trainers.average import RunningAverage
@@ -106,6 +107,7 @@ class Trainer:
             divides = isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step"
             base_rate = max(group["lr"] for group in self.optimizer.param_groups)
             check_rates(self.schedule, self.num_steps, self.epochs_per_step, base_rate, positive=divides)
+        self.communicator.declare_kinds(kinds_of(self.reducer))
         method = innermost(self.reducer)
         if hasattr(method, "refuse_idle"):
             method.refuse_idle(rates_of_epochs(self.schedule, self.num_steps, self.epochs_per_step))

@@ -1,11 +1,14 @@
 """What a run says on the terminal when it starts, and the short table at its end."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from compressors.fields import KINDS
 from compressors.kernels.choice import describe
 
 _ROWS = (
@@ -29,9 +32,12 @@ _ROWS = (
     ("comm/indices_bytes_total", "  indices", "{:,.0f}"),
     ("comm/padding_bytes_total", "  padding", "{:,.0f}"),
     ("comm/metadata_bytes_total", "  metadata", "{:,.0f}"),
+    ("comm/bits_per_parameter", "bits handed over per step and parameter", "{:.4g}"),
     ("step", "steps", "{:,}"),
     ("wall_seconds", "wall time in seconds", "{:.1f}"),
 )
+
+_KIND = re.compile(r"comm/(\w+)_bytes_total")
 
 
 def print_summary(summary: dict[str, Any], console: Console | None = None) -> None:
@@ -39,10 +45,20 @@ def print_summary(summary: dict[str, Any], console: Console | None = None) -> No
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
-    for name, label, form in _ROWS:
+    for name, label, form in _rows(summary):
         if name in summary:
             table.add_row(label, form.format(summary[name]))
     (console or Console(width=100)).print(table)
+
+
+def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Those that are known, and after the usual kinds of bytes those that a method has of its own."""
+    for row in _ROWS:
+        yield row
+        if row[0] == f"comm/{KINDS[-1]}_bytes_total":
+            kinds = (match[1] for name in summary if (match := _KIND.fullmatch(name)))
+            for kind in sorted(set(kinds) - {*KINDS, "entropy_bound"}):
+                yield f"comm/{kind}_bytes_total", f"  {kind}", "{:,.0f}"
 
 
 def announce(trainer: Any, path: Path, start: Any) -> None:

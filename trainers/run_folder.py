@@ -1,6 +1,5 @@
 """What a run leaves behind, and how the same command finds it again."""
 
-import copy
 import hashlib
 import json
 import math
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from filelock import FileLock, Timeout
 
-from compressors import naming
+from identity import Identity, identify, names_checkpoint, subject_of
 from trainers.environment import environment
 from trainers.run_files import (
     RECORDS,
@@ -31,105 +30,20 @@ from trainers.safe_files import require_own_file, require_run_folder, write_whol
 if TYPE_CHECKING:
     from trainers.resume import Start  # which needs torch; to look at a finished run takes none
 
-# What decides where and how fast a run computes, not what it finds. A budget works through the
-# compressor's density.
-NOT_IN_ID = {
-    "": (
-        "processes",
-        "isolate",
-        "threads",
-        "device",
-        "kernels",
-        "output",
-        "name",
-        "tracker",
-        "budget",
-        "resume",
-        "checkpoint",
-        "diagnostics",
-        "timeout_seconds",
-    ),
-    "data": ("root", "download", "home", "memory_gib", "decoders"),
-    "model": ("download",),
-    "trainer": ("overlap", "bucket_megabytes"),
-}
-OWN_FILES = ("data.image_folder.image_folder",)
 
-
-def run_id(config: dict[str, Any]) -> str:
-    """A hash of every setting that can change the result, 10 hexadecimal digits.
+def identity_of(config: dict[str, Any]) -> Identity:
+    """The identity of the run that a command with this config starts or goes on with.
 
     A run that begins at another run's checkpoint owes its result to that one too. Raises ``ValueError``
     for a ``resume`` that names no checkpoint.
     """
-    own = _hash_of(config, None)
-    if config["resume"] in ("auto", "never"):
+    own = identify(config)
+    if not names_checkpoint(config):
         return own
     from trainers.resume import origin_of
 
     origin = origin_of(config)
-    return own if origin.startswith(f"{own} ") else _hash_of(config, origin)
-
-
-def _hash_of(config: dict[str, Any], origin: str | None) -> str:
-    config = copy.deepcopy(config)
-    buckets = {key: config["trainer"].get(key) for key in NOT_IN_ID["trainer"]}
-    # The user's own files have no name but where they are.
-    own_files = config["data"].get("root") if config["data"].get("_target_") in OWN_FILES else None
-    for group, keys in NOT_IN_ID.items():
-        settings = config.get(group, {}) if group else config
-        for key in keys:
-            settings.pop(key, None)
-    if config["trainer"]["steps"] is not None:
-        del config["trainer"]["epochs"]  # not looked at then
-    if config["trainer"].get("nonfinite") == "stop":  # as it was before there was a choice
-        del config["trainer"]["nonfinite"]
-    if config["trainer"].get("reduction") == "worker_order":  # what one process has always done
-        del config["trainer"]["reduction"]
-    if config.get("compressor", {}).get("schedule") == "constant":
-        del config["compressor"]["schedule"]
-    for key, usual in (("reshard", "never"), ("drop_last", False)):  # as before there was a choice
-        if config["data"].get(key) == usual:
-            del config["data"][key]
-    wire = config.get("wire", {})
-    if (wire.get("indices"), wire.get("values")) == ("plain", "fp32"):  # as it was before there was a choice
-        del config["wire"]
-    elif wire and buckets["overlap"]:  # each is a message then, whose bytes depend on what is in it
-        config["trainer"] |= buckets
-    if config["data"].get("partition") != "dirichlet":
-        config["data"].pop("alpha", None)
-    if own_files is not None:
-        config["data"]["root"] = own_files
-    if origin is not None:
-        config["resume"] = origin
-    written = json.dumps(_with_numbers_alike(config), sort_keys=True)
-    return hashlib.blake2b(written.encode(), digest_size=5).hexdigest()
-
-
-# Whole numbers that conf/ writes with a point. All others count without one, as they are typed.
-WRITTEN_AS_FLOATS = {
-    ("data.skew", 1),
-    ("data.taste", 2),
-    ("model.dropout", 0),
-    ("optimizer.momentum", 0),
-    ("optimizer.weight_decay", 0),
-    ("schedule.exploration", 1),
-    ("schedule.high", 1),
-}
-AS_WRITTEN = {("schedule.peak", 1)}  # conf/ has it both ways
-
-
-def _with_numbers_alike(value: Any, path: str = "") -> Any:
-    """``value`` with equal numbers written alike: 0, 0.0 and -0.0 are one setting."""
-    if isinstance(value, dict):
-        return {key: _with_numbers_alike(entry, f"{path}.{key}".lstrip(".")) for key, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_with_numbers_alike(entry, path) for entry in value]
-    is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if not is_whole or isinstance(value, bool) or (path, value) in AS_WRITTEN:
-        return value
-    whole = int(value)  # which has no -0
-    return float(whole) if (path, whole) in WRITTEN_AS_FLOATS else whole
+    return own if origin.startswith(f"{own.id} ") else identify(config, origin)
 
 
 class RunFolder:
@@ -137,7 +51,8 @@ class RunFolder:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
-        self.id = run_id(config)
+        self.identity = identity_of(config)
+        self.id = self.identity.id
         self.path = Path(config["output"]) / config["name"] / self.id
         self.metrics = self.path / RECORDS
         self.checkpoints = self.path / "checkpoint"
@@ -148,17 +63,16 @@ class RunFolder:
         ``group`` is the same for all seeds of one setting. ``threshold`` and ``density`` are those of the
         compressor, None where it has none or they follow from others. After ``open`` only.
         """
-        compressor = self.config["compressor"]
-        method, subject = naming.method(self.config), naming.subject(self.config)
+        method, subject = self.identity.method, subject_of(self.config)
         return {
-            "method": method,
+            "method": method.label,
             "subject": subject,
-            "compressor_name": naming.compressor_name(self.config),
-            "threshold": compressor.get("threshold"),
-            "density": compressor.get("density"),
+            "compressor_name": method.compressor,
+            "threshold": self.identity.settings.get("compressor.threshold"),
+            "density": self.identity.settings.get("compressor.density"),
             "run_id": self.id,
             "commit": self.environment["commit"],
-            "group": f"{subject}, {method}, {run_id(self.config | {'seed': None})}",
+            "group": f"{subject}, {method.label}, {self.identity.group}",
         }
 
     def summary(self) -> dict[str, Any] | None:
@@ -250,6 +164,7 @@ class RunFolder:
             "status": status,
             "id": self.id,
             "seed": self.config["seed"],
+            **({"origin": self.identity.origin} if self.identity.origin else {}),
             "wall_seconds": seconds,
             **_finite(summary),
         }

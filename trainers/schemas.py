@@ -57,6 +57,7 @@ class Summary(Open):
     id: Word | None = None
     seed: Count | None = None
     wall_seconds: NotNegative = 0.0
+    origin: str | None = None  # the other run's checkpoint that it began at
     error: str = ""
     step: Count = 0
     epoch: NotNegative = 0.0

@@ -194,6 +194,7 @@ class SearchedPace:
         """Bytes, means over workers, that a step had sent which did not come to its end."""
         handed = self.communicator.take_charges().sum(1)
         on_link = self.communicator.take_link_bytes()[:, 0]
+        self.communicator.take_largest_sent()
         found = self.communicator.collect(torch.from_numpy(np.stack([on_link, handed], 1))).mean(0)
         return dict(zip(list(COSTS.values())[:2], found.tolist(), strict=True))
 

@@ -77,7 +77,9 @@ class TrainingState:
 
     @torch.no_grad()
     def capture(self, device: torch.device | str = "cpu") -> Snapshot:
-        """Copies, on ``device``, of all there is."""
+        """Copies, on ``device``, of all there is; in all processes together."""
+        if self.watch is not None:
+            self.watch.settle(self.communicator)
         shared = dict(self._shared())
         moments = take_apart(self.optimizer.state_dict()["state"], "optimizer", shared)
         workers = {}
@@ -104,8 +106,10 @@ class TrainingState:
     def require_fit(self, snapshot: Snapshot) -> None:
         """Raise ``MisfitError`` unless its tensors, but the optimizer's and hidden states, are those here."""
         per_worker = dict(self._per_worker())
-        saved = {name: t for name, t in snapshot.shared.items() if not name.startswith("optimizer/")}
-        require_same_tensors(dict(self._shared()), saved, snapshot.place)
+        shared = dict(self._shared())
+        kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _WATCHED))}
+        saved = {name: snapshot.shared[name] for name in (kept | shared.keys()) & snapshot.shared.keys()}
+        require_same_tensors(shared, saved, snapshot.place)
         for row, worker in enumerate(self.communicator.ranks):
             tensors = snapshot.workers[worker].tensors
             # What no diagnostic asks for any more is dropped.
@@ -125,6 +129,8 @@ class TrainingState:
             tensors, memory = snapshot.workers[worker]
             for name, rows in per_worker.items():
                 rows[row] = tensors[name].to(rows.device)
+        if self.watch is not None:
+            self.watch.take_over(self.communicator)
         with torch.inference_mode(False):  # what the next backward pass may touch is made anew, outside
             device = self.communicator.device
             for row, worker in enumerate(self.communicator.ranks):
@@ -154,7 +160,8 @@ class TrainingState:
             for name, module in parts
             for key, tensor in [*module.named_parameters(), *module.named_buffers()]
         ]
-        return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True)]
+        watched = walk(self.watch.sums, _WATCHED, shared=True) if self.watch is not None else ()
+        return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True), *watched]
 
     def _per_worker(self) -> list[tuple[str, Tensor]]:
         """Name and live tensor [W, ...] of what the local workers hold."""

@@ -6,11 +6,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Context, Reduced, Reducer, Segment
+from compressors.api import Codec, Context, Reduced, Reducer, Segment, Shared
 from compressors.feedback import ErrorFeedback
 from compressors.magnitudes import Histogram
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
+from trainers.gap import Drift
 from trainers.ledger import Ledger
 from trainers.look import Look
 from trainers.staleness import Waiting
@@ -34,6 +35,7 @@ class Watch:
         self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
         self.seconds = 0.0  # spent here in the last step, and on what is told after it
         self.waiting: Waiting | None = None
+        self.drift: Drift | None = None
         self.histogram: Histogram | None = None
         if settings.xi is not None:
             settings.xi.require_codec(self.codec)
@@ -48,6 +50,21 @@ class Watch:
         waits = self.waiting.waits._asdict() if self.waiting is not None else {}
         return waits | (self.histogram.magnitudes._asdict() if self.histogram is not None else {})
 
+    @property
+    def sums(self) -> dict[str, Shared]:
+        """What a checkpoint must hold once for all workers, if anything, when it is settled."""
+        return {"gap": Shared(self.drift.sums)} if self.drift is not None else {}
+
+    def settle(self, communicator: Communicator) -> None:
+        """Get ready to be saved; on all processes together."""
+        if self.drift is not None:
+            self.drift.settle(communicator)
+
+    def take_over(self, communicator: Communicator) -> None:
+        """Go on from what was put back."""
+        if self.drift is not None:
+            self.drift.take_over(communicator)
+
     def expect(self, done: int, *, is_last: bool) -> bool:
         """Whether the step to come, after which ``done`` steps are done, is measured; the last one is."""
         self.is_last = is_last
@@ -60,6 +77,8 @@ class Watch:
     def init(self, segments: list[Segment]) -> Any:
         if self.settings.staleness is not None:
             self.waiting = Waiting(segments)
+        if self.settings.gap is not None:
+            self.drift = Drift(segments, self.kernels)
         if self.settings.hindsight is not None and not getattr(self.innermost, "lossless", False):
             self.histogram = Histogram(len(segments[0].rows), segments[0].rows.device)
         return self.inner.init(segments)
@@ -72,6 +91,8 @@ class Watch:
         self.latest, started = {}, time.perf_counter()
         if is_due:
             look, of_mean = self._before(segments, state, context, communicator)
+        if self.drift is not None:
+            self.drift.add_gradients(segments)
         if self.histogram is not None:
             carried = self.feedback.carried(segments, state, context) if self.feedback else segments
             self.histogram.add(carried, self.kernels)
@@ -79,9 +100,13 @@ class Watch:
         told = context._replace(tell_positions=staleness is not None)
         reduced, state = self.inner.reduce(segments, state, told, communicator)
         started = self._now(segments, is_due)
+        if self.drift is not None:
+            self.drift.add_applied(segments, reduced)
         if staleness is not None:
             held = self.waiting.follow(segments, reduced, is_due)
         if is_due:
+            if self.drift is not None:
+                self.latest |= self.drift.measure(communicator)
             if self.settings.xi is not None:
                 self.latest |= self.settings.xi.after(of_mean, look, reduced)
             if staleness is not None:

@@ -123,6 +123,14 @@ class CpuKernels:
             measuring.add_wide(row.numpy(), number == 0, total)
         return torch.from_numpy(total)
 
+    def add_wide(self, parts: Sequence[Tensor], total: Tensor) -> None:
+        """Rows of every part [W, d], one after the other, added to the next d of ``total`` [D] float64."""
+        table = [
+            (rows.data_ptr(), rows.stride(0) * rows.itemsize, rows.shape[0], rows.shape[1]) for rows in parts
+        ]
+        like = _DTYPES[parts[0].dtype].type(0)
+        measuring.add_wide_rows(np.array(table, dtype=np.int64), like, total.numpy())
+
     def count_ages(self, steps: int, sent_at: Tensor, rests: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         """One worker's entries by number of steps, 0 to ``steps``: how many, and the sum of their squares.
 

@@ -1,8 +1,12 @@
 """Compiled loops for what is measured beside the training, with the bits that torch's own operators give."""
 
 import numpy as np
+from numba import carray
 
 from compressors.kernels.compiling import compiled
+from compressors.kernels.machine import pointer
+
+_IN_CACHE = 2048  # entries
 
 
 @compiled
@@ -14,6 +18,26 @@ def add_wide(entries, is_first, total):
     else:
         for i in range(len(total)):
             total[i] += entries[i]
+
+
+@compiled
+def add_wide_rows(table, like, total):
+    """Per row of ``table`` W rows of d entries, of the type of ``like``, added to the next d of ``total``.
+
+    It holds the address of the first, the bytes from one to the next, W and d. All W go through a part of
+    ``total`` while that is in cache.
+    """
+    begin = 0
+    for part in range(len(table)):
+        address, stride, num_rows, size = table[part]
+        for start in range(0, size, _IN_CACHE):
+            stop = min(start + _IN_CACHE, size)
+            out = total[begin + start : begin + stop]
+            for row in range(num_rows):
+                entries = carray(pointer(address + row * stride, like), (size,))[start:stop]
+                for i in range(len(out)):
+                    out[i] += entries[i]
+        begin += size
 
 
 @compiled

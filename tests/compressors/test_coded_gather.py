@@ -208,7 +208,7 @@ def test_the_plain_wire_is_the_one_there_was() -> None:
 class Every:
     """A codec whose payload has no field of indices and follows from no seed: every second entry."""
 
-    linear, ragged, randomized = False, False, True
+    payload, linear, ragged, randomized = Sparse, False, False, True
 
     def encode(self, x: torch.Tensor, context: Context) -> Sparse:
         indices = torch.arange(context.worker % 2, len(x), 2)

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from methods import FEEDBACKS, Case, cases, is_codec, reduce_once, segment
@@ -9,6 +10,7 @@ from methods import FEEDBACKS, Case, cases, is_codec, reduce_once, segment
 from compressors.api import Context, squared_norm
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
+from compressors.fields import KINDS, declared
 from trainers.communicator import Communicator
 
 CASES = [pytest.param(case, id=str(case)) for case in cases()]
@@ -101,7 +103,8 @@ def test_several_rows_at_once_are_each_by_itself(case: Case) -> None:
     payload, counts = codec.encode_rows(together, context, workers)
     alone = [codec.encode(x, context._replace(worker=w)) for x, w in zip(left, workers, strict=True)]
     assert torch.equal(together, left)
-    assert counts.tolist() == [p.values.numel() for p in alone]
+    assert counts.tolist() == [p.num_sent(D) for p in alone]
+    assert payload.num_sent(D) == counts.sum()
     for field, pieces in zip(payload, zip(*alone, strict=True), strict=True):
         assert torch.equal(field, torch.cat(pieces))
     sums = [torch.zeros(D), torch.zeros(D)]
@@ -154,9 +157,8 @@ def test_zeros(case: Case) -> None:
     """A zero gradient is fine, and a sparse one whose workers send nothing at all."""
     reduced, _, communicator = reduce_once(build_reducer(case.method(), D), torch.zeros(W, D))
     assert torch.equal(reduced.mean["a"], torch.zeros(D))
-    charged = communicator.take_charges().sum(1)
-    if case.name == "hard_threshold":
-        assert charged.tolist() == [4] * W  # the count of nothing
+    if getattr(case.method(), "ragged", False) and not reduced.sent["a"].any():
+        assert communicator.take_charges().sum(1).tolist() == [4] * W  # the count of nothing
 
 
 @every_method
@@ -208,17 +210,40 @@ def test_non_contiguous_rows(case: Case) -> None:
 
 @every_method
 def test_bytes_are_those_of_the_tensors(case: Case) -> None:
-    """Charged per worker: values, and indices or counts where the method needs them."""
-    method = case.method()
-    reduced, _, communicator = reduce_once(build_reducer(method, D), gradients())
-    sent = reduced.sent["a"].squeeze(1)
-    values, indices, padding, metadata = communicator.take_charges().T
-    assert values.tolist() == (4 * sent).tolist()
-    assert padding.tolist() == [0] * W
-    shared = case.settings.get("shared_coordinates", case.name == "none")
-    per_worker = [4] * W if case.name == "random_block" else (4 * sent).tolist()
-    assert indices.tolist() == ([0] * W if shared else per_worker)
-    assert metadata.tolist() == [4 if case.name == "hard_threshold" else 0] * W
+    """Charged per worker and kind, as the payload declares: its fields, and a count where these are ragged.
+
+    Of what all workers choose alike the values alone travel, as they do where there is no codec.
+    """
+    codec, reducer = case.method(), build_reducer(case.method(), D)
+    reduced, _, communicator = reduce_once(reducer, gradients())
+    expected = np.zeros((W, len(KINDS)), dtype=int)
+    if hasattr(codec, "reducer"):  # whose codec is another one in every step
+        rows = [segment(gradients())]
+        codec = reducer.codec_of_step(rows, reducer.init(rows), Context(0, 0), Communicator(W))
+    if not is_codec(codec):
+        expected[:, KINDS.index("values")] = 4 * reduced.sent["a"].squeeze(1)
+        assert communicator.take_charges().tolist() == expected.tolist()
+        return
+    fields = declared(codec.payload).fields
+    for worker, x in enumerate(gradients()):
+        payload = codec.encode(x, Context(0, 0, segment="a", worker=worker))
+        assert reduced.sent["a"][worker] == payload.num_sent(D) == len(payload.positions(D))
+        for tensor, field in zip(payload, fields.values(), strict=True):
+            if field.elements_per_entry is not None:
+                assert len(tensor) == -(-payload.num_sent(D) // field.elements_per_entry)
+            if field.kind == "values" or not codec.linear:
+                expected[worker, KINDS.index(field.kind)] += tensor.nbytes
+        expected[worker, KINDS.index("metadata")] += 4 * codec.ragged
+    assert communicator.take_charges().tolist() == expected.tolist()
+
+
+@every_method
+def test_every_method_here_sends_one_exact_value_an_element(case: Case) -> None:
+    for dtype in (torch.float32, torch.float64):
+        reduced, _, communicator = reduce_once(build_reducer(case.method(), D), gradients().to(dtype))
+        assert reduced.has_a_value_each and reduced.exact
+        values = communicator.take_charges()[:, KINDS.index("values")]
+        assert values.tolist() == (dtype.itemsize * reduced.sent["a"].squeeze(1)).tolist()
 
 
 @every_method

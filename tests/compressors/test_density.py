@@ -9,7 +9,6 @@ from compressors.build import build_reducer
 from compressors.chain import Chain
 from compressors.density import Constant, Exponential, Step, density_schedule
 from compressors.feedback import ErrorFeedback
-from compressors.naming import method
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
@@ -116,16 +115,3 @@ def test_the_codec_of_an_epoch_is_made_once() -> None:
     assert codecs[0] is codecs[1] and codecs[3] is codecs[4]
     assert [codec.density for codec in codecs[1:4]] == [0.25, pytest.approx(0.25 * 0.04**0.25), 0.01]
     assert "Exponential(start=0.25, epochs=4)" in repr(reducer)
-
-
-def test_a_legend_says_the_schedule() -> None:
-    def named(schedule: object) -> str:
-        compressor = {"_target_": "compressors.top_k.TopK", "density": 0.1, "schedule": schedule}
-        return method(
-            {"compressor": compressor, "feedback": {"_target_": "compressors.feedback.ErrorFeedback"}}
-        )
-
-    assert named("constant") == "top_k, density 0.1"
-    assert named("exponential") == "top_k, density 0.1, schedule exponential"
-    step = {"kind": "step", "milestones": [3], "factor": 0.5}
-    assert named(step) == "top_k, density 0.1, schedule step milestones [3] factor 0.5"

@@ -11,6 +11,7 @@ from compressors.build import build_reducer
 from trainers.bound import Bound
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
+from trainers.gap import Gap
 from trainers.selection_error import SelectionError
 from trainers.staleness import Staleness
 from trainers.watch import Watch
@@ -58,6 +59,7 @@ def diagnostics(feedback: str, every: int = 1) -> Diagnostics:
         selection_error=SelectionError(densities=DENSITIES),
         staleness=Staleness(ages=AGES) if feedback != "none" else None,
         bound=Bound(),
+        gap=Gap(),
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ import run
 from results import convex, reproduction
 from results.runs import by_method, by_setting, read_runs
 
+STEP = "feedback.scale step"  # of every preset
 METHODS = (
     ["compressor=none"],
     ["compressor=top_k"],
@@ -51,7 +53,11 @@ def test_runs_are_found_and_grouped(output: Path) -> None:
     groups = by_setting(runs)
     assert sorted(len(group) for group in groups) == [9, 9]
     methods = by_method(groups[0])
-    assert list(methods) == ["hard_threshold, threshold 0.001", "none", "top_k, density 0.1"]
+    assert list(methods) == [
+        f"hard_threshold, threshold 0.001, {STEP}",
+        "none",
+        f"top_k, density 0.1, {STEP}",
+    ]
     assert [run.seed for run in methods["none"]] == [0, 1, 2]
 
 
@@ -64,6 +70,29 @@ def test_curves_are_what_the_records_say(output: Path) -> None:
     assert convex.bits_so_far("ledger")(found).iloc[-1] == 8 * (8 + 4) * 2 * 40
     assert convex.bits_per_step("paper")(found).tolist() == [64.0] * 8
     assert convex.epochs(found).iloc[-1] == lines[-1]["epoch"]
+
+
+def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -> None:
+    """Values that are not exact: its line is not in the panel, its number a dash, all else as before."""
+    name = "comm/paper_bits_total"
+    runs = [
+        replace(
+            found,
+            records=found.records.drop(columns=name),
+            summary={key: value for key, value in found.summary.items() if key != name},
+        )
+        if found.compressor == "top_k"
+        else found
+        for found in read_runs([output])
+    ]
+    (group, *_) = by_setting(runs)
+    first, *_, last = convex.draw(group, "paper").axes
+    for panel in (first, last):
+        assert [len(line.get_xdata()) > 0 for line in panel.lines] == [True, True, False]
+    assert [len(line.get_xdata()) > 0 for line in convex.draw(group, "ledger").axes[0].lines] == [True] * 3
+    ends = reproduction.reproduction_table(runs).split("## Where each run ends")[1].splitlines()
+    (row, *_) = [line for line in ends if "top_k" in line]
+    assert row.count("| - |") == 1 and "| - |" not in next(line for line in ends if "hard_threshold" in line)
 
 
 def test_command_draws_and_writes_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
@@ -118,11 +147,15 @@ def test_table_holds_what_the_summaries_say(output: Path) -> None:
     assert "| gisette_scale | L | 842.8680386 | not run: no file |  |" in table
     assert "| madelon_sgd | top_k, density 0.002 | mean ‖e‖² | peak | read | 0.0003 | not run |" in table
     row = next(
-        line for line in table.splitlines() if line.startswith("| madelon_sgd | top_k, density 0.1 | 3 |")
+        line
+        for line in table.splitlines()
+        if line.startswith(f"| madelon_sgd | top_k, density 0.1, {STEP} | 3 |")
     )
     ours = [run.summary["compression/total_error"] for run in runs if "madelon_sgd-top_k" in str(run.path)]
     assert f"{sum(ours) / 3:.4g} ± " in row
-    split = next(line for line in table.splitlines() if line.startswith("| iid | top_k, density 0.1; hard_"))
+    split = next(
+        line for line in table.splitlines() if line.startswith(f"| iid | top_k, density 0.1, {STEP}; hard_")
+    )
     assert split.count("±") == 4  # bytes are the same in every seed
 
 
@@ -222,7 +255,7 @@ def test_residuals_in_other_units_are_another_method(output: Path, tmp_path: Pat
     for scale in ("step", "gradient"):
         copied(output, tmp_path / scale, "madelon_sgd-top_k", feedback={"scale": scale})
     methods = by_method(read_runs([tmp_path]))
-    assert list(methods) == [f"top_k, density 0.1, residual by {scale}" for scale in ("gradient", "step")]
+    assert list(methods) == ["top_k, density 0.1", f"top_k, density 0.1, {STEP}"]
 
 
 def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from configs import resolved
 
-from compressors.naming import compressor_name
+from identity import compressor_name
 from results.dashboard import GROUPING, QUALITIES, main, specification
 from results.style import COLOURS
 from trainers.run_folder import RunFolder

@@ -13,7 +13,7 @@ from run_folders import write_run
 from results.report import main
 from results.report_axes import plain
 from results.report_curves import MOST_POINTS
-from results.report_facts import pages_of, series_of
+from results.report_facts import Series, pages_of, series_of
 from results.report_figures import figures_of
 from results.report_page import in_script
 from results.runs import read_runs
@@ -148,9 +148,10 @@ def test_words_that_are_no_utf_8_are_replaced(tmp_path: Path) -> None:
 
 
 def test_curves_have_the_marks_of_their_style(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def styles(methods: Iterable[tuple[str, str]]) -> dict[str, dict]:
+    def styles(series: Iterable[Series]) -> dict[str, dict]:
         hollow = {"marker": "D", "markerfacecolor": "white"}
-        return {m: {"color": "#123456", "linestyle": "solid", "linewidth": 1} | hollow for m, _ in methods}
+        line = {"color": "#123456", "linestyle": "solid", "linewidth": 1}
+        return {one.label: line | hollow for one in series}
 
     monkeypatch.setattr("results.report_curves.line_styles", styles)
     (series,) = series_of(pages_of(read_runs([output]), [output])).values()

@@ -7,7 +7,17 @@ import pytest
 import yaml
 from run_folders import write_run
 
-from results.runs import by_method, by_setting, compared_across, latest, read_runs, warnings
+from identity import identify
+from results.runs import (
+    by_cell,
+    by_method,
+    by_setting,
+    compared_across,
+    finished_runs,
+    latest,
+    read_runs,
+    warnings,
+)
 
 
 def record(step: int, **metrics: float) -> dict[str, float]:
@@ -23,7 +33,7 @@ def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
     assert run.curve("train/loss").to_dict() == {1: 0.1 + 0.2, 3: 5e-324}  # to the last bit
     assert run.curve("test/accuracy").to_dict() == {2: 1.0}
     assert run.curve("no/such").empty
-    assert (run.id, run.code, run.modified) == (path.name, "c0ffeec0ff", False)
+    assert (run.id, run.code, run.modified) == (identify(run.config).id, "c0ffeec0ff", False)
 
 
 @pytest.mark.parametrize(
@@ -148,18 +158,14 @@ def test_order_is_that_of_paths(tmp_path: Path) -> None:
     assert paths == sorted(paths)
 
 
-def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path) -> None:
+def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     first = write_run(tmp_path / "a")
     last = write_run(tmp_path / "b")  # the same id
-    other = write_run(
-        tmp_path / "c", name="another-top_k", trainer={"log_every": 5}
-    )  # another id, as good as
-    runs = read_runs([tmp_path / "c", tmp_path])
-    assert [run.path for run in latest(runs)] == [other]
-    said = warnings(runs)
-    assert f"{first} is left out: {last} is the same run" in said
-    assert f"{last} is left out: {other} is the same run" in said
-    assert [run.path for run in by_method(runs)["top_k, density 0.01"]] == [other]
+    runs = read_runs([tmp_path / "b", tmp_path])
+    assert [run.path for run in latest(runs)] == [last]
+    assert f"{first} is left out: {last} is the same run" in warnings(runs)
+    assert [run.path for run in by_method(runs)["top_k, density 0.01"]] == [last]
+    assert capsys.readouterr().err == f"two runs of top_k, density 0.01, seed 0: using {last}\n"
 
 
 def test_a_step_recorded_twice_counts_once(tmp_path: Path) -> None:
@@ -295,9 +301,72 @@ def test_settings_compared_beside_the_method(tmp_path: Path) -> None:
     assert {run.method for run in together} == {
         f"top_k, density 0.01, scope {scope}, alpha {alpha}"
         for scope in ("layer", "global")
-        for alpha in (0.1, 1.0)
+        for alpha in ("0.1", "1")
     }
     with pytest.raises(ValueError, match=r"no setting data\.beta"):
         compared_across(apart, "data.beta")
     write_run(tmp_path / "more", data={"beta": 1})
     assert len(compared_across([*apart, *read_runs([tmp_path / "more"])], "data.beta")) == 1
+
+
+def test_two_kinds_of_feedback_are_two_methods(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    kinds = {"scale": "gradient"}, {"scale": "step"}, {"_target_": "compressors.feedback.EF21", "scale": None}
+    for feedback in ({"_target_": "compressors.feedback.no_feedback"}, *kinds):
+        write_run(tmp_path, feedback=feedback)
+    runs = finished_runs([tmp_path])
+    assert len(by_setting(runs)) == 1
+    assert {method: len(of) for method, of in by_method(runs).items()} == {
+        "top_k, density 0.01": 1,
+        "top_k, density 0.01, feedback.scale step": 1,
+        "top_k, density 0.01, feedback: compressors.feedback.EF21, feedback.scale unset": 1,
+        "top_k, density 0.01, no feedback": 1,
+    }
+    assert "is left out" not in capsys.readouterr().err
+
+
+def test_a_run_of_older_code_is_the_run_that_it_would_be_today(tmp_path: Path) -> None:
+    wire = {"_target_": "compressors.wire.Wire", "indices": "plain", "values": "fp32"}
+    newer = {"nonfinite": "stop", "reduction": "worker_order", "precision": "fp32", "bucket_megabytes": 5}
+    write_run(tmp_path, trainer={"steps": 10, "epochs": 3})
+    write_run(tmp_path, trainer={"steps": 10, "epochs": 4, **newer}, wire=wire, threads=2, seed=1)
+    runs = read_runs([tmp_path])
+    assert len(by_setting(runs)) == 1 and len(by_method(runs)) == 1
+    assert {run.identity.id for run in runs}.isdisjoint(run.summary["id"] for run in runs)
+
+
+def test_runs_that_would_be_one_row_and_are_not_the_same_are_refused(tmp_path: Path) -> None:
+    for seeds in ((0, 0), (0, 1)):
+        folder = tmp_path / str(seeds)
+        one = write_run(folder / "a", seed=seeds[0], trainer={"steps": 10})
+        two = write_run(folder / "b", seed=seeds[1], trainer={"steps": 20})
+        with pytest.raises(ValueError, match="would be one row, ours, and differ: ") as raised:
+            by_cell(read_runs([folder]), lambda _: "ours")
+        assert str(one) in str(raised.value) and str(two) in str(raised.value)
+        assert (
+            "trainer.steps 10 and 20" in str(raised.value) and "seed" not in str(raised.value).split(":")[-1]
+        )
+
+
+def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: Path) -> None:
+    own = identify(read_runs([write_run(tmp_path / "fresh")])[0].config).id
+    write_run(tmp_path / "own", resume="some/checkpoint", summary={"id": own})
+    for name, summary in (("newer", {"origin": "c0ffee step-000000009 x"}), ("older", {})):
+        write_run(tmp_path / name, resume="some/checkpoint", summary=summary)
+    runs = {run.path.parents[1].name: run for run in read_runs([tmp_path])}
+    assert runs["own"].id == runs["fresh"].id and runs["newer"].identity.origin.startswith("c0ffee ")
+    assert [len(group) for group in by_setting(runs.values())] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("across", "said"),
+    [
+        ("threads", "threads has no effect but on what computes"),
+        ("data.alpha", "data.alpha has no effect with data.partition=iid"),
+        ("feedback.scale", "feedback.scale is told apart already"),
+        ("seed", "seed is told apart already"),
+    ],
+)
+def test_what_cannot_be_compared_beside_the_method(tmp_path: Path, across: str, said: str) -> None:
+    write_run(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        compared_across(read_runs([tmp_path]), across)

@@ -283,4 +283,4 @@ def test_names_of_runs_are_text_in_every_format(tmp_path: Path) -> None:
 def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> None:
     write_run(tmp_path, compressor="top_k", settings={"rule": "[2cm] \\input{x}"})
     text = latex(compare(read_runs([tmp_path])))
-    assert r"{[}2cm{]} \textbackslash{}input\{x\}" in text
+    assert r"\symbol{34}{[}2cm{]} \textbackslash{}\textbackslash{}input\{x\}\symbol{34}" in text

@@ -60,6 +60,7 @@ def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -
     pieces = PIECES[scope]
     last = np.zeros((WORKERS, sum(SIZES)), dtype=int)
     found = []
+    whole, apart = np.zeros(sum(SIZES)), np.zeros(sum(SIZES))
     for number, step in enumerate(steps, 1):
         alpha = learning_rate(number - 1) if feedback == "step" else 1.0
         e, g = step["residual"].double().numpy(), step["gradient"].double().numpy()
@@ -79,6 +80,10 @@ def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -
                 bounds[worker] += share * x @ x if method == "top_k" else len(x) * threshold**2
         metrics["diagnostics/xi"] = np.linalg.norm(of_mean - (p * masks).mean(0)) / (alpha * norm)
         metrics["diagnostics/error_bound"] = bounds.mean()
+        whole += mean_gradient
+        apart += mean_gradient - (p * masks).mean(0) / alpha
+        metrics["diagnostics/gap"] = apart @ apart
+        metrics["diagnostics/gap_relative"] = (apart @ apart) / (whole @ whole)
         for density in DENSITIES:
             lost = mean_gradient.copy()
             for piece in pieces:
@@ -170,8 +175,10 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
         "diagnostics/error_bound",
         "diagnostics/unsent_longest",
         "diagnostics/unsent_1",
+        "diagnostics/gap",
     }
     absent = {
+        "diagnostics/gap_relative",
         "diagnostics/xi",
         "diagnostics/selection_error_0.1",
         "diagnostics/waited_1",

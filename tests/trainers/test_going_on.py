@@ -8,7 +8,8 @@ import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
 import run
-from trainers.run_folder import RunFolder, run_id
+from results.runs import by_setting, read_runs
+from trainers.run_folder import RunFolder, identity_of
 from trainers.stopping import StoppedError, StopRequest
 
 SETTINGS = (
@@ -96,7 +97,7 @@ def test_an_earlier_checkpoint_of_its_own(
 ) -> None:
     before, folder = interrupted(tmp_path)
     config = config_of(tmp_path, *SETTINGS, f"resume={folder.checkpoints / 'step-000000004'}")
-    assert run_id(config) == folder.id
+    assert identity_of(config).id == folder.id
     run.train(config)
     assert_same(whole, outcome(before))
     assert "going on after step 4" in capsys.readouterr().out
@@ -107,16 +108,18 @@ def test_another_runs_checkpoint(tmp_path: Path) -> None:
     short = config_of(tmp_path, *SETTINGS)
     trained = train(short)
     longer = config_of(tmp_path, *SETTINGS, "trainer.steps=12", f"resume={RunFolder(short).path}")
-    assert run_id(longer) not in (
-        run_id(short),
-        run_id(config_of(tmp_path, *SETTINGS, "trainer.steps=12")),
-    )
+    fresh = config_of(tmp_path, *SETTINGS, "trainer.steps=12")
+    assert len({identity_of(config).id for config in (short, longer, fresh)}) == 3
     with crash_after(11):
         run.train(longer)
     going_on = train(longer)  # from its own step 10, though resume names step 9
     assert [r["step"] for r in going_on["records"] if "train/loss" in r] == list(range(1, 13))
     assert going_on["records"][: len(trained["records"])] == trained["records"]
     assert RunFolder(short).summary() is not None
+    assert RunFolder(longer).summary()["origin"].startswith(f"{RunFolder(short).id} step-000000009 ")
+    found = read_runs([tmp_path])
+    assert {run.id for run in found} == {run.path.name for run in found}  # also for who only reads them
+    assert len(by_setting(found)) == 2
 
 
 def test_another_number_of_workers(tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "compression/density_mean": (3 / 2 + 1 / 2) / 8,
         "comm/bytes_sent": (8 + 0) / 2 + 4 * segments,
         "comm/bytes_sent_total": 8 * 4 / 2 + 8 * segments,
+        "comm/bits_per_parameter": 8 * (8 * 4 / 2 + 8 * segments) / (2 * 4),
         # Of 2 workers each sends to one other what it hands over.
         "comm/link_bytes_sent": 8 / 2 + 4 * segments,
         "comm/link_bytes_sent_total": 8 * 4 / 2 + 8 * segments,
@@ -70,6 +71,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/entropy_bound_bytes": pytest.approx((4 + 2 / 8) / 2),
         "comm/entropy_bound_bytes_total": pytest.approx((16 + (2 + math.log2(6) + 2) / 8) / 2),
         "comm/paper_bits_total": 32 * 4 / 2,
+        "comm/largest_sent_total": 2 + 1,  # worker 1 first, then worker 0
     }
     layers = ledger.layers()
     assert layers["weight"]["elements"] == 3

@@ -16,7 +16,6 @@ from training import WORKERS
 from trainers.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.loop import SKIPPED_IN_A_ROW
-from trainers.run_folder import run_id
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -128,11 +127,3 @@ def test_too_many_in_a_row_end_the_run_in_one_line(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["status"] == "failed"
     records = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
     assert [r["train/steps_skipped"] for r in records][-SKIPPED_IN_A_ROW:] == list(range(SKIPPED_IN_A_ROW))
-
-
-def test_the_ids_of_runs_stay_what_they_were() -> None:
-    trainer = {"steps": None, "epochs": 1, "overlap": False}
-    config = {"trainer": trainer, "data": {}, "resume": "auto"}
-    before = run_id(config)
-    assert run_id(config | {"trainer": trainer | {"nonfinite": "stop"}}) == before
-    assert run_id(config | {"trainer": trainer | {"nonfinite": "skip"}}) != before

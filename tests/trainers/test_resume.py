@@ -33,7 +33,7 @@ CASES = {
     "no_feedback": ("model=mlp", *IMAGES, "compressor=top_k", "feedback=none", "trainer.log_every=3"),
     "diagnostics": (
         *("model=mlp", *IMAGES, "compressor=hard_threshold", "trainer.log_every=3"),
-        *("diagnostics=[xi,selection_error,staleness,bound,hindsight]", "diagnostics.every=5"),
+        *("diagnostics=[xi,selection_error,staleness,bound,gap,hindsight]", "diagnostics.every=5"),
     ),
     "accordion": (
         *("model=mlp", *IMAGES, "compressor=accordion", "compressor.period=1", "budget.density=0.001"),

@@ -1,0 +1,107 @@
+"""One process on each host of a bench, told what to do line by line in JSON."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+import netns
+
+HERE = Path(__file__).parent
+PORT = 29400
+QUIET_SECONDS = 0.2  # longer than TCP delays an acknowledgement
+ENDED = "a host's process ended, as it says above"
+
+
+def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
+    """What a process on a host needs in order to find those on the others."""
+    return os.environ | {
+        "RANK": str(host),
+        "WORLD_SIZE": str(hosts.count),
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": hosts.address(0),
+        "MASTER_PORT": str(PORT),
+        "GLOO_SOCKET_IFNAME": netns.INTERFACE,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no names
+    }
+
+
+class Fleet:
+    """The processes, as who tells them what to do sees them; ``program`` is a file of this folder."""
+
+    def __init__(self, hosts: netns.Hosts, program: str, arguments: list[str] | None = None) -> None:
+        self.hosts = hosts
+        self.command = [sys.executable, str(HERE / program), *(arguments or [])]
+        self.processes: list[subprocess.Popen[str]] = []
+
+    def start(self) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+        for host in range(self.hosts.count):
+            command = self.hosts.command(host, self.command)
+            self.processes.append(subprocess.Popen(command, env=environment(self.hosts, host), **pipes))
+        self.hear()
+
+    def tell(self, **message: Any) -> None:
+        try:
+            for process in self.processes:
+                print(json.dumps(message), file=process.stdin, flush=True)
+        except BrokenPipeError as error:
+            raise netns.Refused(ENDED) from error
+
+    def hear(self) -> list[dict[str, Any]]:
+        lines = [process.stdout.readline() for process in self.processes]
+        if not all(lines):
+            raise netns.Refused(ENDED)
+        return [json.loads(line) for line in lines]
+
+    def stop(self) -> None:
+        for process in self.processes:
+            with suppress(BrokenPipeError):  # what a dead one was told and did not read
+                process.stdin.close()  # they end when nobody speaks to them
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def fleet(count: int, program: str, arguments: list[str] | None = None) -> Iterator[Fleet]:
+    """Processes on ``count`` hosts; both are gone afterwards."""
+    with netns.hosts(count) as hosts:
+        made = Fleet(hosts, program, arguments)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+
+
+class Channel:
+    """Lines to and from who tells this process what to do."""
+
+    def __init__(self, answers: TextIO) -> None:
+        self.answers = answers
+
+    def tell(self, **message: Any) -> None:
+        print(json.dumps(message), file=self.answers, flush=True)
+
+    def hear(self) -> dict[str, Any]:
+        line = sys.stdin.readline()
+        if not line:
+            sys.exit(1)  # nobody is there any more
+        return json.loads(line)
+
+
+def open_channel() -> Channel:
+    """This process's, opened once: whatever else it prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return Channel(answers)

@@ -1,0 +1,77 @@
+"""One host of the wire bench: does what wire.py says, and tells what its communicator charged for it."""
+
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from collectives import DENSE, TINY_CALLS, count_calls, tiny_calls
+from compress import Case, Reduction, gradients, resnet18_layout
+from fleet import open_channel
+from torch import Tensor
+
+from compressors.api import Segment
+from compressors.wire import Wire
+from trainers.communicator import Communicator
+from trainers.process_group import process_group
+from trainers.settings import ALL_REDUCE
+
+PROBES = Path("/proc/sys/net/ipv4/tcp_early_retrans")  # of tail losses, in this host's network namespace
+
+
+def do(job: dict[str, Any]) -> Communicator:
+    """The steps of a job; the communicator that they were charged to."""
+    processes = dist.get_world_size()
+    communicator = Communicator(
+        processes,
+        process=dist.get_rank(),
+        processes=processes,
+        reduction=job.get("reduction", ALL_REDUCE),
+    )
+    if job["work"] == "reduce":
+        reduce(job, communicator)
+    elif job["work"] != "nothing":
+        call = tiny_calls(communicator)[job["work"]]
+        for _ in range(TINY_CALLS):
+            call()
+    return communicator
+
+
+def reduce(job: dict[str, Any], communicator: Communicator) -> None:
+    """Steps with new normal gradients and residuals of zero."""
+    flat, segments = buffers(job["scope"])
+    case = Case(job["method"], job["settings"])
+    reduction = Reduction(case.reducer(job["density"], DENSE, Wire(**job["wire"])), segments, communicator)
+    stream = torch.Generator().manual_seed(communicator.process)
+    for _ in range(job["steps"]):
+        flat.normal_(generator=stream)
+        reduction.forget()
+        reduction()
+
+
+@cache
+def buffers(scope: str) -> tuple[Tensor, list[Segment]]:
+    """A gradient [1, D] and its segments, for all jobs of a scope."""
+    return gradients(resnet18_layout(scope), 1, DENSE)
+
+
+def main() -> None:
+    channel = open_channel()
+    # Otherwise TCP sends a segment again where the other host is slow to acknowledge it.
+    PROBES.write_text("0", encoding="ascii")
+    torch.set_num_threads(1)
+    with process_group(torch.device("cpu"), timeout_seconds=600):
+        calls: Counter[str] = count_calls()
+        channel.tell(at="ready")
+        while (job := channel.hear()).get("work") is not None:
+            calls.clear()
+            communicator = do(job)
+            ((sent, received),) = communicator.take_link_bytes().tolist()
+            handed_over = int(communicator.take_charges().sum())
+            channel.tell(handed_over=handed_over, sent=sent, received=received, calls=dict(calls))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""What the tests of benches over hosts share: the modules of benchmarks/, and whether hosts can be made."""
+
+import importlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not (shutil.which("ip") and shutil.which("tc")), reason="needs root and iproute2"
+)
+
+
+def modules(monkeypatch: pytest.MonkeyPatch, *names: str) -> dict[str, ModuleType]:
+    """Files of benchmarks/, which import each other by their bare names."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return {name: importlib.import_module(name) for name in names}
+
+
+def namespaces() -> list[str]:
+    """The hosts that are there now."""
+    listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
+    return [line for line in listed.splitlines() if line.startswith("total-error-")]

@@ -1,0 +1,89 @@
+"""Trainings of a small network that measure the gap, and the residuals that it is to be beside."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from methods import FEEDBACKS, Case
+from skipping import Records, Snapshots, trainer
+from training import WORKERS
+
+from compressors.build import build_reducer
+from trainers.communicator import Communicator
+from trainers.diagnostics import Diagnostics
+from trainers.gap import Gap
+from trainers.layout import Layout
+from trainers.loop import Trainer
+from trainers.state import Snapshot
+
+SETTINGS = [
+    (name, scope, feedback)
+    for name in ("top_k", "hard_threshold", "random_block", "random_block-own", "none")
+    for scope in ("layer", "global")
+    for feedback in FEEDBACKS
+]
+RATE = 0.1
+
+
+def watched(communicator: Communicator, name: str, scope: str, feedback: str, **changes: Any) -> Trainer:
+    """A trainer whose every step is measured, and every third without effect as a gradient is not finite."""
+    plain = trainer(communicator)
+    method, _, own = name.partition("-")
+    codec = Case(method, {"shared_coordinates": not own}).method(threshold=0.02, density=0.2)
+    layout = Layout(dict(plain.model.named_parameters()), scope)
+    reducer = build_reducer(codec, layout.num_parameters, FEEDBACKS[feedback])
+    diagnostics = Diagnostics(every=1, gap=Gap())
+    return replace(plain, layout=layout, reducer=reducer, diagnostics=diagnostics, **changes)
+
+
+def squared_norm_of_mean_residual(communicator: Communicator, snapshot: Snapshot) -> float:
+    """In float64, of all n workers; 0 where there are no residuals."""
+    rows = [
+        torch.cat([t.flatten() for name, t in state.tensors.items() if name.startswith("reducer/residual")])
+        for state in snapshot.workers.values()
+        if any(name.startswith("reducer/residual") for name in state.tensors)
+    ]
+    if not rows:
+        return 0.0
+    total = communicator.sum(torch.stack(rows).double().sum(0))
+    return (total / communicator.size).square().sum().item()
+
+
+def gaps(
+    process: int, processes: int, name: str, scope: str, feedback: str, start: Any = None
+) -> list[dict[str, float]]:
+    """Per step that had an effect the record, and ||mean residual||^2 as ``residual``."""
+    layout = {"process": process, "processes": processes, "reduction": "worker_order"}
+    communicator = Communicator(WORKERS, **layout)
+    records, snapshots = Records(), Snapshots(start)
+    watched(communicator, name, scope, feedback).run(records, snapshots)
+    found = []
+    for record in records:
+        kept = {k: v for k, v in record.items() if k == "step" or k.startswith("diagnostics/")}
+        kept["residual"] = squared_norm_of_mean_residual(communicator, snapshots[record["step"]])
+        found.append(kept)
+    return found
+
+
+def gaps_of_all(process: int, processes: int) -> dict[str, list[dict[str, float]]]:
+    return {"/".join(setting): gaps(process, processes, *setting) for setting in SETTINGS}
+
+
+def saved(step: int, setting: tuple[str, str, str]) -> Snapshot:
+    """The state of one process after a step."""
+    snapshots = Snapshots()
+    watched(Communicator(WORKERS, reduction="worker_order"), *setting).run(Records(), snapshots)
+    return snapshots[step]
+
+
+def gone_on(process: int, processes: int, step: int) -> dict[str, list[dict[str, float]]]:
+    """``gaps`` of all settings of ``top_k``, begun again at the state that one process had after a step."""
+    return {
+        "/".join(setting): gaps(process, processes, *setting, start=saved(step, setting))
+        for setting in SETTINGS
+        if setting[0] == "top_k"
+    }
+
+
+def whole_and_gone_on(process: int, processes: int, step: int) -> dict[str, dict[str, Any]]:
+    return {"whole": gaps_of_all(process, processes), "gone_on": gone_on(process, processes, step)}

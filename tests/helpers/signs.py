@@ -1,0 +1,125 @@
+"""Codecs whose payloads are not values and indices: signs, in one bit each."""
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from skipping import STEPS, Records, Snapshots, tensors_of, trainer, without_clock
+from torch import Tensor
+from training import WORKERS
+
+from compressors.api import Context, squared_norm
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.fields import Field, fields
+from trainers.communicator import Communicator
+
+
+class Signs(NamedTuple):
+    """A bit for each element of a segment, and the magnitude of all."""
+
+    bits: Tensor  # [ceil(d / 8)] uint8, eight signs each
+    scale: Tensor  # [1]
+
+    FIELDS = fields(bits=Field("signs"), scale=Field("metadata"))
+
+    def num_sent(self, size: int) -> int:
+        return size
+
+    def add_to(self, out: Tensor) -> None:
+        out += unpacked(self.bits, len(out)).to(out.dtype) * self.scale
+
+    def positions(self, size: int) -> Tensor:
+        return torch.arange(size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScaledSign:
+    """The mean magnitude times the sign of every entry, as EF-signSGD sends."""
+
+    payload = Signs
+    linear = ragged = randomized = False
+
+    def encode(self, x: Tensor, context: Context) -> Signs:
+        signs = Signs(packed(x), x.abs().mean().reshape(1))
+        sent = torch.zeros_like(x)
+        signs.add_to(sent)
+        x -= sent
+        return signs
+
+    def error_bound(self, x: Tensor) -> float:
+        return squared_norm(x).item()
+
+
+class SignsAt(NamedTuple):
+    """Signs of some entries and where these are; all have one magnitude."""
+
+    indices: Tensor  # [k] int32
+    bits: Tensor  # [ceil(k / 8)] uint8
+    scale: Tensor  # [1]
+
+    FIELDS = fields(indices=Field("indices", 1), bits=Field("signs", 8), scale=Field("metadata"))
+
+    def num_sent(self, size: int) -> int:
+        return len(self.indices)
+
+    def add_to(self, out: Tensor) -> None:
+        signs = unpacked(self.bits, len(self.indices)).to(out.dtype)
+        out.index_add_(0, self.indices, signs * self.scale)
+
+    def positions(self, size: int) -> Tensor:
+        return self.indices.long()
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignAbove:
+    """Of entries of at least the threshold, the threshold with their sign, as Strom sends."""
+
+    threshold: float
+
+    payload = SignsAt
+    linear = randomized = False
+    ragged = True
+
+    def encode(self, x: Tensor, context: Context) -> SignsAt:
+        where = (x.abs() >= self.threshold).nonzero().squeeze(1)
+        signs = SignsAt(where.int(), packed(x[where]), x.new_tensor([self.threshold]))
+        sent = torch.zeros_like(x)
+        signs.add_to(sent)
+        x -= sent
+        return signs
+
+    def error_bound(self, x: Tensor) -> float:
+        return squared_norm(x).item()
+
+
+def packed(x: Tensor) -> Tensor:
+    """Signs of ``x`` [k], 1 where not negative, as [ceil(k / 8)] uint8."""
+    return torch.from_numpy(np.packbits((x >= 0).numpy()))
+
+
+def unpacked(bits: Tensor, count: int) -> Tensor:
+    """``count`` signs, 1 or -1, [count] float32."""
+    return 2.0 * torch.from_numpy(np.unpackbits(bits.numpy(), count=count)).float() - 1
+
+
+CODECS = {"scaled": ScaledSign(), "above": SignAbove(threshold=0.05)}
+
+
+def train(process: int, processes: int) -> dict[str, dict[str, Any]]:
+    """Per codec records, summary and last state of a training."""
+    found = {}
+    for name, codec in CODECS.items():
+        communicator = Communicator(WORKERS, process=process, processes=processes)
+        plain = trainer(communicator, bad_steps={})
+        reducer = build_reducer(codec, plain.layout.num_parameters, ErrorFeedback)
+        records, snapshots = Records(), Snapshots()
+        summary = replace(plain, reducer=reducer).run(records, snapshots)
+        found[name] = {
+            "records": without_clock(records),
+            "summary": summary,
+            "tensors": tensors_of(snapshots[STEPS]),
+            "sizes": plain.layout.sizes,
+        }
+    return found

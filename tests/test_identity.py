@@ -1,0 +1,388 @@
+"""One identity: config -> (method, setting, seed), and run id, group and legend from these."""
+
+import copy
+import importlib
+import inspect
+import itertools
+import random
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import pytest
+from configs import CONF, resolved
+from omegaconf import OmegaConf
+
+from identity import METHOD, USUAL, WITHOUT_EFFECT, Identity, at, identify, named, text, without_effect
+
+# Another valid word where a setting takes a few words only; any other setting takes another number or name.
+OTHER_WORDS = {
+    "compressor.schedule": "exponential",
+    "data.objective": "masked",
+    "data.partition": "by_label",
+    "data.reshard": "epoch",
+    "device": "cpu",
+    "feedback.scale": "step",
+    "kernels": "reference",
+    "model.config": "bert_base",
+    "model.variant": "small",
+    "optimizer.nesterov": "release",
+    "resume": "never",
+    "scope": "global",
+    "tracker.mode": "offline",
+    "trainer.nonfinite": "skip",
+    "trainer.precision": "bf16",
+    "trainer.reduction": "all_reduce",
+    "wire.indices": "rice",
+    "wire.values": "bf16",
+}
+# Written by hand: all that the choices in conf/ hold and that cannot change a result as they stand there.
+IDLE = {
+    *("budget.density", "budget.schedule", "budget.threshold"),
+    *("checkpoint.at_end", "checkpoint.every_minutes", "checkpoint.every_steps", "checkpoint.redistribute"),
+    *("data.alpha", "data.decoders", "data.download", "data.home", "data.memory_gib", "data.root"),
+    *("device", "isolate", "kernels", "name", "output", "processes", "resume", "threads", "timeout_seconds"),
+    *("diagnostics.every", "diagnostics.selection_error.densities", "diagnostics.staleness.ages"),
+    *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
+    *("tracker.group", "tracker.mode", "tracker.project", "tracker.tags"),
+}
+# What matters under some settings only: the key, what is set where it cannot, what is set where it can.
+DEPENDS = [
+    ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
+    ("data.root", {}, {"data._target_": "data.image_folder.image_folder"}),
+    ("trainer.epochs", {"trainer.steps": 10}, {}),
+    ("trainer.overlap", {}, {"wire.values": "int8"}),
+    ("trainer.overlap", {}, {"wire.indices": "auto"}),
+    ("trainer.bucket_megabytes", {"trainer.overlap": True}, {"trainer.overlap": True, "wire.values": "int8"}),
+    ("trainer.bucket_megabytes", {"wire.values": "int8"}, {"trainer.overlap": True, "wire.values": "int8"}),
+    ("trainer.evaluate_every", {"data._target_": "data.libsvm.libsvm"}, {}),
+    ("trainer.evaluation_batch_size", {"data._target_": "data.libsvm.libsvm"}, {}),
+    ("schedule.warmup_share", {"schedule.warmup_epochs": 0}, {"schedule.warmup_epochs": None}),
+    ("model.config", {"model.pretrained": "folder"}, {}),
+    ("compressor.density", {"compressor.threshold": 0.1}, {"compressor.threshold": None}),
+    ("feedback.scale", {"compressor._target_": "compressors.none.NoCompression"}, {}),
+    ("feedback._target_", {"compressor._target_": "compressors.none.NoCompression"}, {}),
+    ("feedback.scale", {"feedback._target_": "compressors.feedback.no_feedback"}, {}),
+]
+KNOWN_IDS = (  # of presets: folders of runs that were made by this version are found again by later ones
+    ("quick", "top_k", "5a84d453b9"),
+    ("three_parameters/lstm", "top_k", "f6231a26b3"),
+    ("convex/madelon_sgd", "top_k", "1bb7024eb7"),
+    ("small/neumf", "hard_threshold", "df31329cdc"),
+    ("autolrs/resnet20", "none", "37a6310616"),
+)
+FILES = [
+    path
+    for path in sorted(CONF.glob("*/*.yaml"))
+    if path.parent.name not in ("sweeps", "experiment", "diagnostics")
+]
+
+
+@cache
+def base() -> dict[str, Any]:
+    return resolved("compressor=top_k", "diagnostics=[bound,selection_error,staleness,xi]")
+
+
+@cache
+def chosen(group: str, option: str) -> dict[str, Any]:
+    """The base with another choice of one group."""
+    choice = OmegaConf.load(CONF / group / f"{option}.yaml")
+    if option == "image_folder":
+        choice.name = "photos"
+    return OmegaConf.to_container(OmegaConf.create(base() | {group: choice}), resolve=True)
+
+
+def leaves(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{name}.")
+        elif name not in ("_target_", "_partial_"):  # chosen by their group; said to Hydra
+            yield f"{prefix}{name}", value
+
+
+def changed(config: dict[str, Any], **settings: Any) -> dict[str, Any]:
+    config = copy.deepcopy(config)
+    for key, value in settings.items():
+        *groups, last = key.split(".")
+        inner = config
+        for group in groups:
+            inner = inner.setdefault(group, {})
+        inner[last] = value
+    return config
+
+
+def other(key: str, value: Any) -> Any:
+    """Another value of a setting."""
+    if key in OTHER_WORDS:
+        return OTHER_WORDS[key]
+    if isinstance(value, bool):
+        return not value
+    if value is None:
+        return 7
+    if isinstance(value, list):
+        return [*value, *(value[-1:] or ["bias"])]
+    return f"{value}2" if isinstance(value, str) else 2 * value + 1
+
+
+def outcome(one: Identity, two: Identity) -> set[str]:
+    """Which of the values differ."""
+    return {name for name in ("method", "setting", "seed", "id") if getattr(one, name) != getattr(two, name)}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_setting_changes_one_of_three_and_the_id_or_is_on_the_list(path: Any) -> None:
+    group = path.parent.name
+    config = chosen(group, path.stem)
+    before = identify(config)
+    for key, value in leaves({group: config[group]} | {k: v for k, v in base().items() if k == "seed"}):
+        after = identify(changed(config, **{key: other(key, value)}))
+        differ = outcome(before, after)
+        if key in IDLE and (path.stem, key) != ("image_folder", "data.root"):  # these have no other name
+            assert differ == set() and without_effect(config, key).reason, key
+        else:
+            part = "method" if key.partition(".")[0] in METHOD else "seed" if key == "seed" else "setting"
+            assert differ == {part, "id"} and without_effect(config, key) is None, key
+            assert (after.method.label != before.method.label) == (part == "method"), key
+
+
+def test_a_setting_of_no_group_changes_one_of_three_or_is_on_the_list() -> None:
+    before = identify(base())
+    flat = {key: value for key, value in base().items() if not isinstance(value, dict)}
+    flat |= dict(leaves({"diagnostics": base()["diagnostics"]}))
+    assert flat.keys() - IDLE == {"scope", "seed", "workers"}
+    for key, value in flat.items():
+        differ = outcome(before, identify(changed(base(), **{key: other(key, value)})))
+        assert differ == (set() if key in IDLE else {"seed" if key == "seed" else "setting", "id"}), key
+
+
+def test_the_hand_written_list_holds_nothing_that_conf_does_not() -> None:
+    there = {key for path in FILES for key, _ in leaves(chosen(path.parent.name, path.stem))}
+    assert there >= IDLE
+    keys = [key for entry in WITHOUT_EFFECT for key in entry.keys]
+    of_conf = {
+        key for key in keys for leaf in there | {"feedback._target_"} if f"{leaf}.".startswith(f"{key}.")
+    }
+    assert of_conf == set(keys), "entries of the list that no setting in conf/ has"
+
+
+@pytest.mark.parametrize(("key", "idle", "free"), DEPENDS, ids=lambda x: x if isinstance(x, str) else "")
+def test_what_matters_under_other_settings(key: str, idle: dict, free: dict) -> None:
+    for settings, matters in ((idle, False), (free, True)):
+        config = changed(base(), **settings)
+        one, two = (identify(changed(config, **{key: value})) for value in ("dirichlet", "folder"))
+        assert (outcome(one, two) != set()) == matters, settings
+        assert (one.id != two.id) == matters
+        entry = without_effect(config, key)
+        assert (entry is None) == matters
+        if entry is not None:
+            assert "{" not in entry.reason.format_map(config)
+
+
+@pytest.mark.parametrize("group", sorted({path.parent.name for path in FILES}))
+def test_the_choices_of_a_group_have_identities_of_their_own(group: str) -> None:
+    found = [identify(chosen(group, path.stem)) for path in FILES if path.parent.name == group]
+    if without_effect(base(), group):
+        assert len(set(found)) == 1
+    else:
+        assert len({each.id for each in found}) == len(found)
+        labels = {each.method.label for each in found}
+        assert len(labels) == (len(found) if group in METHOD else 1)
+
+
+@pytest.mark.parametrize("key", USUAL)
+def test_a_setting_that_an_older_config_lacks_has_its_usual_value(key: str) -> None:
+    group, _, last = key.rpartition(".")
+    config = changed(base(), **{"compressor.schedule": {"kind": "exponential"}} if "schedule." in key else {})
+    lacking = copy.deepcopy(config)
+    at(lacking, group).pop(last, None)
+    assert identify(lacking) == identify(changed(config, **{key: USUAL[key]}))
+    unusual = identify(changed(config, **{key: "another"}))
+    assert (unusual.id == identify(lacking).id) == (key in IDLE)
+
+
+def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
+    told = {}
+    for path in FILES:
+        target = str(OmegaConf.load(path).get("_target_", ""))
+        if target:
+            module, _, name = target.rpartition(".")
+            factory = getattr(importlib.import_module(module), name)
+            for key, parameter in inspect.signature(factory).parameters.items():
+                if f"{path.parent.name}.{key}" in USUAL and parameter.default is not parameter.empty:
+                    told.setdefault(f"{path.parent.name}.{key}", set()).add(parameter.default)
+    del told["feedback.scale"]  # none takes a preset's and does not look at it
+    from compressors.density import Exponential
+
+    told |= {
+        "compressor.schedule.start": {Exponential().start},
+        "compressor.schedule.epochs": {Exponential().epochs},
+    }
+    assert {key: {value} for key, value in USUAL.items() if key in told} == told
+    others = USUAL.keys() - told.keys()
+    assert others == {
+        "feedback._target_",
+        "feedback.scale",
+        "trainer._target_",
+        "trainer.overlap",
+        "wire._target_",
+    }
+    assert {at(resolved(), key) for key in others} == {USUAL[key] for key in others}
+
+
+@pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)
+def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
+    """A new setting needs an entry in ``USUAL`` where its default is not null."""
+    assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
+
+
+@pytest.mark.parametrize(
+    ("key", "equal"),
+    [
+        ("compressor.threshold", (0, 0.0, -0.0)),
+        ("compressor.threshold", (2, 2.0)),
+        ("optimizer.lr", (10, 1e1)),
+        ("schedule.peak", (1, 1.0)),
+        ("data.mean", ([0, 1.0], [0.0, 1], [-0.0, 1])),
+        ("compressor.schedule", ("exponential", {"kind": "exponential"})),
+        ("compressor.schedule", ("exponential", {"kind": "exponential", "start": 0.25, "epochs": 4.0})),
+    ],
+)
+def test_equal_values_have_one_identity(key: str, equal: tuple) -> None:
+    found = {identify(changed(base(), **{key: value})) for value in equal}
+    assert len(found) == 1 and len({each.id for each in found}) == 1
+    for unlike in (3, False, "0", [1, 0]):
+        assert identify(changed(base(), **{key: unlike})).id not in {each.id for each in found}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label", "legend"),
+    [
+        (["compressor=none"], "none", "none"),
+        (["compressor=none", "feedback=none"], "none", "none"),
+        (["compressor=top_k"], "top_k, density 0.001", "top_k, density 0.1 %"),
+        (["compressor=hard_threshold"], "hard_threshold, density 0.001", "hard_threshold for density 0.1 %"),
+        (
+            ["compressor=hard_threshold", "budget.threshold=1e-5", "feedback=none"],
+            "hard_threshold, threshold 1e-05, no feedback",
+            "hard_threshold, threshold 1e-05, no feedback",
+        ),
+        (
+            ["compressor=random_k", "compressor.shared_coordinates=false", "feedback.scale=step"],
+            "random_k, density 0.001, shared_coordinates False, feedback.scale step",
+            "random_k, density 0.1 %, shared_coordinates False, feedback.scale step",
+        ),
+        (
+            ["compressor=top_k", "wire.indices=auto", "wire.values=int8", "budget.schedule=exponential"],
+            "top_k, density 0.001, schedule exponential, wire.indices auto, wire.values int8",
+            "top_k, density 0.1 %, schedule exponential, wire.indices auto, wire.values int8",
+        ),
+        (
+            ["compressor=top_k", "budget.schedule={kind: step, milestones: [3], factor: 0.5}"],
+            "top_k, density 0.001, schedule step, schedule.factor 0.5, schedule.milestones [3]",
+            "top_k, density 0.1 %, schedule step, schedule.factor 0.5, schedule.milestones [3]",
+        ),
+    ],
+)
+def test_a_method_in_words(overrides: list[str], label: str, legend: str) -> None:
+    method = identify(resolved(*overrides)).method
+    assert (method.label, method.legend) == (label, legend)
+
+
+def test_parts_inside_a_method_are_named() -> None:
+    top_k = {"_target_": "compressors.top_k.TopK", "density": 0.01}
+    outer = {"_target_": "compressors.cascade.Cascade", "inner": top_k, "stages": [top_k, {"bits": 4}]}
+    config = changed(base(), compressor=outer, **{"feedback._target_": "compressors.feedback.EF21"})
+    method = identify(config).method
+    assert method.label == (
+        "cascade, inner: top_k, inner.density 0.01, stages.0: top_k, stages.0.density 0.01, stages.1.bits 4, "
+        "feedback: compressors.feedback.EF21"
+    )
+    assert method.family == "cascade, inner: top_k, stages.0: top_k, feedback: compressors.feedback.EF21"
+
+
+def test_two_methods_share_no_legend() -> None:
+    draw = random.Random(0)
+    values = [0, 1, 2, 0.1, 0.10000000000000002, 1e-5, 1e22, True, False, None, "", "a", "a b", "0.1", "True"]
+    values += ["a, k 2", "unset", "[1, 2]", [1, 2], ["1", 2], [], "1e5", "inf", "k 2", 'a"b', "top_k", "none"]
+    targets = [
+        "compressors.top_k.TopK",
+        "compressors.top_k.Other",
+        "top_k.TopK",
+        "top_k",
+        "compressors.top_k",
+    ]
+    targets += ["compressors.none.NoCompression", "compressors.none.None", "none.none", "a.b, k 1"]
+
+    def part(depth: int) -> dict[str, Any]:
+        made = {"_target_": draw.choice(targets)}
+        for key in draw.sample(["density", "k", "inner", "schedule", "wire"], draw.randrange(3)):
+            made[key] = part(depth - 1) if depth and draw.random() < 0.4 else draw.choice(values)
+        return made
+
+    labels, legends = {}, {}
+    for _ in range(4000):
+        config = {"compressor": part(2), "wire": {"values": draw.choice(values)}, "feedback": part(1)}
+        method = identify(config).method
+        for said, words in ((labels, method.label), (legends, method.legend)):
+            assert said.setdefault(words, method) == method, (said[words], method)
+    assert len(labels) > 2000
+
+
+def test_words_of_two_values_are_never_the_same() -> None:
+    values = [
+        None,
+        True,
+        False,
+        1,
+        0.1,
+        1e-5,
+        "unset",
+        "True",
+        "1",
+        "0.1",
+        "nan",
+        "[1]",
+        (1,),
+        ("1",),
+        "a",
+        "a b",
+    ]
+    values += ["", '"a"', "-", "100k", "bert_tiny", "/data/x.txt"]
+    assert len({text(value) for value in values}) == len(values)
+    assert [text(word) for word in ("100k", "bert_tiny", "/data/x.txt")] == [
+        "100k",
+        "bert_tiny",
+        "/data/x.txt",
+    ]
+    assert named("compressors.random_block.RandomBlock") == "random_block"
+
+
+def test_settings_taken_for_a_part_of_the_method_leave_the_id() -> None:
+    config = changed(base(), **{"data.partition": "dirichlet", "data.alpha": 0.1})
+    plain = identify(config)
+    across = plain.across(["scope", "data.alpha"])
+    assert across.method.label == "top_k, density 0.001, scope layer, alpha 0.1"
+    assert across.method.family == "top_k, scope layer"
+    assert (across.id, across.group) == (plain.id, plain.group)
+    layers, whole = (
+        identify(changed(config, scope=scope)).across(["scope"]) for scope in ("layer", "global")
+    )
+    assert layers.setting == whole.setting and layers.method != whole.method
+
+
+def test_a_run_that_begins_at_another_runs_checkpoint_is_a_setting_of_its_own() -> None:
+    fresh, one, two = identify(base()), identify(base(), "a 100 x"), identify(base(), "b 100 y")
+    assert len({each.id for each in (fresh, one, two)}) == 3
+    assert len({each.setting for each in (fresh, one, two)}) == 3
+    assert fresh.method == one.method and (fresh.origin, one.origin) == ("", "a 100 x")
+
+
+def test_every_id_is_of_one_cell_and_every_cell_of_one_id() -> None:
+    found = [identify(chosen(path.parent.name, path.stem)) for path in FILES]
+    found += [
+        identify(changed(base(), seed=seed, scope=scope)) for seed in (0, 1) for scope in ("layer", "global")
+    ]
+    for one, two in itertools.combinations(found, 2):
+        cells = [(each.setting, each.method, each.seed) for each in (one, two)]
+        assert (one.id == two.id) == (cells[0] == cells[1])
+        assert (one.group == two.group) == (cells[0][:2] == cells[1][:2])

@@ -1,0 +1,170 @@
+"""The virtual iterate's distance: the mean residual under error feedback, and the same in any layout."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gaps import RATE, SETTINGS, whole_and_gone_on
+from methods import segment
+from processes import run_in_processes
+from resuming import config_of, train
+from skipping import BAD_STEPS, STEPS
+
+import run
+from compressors.api import Context, Reduced
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.top_k import TopK
+from trainers.communicator import Communicator
+from trainers.diagnostics import Diagnostics
+from trainers.gap import Gap
+from trainers.look import add_wide
+from trainers.run_folder import RunFolder
+from trainers.watch import Watch
+
+Results = dict[str, list[dict[str, float]]]
+SAVED = 5  # the step after which another training goes on
+
+
+@pytest.fixture(scope="module")
+def outcomes() -> dict[int, list[dict[str, Results]]]:
+    """By number of processes, of each of them: trainings, and what goes on from the state after a step."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield {1: [whole_and_gone_on(0, 1, SAVED)], 2: run_in_processes(whole_and_gone_on, 2, SAVED)}
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_it_is_the_mean_residual(
+    outcomes: dict[int, list[dict[str, Results]]], processes: int, setting: tuple[str, str, str]
+) -> None:
+    """Steps that are skipped are no part of it. In units of the parameters, over the rate."""
+    name, _, feedback = setting
+    steps = outcomes[processes][-1]["whole"]["/".join(setting)]
+    measured = [step for step in steps if "diagnostics/gap" in step]
+    assert [step["step"] for step in measured] == [s for s in range(1, STEPS + 1) if s not in BAD_STEPS]
+    for step in measured:
+        gap, relative = step["diagnostics/gap"], step["diagnostics/gap_relative"]
+        if name == "none":
+            assert relative < 1e-12
+        elif feedback != "none":
+            expected = step["residual"] / (RATE**2 if feedback == "step" else 1)
+            assert gap > 0 and gap == pytest.approx(expected, rel=1e-4)
+        else:
+            assert step["residual"] == 0 and gap > 0
+        assert relative <= 1.5 or feedback != "none"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
+def test_processes_do_not_change_it(
+    outcomes: dict[int, list[dict[str, Results]]], setting: tuple[str, str, str]
+) -> None:
+    one, first, second = (each["whole"]["/".join(setting)] for each in (*outcomes[1], *outcomes[2]))
+    assert first == second
+    for before, after in zip(one, first, strict=True):
+        assert after == pytest.approx(before, rel=1e-12)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_training_goes_on_with_it(outcomes: dict[int, list[dict[str, Results]]], processes: int) -> None:
+    for name, steps in outcomes[processes][-1]["gone_on"].items():
+        assert [each["step"] for each in steps] == list(range(SAVED + 1, STEPS + 1))
+        for one, other in zip(outcomes[1][0]["whole"][name][SAVED:], steps, strict=True):
+            assert other == pytest.approx(one, rel=1e-12)
+
+
+def test_another_number_of_workers_takes_it_over(tmp_path: Path) -> None:
+    small = ("model=mlp", "compressor=top_k", "trainer.batch_size=8", "budget.density=0.05")
+    small = (*small, "diagnostics=[gap]", "diagnostics.every=1")
+    four = config_of(tmp_path / "four", *small, "workers=4", "trainer.steps=4")
+    before = train(four)
+    asked = (*small, "trainer.steps=7", f"resume={RunFolder(four).path}", "checkpoint.redistribute=true")
+    outcomes = {4: before}
+    for workers in (2, 8):
+        outcomes[workers] = train(config_of(tmp_path / str(workers), *asked, f"workers={workers}"))
+    for workers, outcome in outcomes.items():
+        rows: dict[str, list[torch.Tensor]] = defaultdict(list)
+        for name, tensor in outcome["tensors"].items():
+            if "/reducer/residual/" in name:
+                rows[name.split("/residual/")[1]].append(tensor.double())
+        assert {len(of) for of in rows.values()} == {workers}
+        expected = sum((sum(of) / workers).square().sum().item() for of in rows.values())
+        assert expected > 0
+        gap = [record["diagnostics/gap"] for record in outcome["records"] if "diagnostics/gap" in record]
+        assert gap[-1] == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
+    """The sum cannot be known from the middle on; what nobody asks for any more is dropped."""
+    small = ("model=mlp", "compressor=top_k", "workers=2", "trainer.batch_size=8", "trainer.steps=4")
+    configs = [
+        config_of(tmp_path / "with", *small, "diagnostics=[gap]"),
+        config_of(tmp_path / "without", *small),
+    ]
+    for config in configs:
+        train(config)
+    folders = [RunFolder(config).path for config in configs]
+    longer = (*small[:-1], "trainer.steps=6")
+    after = train(config_of(tmp_path / "longer", *longer, f"resume={folders[0]}"))
+    assert after["summary"]["step"] == 6
+    assert not any("diagnostics" in name for name in after["tensors"])
+    asked = config_of(tmp_path / "asked", *longer, f"resume={folders[1]}", "diagnostics=[gap]")
+    with pytest.raises(run.Refusal, match=r"diagnostics/gap/applied is absent there and float64 \["):
+        run.train(asked)
+
+
+class Halved:
+    """A wrapper of no known kind: what is handed to the optimizer is half of what was sent."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def init(self, segments: list) -> Any:
+        return self.inner.init(segments)
+
+    def reduce(self, segments: list, state: Any, context: Context, communicator: Any) -> tuple[Reduced, Any]:
+        reduced, state = self.inner.reduce(segments, state, context, communicator)
+        return reduced._replace(mean={name: mean / 2 for name, mean in reduced.mean.items()}), state
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
+    random = torch.Generator().manual_seed(5)
+    flat = torch.randn(3, 9000, generator=random).to(dtype)
+    parts = [flat[:, 10:17], flat[:, 20:21], flat[:, 100:7100]]  # of a buffer, as layers are
+    totals = [torch.randn(7008, generator=random, dtype=torch.float64)] * 2
+    totals[1] = totals[0].clone()
+    expected = totals[0] + torch.cat(parts, 1).double().sum(0)
+    for total, kernels in zip(totals, ("auto", "reference"), strict=True):
+        add_wide(parts, total, kernels)
+    assert torch.equal(*totals)
+    torch.testing.assert_close(totals[0], expected, rtol=1e-14, atol=1e-14)
+
+
+@pytest.mark.parametrize("kernels", ["auto", "reference"])
+def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
+    """By hand, for a reducer that keeps another kind of account; every step counts, measured or not."""
+    inner = Halved(build_reducer(TopK(density=0.1), 50, ErrorFeedback, kernels))
+    watch, communicator = Watch(inner, Diagnostics(every=3, gap=Gap())), Communicator(4)
+    state = watch.init([segment(torch.zeros(4, 50))])
+    gradients, applied = torch.zeros(50, dtype=torch.float64), torch.zeros(50, dtype=torch.float64)
+    for step in range(7):
+        rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(step))
+        gradients += rows.double().mean(0)
+        watch.expect(step + 1, is_last=step == 6)
+        reduced, state = watch.reduce([segment(rows)], state, Context(0, step), communicator)
+        applied += reduced.mean["a"].double()
+        assert bool(watch.latest) == (step + 1 in (3, 6, 7))
+        if watch.latest:
+            apart = (gradients - applied).square().sum().item()
+            assert watch.latest == pytest.approx(
+                {
+                    "diagnostics/gap": apart,
+                    "diagnostics/gap_relative": apart / gradients.square().sum().item(),
+                },
+                rel=1e-12,
+            )
