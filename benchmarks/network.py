@@ -109,9 +109,8 @@ def measure_turns(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) 
     order += [Method("none", settings=("trainer.reduction=all_reduce",))] if Method("none") in order else []
     steps = [1, *(1 if at.bits_per_second < measuring.SLOW_BELOW else TURN_STEPS for at in rates)]
     jobs = [job_of(method, options) for method in order]
-    answers, _ = hosts.work(
-        {"method": "turns", "jobs": jobs, "rounds": options.rounds, "steps": steps}, rates
-    )
+    job = {"method": "turns", "jobs": jobs, "rounds": options.rounds, "steps": steps}
+    answers, _ = work(hosts, job, rates)
     print(f"{hosts.hosts.count} hosts: turns", file=sys.stderr, flush=True)
     return measuring.Turns(hosts.hosts.count, order, rates, answers[0]["turns"])
 

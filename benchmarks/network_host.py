@@ -182,7 +182,7 @@ def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[st
                 times[position].append(statistics.median(taken[1:]))
             number += 1 + steps
         found.append(times)
-        channel.window(calls)
+        window(channel, calls)
     return {"turns": found[1:]}
 
 
