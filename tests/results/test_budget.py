@@ -62,6 +62,15 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "hard_threshold 0.02" in capsys.readouterr().out
 
 
+def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
+    """A gather carries to 3 others what a worker hands over."""
+    small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
+    words = [*small, f"output={tmp_path}", "tracker=none"]
+    link, handed = (budget.run_pilot("top_k", 0.1, words, by) for by in ("link", "handed"))
+    assert link.folder == handed.folder
+    assert link.sent == 3 * handed.sent > 0
+
+
 def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model=mlp", "workers=0", f"output={tmp_path}", "--density", "0.1"]) == 1
     error = capsys.readouterr().err
