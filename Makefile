@@ -116,12 +116,15 @@ three_parameters: $(STAMP)
 	done
 	$(MAKE) --no-print-directory page-three_parameters
 
-# ACCORDION has settings of its own, which others would not know.
+# ACCORDION has settings of its own, which others would not know. Its first choice comes after two epochs, when the language
+# model's training is over.
 REGRET := .venv/bin/python run.py -m $(JOBLIB)
 
 regret: $(STAMP)
 	for problem in resnet20 lstm 'madelon data.download=true'; do \
 	  $(REGRET) +sweeps=regret_$$problem $(ARGS) || exit 1; \
+	done
+	for problem in resnet20 'madelon data.download=true'; do \
 	  $(REGRET) +sweeps=regret_$$problem compressor=accordion compressor.period=1 $(ARGS) || exit 1; \
 	done
 	$(MAKE) --no-print-directory page-regret
