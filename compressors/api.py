@@ -144,7 +144,7 @@ class Reduced(NamedTuple):
     """One step's outcome; all dicts are keyed by segment name."""
 
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
-    remainder: dict[str, Tensor]  # [W, d] p - C(p), the buffer that held p
+    remainder: dict[str, Tensor]  # [W, d] p - C(p), in the buffer that held p if anything is left
     sent: dict[str, np.ndarray]  # [W, L] int64, elements sent per layer of the segment
     input_norm: dict[str, Tensor] | None = None  # [W, L] ||p||^2 per layer, in steps that ask for it
     error: dict[str, Tensor] | None = None  # [W, L] ||remainder||^2 per layer, if a kernel has it

@@ -69,7 +69,12 @@ class ErrorFeedback:
         if factor != 1.0:
             for mean in reduced.mean.values():
                 divide(mean, factor)
-        return reduced, Memory(state.residual, inner)
+        residual = state.residual | {
+            name: left.contiguous()
+            for name, left in reduced.remainder.items()
+            if left.data_ptr() != state.residual[name].data_ptr()  # of a method that leaves nothing
+        }
+        return reduced, Memory(residual, inner)
 
 
 def no_feedback(inner: Reducer, *, scale: str | None = None) -> Reducer:

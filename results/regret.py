@@ -101,7 +101,7 @@ def _in_words(group: Group, good: Measure, looks: int) -> str:
     for method in compared:
         together = look([good.factor * value for value in _paired(group, method, good)], looks)
         words.append(f"{code(method)}: {together.word('higher', 'lower')}")
-    said.append(f"{good.label[0].upper()}{good.label[1:]}, beside {code(baseline)}: {'; '.join(words)}.")
+    said.append(f"Quality ({good.label}), beside {code(baseline)}: {'; '.join(words)}.")
     said.append(
         f"These words follow intervals for the {looks} such looks of this page (Bonferroni), which all "
         f'hold together in at least 95 % of such experiments; "{NOT_SHOWN}" where one holds 0.'
