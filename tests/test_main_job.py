@@ -1,4 +1,4 @@
-"""The main job to its end, at what it promises, and the ledger against the interface."""
+"""The main job to its end, at what it promises."""
 
 import json
 import statistics
