@@ -1,4 +1,4 @@
-"""What the fields of a payload are: the kind that their bytes are counted as, and how long they are."""
+"""Declarations of payload fields: the kind of their bytes, and the elements per entry."""
 
 import re
 from collections.abc import Mapping

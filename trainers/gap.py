@@ -1,4 +1,4 @@
-"""How far the weights are from the virtual iterate, to which every gradient has been applied in full.
+"""The gap: squared distance of the weights to the virtual iterate, which applies every gradient in full.
 
 Stich, Cordonnier and Jaggi, 2018, https://arxiv.org/abs/1809.07599, prove convergence by that iterate. What
 separates the two is the sum over all steps of G - m: G the mean of all n workers' gradients, m what the

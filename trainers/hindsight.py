@@ -1,4 +1,4 @@
-"""How far a run was from the best sparsifier that hindsight knows, with as many elements sent.
+"""Hindsight error and regret: the least total error for as many elements sent, and the excess over it.
 
 Sahu et al., 2021, https://arxiv.org/abs/2108.00951: for the sequence p_1, ..., p_T that was compressed, the
 least total error with K elements keeps the K largest magnitudes of all steps, which one constant threshold

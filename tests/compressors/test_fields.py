@@ -1,4 +1,4 @@
-"""What payloads declare: refused where it is missing, and counted as it is said."""
+"""Tests of payload declarations: missing ones are refused, and bytes are counted by the declared kind."""
 
 import re
 from pathlib import Path

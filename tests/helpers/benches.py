@@ -1,4 +1,4 @@
-"""What the tests of benches over hosts share: the modules of benchmarks/, and whether hosts can be made."""
+"""Helpers for tests of the network benchmarks: imports from benchmarks/, and a skip without root."""
 
 import importlib
 import os

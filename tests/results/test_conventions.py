@@ -1,4 +1,4 @@
-"""What every convention of counting makes of one run, by hand."""
+"""Tests of every counting convention against numbers worked out by hand."""
 
 from pathlib import Path
 
