@@ -37,6 +37,12 @@ def require_namespaces(program: str) -> None:
             raise Refused(f"{program} needs {tool}, of iproute2")
 
 
+def require_folder(page: Path | None) -> None:
+    """Raise ``Refused`` for a page that is to be written where no folder is."""
+    if page is not None and not page.parent.is_dir():
+        raise Refused(f"--to must be in a folder that exists, got {page}")
+
+
 def bits_per_second(rate: str) -> float:
     """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``Refused`` for what is no rate."""
     if rate == "unlimited":

@@ -154,8 +154,7 @@ def require_measurable(options: argparse.Namespace) -> None:
     for name, (given, needed) in least.items():
         if given < needed:
             raise netns.Refused(f"--{name} must be at least {needed}, got {given}")
-    if options.to is not None and not options.to.parent.is_dir():
-        raise netns.Refused(f"--to must be in a folder that exists, got {options.to}")
+    netns.require_folder(options.to)
 
 
 def main(words: list[str] | None = None) -> int:

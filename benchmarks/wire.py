@@ -188,8 +188,7 @@ def require_measurable(options: argparse.Namespace) -> None:
             raise netns.Refused(f"--{name} must be at least {least}, got {given}")
     if not 0 < options.density <= 1:
         raise netns.Refused(f"--density must be in (0, 1], got {options.density:g}")
-    if options.to is not None and not options.to.parent.is_dir():
-        raise netns.Refused(f"--to must be in a folder that exists, got {options.to}")
+    netns.require_folder(options.to)
 
 
 def main(words: list[str] | None = None) -> int:
