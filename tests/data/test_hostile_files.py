@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import hostile_archives
 import hostile_images
-import hostile_models  # noqa: F401  its forgeries are registered by the import
 import pytest
 import torch
 from attempts import Attempt, attempt
@@ -20,10 +19,12 @@ from command_line import command
 from configs import resolved
 from file_damage import DAMAGE
 from hostile_files import FORMATS, TRAINING
+from hostile_models import MODELS
 
 import run
 from trainers.communicator import Communicator
 
+FORMATS |= MODELS
 DRAWN = 500
 PER_COMMAND = 10  # one of so many goes through run.py as well
 REFUSALS = (run.Refusal, OSError)  # an image that cannot be read while it trains is an ``OSError``

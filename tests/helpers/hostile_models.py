@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from glue_files import UNITS, write_sst2
-from hostile_files import FORMATS, Damage, Format, put
+from hostile_files import Damage, Format, put
 
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
 
@@ -158,5 +158,7 @@ TENSORS: dict[str, Damage] = {
     "a pickle": _pickle,
 }
 PRETRAINED = ("data=sst2", "model=bert", "schedule=constant", "model.pretrained=ROOT/pretrained")
-FORMATS["config.json"] = Format(PRETRAINED, write_pretrained, "pretrained/config.json", CONFIG)
-FORMATS["safetensors"] = Format(PRETRAINED, write_pretrained, "pretrained/model.safetensors", TENSORS)
+MODELS = {
+    "config.json": Format(PRETRAINED, write_pretrained, "pretrained/config.json", CONFIG),
+    "safetensors": Format(PRETRAINED, write_pretrained, "pretrained/model.safetensors", TENSORS),
+}
