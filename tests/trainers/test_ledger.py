@@ -12,17 +12,20 @@ from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
+from compressors.wire import PLAIN, Wire
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
 
-def ledger_after(gradients: list[torch.Tensor], method: object, scope: str, feedback=ErrorFeedback) -> Ledger:
+def ledger_after(
+    gradients: list[torch.Tensor], method: object, scope: str, feedback=ErrorFeedback, wire: Wire = PLAIN
+) -> Ledger:
     """The ledger of two layers of 3 and 1 elements after some steps; ``gradients`` are [W, 4]."""
     model = nn.Linear(3, 1)
     layout = Layout(dict(model.named_parameters()), scope)
     communicator = Communicator(len(gradients[0]))
-    reducer = build_reducer(method, 4, feedback)
+    reducer = build_reducer(method, 4, feedback, wire=wire)
     flat = layout.new_buffer(len(gradients[0]))
     segments = layout.segments(flat)
     state = reducer.init(segments)
@@ -79,6 +82,23 @@ def test_hard_threshold_by_hand(scope: str) -> None:
     assert layers["bias"]["total_error"] == (0.0625 + 0 + 0.0625 + 0) / 2
     assert layers["weight"]["density_mean"] == (3 / 2) / (3 * 2)
     assert layers["bias"]["density_mean"] == (1 / 2) / (1 * 2)
+
+
+@pytest.mark.parametrize(
+    ("values", "num_bytes"),
+    [
+        # Worker 0 sends 3, worker 1 sends 5 and 2, of another layer; an index takes 4 bytes, a length 4.
+        ("fp32", (4 + 4) * 1.5 + 4),
+        ("bf16", (4 + 2) * 1.5 + 4 + 2),  # and 2 for the head of a message
+        ("int8", (4 + 1) * 1.5 + 4 + 2 + 4 * (1 + 2) / 2),  # and a scale for each layer
+    ],
+)
+def test_the_compression_ratio_has_the_size_of_the_gradient_whatever_is_sent(
+    values: str, num_bytes: float
+) -> None:
+    """4 elements of 4 bytes, which 2 workers would each send once, over what leaves a worker."""
+    ledger = ledger_after(STEPS[:1], HardThreshold(threshold=2.0), "global", wire=Wire(values=values))
+    assert ledger.metrics()["comm/compression_ratio"] == pytest.approx(4 * 4 / num_bytes)
 
 
 def test_total_error_without_feedback_is_what_was_lost() -> None:
