@@ -83,8 +83,9 @@ class MaskedDataset:
                 "data.partition must be iid or contiguous for blocks of text, which have no labels, "
                 f"got {self.partition!r}"
             )
-        for name in ("train", "validation", "test"):
-            if len(getattr(self, name)) == 0:
+        splits = {"training": self.train, "validation": self.validation, "test": self.test}
+        for name, blocks in splits.items():
+            if len(blocks) == 0:
                 raise ValueError(f"the {name} split must fill at least one block of data.max_length units")
         share = self.masked_share
         if not (isinstance(share, float) and 0 < share < 1):

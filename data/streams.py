@@ -44,7 +44,8 @@ class StreamLoader:
         available = len(tokens) - 1  # the first token follows nothing
         if workers > available:
             raise ValueError(
-                f"workers must be at most the {available} tokens that there are to predict, got {workers}"
+                f"workers must be at most the {available} tokens to predict in the training split, "
+                f"got {workers}"
             )
         if batch_size is None:
             raise ValueError("trainer.batch_size must be an integer >= 1 for streams of text, got None")

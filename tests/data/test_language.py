@@ -69,7 +69,7 @@ def test_batches_follow_from_the_step_alone() -> None:
 @pytest.mark.parametrize(
     ("workers", "batch_size", "message"),
     [
-        (10, 1, "workers must be at most the 9 tokens that there are to predict, got 10"),
+        (10, 1, "workers must be at most the 9 tokens to predict in the training split, got 10"),
         (2, 5, "trainer.batch_size must be at most the 4 tokens of a worker's stream, got 5"),
         (2, None, "trainer.batch_size must be an integer >= 1 for streams of text, got None"),
     ],
