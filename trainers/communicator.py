@@ -56,7 +56,7 @@ class Communicator:
         self._charges = np.zeros((local, 0), dtype=np.int64)  # [W, kinds]
         self.declare_kinds(KINDS)
         self._link = np.zeros((local, 2))  # bytes that leave and reach each local worker
-        self._gathered: np.ndarray | float | None = None  # [n] entries, where workers send unlike many
+        self._elements: np.ndarray | float | None = None  # [n] sent, where workers send unlike many
         self.clock = Clock()
 
     def declare_kinds(self, kinds: Sequence[str]) -> None:
@@ -105,10 +105,17 @@ class Communicator:
         return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
     def gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
-        """``[S, W]`` to ``[S, n]`` int64, workers in order, charged as metadata of 4 bytes each.
+        """How many elements each local worker sends per segment, ``[S, W]``, to ``[S, n]`` int64.
 
-        ``largest`` is what no worker's count exceeds; from 2^31 on counts take 8 bytes.
+        Workers in order, charged as metadata of 4 bytes each. ``largest`` is what no count exceeds; from 2^31
+        on they take 8 bytes.
         """
+        everyones = self._gather_numbers(counts, largest)
+        elements = everyones.sum(0)
+        self._elements = elements if self._elements is None else self._elements + elements
+        return everyones
+
+    def _gather_numbers(self, counts: np.ndarray, largest: int) -> np.ndarray:
         small = counts.astype(np.int32 if largest < 2**31 else np.int64)
         self._charge_gather("metadata", len(small) * small.itemsize)
         on_the_clock = self.clock.collective(self._gather_rounds)
@@ -128,7 +135,6 @@ class Communicator:
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
         own = everyones[self.ranks.start : self.ranks.stop]  # [W]
-        self._gathered = everyones if self._gathered is None else self._gathered + everyones
         num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
@@ -151,9 +157,9 @@ class Communicator:
         joined = [np.concatenate([part for _, part in parts]) for parts in messages]
         lengths = np.array([[len(message) for message in joined]])
         own = lengths[0]
-        lengths = self.gather_counts(lengths, largest)
+        lengths = self._gather_numbers(lengths, largest)
         self._charge_link(own, lengths.sum())
-        self._gathered = math.inf
+        self._elements = math.inf
         if self.processes == 1:
             return joined
         local = torch.from_numpy(np.concatenate(joined)).to(self.device)
@@ -177,12 +183,12 @@ class Communicator:
         return link
 
     def take_largest_sent(self) -> float | None:
-        """Entries of the worker that has sent most since the last call; infinite where messages hide them.
+        """Elements of the worker that has sent most since the last call; infinite where messages hide them.
 
         None where all workers sent as many.
         """
-        gathered, self._gathered = self._gathered, None
-        return None if gathered is None else float(np.max(gathered))
+        elements, self._elements = self._elements, None
+        return None if elements is None else float(np.max(elements))
 
     def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
         """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""

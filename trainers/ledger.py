@@ -44,6 +44,7 @@ class Ledger:
         self.total_bytes = np.zeros(self.bytes.shape)
         self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
         self.total_link_bytes = np.zeros_like(self.link_bytes)
+        self.total_dense_bytes = np.zeros(shape[0])  # that would have left a worker without compression
         # As in ``Reduced``, of this step. A total that a step has no meaning for is infinite from then on.
         self.drawn, self.has_a_value_each, self.exact = False, True, True
         self._no_choice = np.zeros(shape[0])
@@ -82,6 +83,8 @@ class Ledger:
         self.bytes = self.communicator.take_charges()
         self.link_bytes = self.communicator.take_link_bytes()
         self.total_link_bytes += self.link_bytes
+        gradient_bytes = self.layout.num_parameters * self.layout.dtype.itemsize
+        self.total_dense_bytes += all_reduce_bytes(gradient_bytes, self.communicator.size)
         self._total_error += self._error
         self.total_sent += self.sent
         self.total_bytes += self.bytes
@@ -113,6 +116,7 @@ class Ledger:
             "total_sent": torch.from_numpy(self.total_sent),
             "total_bytes": torch.from_numpy(self.total_bytes),
             "total_link_bytes": torch.from_numpy(self.total_link_bytes),
+            "total_dense_bytes": torch.from_numpy(self.total_dense_bytes),
             "total_choice": torch.from_numpy(self.total_choice),
             "total_paper_bits": torch.from_numpy(self.total_paper_bits),
             "total_largest_sent": torch.from_numpy(self.total_largest_sent),
@@ -135,14 +139,13 @@ class Ledger:
             self.total_bytes[:, 0] + self.total_choice,
             *self.total_bytes.T,
         ]
-        link = [*self.link_bytes.T, *self.total_link_bytes.T]
+        link = [*self.link_bytes.T, *self.total_link_bytes.T, self.total_dense_bytes]
         as_published = [self.total_paper_bits, self.total_largest_sent]
         means, link, (paper_bits, largest_sent) = self._means(columns, link, as_published)
-        sent_now, received_now, sent_so_far, received_so_far = link
+        sent_now, received_now, sent_so_far, received_so_far, dense = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
         size = self.layout.num_parameters
         bounds = {"comm/entropy_bound_bytes": bound, "comm/entropy_bound_bytes_total": total_bound}
-        dense = self.steps * all_reduce_bytes(size * self.layout.dtype.itemsize, self.communicator.size)
         return {
             **({"compression/input_norm_squared": input_norm} if self.input_is_known else {}),
             "compression/error": error,

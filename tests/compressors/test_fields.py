@@ -122,6 +122,17 @@ def test_fields_of_different_lengths_are_refused_where_none_are_declared() -> No
         build_reducer(Short(), D).reduce([segment(torch.ones(W, D))], (), Context(0, 0), communicator)
 
 
+def test_the_largest_number_sent_is_of_elements_whatever_their_fields_hold() -> None:
+    """Of indices and of bits in bytes, from two segments: the elements of the worker that sends most."""
+    rows = torch.zeros(2, 100)
+    rows[0, :62] = rows[1, :47] = 1
+    segments = [segment(rows.clone(), "a"), segment(rows.clone(), "b")]
+    communicator = Communicator(2)
+    communicator.declare_kinds(("signs",))
+    build_reducer(SignAbove(threshold=0.5), 200).reduce(segments, (), Context(0, 0), communicator)
+    assert communicator.take_largest_sent() == 2 * 62
+
+
 def test_methods_that_need_one_value_an_element_say_so() -> None:
     with pytest.raises(ValueError, match="wire must be plain with ScaledSign: it does not send one value an"):
         build_reducer(ScaledSign(), D, wire=Wire(indices="auto"))

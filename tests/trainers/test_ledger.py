@@ -84,6 +84,18 @@ def test_hard_threshold_by_hand(scope: str) -> None:
     assert layers["bias"]["density_mean"] == (1 / 2) / (1 * 2)
 
 
+def test_the_compression_ratio_goes_over_a_change_of_the_number_of_workers() -> None:
+    """A step without compression counts as of the workers that took the step."""
+    method = RandomK(density=0.5)  # 2 of 4 values of 4 bytes, averaged on their way
+    of_two = ledger_after(STEPS[:1], method, "global")
+    of_four = ledger_after([STEPS[1].repeat(2, 1)], method, "global")
+    assert of_two.metrics()["comm/compression_ratio"] == of_four.metrics()["comm/compression_ratio"] == 2
+    for name, total in of_four.totals().items():
+        total += of_two.totals()[name].mean(0)
+    of_four.steps += of_two.steps
+    assert of_four.metrics()["comm/compression_ratio"] == 2
+
+
 @pytest.mark.parametrize(
     ("values", "num_bytes"),
     [
