@@ -72,10 +72,13 @@ def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: st
     require(
         len(set(trained)) == len(trained) and set(logged) <= set(trained), "not every step is on record once"
     )
-    measured = [row["step"] for row in rows if row["step"] > 0 and not _is_of_training_or_search(row)]
+    evaluations = [row for row in rows if row["step"] > 0 and not _is_of_training_or_search(row)]
+    measured = [row["step"] for row in evaluations]
     is_end = step + facts["search"].get("steps", 0) == trainer.num_steps
     due = _evaluations(trainer, step, is_end=is_end)
     require(measured == due, f"its evaluations are those of steps {measured}")
+    names = {name for row in evaluations for name in row} - {"step", "epoch"}
+    require(facts["best"].keys() == names, f"its best values are of {sorted(facts['best'])}")
     for name, best in facts["best"].items():
         values = [row[name] for row in rows if name in row]
         better = max if name.split("/")[-1] in trainer.dataset.task.higher_is_better else min

@@ -107,6 +107,7 @@ NAMED: dict[str, tuple[Callable[[Path], None], str]] = {
     "epoch": (lambda path: forging.forge_facts(path, epoch=0.5), "is not in epoch 0.5"),
     "skipped": (lambda path: forging.forge_facts(path, skipped=1, steps_in_ledger=3), ""),
     "best": (lambda path: forging.forge_facts(path, best={"test/accuracy": 0.9}), ""),
+    "no best": (lambda path: forging.forge_facts(path, best={}), ""),
     "last": (lambda path: forging.forge_facts(path, last={}), ""),
     "no moments": (lambda path: forging.forge_facts(path, optimizer={"dict": []}), "does not fit this run"),
     "a skeleton": (lambda path: forging.forge_facts(path, optimizer={"dict": 5}), ""),
