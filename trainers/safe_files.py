@@ -76,7 +76,8 @@ def write_all(file: BinaryIO, content: bytes, path: Path) -> None:
 def require_no_links(folder: Path) -> None:
     """Raise ``LinkError`` for a link, or anything but files and folders, in ``folder``.
 
-    Weights & Biases makes links of its own in wandb/, which must not lead out of it.
+    Weights & Biases makes links of its own in wandb/, which must not lead out of it, except for one: a past
+    run's logs/debug-core.log leads to the log of all runs in the user's cache, and is not written to again.
     """
     _require_folder(folder)
     for place, folders, files in os.walk(folder):
@@ -85,7 +86,9 @@ def require_no_links(folder: Path) -> None:
             mode = path.lstat().st_mode
             if stat.S_ISLNK(mode):
                 wandb = folder / "wandb"
-                if wandb not in path.parents or not path.resolve().is_relative_to(wandb.resolve()):
+                is_log = path.match("logs/debug-core.log") and path.parents[2] == wandb
+                leads_out = wandb not in path.parents or not _real(path).is_relative_to(_real(wandb))
+                if leads_out and not is_log:
                     raise LinkError(f"{path} is a link; nothing is written where one leads")
             elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise LinkError(f"{path} is neither a file nor a folder")
@@ -115,3 +118,8 @@ def require_own_file(path: Path) -> None:
 def _require_folder(folder: Path) -> None:
     if not stat.S_ISDIR(folder.lstat().st_mode):
         raise LinkError(f"{folder} must be a folder, not a link")
+
+
+def _real(path: Path) -> Path:
+    """With all links followed; ``Path.resolve`` raises ``RuntimeError`` for a loop of them."""
+    return Path(os.path.realpath(path))

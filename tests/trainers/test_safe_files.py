@@ -12,7 +12,7 @@ from trainers.jobs import LOST, read_jobs, report, start_sweep
 from trainers.jobs import Job as SweepJob
 from trainers.run_files import read_wandb_id
 from trainers.run_folder import RunFolder
-from trainers.safe_files import LinkError, write_whole
+from trainers.safe_files import LinkError, require_no_links, write_whole
 from trainers.trackers import JsonLines
 
 
@@ -30,6 +30,17 @@ def test_a_write_replaces_a_link(tmp_path: Path, theirs: Path) -> None:
     assert (tmp_path / "a.json").read_text() == "ours" and not (tmp_path / "a.json").is_symlink()
     assert theirs.read_text() == "theirs"
     assert not (tmp_path / "a.json.partial").is_symlink()
+
+
+def test_the_one_link_of_wandb_that_leads_out_of_its_folder(tmp_path: Path, theirs: Path) -> None:
+    """Every run with Weights & Biases has it; a run that goes on must not be refused for it."""
+    logs = tmp_path / "run" / "wandb" / "offline-run-1" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "debug-core.log").symlink_to(theirs)
+    require_no_links(tmp_path / "run")
+    (logs / "debug.log").symlink_to(theirs)
+    with pytest.raises(LinkError, match=r"debug\.log is a link"):
+        require_no_links(tmp_path / "run")
 
 
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
