@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from results.escaping import code, in_markdown, markdown_table
-from results.measures import HANDED_BYTES, LINK_BYTES, num_parameters
+from results.measures import HANDED_BYTES, LINK_BYTES, num_parameters, require_several_workers
 from results.runs import Run, read_runs, with_numbers
 
 RECEIVED_BYTES = "comm/link_bytes_received_total"
+VALUES = "comm/values_bytes_total"  # of what is handed over
 NEEDED = (
     LINK_BYTES,
     RECEIVED_BYTES,
     HANDED_BYTES,
+    VALUES,
     "comm/compression_ratio",
     "compression/density_mean",
     "layers",
@@ -44,10 +46,9 @@ class Count(NamedTuple):
 
 
 def counts_of(run: Run) -> list[Count]:
-    """Every convention. Raises ``ValueError`` for a run of a single worker, of which nothing travels."""
+    """Every convention. Raises ``ValueError`` for a run of a single worker, which nothing leaves."""
+    require_several_workers([run])
     summary, n = run.summary, run.config["workers"]
-    if n < 2:
-        raise ValueError(f"workers must be at least 2, got {n}: nothing travels")
     handed, left, reached = (summary[name] for name in (HANDED_BYTES, LINK_BYTES, RECEIVED_BYTES))
     dense_link = summary["comm/compression_ratio"] * left
     ring = 2 * (n - 1) / n  # of what is handed over, in an all-reduce
@@ -58,7 +59,9 @@ def counts_of(run: Run) -> list[Count]:
     bits = summary.get("comm/paper_bits_total")
     exact = elements if bits is not None else None  # one value of full precision for an element sent
     most = summary.get("comm/largest_sent_total")
-    is_averaged = abs(left - ring * handed) <= 1e-9 * left
+    # A gathered payload says beside its values where they belong. Bytes on the link do not tell: with 2
+    # workers a gather moves as many as an all-reduce.
+    is_averaged = summary[VALUES] == handed
     index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # a buffer counts once
     back = handed if is_averaged else min(reached, dense)
     return [
@@ -94,8 +97,8 @@ def counts_of(run: Run) -> list[Count]:
             "gathered from all workers, a dense all-reduce twice",
             "SIDCo",
             "bytes",
-            n * handed if not is_averaged else 2 * handed,
-            2 * dense,
+            _times(exact, 2 * VALUE_BYTES if is_averaged else n * (VALUE_BYTES + INDEX_BYTES)),
+            2 * VALUE_BYTES * dense_elements,
         ),
         Count("numbers uploaded, indices free", "FL_PyTorch", "fp32 numbers", exact, dense_elements),
     ]
@@ -130,7 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("run", nargs="+", type=Path, help="run folders, or folders with runs")
     options = parser.parse_args(arguments)
     try:
-        runs = with_numbers(read_runs(options.run), NEEDED)
+        runs = read_runs(options.run)
+        require_several_workers(runs)
+        runs = with_numbers(runs, NEEDED)
         if not runs:
             raise FileNotFoundError(f"no finished run in {', '.join(map(str, options.run))}")
         print("\n".join(map(table_of, runs)), end="")

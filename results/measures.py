@@ -1,7 +1,7 @@
 """What a table says of a run: its quality, and what that cost."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from results.runs import Run
@@ -91,6 +91,16 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
         Measure("comm/compression_ratio", "compression ratio", _of("comm/compression_ratio")),
     ]
     return [measure for measure in found if measure.values(runs)]
+
+
+def require_several_workers(runs: Iterable[Run]) -> None:
+    """Raise ``ValueError`` for a run of a single worker, which nothing leaves: it has no ratio of bytes."""
+    for run in runs:
+        workers = run.config.get("workers")
+        if workers is not None and workers < 2:
+            raise ValueError(
+                f"{run.path}: workers must be at least 2, got {workers}: nothing leaves a single worker"
+            )
 
 
 def num_parameters(run: Run) -> int | None:
