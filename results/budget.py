@@ -123,7 +123,7 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: st
 
 
 def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
-    """What a pilot ended with. Raises ``PilotError`` where it cannot be read or lacks a number."""
+    """What a pilot ended with. Raises ``PilotError`` where it cannot be read, or lacks a number or has 0."""
     try:
         require_within(folder)
         summary = run_files.read_summary(folder)
@@ -131,8 +131,11 @@ def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
     except ValueError as error:
         raise PilotError(one_line(error)) from error
     for name in (sent, "compression/density_mean", "layers"):
-        if not summary.get(name):
+        if name not in summary:
             raise PilotError(f"{folder / run_files.SUMMARY} has no {name}")
+        if not summary[name]:
+            hint = ": nothing leaves a single worker, use --match handed" if name == LINK_BYTES else ""
+            raise PilotError(f"{folder / run_files.SUMMARY}: {name} is {summary[name]}{hint}")
     return summary
 
 

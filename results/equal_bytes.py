@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from results.measures import LINK_BYTES as BYTES
+from results.measures import require_several_workers
 from results.runs import Run, by_method, by_setting
 
 NEAR = 0.1  # of Top-k's bytes: how far a threshold that stands beside it may be from them
@@ -37,7 +38,11 @@ class Study:
 
 
 def studies_of(runs: Sequence[Run]) -> list[Study]:
-    """A study per setting. Raises ``ValueError`` where one lacks Top-k, a threshold or a common seed."""
+    """A study per setting.
+
+    Raises ``ValueError`` where one lacks Top-k, a threshold or a common seed, and for a single worker's runs.
+    """
+    require_several_workers(runs)
     found = []
     for group in by_setting(runs):
         kinds: dict[str, dict[str, Seeds]] = {"none": {}, "top_k": {}, "hard_threshold": {}}

@@ -14,7 +14,7 @@ from pathlib import Path
 from results import header
 from results.command import hand_out, in_a_line, paragraph
 from results.looks import confidence, look
-from results.measures import LINK_BYTES, costs, num_parameters, qualities
+from results.measures import LINK_BYTES, costs, num_parameters, qualities, require_several_workers
 from results.runs import Run, by_cell, by_setting, finished_runs
 from results.statistics import WITHOUT_INTERVAL
 
@@ -50,10 +50,12 @@ def write(options: argparse.Namespace) -> None:
 def methods_of(runs: Sequence[Run]) -> Methods:
     """Runs by method and seed; empty without runs.
 
-    Raises ``ValueError`` where they are not all of one setting and process and of the page's methods.
+    Raises ``ValueError`` where they are not all of one setting and process and of the page's methods, and
+    for runs of a single worker.
     """
     if not runs:
         return {}
+    require_several_workers(runs)
     found: Methods = {name: {} for name in ORDER}
     several = {run.config.get("processes", 1) for run in runs} | {
         run.environment.get("processes", 1) for run in runs

@@ -17,7 +17,7 @@ from results.command import hand_out, in_a_line, paragraph
 from results.escaping import code, in_markdown, markdown_table
 from results.groups import Group, groups
 from results.looks import LEAST_SEEDS, NOT_SHOWN, look
-from results.measures import LINK_BYTES, Measure, qualities
+from results.measures import LINK_BYTES, Measure, qualities, require_several_workers
 from results.runs import Run, finished_runs
 from results.statistics import WITHOUT_INTERVAL
 
@@ -54,7 +54,8 @@ def write(options: argparse.Namespace) -> None:
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Markdown: what regret is, then a section per problem."""
+    """Markdown: what regret is, then a section per problem. Raises ``ValueError`` for runs of one worker."""
+    require_several_workers(runs)
     found = groups(runs)
     looks = sum(len(_compared(group)) for group in found)
     words = [paragraph(INTRODUCTION), paragraph(READING.format(within=100 * EQUAL_WITHIN))]

@@ -110,6 +110,8 @@ def only(group: Group, *compressors: str) -> Group:
 def equal_bytes(group: Group) -> list[str]:
     """A note on which threshold stands beside which density: the one that sent about as much."""
     sent = {m: np.mean([run.summary[BYTES.name] for run in runs]) for m, runs in group.methods.items()}
+    if not all(sent.values()):  # nothing leaves a single worker
+        return []
     kinds = {m: runs[0].compressor for m, runs in group.methods.items()}
     shown = legend_labels(group.methods)
     pairs = []

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from run_folders import write_run
 
 from results import budget
 from results.budget import Pilot, main, search
@@ -102,3 +103,19 @@ def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -
     with pytest.raises(budget.PilotError, match=r"summary\.json") as caught:
         budget._summary(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it hands over can be matched all the same."""
+    small = ["model=mlp", "model.hidden=[8]", "workers=1", "trainer.steps=2", "trainer.batch_size=8"]
+    assert main([*small, f"output={tmp_path}", "--density", "0.1"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1
+    assert said.endswith("is 0.0: nothing leaves a single worker, use --match handed\n")
+    assert budget.run_pilot("top_k", 0.1, [*small, f"output={tmp_path}", "tracker=none"], "handed").sent > 0
+
+
+def test_a_summary_without_the_bytes_says_so(tmp_path: Path) -> None:
+    path = write_run(tmp_path, summary={"comm/bytes_sent_total": None})
+    with pytest.raises(budget.PilotError, match=r"summary\.json has no comm/bytes_sent_total$"):
+        budget._summary(path)

@@ -63,6 +63,13 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     assert said in " ".join(text.split())
 
 
+def test_runs_of_a_single_worker_are_refused(tmp_path: Path) -> None:
+    """Nothing leaves it: bytes have no ratio."""
+    write(tmp_path, "top_k", 0, workers=1)
+    with pytest.raises(ValueError, match=r"workers must be at least 2, got 1: nothing leaves"):
+        methods_of(read_runs([tmp_path]))
+
+
 def test_a_difference_within_its_interval_is_not_one(output: Path, tmp_path: Path) -> None:
     write(output / "later", "top_k", 0, model={"hidden": [1]})
     for seed, accuracy in ((0, 0.98), (1, 0.96), (2, 0.99)):

@@ -17,7 +17,7 @@ REGRETS = {"hard_threshold": (1e-5, 2e-5, 0.0), "top_k": (0.3, 0.4, 0.5), "rando
 BYTES = {"hard_threshold": 1e6, "top_k": 1.04e6, "random_k": 1e6}
 
 
-def runs_in(folder: Path, seeds: int = 3, **bytes_sent: float) -> Path:
+def runs_in(folder: Path, seeds: int = 3, workers: int = 4, **bytes_sent: float) -> Path:
     for method, accuracies in ACCURACY.items():
         for seed in range(seeds):
             told = {
@@ -27,7 +27,7 @@ def runs_in(folder: Path, seeds: int = 3, **bytes_sent: float) -> Path:
                 "compression/regret": REGRETS[method][seed],
                 "compression/regret_bound": 1e-4,
             }
-            write_run(folder, compressor=method, seed=seed, summary=told)
+            write_run(folder, compressor=method, seed=seed, workers=workers, summary=told)
     return folder
 
 
@@ -74,3 +74,11 @@ def test_runs_without_regret_are_refused(tmp_path: Path, capsys: pytest.CaptureF
     write_run(tmp_path)
     assert main([str(tmp_path)]) == 1
     assert "its summary has no compression/regret" in capsys.readouterr().err
+
+
+def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing leaves it, so that no method sends as many bytes as another."""
+    runs_in(tmp_path, workers=1, **dict.fromkeys(BYTES, 0.0))
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].endswith("workers must be at least 2, got 1: nothing leaves a single worker")

@@ -11,7 +11,7 @@ from run_folders import write_run
 from results import topk_convergence
 from results.groups import groups
 from results.runs import read_runs
-from results.topk_convergence import FIGURES, OF_BOUND, main, with_ratio
+from results.topk_convergence import FIGURES, OF_BOUND, equal_bytes, main, with_ratio
 
 STEPS = (10, 20, 30, 40)
 
@@ -101,3 +101,11 @@ def test_runs_without_diagnostics_are_passed_over(tmp_path: Path, capsys: pytest
         assert f"skipped mlp-digits-{name}: no run has diagnostics/" in said.err
     assert "## mlp-digits" in said.out
     assert main([str(tmp_path / "nothing")]) == 1
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_stands_at_equal_bytes_where_none_travel(tmp_path: Path) -> None:
+    for compressor in ("top_k", "hard_threshold"):
+        write_run(tmp_path, compressor=compressor, workers=1, summary={"comm/link_bytes_sent_total": 0.0})
+    (group,) = groups(read_runs([tmp_path]))
+    assert equal_bytes(group) == []
