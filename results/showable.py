@@ -20,11 +20,20 @@ PROBLEM = ("smoothness", "start_value", "optimum_value")  # of a summary, number
 
 
 def require_within(folder: Path) -> None:
-    """Raise ``ValueError`` for a file that is a link out of its run folder: what it leads to is no run's."""
+    """Raise ``ValueError`` for a file that is a link out of its run folder or to nothing.
+
+    What a link out of it leads to is no run's.
+    """
     own = folder.resolve()
     for name in FILES:
         path = folder / name
-        if path.is_symlink() and not path.resolve().is_relative_to(own):
+        if not path.is_symlink():
+            continue
+        try:
+            leads_to = path.resolve(strict=True)
+        except (OSError, RuntimeError) as error:  # of a loop: RuntimeError until Python 3.12
+            raise ValueError(f"{name} is a link that leads nowhere") from error
+        if not leads_to.is_relative_to(own):
             raise ValueError(f"{name} is a link that leads out of the folder")
 
 

@@ -271,6 +271,15 @@ def test_ones_own_compressor_needs_a_file_and_nothing_else(
 # Places
 
 
+def test_a_link_to_itself_is_refused_in_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "mine").symlink_to("mine")
+    words = (*QUICK, "tracker=none", f"output={tmp_path}", "name=mine")
+    status, said = say(monkeypatch, capfd, *words)
+    assert status == 1 and said.count("\n") == 1 and "mine/" in said and "links that lead nowhere" in said
+
+
 def test_a_link_in_output_leads_no_run_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:

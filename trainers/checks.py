@@ -82,8 +82,12 @@ def check_wandb(*, project: object, mode: object, group: object, tags: object) -
 
 def require_inside(folder: Path, output: str) -> None:
     """Raise ``ValueError`` unless ``folder`` lies in ``output`` when all links are followed."""
-    if not folder.resolve().is_relative_to(Path(output).resolve()):
-        raise ValueError(f"{folder} must lie inside output={output}, but leads to {folder.resolve()}")
+    try:
+        found, place = folder.resolve(), Path(output).resolve()
+    except (OSError, RuntimeError) as error:  # of a loop: RuntimeError until Python 3.12
+        raise ValueError(f"{folder} must be a folder, got links that lead nowhere") from error
+    if not found.is_relative_to(place):
+        raise ValueError(f"{folder} must lie inside output={output}, but leads to {found}")
 
 
 def _check_place(output: object, name: object, resume: object) -> None:

@@ -250,6 +250,18 @@ def test_a_link_out_of_the_folder_is_not_followed(
     assert capsys.readouterr().err == said
 
 
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "metrics.jsonl", "environment.json"])
+def test_a_link_to_itself_leaves_one_run_out(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1) / name
+    path.unlink()
+    path.symlink_to(name)
+    assert [run.seed for run in read_runs([tmp_path])] == [0]
+    assert capsys.readouterr().err == f"left out {path.parent}: {name} is a link that leads nowhere\n"
+
+
 @pytest.mark.parametrize(
     ("config", "said"),
     [
