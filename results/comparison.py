@@ -11,6 +11,8 @@ from results.settings import differing, sortable
 from results.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
 from results.verdicts import Verdict, verdict
 
+MOST_NAMES = 3  # of a group whose runs do not agree, in a title
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -161,11 +163,10 @@ def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) ->
 
 
 def _subject(group: list[Run]) -> str:
-    """What the runs call it; where they do not agree, model and data."""
-    names = {run.subject for run in group}
-    if len(names) == 1:
-        return names.pop()
-    return "-".join(group[0].config[part]["_target_"].rsplit(".", 1)[-1] for part in ("model", "data"))
+    """What the runs call it; where they do not agree, all their names, as model and data may be another's."""
+    names = sorted({run.subject for run in group})
+    more = len(names) - MOST_NAMES
+    return " and ".join([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])
 
 
 def _title(subject: str, own: dict[str, object]) -> str:

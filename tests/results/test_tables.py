@@ -125,6 +125,14 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
     assert titles == ["another", *(f"mlp-digits, workers {workers}" for workers in (2, 8, 16))]
 
 
+def test_runs_of_one_setting_and_several_names_are_called_by_all_of_them(output: Path) -> None:
+    """By model and data alone they would take the name of other runs, which had to be told from them."""
+    for name in ("a", "b", "c", "d", "e"):
+        write_run(output, name=f"{name}-top_k", seed=ord(name), workers=16)
+    titles = [section.title for section in compare(read_runs([output]))]
+    assert titles == ["a and b and c and 2 more", "mlp-digits"]
+
+
 def test_versions_of_the_code_are_marked(output: Path) -> None:
     write_run(output, compressor="random_k", seed=0, commit="b" * 40, modified=True)
     text = markdown(compare(read_runs([output])))
