@@ -30,6 +30,8 @@ from trainers.break_even import NAME as BREAK_EVEN
 from trainers.communicator import Communicator
 from trainers.evaluation import evaluate
 from trainers.gradients import seed_worker
+from trainers.layout import Layout
+from trainers.ledger import Ledger
 from trainers.memory import keep_freed_memory
 from trainers.process_group import process_group
 from trainers.settings import WORKER_ORDER
@@ -64,7 +66,9 @@ class Windows:
         step = int(record["step"])
         position = next(i for i, end in enumerate(self.ends) if step <= end)
         found = {name: record[f"time/{name}_seconds"] for name in PARTS}
-        self.steps[position].append(found | {"bytes": record.get("comm/bytes_sent", 0.0)})
+        found["bytes"] = record.get("comm/bytes_sent", 0.0)
+        found["link_bytes"] = record.get("comm/link_bytes_sent", 0.0)
+        self.steps[position].append(found)
         if step in self.ends:
             window(self.channel, self.calls)
 
@@ -227,20 +231,27 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
     return advance
 
 
+def control_of(communicator: Communicator) -> Callable[[], None]:
+    """What a step of the trainer sends that is no part of the algorithm."""
+    parameter = torch.nn.Parameter(torch.zeros(1))  # of any model: the ledger collects sums over layers
+    ledger = Ledger(Layout({"parameter": parameter}, "layer"), communicator)
+
+    def control() -> None:
+        communicator.largest(0)  # whether a gradient is not finite
+        ledger.metrics()  # for the bytes of each step
+
+    return control
+
+
 def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
     """Windows of known traffic: nothing, each collective with next to nothing, a step's control, dense."""
     processes = dist.get_world_size()
     communicator = Communicator(processes, process=dist.get_rank(), processes=processes)
-    dense, row = torch.zeros(DENSE), torch.zeros(1, 12, dtype=torch.float64)
-
-    def control() -> None:  # what a step of the trainer sends that is no part of the algorithm
-        communicator.largest(0)  # whether a gradient is not finite
-        communicator.collect(row)  # the ledger's, for the bytes of each step
-
+    dense = torch.zeros(DENSE)
     works: list[tuple[Callable[[], object], int]] = [
         (lambda: None, 0),
         *[(call, TINY_CALLS) for call in tiny_calls(communicator).values()],
-        (control, TINY_CALLS),
+        (control_of(communicator), TINY_CALLS),
         *[(lambda: dist.all_reduce(dense), DENSE_CALLS)] * len(job["windows"]),
     ]
     for work, times in works:

@@ -104,9 +104,8 @@ class Measured:
     def __init__(self, hosts: int, batch_size: int) -> None:
         self.hosts, self.batch_size = hosts, batch_size
         self.steps: dict[tuple[Method, Rate], list[dict[str, float]]] = defaultdict(list)
-        self.windows: dict[
-            tuple[Method, Rate], tuple[Window, list[float]]
-        ] = {}  # the last; bytes by its ledger
+        # What the last window carried, and its steps.
+        self.windows: dict[tuple[Method, Rate], tuple[Window, list[dict[str, float]]]] = {}
         self.alone: dict[Method, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self.per_call: dict[str, float] = {}  # header bytes
         self.control_bytes = 0.0  # of a step
@@ -116,7 +115,7 @@ class Measured:
         """Take in a training, whose first window has no rate."""
         for at, steps, window in zip(rates, answer["steps"][1:], windows, strict=True):
             self.steps[method, at] += steps[SETTLING:]
-            self.windows[method, at] = window, [step["bytes"] for step in steps]
+            self.windows[method, at] = window, steps
         for name in ("compute", "alone"):
             self.alone[method][name] += answer.get(name, [])
 
@@ -154,9 +153,10 @@ class Measured:
         """Of a step: what the ledger says, what of it leaves a host, what its interface sent, and the
         percent by which that differs from what the second and its headers come to. NaN for torch's."""
         window, charged = self.windows[method, at]
-        ledger, steps = statistics.mean(charged), len(charged)
-        collective = "all_reduce" if method.name in ("none", "random_block") else "exchange"
-        leaving = traffic(collective, ledger, self.hosts)
+        steps = len(charged)
+        ledger, leaving = (
+            statistics.mean(step[name] for step in charged) for name in ("bytes", "link_bytes")
+        )
         interface = window.sent_bytes / steps
         if method.name.startswith("ddp"):
             return math.nan, math.nan, interface, math.nan

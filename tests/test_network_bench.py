@@ -6,18 +6,25 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+import torch
 from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
+
+from trainers.communicator import Communicator
+from trainers.layout import Layout
+from trainers.ledger import Ledger
 
 COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", "1", "--rates", "1gbit"]
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
-    names = ("netns", "collectives", "network_measured", "network_tables", "network", "exchanges", "fleet")
+    names = ("netns", "collectives", "network_measured", "network_tables", "network", "network_host")
+    names += ("exchanges", "fleet")
     return modules(monkeypatch, *names)
 
 
@@ -53,7 +60,8 @@ def test_a_crossing_lies_where_both_take_the_same_time(bench: dict[str, ModuleTy
 
 def step(seconds: float, **parts: float) -> dict[str, float]:
     names = ("gradient", "reduce", "communication", "update")
-    return {"step": seconds, "bytes": 100_000.0} | {name: parts.get(name, 0.0) for name in names}
+    sent = {"bytes": 100_000.0, "link_bytes": 300_000.0}
+    return {"step": seconds} | sent | {name: parts.get(name, 0.0) for name in names}
 
 
 def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
@@ -76,6 +84,51 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     assert "| top_k | 100,000 | 300,000 | 306,000 | +0.00 % |" in [
         line.replace("-0.00", "+0.00") for line in lines
     ]
+
+
+@pytest.mark.parametrize("name", ["none", "random_k"])
+def test_what_leaves_a_host_does_not_follow_from_a_name(bench: dict[str, ModuleType], name: str) -> None:
+    """random_k with shared coordinates is averaged, with its own gathered."""
+    module = bench["network_measured"]
+    measured, method, rate = module.Measured(4, 16), module.Method(name), module.rate("1gbit")
+    charged = [step(0.5) | {"link_bytes": link} for link in (150_000.0, 250_000.0)]
+    measured.add(method, [rate], {"steps": [[], charged]}, [module.Window(1.0, {})])
+    measured.share[rate] = 0.0
+    assert measured.bytes_of(method, rate)[:2] == (100_000, 200_000)
+
+
+def test_windows_keep_what_a_step_charged_to_the_link(bench: dict[str, ModuleType]) -> None:
+    windows = bench["network_host"].Windows(Quiet(), Counter(), [1, 1])
+    record = dict.fromkeys([f"time/{name}_seconds" for name in bench["network_host"].PARTS], 0.5)
+    record |= {"comm/bytes_sent": 80.0, "comm/link_bytes_sent": 240.0}
+    for number in (1, 2):
+        windows.log({"step": number, **record})
+    ((first,), (second,)) = windows.steps
+    assert first == second and (first["bytes"], first["link_bytes"]) == (80.0, 240.0)
+
+
+class Quiet:
+    """A channel to nobody."""
+
+    def tell(self, **said: object) -> None: ...
+
+    def hear(self) -> dict[str, object]:
+        return {}
+
+
+def test_control_is_as_wide_as_the_ledgers(
+    bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    communicator, shapes = Communicator(2, process=0, processes=2), []
+
+    def collect(rows: torch.Tensor) -> torch.Tensor:
+        shapes.append(tuple(rows.shape))
+        return rows.repeat(2, 1)
+
+    monkeypatch.setattr(communicator, "collect", collect)
+    bench["network_host"].control_of(communicator)()
+    Ledger(Layout(dict(torch.nn.Linear(4, 3).named_parameters()), "layer"), communicator).metrics()
+    assert len(shapes) == 3 and shapes[0] == (1, 1) and shapes[1] == shapes[2]
 
 
 def test_ddp_is_split_by_what_it_takes_alone(bench: dict[str, ModuleType]) -> None:
