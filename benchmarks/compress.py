@@ -171,7 +171,7 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
         order = list(work)
         shuffle(order)
         for name in order:
-            flat.copy_(drawn)  # a lossless method leaves zeros behind
+            flat.copy_(drawn)  # a lossless method may leave the mean there
             if name in reductions:
                 reductions[name].forget()
             started = time.perf_counter()
