@@ -23,6 +23,13 @@ def test_readme_names_every_choice(group: str) -> None:
         assert f"`{path.stem}`" in README, f"{group}={path.stem}"
 
 
+def test_the_reference_names_every_diagnostic() -> None:
+    (named,) = re.findall(
+        r"^\| `diagnostics=([a-z_,]+)` \|", (ROOT / "docs/reference.md").read_text(), re.MULTILINE
+    )
+    assert set(named.split(",")) == {path.stem for path in (ROOT / "conf/diagnostics").glob("*.yaml")}
+
+
 def test_the_first_thing_is_the_two_commands() -> None:
     first = README.split("```")[1]
     assert "make run" in first
