@@ -51,13 +51,34 @@ def _is_plain_wire(config: Config) -> bool:
     return all(at(config, key) in (None, USUAL[key]) for key in ("wire.indices", "wire.values"))
 
 
+def _has_known_files(config: Config) -> bool:
+    """Whether the name of its data tells what they are; files of a user's own, only where they lie."""
+    target = at(config, "data._target_")
+    return target != IMAGE_FOLDER and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
+
+
+def _has_no_buckets(config: Config) -> bool:
+    """Whether no step reduces bucket by bucket; a dense one may without being asked to."""
+    return not at(config, "trainer.overlap") and at(config, "compressor._target_") != NONE
+
+
 def _idle(key: str, reason: str, applies: Callable[[Config], bool]) -> WithoutEffect:
     return WithoutEffect((key,), reason, applies, is_idle=True)
 
 
-OWN_FILES = "data.image_folder.image_folder"  # which have no other name than where they lie
-TESTS_NOTHING = _has("data._target_", "data.libsvm.libsvm")
+IMAGE_FOLDER, LIBSVM = "data.image_folder.image_folder", "data.libsvm.libsvm"
+LIBSVM_FILES = (
+    "a9a",
+    "gisette_scale",
+    "madelon",
+    "mushrooms",
+    "phishing",
+    "w8a",
+)  # as data.libsvm knows them
+TESTS_NOTHING = _has("data._target_", LIBSVM)
 NO_TEST = "with these data, which hold nothing out to test"
+AUTOLRS = "trainers.autolrs.AutoLRS"
+SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
 NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
 WITHOUT_EFFECT = (
     WithoutEffect(("budget",), "by itself: the compressor holds its values"),
@@ -70,17 +91,17 @@ WITHOUT_EFFECT = (
     WithoutEffect(("checkpoint",), "but on what is kept to go on from"),
     WithoutEffect(("resume",), "but on where a run begins: another run's checkpoint is its origin"),
     WithoutEffect(("diagnostics",), "but on what is measured: they look on"),
-    WithoutEffect(("data.root",), "but on where files lie", _lacks("data._target_", OWN_FILES)),
+    WithoutEffect(("data.root",), "but on where files lie", _has_known_files),
     WithoutEffect(("data.download", "data.home", "model.download"), "but on where files come from"),
     WithoutEffect(("data.memory_gib", "data.decoders"), "but on when images are decoded"),
     # On a coded wire every bucket is a message, whose bytes depend on what is in it.
-    WithoutEffect(("trainer.overlap",), "but on speed, on a plain wire", _is_plain_wire),
-    _idle("trainer.bucket_megabytes", "without trainer.overlap", _lacks("trainer.overlap", True)),
-    WithoutEffect(("trainer.bucket_megabytes",), "but on speed, on a plain wire", _is_plain_wire),
+    _idle("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
+    WithoutEffect(("trainer.overlap", "trainer.bucket_megabytes"), SPEED_AND_ROUNDING, _is_plain_wire),
     _idle("trainer.epochs", "beside trainer.steps={trainer[steps]}", _has("trainer.steps")),
     _idle("trainer.evaluate_every", NO_TEST, TESTS_NOTHING),
     _idle("trainer.evaluation_batch_size", NO_TEST, TESTS_NOTHING),
     _idle("data.alpha", "with data.partition={data[partition]}", _lacks("data.partition", "dirichlet")),
+    _idle("optimizer.lr", "with schedule=autolrs, which searches for it", _has("schedule._target_", AUTOLRS)),
     _idle(
         "schedule.warmup_share",
         "beside schedule.warmup_epochs={schedule[warmup_epochs]}",

@@ -13,7 +13,18 @@ import pytest
 from configs import CONF, resolved
 from omegaconf import OmegaConf
 
-from identity import METHOD, USUAL, WITHOUT_EFFECT, Identity, at, identify, named, text, without_effect
+from identity import (
+    LIBSVM_FILES,
+    METHOD,
+    USUAL,
+    WITHOUT_EFFECT,
+    Identity,
+    at,
+    identify,
+    named,
+    text,
+    without_effect,
+)
 
 # Another valid word where a setting takes a few words only; any other setting takes another number or name.
 OTHER_WORDS = {
@@ -46,17 +57,24 @@ IDLE = {
     *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
     *("tracker.group", "tracker.mode", "tracker.project", "tracker.tags"),
 }
+LIBSVM = "data.libsvm.libsvm"
 # What matters under some settings only: the key, what is set where it cannot, what is set where it can.
 DEPENDS = [
     ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
     ("data.root", {}, {"data._target_": "data.image_folder.image_folder"}),
+    (
+        "data.root",
+        {"data._target_": LIBSVM, "data.name": "a9a"},
+        {"data._target_": LIBSVM, "data.name": "mine"},
+    ),
     ("trainer.epochs", {"trainer.steps": 10}, {}),
     ("trainer.overlap", {}, {"wire.values": "int8"}),
     ("trainer.overlap", {}, {"wire.indices": "auto"}),
     ("trainer.bucket_megabytes", {"trainer.overlap": True}, {"trainer.overlap": True, "wire.values": "int8"}),
     ("trainer.bucket_megabytes", {"wire.values": "int8"}, {"trainer.overlap": True, "wire.values": "int8"}),
-    ("trainer.evaluate_every", {"data._target_": "data.libsvm.libsvm"}, {}),
-    ("trainer.evaluation_batch_size", {"data._target_": "data.libsvm.libsvm"}, {}),
+    ("trainer.evaluate_every", {"data._target_": LIBSVM}, {}),
+    ("trainer.evaluation_batch_size", {"data._target_": LIBSVM}, {}),
+    ("optimizer.lr", {"schedule._target_": "trainers.autolrs.AutoLRS"}, {}),
     ("schedule.warmup_share", {"schedule.warmup_epochs": 0}, {"schedule.warmup_epochs": None}),
     ("model.config", {"model.pretrained": "folder"}, {}),
     ("compressor.density", {"compressor.threshold": 0.1}, {"compressor.threshold": None}),
@@ -176,6 +194,28 @@ def test_what_matters_under_other_settings(key: str, idle: dict, free: dict) -> 
         assert (entry is None) == matters
         if entry is not None:
             assert "{" not in entry.reason.format_map(config)
+
+
+def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> None:
+    from data.libsvm import SHAPES
+
+    assert set(LIBSVM_FILES) == SHAPES.keys()
+
+
+@pytest.mark.parametrize("compressor", ["compressors.top_k.TopK", "compressors.none.NoCompression"])
+@pytest.mark.parametrize("overlap", [False, True])
+def test_buckets_are_idle_where_nothing_is_reduced_in_them(compressor: str, overlap: bool) -> None:
+    """A dense step of one worker per process has buckets without being asked to."""
+    config = changed(base(), **{"compressor._target_": compressor, "trainer.overlap": overlap})
+    entry = without_effect(config, "trainer.bucket_megabytes")
+    assert entry.is_idle == (compressor.endswith("TopK") and not overlap)
+    assert identify(changed(config, **{"trainer.bucket_megabytes": 1})) == identify(config)
+
+
+@pytest.mark.parametrize("key", ["threads", "device", "trainer.overlap", "trainer.bucket_megabytes"])
+def test_what_may_change_the_last_bits_says_so(key: str) -> None:
+    """Of buckets, where the backend's all-reduce adds up: it cuts every message into as many pieces."""
+    assert "rounding" in without_effect(changed(base(), **{"trainer.overlap": True}), key).reason
 
 
 @pytest.mark.parametrize("group", sorted({path.parent.name for path in FILES}))

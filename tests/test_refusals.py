@@ -62,6 +62,8 @@ REFUSED = {
     "trainer.batch_size=0": "trainer.batch_size must be an integer >= 1, or null for whole shards, got 0",
     "trainer.epochs=3": "trainer.epochs has no effect beside trainer.steps",
     "trainer.clip_norm=-1": "trainer.clip_norm must be > 0 or null, got -1",
+    "schedule=autolrs optimizer.lr=0.1": "optimizer.lr has no effect with schedule=autolrs, which searches",
+    "trainer.bucket_megabytes=1": "trainer.bucket_megabytes has no effect without trainer.overlap",
     "trainer.overlap=true": "trainer.overlap needs one worker per process: workers=4 but processes=1",
     "trainer.overlap=true workers=1 trainer.nonfinite=skip": "trainer.nonfinite=skip cannot go with",
     "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",

@@ -123,8 +123,6 @@ def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool 
         entry = without_effect(config, f"compressor.{rest}" if group == "budget" else key)
         if entry is not None and entry.is_idle:
             raise ValueError(f"{key} has no effect {entry.reason.format_map(config)}")
-    if "optimizer.lr" in overrides and config["schedule"]["_target_"].endswith(".AutoLRS"):
-        raise ValueError("optimizer.lr has no effect with schedule=autolrs, which searches for it")
     if config["resume"] in ("auto", "never") and "checkpoint.redistribute" in overrides:
         raise ValueError("checkpoint.redistribute has no effect without resume=PATH")
     if "diagnostics.every" in overrides and not config["diagnostics"].keys() - {"_target_", "every"}:
