@@ -113,9 +113,10 @@ def is_dense(reducer: Reducer) -> bool:
 class OverlappedStep:
     """The reducer runs on one bucket of gradients while the backward pass computes the next.
 
-    One worker per process, layer scope; any buckets give the same result. On a CPU a thread of its own
-    reduces; on a GPU kernels are queued as they come. ``gradient_seconds`` contains what of the reduction the
-    backward pass could not hide; ``reduce_seconds`` is the reducer's own time, hidden or not.
+    One worker per process, layer scope; any buckets give the same result, but for rounding under
+    ``trainer.reduction=all_reduce``. On a CPU a thread of its own reduces; on a GPU kernels are queued as
+    they come. ``gradient_seconds`` contains what of the reduction the backward pass could not hide;
+    ``reduce_seconds`` is the reducer's own time, hidden or not.
     """
 
     def __init__(
