@@ -61,11 +61,9 @@ def named_groups(runs: list[Run]) -> dict[str, list[Run]]:
     """Runs of one setting, under a file name that no other setting has."""
     named: dict[str, list[Run]] = {}
     for group in by_setting(runs):
-        config = group[0].config
-        partition = config["data"]["partition"]
-        name = config["name"].rsplit("-", 1)[0] + (
-            "" if partition in ("iid", "contiguous") else f"-{partition}"
-        )
+        run = group[0]
+        partition = run.config["data"]["partition"]
+        name = run.subject if partition in ("iid", "contiguous") else f"{run.subject}-{partition}"
         named[unused(file_stem(name), named)] = group
     return named
 

@@ -173,7 +173,7 @@ def _ends(runs: list[Run]) -> str:
 
 def _heterogeneity(runs: list[Run]) -> str:
     """Top-k against a threshold at equal bytes, by how the rows are split over workers."""
-    ours = [run for run in runs if run.config["name"].startswith("heterogeneity-")]
+    ours = [run for run in runs if run.subject == "heterogeneity"]
     rows = []
     for group in by_setting(ours):
         methods = by_method(group)
@@ -244,9 +244,7 @@ def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:
 
 def _name(run: Run) -> str:
     partition = run.config["data"]["partition"]
-    return run.config["name"].rsplit("-", 1)[0] + (
-        "" if partition in ("iid", "contiguous") else f" {partition}"
-    )
+    return run.subject if partition in ("iid", "contiguous") else f"{run.subject} {partition}"
 
 
 def _settings(paper: ErrorCurve) -> str:

@@ -263,3 +263,14 @@ def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
     copied(output, tmp_path / "b", "madelon_sgd-hard_threshold", seed=1)
     runs = read_runs([tmp_path])
     assert "(others: see the legend)" in convex.title(runs, by_method(runs))
+
+
+def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> None:
+    """Only a name's method goes, which names of one's own need not end with."""
+    for number, part in enumerate(("top_k", "hard_threshold")):
+        name = {"name": "heterogeneity-by-hand", "data": {"partition": "by_label"}}
+        copied(output, tmp_path / str(number), f"heterogeneity-{part}", **name)
+    runs = read_runs([tmp_path])
+    assert set(convex.named_groups(runs)) == {"heterogeneity-by-hand-by_label"}
+    table = reproduction.reproduction_table(runs)
+    assert "| heterogeneity-by-hand by_label | top_k" in table and "## Heterogeneous workers" not in table
