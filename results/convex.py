@@ -24,8 +24,8 @@ from results.runs import Run, by_method, by_setting, read_runs, with_numbers
 from results.style import apply_look, line_styles, save
 
 BITS_LABELS = {
-    "paper": "bits sent per worker (32 per value, no index)",
-    "ledger": "bits sent per worker (values, indices and counts)",
+    "paper": "bits handed over per worker (32 per value, no index)",
+    "ledger": "bits handed over per worker (values, indices and counts)",
 }
 
 
@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
     parser.add_argument("--table", type=Path, help="write the reproduction table here instead of printing it")
     parser.add_argument(
-        "--bits", choices=BITS_LABELS, default="paper", help="as the paper counts them, or all sent"
+        "--bits", choices=BITS_LABELS, default="paper", help="as the paper counts them, or all handed over"
     )
     header.add_option(parser)
     options = parser.parse_args(arguments)
@@ -86,7 +86,7 @@ def draw(runs: list[Run], bits: str) -> Any:
         (epochs, "epochs", "compression/error", error),
         (bits_so_far(bits), BITS_LABELS[bits], "convex/distance_squared", distance),
         (epochs, "epochs", "convex/distance_squared", distance),
-        (steps, "steps", bits, "bits per worker and step"),
+        (steps, "steps", bits, "bits handed over per worker and step"),
     )
     for axis, (abscissa, x_label, name, y_label) in zip(axes.flat, panels, strict=True):
         ordinate = positive(bits_per_step(name) if name in BITS_LABELS else metric(name))
@@ -128,7 +128,7 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> str:
 
 
 def bits_so_far(kind: str) -> Quantity:
-    """Bits a worker has sent by each record, in either way of counting."""
+    """Bits a worker has handed over by each record, in either way of counting."""
 
     def of(run: Run) -> pd.Series:
         if kind == "paper":
@@ -139,7 +139,7 @@ def bits_so_far(kind: str) -> Quantity:
 
 
 def bits_per_step(kind: str) -> Quantity:
-    """Bits a worker sent per step, averaged between two records."""
+    """Bits a worker handed over per step, averaged between two records."""
 
     def of(run: Run) -> pd.Series:
         sent = bits_so_far(kind)(run)

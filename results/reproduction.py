@@ -163,7 +163,7 @@ def _ends(runs: list[Run]) -> str:
             )
         )
     header = ("experiment", "method", "seeds", "steps", "f(x) - f*", "squared distance to x*")
-    header += ("bits per worker, 32 per value", "bits per worker, all sent", "total error")
+    header += ("bits handed over per worker, 32 per value", "bits handed over per worker, all", "total error")
     note = _text(
         """The paper counts 32 bits per kept value; the ledger counts float64 values, 32-bit indices and
         a threshold's counts."""

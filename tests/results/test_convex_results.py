@@ -274,3 +274,13 @@ def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> 
     assert set(convex.named_groups(runs)) == {"heterogeneity-by-hand-by_label"}
     table = reproduction.reproduction_table(runs)
     assert "| heterogeneity-by-hand by_label | top_k" in table and "## Heterogeneous workers" not in table
+
+
+def test_bits_of_bytes_are_those_handed_over(output: Path) -> None:
+    """8 times ``comm/bytes_sent``, which are not those that left a worker."""
+    assert convex.BITS_LABELS["ledger"].startswith("bits handed over per worker")
+    table = reproduction.reproduction_table(read_runs([output]))
+    assert (
+        "| bits handed over per worker, 32 per value | bits handed over per worker, all | total error |"
+        in table
+    )
