@@ -25,7 +25,7 @@ class Metric(NamedTuple):
 
 STEPS = Metric("step", "iterations", can_be_logarithmic=False)
 EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False)
-BYTES = Metric(LINK_BYTES, "bytes that left a worker, MB", 1e-6, short="bytes sent")
+BYTES = Metric(LINK_BYTES, "bytes that left a worker, MB", 1e-6, short="bytes on the link")
 DENSITY = Metric("compression/density", "density of a step, %", 100, noisy=True)
 MEAN_DENSITY = Metric("compression/density_mean", "average density, %", 100, limit=100)
 ERROR = Metric("compression/error", "squared error ||e||² of a step", noisy=True, short="error of a step")

@@ -127,11 +127,10 @@ def default_question(subjects: dict[str, list[Series]]) -> str:
     methods = sorted({one.compressor for series in subjects.values() for one in series})
     where = _listed(list(subjects))
     if len(methods) > 1:
-        what = f"How do {_listed(methods)} compare in quality, bytes sent and total error on {where}"
+        what = f"How do {_listed(methods)} compare in quality, bytes on the link and total error on {where}"
     else:
-        what = (
-            f"What quality does {methods[0]} reach on {where}, with how many bytes and how much total error"
-        )
+        cost = "with how many bytes on the link and how much total error"
+        what = f"What quality does {methods[0]} reach on {where}, {cost}"
     keys = [key for key in varying_within(subjects) if not key.endswith("_target_")]
     return f"{what}, as {_listed(keys)} {'varies' if len(keys) == 1 else 'vary'}?" if keys else f"{what}?"
 

@@ -147,6 +147,7 @@ def test_curves_are_means_in_their_interval(group: Group) -> None:
     at = band[np.isclose(band[:, 0], 10)]
     assert at[:, 1].max() == pytest.approx(mean + half)
     assert by_bytes.get_xlabel() == "bytes that left a worker, MB"
+    assert metrics.BYTES.title == "bytes on the link"
 
 
 def test_zero_is_named_where_an_axis_is_logarithmic(group: Group) -> None:

@@ -57,7 +57,9 @@ def output(tmp_path: Path) -> Path:
 
 def test_page_says_what_was_asked_and_run(output: Path, tmp_path: Path) -> None:
     text = body_of(page_of(output, to=tmp_path / "page.html"))
-    assert "How do hard_threshold, none and top_k compare" in text
+    assert (
+        "How do hard_threshold, none and top_k compare in quality, bytes on the link and total error" in text
+    )
     assert "as compressor.threshold varies?" in text
     assert "10 finished, 5 methods and settings" in text
     assert "0.001, 0.01, 0.1" in text and "aaaaaaaaaa (10 runs)" in text
