@@ -32,7 +32,8 @@ _LOOK_SECONDS = 0.2
 _STOPPED = "stopped; the same command goes on"  # by those that were not in the middle of their training
 # How a process ends that is not done, and how long the others may go on before they are told to stop. What
 # all refuse they end with by themselves; one that misses another one may be heard of before that other one.
-_PATIENCE_SECONDS = {"failed": 0.0, "lost": 1.0, "refused": 300.0}
+# One that was interrupted before its training has not told the others, which would wait for it.
+_PATIENCE_SECONDS = {"failed": 0.0, "interrupted": 0.0, "lost": 1.0, "refused": 300.0}
 
 
 class LostProcessError(RuntimeError):
@@ -185,7 +186,7 @@ class _Group:
         if self.asked:
             by_signal |= {-self.asked, -signal.SIGKILL}  # by ourselves, when it took too long
         if code in by_signal:
-            return {"stopped": self.asked or signal.SIGINT, "message": ""}
+            return {"stopped": self.asked or signal.SIGINT, "message": "", "interrupted": True}
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         return {"failed": f"process {rank} of {self.processes} {how}"}
 

@@ -25,11 +25,13 @@ def run(name: str) -> None:
             os.kill(os.getppid(), signal.SIGINT)
             time.sleep(1)
             os.kill(os.getppid(), signal.SIGINT)
-    if name in ("die", "fail", "lose", "leave", "vanish", "be mistaken") and not first:
+    if name in ("die", "fail", "lose", "leave", "vanish", "interrupt", "be mistaken") and not first:
         if name == "vanish":
             os._exit(0)
         if name == "lose":
             raise LostProcessError(3)
+        if name == "interrupt":
+            os.kill(os.getpid(), signal.SIGINT)
         if name == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if name == "fail":

@@ -52,6 +52,13 @@ def test_all_are_asked_to_stop(what: str, said: str) -> None:
     assert str(caught.value) == said and caught.value.signal == 15
 
 
+def test_one_that_is_interrupted_before_its_training_ends_the_others() -> None:
+    started = time.monotonic()
+    with pytest.raises(StoppedError, match="the same command goes on") as caught:
+        launch("launching:run", "interrupt", 2)
+    assert caught.value.signal == 2 and time.monotonic() - started < 60
+
+
 def test_a_second_control_c_ends_those_that_do_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.launch.SAME_SECONDS", 0.1)
     with pytest.raises(StoppedError) as caught:
