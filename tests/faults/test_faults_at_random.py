@@ -82,7 +82,10 @@ def faults_of(outcome: Outcome) -> Iterator[str]:
         yield f"left {len(outcome.left_alive)} processes"
     if strange := [line for line in lines if not any(re.match(known, line) for known in LINES)]:
         yield f"says {strange[0]!r}"
-    if outcome.status not in (0, 1, 130, 143, -signal.SIGKILL, -signal.SIGTERM):
+    is_over = "run folder: " in outcome.out  # all is told and written, and Python takes itself apart
+    if outcome.status not in (0, 1, 130, 143, -signal.SIGKILL, -signal.SIGTERM) and not (
+        is_over and outcome.status == -signal.SIGINT
+    ):
         yield f"ends with {outcome.status}"
     heard = outcome.case.what not in ("stderr closed", "both closed")
     errors = [line for line in lines if line.startswith("error: ")]
