@@ -23,6 +23,9 @@ PACKAGES = (
 )
 
 
+_PAGES = (":(top,exclude)results/*.md", ":(top,exclude)results/figures")
+
+
 def environment(config: dict[str, Any]) -> dict[str, Any]:
     """Versions, code, hardware and command line of this process."""
     import torch
@@ -31,8 +34,8 @@ def environment(config: dict[str, Any]) -> dict[str, Any]:
     return {
         "command": command(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "commit": _git("rev-parse", "HEAD"),
-        "commit_is_modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "commit": _git(Path(__file__).parent, "rev-parse", "HEAD"),
+        "commit_is_modified": is_modified(Path(__file__).parent),
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "platform": platform.platform(),
@@ -45,9 +48,17 @@ def environment(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _git(*arguments: str) -> str | None:
-    """What git says of this code, or None where there is no git or no repository."""
-    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+def is_modified(folder: Path) -> bool:
+    """Whether the code of the repository that ``folder`` lies in differs from its last commit.
+
+    Pages and figures are made of runs and are no code: making one leaves the next runs' code as it is.
+    """
+    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_PAGES))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says of the code in ``folder``, or None where there is no git or no repository."""
+    command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
