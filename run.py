@@ -259,6 +259,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     """The trainer that the config describes, checked, with nothing run yet."""
     import torch
 
+    from compressors import backends
     from compressors.build import build_reducer
     from compressors.randomness import derive_seed, generator
     from trainers.layout import Layout
@@ -267,6 +268,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     from trainers.targets import check_factories, require_match
 
     check_factories(config)
+    backends.choose(config["kernels"])
     settings = instantiate(config["trainer"], _convert_="all")
     schedule = instantiate(config["schedule"], _convert_="all")
     method = instantiate(config["compressor"], _convert_="all")
@@ -294,7 +296,7 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
     return Trainer(
         model=model,
         dataset=dataset,
-        reducer=build_reducer(method, layout.num_parameters, feedback, config["kernels"], wire),
+        reducer=build_reducer(method, layout.num_parameters, feedback, wire),
         optimizer=instantiate(config["optimizer"], _convert_="all")(model),
         schedule=schedule,
         layout=layout,
@@ -302,7 +304,6 @@ def build(config: Config, communicator: Any, device: Any) -> Any:
         loader=loader,
         settings=settings,
         seed=seed,
-        kernels=config["kernels"],
         diagnostics=diagnostics,
     )
 

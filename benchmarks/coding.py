@@ -22,12 +22,12 @@ import numpy as np
 import torch
 from compress import resnet18_layout, threshold_of
 
-from compressors.api import Context
+from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.index_codes import IndexCodes
-from compressors.kernels.choice import kernels_for
+from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.messages import Format, read, write
 from compressors.wire import Wire
 from trainers.communicator import Communicator
@@ -87,7 +87,7 @@ def measure_messages(rounds: int) -> None:
         sizes = {}
         for wire in WIRES:
             for by, codes in (
-                ("kernels", kernels_for("auto", "cpu").index_codes),
+                ("kernels", CompiledIndexCodes()),
                 ("reference", IndexCodes()),
             ):
                 form = Format(wire, edges, torch.float32, codes)
@@ -133,11 +133,11 @@ def measure_reductions(num_workers: int, density: float, rounds: int) -> None:
         name = f"{wire.indices}, {wire.values}"
         method = HardThreshold(threshold=threshold_of(density))
         reducer = build_reducer(method, SIZE, ErrorFeedback, wire=wire)
-        ledgers[name] = Ledger(layout, communicator)
+        ledgers[name] = Ledger(layout, communicator, reducer)
         state = reducer.init(segments)
 
         def reduce(reducer=reducer, state=state, ledger=ledgers[name]) -> None:
-            reduced, _ = reducer.reduce(segments, state, Context(0, 0), communicator)
+            reduced, _ = reducer.reduce(inputs_of(segments), state, Step(0, 0), communicator)
             ledger.record(reduced)
             ledger.close_step()
 

@@ -20,8 +20,8 @@ def tiny_calls(communicator: Any) -> dict[str, Callable[[], object]]:
     """A call of each of ``COLLECTIVES`` between the processes of ``communicator``, with ``TINY`` elements."""
     tiny = torch.ones(1, TINY)
     return {
-        "all_reduce": lambda: communicator.mean([tiny], lambda rows: rows.sum(0)),
-        "exchange": lambda: communicator.gather(tiny, "values"),
+        "all_reduce": lambda: communicator.all_reduce_mean([tiny], lambda rows: rows.sum(0)),
+        "exchange": lambda: communicator.all_gather(tiny, "values"),
     }
 
 

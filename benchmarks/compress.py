@@ -29,14 +29,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from compressors.api import Context, Reducer, Segment, elements_of, squared_norm
+from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
 from compressors.build import PLAIN, build_reducer
 from compressors.feedback import ErrorFeedback, Memory
+from compressors.norms import squared_norm
 from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.layout import SCOPES, WHOLE, Layout
@@ -99,13 +101,16 @@ def gradients(layout: Layout, workers: int, num_elements: int) -> tuple[Tensor, 
         flat = layout.new_buffer(workers)
         return flat, layout.segments(flat)
     flat = torch.zeros(workers, num_elements)
-    return flat, [Segment(WHOLE, flat, layout.edges * num_elements // layout.num_parameters)]
+    ends = [end * num_elements // layout.num_parameters for end in itertools.accumulate(layout.sizes)]
+    return flat, [
+        Segment(WHOLE, flat, tuple((end - start,) for start, end in itertools.pairwise([0, *ends])))
+    ]
 
 
 def yardsticks(segments: list[Segment], density: float) -> dict[str, Callable[[], object]]:
     """What every measurement is held against, on the same segments."""
     sums = [torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments]
-    layers = [piece for s in segments for piece in s.rows.split(s.edges.diff().tolist(), dim=1)]
+    layers = [piece for s in segments for piece in s.rows.split(np.diff(s.edges).tolist(), dim=1)]
 
     def add() -> None:
         for total, segment in zip(sums, segments, strict=True):
@@ -132,7 +137,7 @@ class Reduction:
         self.communicator = communicator
         self.state = reducer.init(segments)
         self.step = 0
-        self.sent: dict[str, Tensor] = {}
+        self.sent: dict[str, np.ndarray] = {}
 
     def forget(self) -> None:
         """Set the residual to zero, in place: a new one would cost page faults in the next call."""
@@ -141,9 +146,11 @@ class Reduction:
                 residual.zero_()
 
     def __call__(self) -> None:
-        context = Context(0, self.step)
-        reduced, self.state = self.reducer.reduce(self.segments, self.state, context, self.communicator)
-        self.sent = reduced.sent
+        context = Step(0, self.step)
+        reduced, self.state = self.reducer.reduce(
+            inputs_of(self.segments), self.state, context, self.communicator
+        )
+        self.sent = {name: own.sent for name, own in reduced.compressed.items()}
         self.step += 1
 
     @property
@@ -235,7 +242,7 @@ def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str
     """Resident bytes of this process above those before the gradients existed."""
     torch.set_num_threads(arguments.threads)
     communicator = Communicator(arguments.workers)
-    small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), torch.tensor([0, 1000]))]
+    small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), ((1000,),))]
     Reduction(case.reducer(arguments.density, 1000), small, communicator)()  # loads what is loaded late
     layout = resnet18_layout(scope)  # the model stays alive, so that its memory is not used again
     before = resident("VmRSS")
@@ -248,7 +255,7 @@ def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str
     for step in range(MEMORY_STEPS):  # the last step's mean lives on, as ``.grad`` does in training
         flat.normal_()
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
-        reduced, state = reducer.reduce(segments, state, Context(0, step), communicator)
+        reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), communicator)
         peak = max(peak, resident("VmHWM") - before)
     assert reduced is not None
     tensors = [flat] + (list(state.residual.values()) if isinstance(state, Memory) else [])

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from train import Records, build  # beside this file
 
+from compressors.api import Reducer, Wrapper
 from trainers.memory import keep_freed_memory
 from trainers.watch import Watch
 
@@ -42,7 +43,7 @@ class Seconds:
         started = time.process_time()
         found = self.reduce(*arguments)
         self.latest = time.process_time() - started - self.inside
-        (self.measured if self.watch.is_due(arguments[2].step + 1) else self.between).append(self.latest)
+        (self.measured if self.watch.is_due(arguments[2].number + 1) else self.between).append(self.latest)
         return found
 
     def _afterwards(self, *arguments: Any) -> Any:
@@ -52,19 +53,19 @@ class Seconds:
         return found
 
 
-class Timed:
+class Timed(Wrapper):
     """The watched reducer, timed."""
 
-    def __init__(self, reducer: Any, seconds: Seconds) -> None:
-        self.reducer = reducer
+    def __init__(self, inner: Reducer, seconds: Seconds) -> None:
+        self.inner = inner
         self.seconds = seconds
 
     def init(self, segments: Any) -> Any:
-        return self.reducer.init(segments)
+        return self.inner.init(segments)
 
     def reduce(self, *arguments: Any) -> Any:
         started = time.process_time()
-        found = self.reducer.reduce(*arguments)
+        found = self.inner.reduce(*arguments)
         self.seconds.inside = time.process_time() - started
         return found
 

@@ -23,9 +23,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from compressors.api import Context, Segment, elements_of, squared_norm
+from compressors.api import Codec, Input, Segment, Step, elements_of, inputs_of
+from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
-from compressors.encoding import encode_all
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.random_block import RandomBlock
@@ -53,17 +53,13 @@ def threshold_of(density: float) -> float:
 def measure_selection(rounds: int) -> None:
     """Print the first table."""
     drawn, gradient, rest = torch.randn(1, SIZE), torch.empty(1, SIZE), torch.zeros(1, SIZE)
-    segment = Segment("model", rest, torch.tensor([0, SIZE]), gradient, 1.0)
-    communicator, few = Communicator(1), elements_of(0.001, SIZE)
+    given, few = Input(Segment("model", gradient, ((SIZE,),)), rest), elements_of(0.001, SIZE)
     block, block_size = torch.randn(SIZE), elements_of(0.01, SIZE)
 
-    def select(codec: object, kernels: str = "auto") -> Callable[[], object]:
-        def work() -> None:
-            (encoded,) = encode_all(codec, [segment], Context(0, 0), communicator, kernels)
-            if encoded.error is None:  # a kernel brings it along
-                squared_norm(rest)
-
-        return work
+    def select(codec: Codec, kernels: str = "auto") -> Callable[[], object]:
+        with chosen(kernels):
+            backend = backend_of(rest.device)
+        return lambda: backend.compress([codec], [given], Step(0, 0), range(1))
 
     work = {
         "add": lambda: rest.add_(gradient),
@@ -72,7 +68,7 @@ def measure_selection(rounds: int) -> None:
         "threshold 0.1 %": select(HardThreshold(threshold=threshold_of(0.001))),
         "threshold 10 %": select(HardThreshold(threshold=threshold_of(0.1))),
         "Top-k 0.1 %": select(TopK(density=0.001)),
-        "random block 1 %": lambda: RandomBlock(density=0.01).encode(block, Context(0, 0)),
+        "random block 1 %": lambda: RandomBlock(density=0.01).encode(block, Step(0, 0)),
         "threshold 0.1 %, reference": select(HardThreshold(threshold=threshold_of(0.001)), "reference"),
         "Top-k 0.1 %, reference": select(TopK(density=0.001), "reference"),
     }
@@ -87,9 +83,9 @@ def measure_selection(rounds: int) -> None:
                 found[name].append(taken)
     rest.zero_()
     gradient.copy_(drawn)
-    (encoded,) = encode_all(TopK(density=0.001), [segment], Context(0, 0), communicator, "auto")
+    (compressed,) = backend_of(rest.device).compress([TopK(density=0.001)], [given], Step(0, 0), range(1))
     largest = torch.topk(drawn[0].abs(), few).indices.sort().values
-    same = torch.equal(encoded.parts[0].indices.long(), largest)
+    same = torch.equal(compressed.payloads[0].indices.long(), largest)
 
     print("| work | ms | yardstick | ms | ratio | goal |\n|---|---:|---|---:|---:|---:|")
     for name, yardstick, goal in (
@@ -122,7 +118,7 @@ def measure_step(rounds: int) -> None:
     batches = [(torch.randn(IMAGES, 3, 32, 32), torch.randint(10, (IMAGES,))) for _ in range(WORKERS)]
     methods = {"hard_threshold": HardThreshold(density=0.001), "top_k": TopK(density=0.001)}
     reducers = {n: build_reducer(m, layout.num_parameters, ErrorFeedback) for n, m in methods.items()}
-    ledgers = {name: Ledger(layout, communicator) for name in methods}
+    ledgers = {name: Ledger(layout, communicator, reducer) for name, reducer in reducers.items()}
     with torch.inference_mode():
         states = {name: reducer.init(segments) for name, reducer in reducers.items()}
     gradient, found = [], {name: [] for name in methods}
@@ -137,8 +133,10 @@ def measure_step(rounds: int) -> None:
                 segment.rows.copy_(rows)
 
             def reduce(name=name, reducer=reducer, number=number) -> None:
-                context = Context(0, number)
-                reduced, states[name] = reducer.reduce(segments, states[name], context, communicator)
+                context = Step(0, number)
+                reduced, states[name] = reducer.reduce(
+                    inputs_of(segments), states[name], context, communicator
+                )
                 ledgers[name].record(reduced)
                 ledgers[name].close_step()
 

@@ -15,12 +15,13 @@ from collections.abc import Callable
 import torch
 import triton
 
-from compressors.api import Context, Segment, elements_of
+from compressors.api import Codec, Input, Segment, Step, elements_of
+from compressors.hard_threshold import HardThreshold
 from compressors.kernels import triton_blocks as blocks
 from compressors.kernels.device_table import DeviceTable
 from compressors.kernels.gpu import APART, GpuKernels
 from compressors.random_k import RandomK
-from compressors.rules import AtLeast, Largest, Rule
+from compressors.top_k import TopK
 
 SIZE, GOAL = 11_173_962, 0.6
 BYTES = 12  # of each entry: e and g read, p written
@@ -50,12 +51,12 @@ def measure(rounds: int, workers: int) -> None:
     """Print the table."""
     device = torch.device("cuda")
     gradient, rest = (torch.randn(workers, SIZE, device=device) for _ in range(2))
-    segment = Segment("model", rest, torch.tensor([0, SIZE]), gradient, 1.0)
+    given = Input(Segment("model", gradient, ((SIZE,),)), rest)
     moved = BYTES * rest.numel()
     source = torch.empty(moved // 2, dtype=torch.uint8, device=device)  # read once and written once
     target, cache = torch.empty_like(source), torch.empty(2**28, dtype=torch.uint8, device=device)
-    kernels, table = GpuKernels(), DeviceTable([segment])
-    table.point([segment])
+    kernels, table = GpuKernels(), DeviceTable([given])
+    table.point([given])
     keys = torch.full((workers,), threshold_of(0.001), device=device).view(torch.int32)
     factor = torch.ones(1, device=device)
 
@@ -64,22 +65,21 @@ def measure(rounds: int, workers: int) -> None:
         cache.zero_()
 
     def fused() -> None:
-        found = (keys, table.rows, table.masks, table.sums, table.counts)
+        found = (keys, table.rows, table.masks, table.sums, table.wholes, table.counts)
         grid = (len(table.counts),)
         blocks.mark[grid](table.pieces, factor, *found, RULE=blocks.AT_LEAST.value, ADD=True, **APART)
 
-    def select(rule: Rule) -> Callable[[], object]:
-        return lambda: kernels.select([segment], [rule])
+    def select(codec: Codec) -> Callable[[], object]:
+        return lambda: kernels.compress([codec], [given], Step(0, 0), range(workers))
 
-    positions = RandomK(density=0.001).rule(SIZE, Context(0, 0), range(workers))
     work = {
         "copy": lambda: target.copy_(source),
         "add": lambda: rest.add_(gradient),
         "fused kernel, threshold 0.1 %": fused,
-        "select, threshold 0.1 %": select(AtLeast(threshold_of(0.001))),
-        "select, threshold 10 %": select(AtLeast(threshold_of(0.1))),
-        "select, Top-k 0.1 %": select(Largest(elements_of(0.001, SIZE))),
-        "select, random 0.1 %": select(positions),
+        "select, threshold 0.1 %": select(HardThreshold(threshold=threshold_of(0.001))),
+        "select, threshold 10 %": select(HardThreshold(threshold=threshold_of(0.1))),
+        "select, Top-k 0.1 %": select(TopK(density=0.001)),
+        "select, random 0.1 %": select(RandomK(density=0.001)),
         "torch.topk(p.abs(), k)": lambda: torch.topk(gradient.abs(), elements_of(0.001, SIZE)),
     }
     found = {name: milliseconds(one, before, rounds) for name, one in work.items()}

@@ -24,6 +24,7 @@ from network_measured import DENSE_CALLS
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from compressors.none import NoCompression
 from trainers import loop
 from trainers.advance import Advance, Outcome
 from trainers.break_even import NAME as BREAK_EVEN
@@ -234,7 +235,8 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
 def control_of(communicator: Communicator) -> Callable[[], None]:
     """What a step of the trainer sends that is no part of the algorithm."""
     parameter = torch.nn.Parameter(torch.zeros(1))  # of any model: the ledger collects sums over layers
-    ledger = Ledger(Layout({"parameter": parameter}, "layer"), communicator)
+    layout = Layout({"parameter": parameter}, "layer")
+    ledger = Ledger(layout, communicator, NoCompression())
 
     def control() -> None:
         communicator.largest(0)  # whether a gradient is not finite

@@ -9,25 +9,21 @@ over all workers. The authors let one worker decide by its own; docs/papers/acco
 """
 
 import math
-from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Context, Reduced, Segment, Shared, squared_norm
+from compressors.api import Codec, Communicator, Input, Plan, Segment, Shared, Step, Traits
 from compressors.checks import is_count, is_real, require
-from compressors.means import mean_of
+from compressors.norms import squared_norm
 from compressors.payloads import Sparse
-from compressors.rules import Largest
 from compressors.top_k import TopK
-from compressors.wire import PLAIN, Wire
 
 
 @dataclass(frozen=True, kw_only=True)
-class Accordion:
+class Accordion(Codec):
     """k_low or k_high for every segment, chosen anew every ``period`` epochs.
 
     k_high where the norm of g has changed by more than ``detection_threshold`` of what it was at the last
@@ -42,7 +38,9 @@ class Accordion:
     detection_threshold: float = 0.5
     period: int = 10  # epochs
 
-    linear = False
+    payload = Sparse
+    traits = Traits(lossless_at={"k_low": 1.0, "k_high": 1.0})
+    examples = ({"k_low": 0.1, "k_high": 0.2, "period": 1},)
 
     def __post_init__(self) -> None:
         for name in ("k_low", "k_high"):
@@ -53,11 +51,9 @@ class Accordion:
         require(valid, "Accordion.detection_threshold", "> 0", self.detection_threshold)
         require(is_count(self.period), "Accordion.period", "an integer >= 1", self.period)
 
-    def reducer(self, kernels: str, wire: Wire) -> "AccordionMean":
-        return AccordionMean(self, kernels, wire)
-
-    def refuse_idle(self, rates: list[float]) -> None:
-        """Raise ``ValueError`` where k_low can never come, for learning rates at the starts of the epochs."""
+    def check(self, plan: Plan) -> None:
+        """Raise ``ValueError`` where k_low can never come."""
+        rates = plan.rates
         first = max(self.period, 2)  # after one epoch there is nothing to compare with
         choices = range(first, len(rates), self.period)
         if not choices:
@@ -70,6 +66,57 @@ class Accordion:
                 "compressor=accordion would send k_high throughout: the learning rate is falling at every "
                 "choice; take one that falls in steps, or not at all (schedule=warmup_step, constant)"
             )
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        raise TypeError("ACCORDION chooses Top-k of one density or another: choose() says which")
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return self._levels[0].error_bound(x, step)  # which holds for both
+
+    def init(self, segments: list[Segment]) -> "Regimes":
+        gradient, looks = {}, {}
+        for segment in segments:
+            wide = torch.promote_types(segment.rows.dtype, torch.float32)
+            shape, device = segment.rows.shape, segment.rows.device
+            gradient[segment.name] = torch.zeros(shape, dtype=wide, device=device)
+            looks[segment.name] = torch.tensor(Look(), dtype=torch.float64)
+        return Regimes(gradient, Shared(looks))
+
+    def choose(
+        self, inputs: list[Input], state: "Regimes", step: Step, communicator: Communicator
+    ) -> tuple[list[Codec], "Regimes"]:
+        looks = self._looks([given.name for given in inputs], state, step, communicator)
+        for given in inputs:
+            before, gradient = state.looks.state[given.name], state.gradient[given.name]
+            if before[0].item() != step.whole_epochs:
+                before.copy_(torch.tensor(looks[given.name], dtype=torch.float64))
+                gradient.zero_()
+            gradient.add_(given.segment.rows)
+        low, high = self._levels
+        return [high if looks[given.name].is_high else low for given in inputs], state
+
+    @property
+    def _levels(self) -> tuple[TopK, TopK]:
+        return TopK(density=self.k_low), TopK(density=self.k_high)
+
+    def _looks(
+        self, names: list[str], state: "Regimes", step: Step, communicator: Communicator
+    ) -> dict[str, "Look"]:
+        """What holds in this step; in the first one of an epoch it is looked at anew."""
+        epoch = step.whole_epochs
+        looks = {name: Look(*state.looks.state[name].tolist()) for name in names}
+        over = [name for name, look in looks.items() if look.epoch != epoch]
+        if not over:
+            return looks
+        norms = dict.fromkeys(over, math.nan)
+        asked = [name for name in over if is_asked(self, looks[name], epoch)]
+        if asked:  # a number of 8 bytes for every segment travels
+            squares = torch.stack([squared_norm(state.gradient[name]) for name in asked], 1)  # [W, S]
+            everyones = communicator.all_gather(squares, "metadata")
+            norms |= zip(asked, everyones.mean(0).sqrt().tolist(), strict=True)
+        for name, norm in norms.items():
+            looks[name] = next_look(self, looks[name], epoch, step.learning_rate, norm)
+        return looks
 
 
 class Look(NamedTuple):
@@ -86,111 +133,6 @@ class Regimes(NamedTuple):
 
     gradient: dict[str, Tensor]  # g of the epoch so far, [W, d] per segment
     looks: Shared  # ``Look``, [4] float64, of each segment
-
-
-@dataclass(frozen=True)
-class Levels:
-    """C of one step: Top-k with the density that each segment has for now."""
-
-    low: TopK
-    high: TopK
-    at_high: frozenset[str]  # names of segments
-
-    payload = Sparse
-    linear = False
-    ragged = False
-    randomized = False
-
-    def of_segment(self, name: str) -> TopK:
-        return self.high if name in self.at_high else self.low
-
-    def rule(self, size: int, context: Context, workers: range) -> Largest:
-        return self.of_segment(context.segment).rule(size, context, workers)
-
-    def encode(self, x: Tensor, context: Context) -> Sparse:
-        return self.of_segment(context.segment).encode(x, context)
-
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
-        return self.of_segment(context.segment).encode_rows(rows, context, workers)
-
-    def error_bound(self, x: Tensor) -> float:
-        return self.low.error_bound(x)  # which holds for both
-
-
-@lru_cache(maxsize=8)
-def _mean_at(low: TopK, high: TopK, at_high: frozenset[str], kernels: str, wire: Wire) -> Any:
-    return mean_of(Levels(low, high, at_high), kernels, wire)
-
-
-@dataclass(frozen=True)
-class AccordionMean:
-    """Top-k of all segments in one go, with k as ``settings`` choose it for each."""
-
-    settings: Accordion
-    kernels: str = field(default="auto", repr=False)  # which change no result
-    wire: Wire = PLAIN
-
-    adds_gradient = measures_input = True
-
-    @property
-    def codec(self) -> TopK:
-        """What is sent at least."""
-        return TopK(density=self.settings.k_low)
-
-    def refuse_idle(self, rates: list[float]) -> None:
-        self.settings.refuse_idle(rates)
-
-    def init(self, segments: list[Segment]) -> Regimes:
-        gradient, looks = {}, {}
-        for segment in segments:
-            wide = torch.promote_types(segment.rows.dtype, torch.float32)
-            shape, device = segment.rows.shape, segment.rows.device
-            gradient[segment.name] = torch.zeros(shape, dtype=wide, device=device)
-            looks[segment.name] = torch.tensor(Look(), dtype=torch.float64)
-        return Regimes(gradient, Shared(looks))
-
-    def reduce(
-        self, segments: list[Segment], state: Regimes, context: Context, communicator: Any
-    ) -> tuple[Reduced, Regimes]:
-        looks = self._looks(segments, state, context, communicator, charged=True)
-        for segment in segments:
-            before, gradient = state.looks.state[segment.name], state.gradient[segment.name]
-            if before[0].item() != context.whole_epochs:
-                before.copy_(torch.tensor(looks[segment.name], dtype=torch.float64))
-                gradient.zero_()
-            gradient.add_(segment.rows if segment.own is None else segment.own)
-        reduced, _ = self._at(looks).reduce(segments, (), context, communicator)
-        return reduced, state
-
-    def codec_of_step(
-        self, segments: list[Segment], state: Regimes, context: Context, communicator: Any
-    ) -> Levels:
-        """C of the step that ``context`` names, which is about to come."""
-        return self._at(self._looks(segments, state, context, communicator, charged=False)).codec
-
-    def _at(self, looks: dict[str, Look]) -> Any:
-        low, high = TopK(density=self.settings.k_low), TopK(density=self.settings.k_high)
-        at_high = frozenset(name for name, look in looks.items() if look.is_high)
-        return _mean_at(low, high, at_high, self.kernels, self.wire)
-
-    def _looks(
-        self, segments: list[Segment], state: Regimes, context: Context, communicator: Any, *, charged: bool
-    ) -> dict[str, Look]:
-        """What holds in this step; in the first one of an epoch it is looked at anew."""
-        epoch = context.whole_epochs
-        looks = {s.name: Look(*state.looks.state[s.name].tolist()) for s in segments}
-        over = [name for name, look in looks.items() if look.epoch != epoch]
-        if not over:
-            return looks
-        norms = dict.fromkeys(over, math.nan)
-        asked = [name for name in over if is_asked(self.settings, looks[name], epoch)]
-        if asked:  # a number of 8 bytes for every segment travels
-            squares = torch.stack([squared_norm(state.gradient[name]) for name in asked], 1)  # [W, S]
-            everyones = communicator.gather(squares, "metadata") if charged else communicator.collect(squares)
-            norms |= zip(asked, everyones.mean(0).sqrt().tolist(), strict=True)
-        for name, norm in norms.items():
-            looks[name] = next_look(self.settings, looks[name], epoch, context.learning_rate, norm)
-        return looks
 
 
 def is_asked(settings: Accordion, last: Look, epoch: int) -> bool:

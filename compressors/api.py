@@ -1,69 +1,91 @@
-"""The words of the algebra: segments, payloads, codecs, reducers.
+"""The words of the algebra: segments, codecs, payloads, reducers.
 
-W is the number of workers that live in this process, n the number of all workers, d the number
-of elements of one segment. A *codec* turns one worker's vector into a payload. A *reducer* turns
-all workers' segments into the mean of what they sent, which is where bytes move. Wrappers such as
-error feedback are reducers around a reducer.
+W is the number of workers that live in this process, n the number of all workers, d the number of elements
+of one segment, L the number of its layers. A *codec* turns one worker's vector into a payload. A *reducer*
+turns what all workers have into the mean of what they send, which is where bytes move. ``Compress``
+(``compress.py``) makes a reducer of a codec; a method of several rounds is a reducer itself; feedback is a
+reducer around another.
 
-Everything here works in place: what was not sent is left in the buffer that came in, so that no
-further tensor of size n x D is needed.
+Everything works in place: what was not sent is left in the buffer that came in, so that no further tensor of
+size n x D is needed.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.fields import Field
+from compressors.fields import Field, declared
 from compressors.randomness import derive_seed
+from compressors.rules import Rule
+from compressors.shapes import Shapes, edges_of
+
+# NamedTuples and dicts of tensors [W, ...], ``Shared``, or (): a checkpoint is these tensors, row by row.
+State = Any
 
 
 class Segment(NamedTuple):
-    """The elements that are compressed together: one layer, or the whole model.
-
-    Between error feedback and a reducer that ``adds_gradient`` the sum p = rows + factor gradient is
-    still to be formed, in ``rows``: a kernel does so on its way.
-    """
+    """The elements that are compressed together: one layer, or the whole model."""
 
     name: str
     rows: Tensor  # [W, d], one row per local worker
-    edges: Tensor  # [L + 1] int64 on the CPU: where the segment's L layers begin and end; 0, ..., d
-    gradient: Tensor | None = None  # [W, d], what is still to be added
-    factor: float = 1.0
-    own: Tensor | None = None  # [W, d], the gradient by itself, where rows are or will be more than that
+    shapes: Shapes  # of the L layers that lie in a row, one after the other
 
-    def added(self) -> Self:
-        """The segment with its sum formed."""
-        if self.gradient is None:
-            return self
-        self.rows.add_(self.gradient, alpha=self.factor)
-        return self._replace(gradient=None, factor=1.0)
+    @property
+    def edges(self) -> np.ndarray:
+        """Where the layers begin and end in a row, [L + 1] int64: 0, ..., d."""
+        return edges_of(self.shapes)
 
 
-class Fault(NamedTuple):
-    """Where entries are not finite."""
+class Input(NamedTuple):
+    """What a reducer is given of one segment: p = memory + scale * gradient, or the gradient by itself.
 
-    row: int  # of the local workers
-    segment: str
-    layer: int  # of the segment's
+    The sum is formed in ``memory`` by who reads it first: a compiled loop does so on its way.
+    """
+
+    segment: Segment  # whose rows are the gradients; a reduction consumes them
+    memory: Tensor | None = None  # [W, d]
+    scale: float = 1.0
+
+    @property
+    def name(self) -> str:
+        return self.segment.name
+
+    @property
+    def size(self) -> int:
+        """d."""
+        return self.segment.rows.shape[1]
+
+    @property
+    def rows(self) -> Tensor:
+        """Where p comes to lie, and p - C(p) after it, [W, d]."""
+        return self.segment.rows if self.memory is None else self.memory
+
+    def formed(self) -> Segment:
+        """The segment whose rows are p. To be called once."""
+        if self.memory is None:
+            return self.segment
+        return self.segment._replace(rows=self.memory.add_(self.segment.rows, alpha=self.scale))
+
+    def seen(self) -> Segment:
+        """The same for who looks on: the sum is a tensor of its own, and nothing else changes."""
+        if self.memory is None:
+            return self.segment
+        return self.segment._replace(rows=self.memory.add(self.segment.rows, alpha=self.scale))
 
 
-class Context(NamedTuple):
-    """What a reducer may know of the step beside the gradients; equal for every layout."""
+class Step(NamedTuple):
+    """What a method may know of the step beside the gradients; equal for every layout."""
 
     seed: int
-    step: int
+    number: int  # counted from 0
     learning_rate: float = 1.0
-    segment: str = ""
-    worker: int = 0
     epoch: float = 0.0  # epochs done before the step, fractional
-    measure_input: bool = False  # whether this step's ||p||^2 is asked for
-    tell_positions: bool = False  # whether it is asked which elements were sent
-    # Told where p is not finite, or of no fault at all, once per reduction and before anything is packed or
-    # sent; what it raises ends the reduction. Only for a reducer that ``checks_input``.
-    refuse: Callable[[list[Fault]], None] | None = None
+    segment: str = ""  # which ``Codec.encode`` is asked for
+    worker: int = 0  # likewise
 
     @property
     def whole_epochs(self) -> int:
@@ -72,16 +94,33 @@ class Context(NamedTuple):
 
     def derive_seed(self, *, shared: bool) -> int:
         """The seed of this step and segment, the same on all workers or this worker's own."""
-        salt = (self.seed, self.step, self.segment)
+        salt = (self.seed, self.number, self.segment)
         return derive_seed("shared", *salt) if shared else derive_seed("own", *salt, self.worker)
+
+
+class Traits(NamedTuple):
+    """What a method promises of everything that it sends. Tests, transports and the ledger ask these."""
+
+    linear: bool = False  # all workers choose the same elements, so the mean of values is the mean of C(p)
+    ragged: bool = False  # how many elements are sent depends on their values
+    exact: bool = True  # an element sent travels as it is, and none of it is left
+    drawn: bool = False  # the seed tells which elements are sent
+    seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
+    unbiased: bool = False  # the mean of C(x) over draws is x
+    lossless_at: Mapping[str, Any] | None = None  # settings that leave nothing behind; None: there are none
+
+    @property
+    def lossless(self) -> bool:
+        """Whether nothing is ever left behind."""
+        return self.lossless_at == {}
 
 
 class Payload(Protocol):
     """A NamedTuple of tensors that a worker sends for one segment.
 
-    An element is *sent* when the payload says something of it: k of d elements in k values and k indices,
-    all d of them in d bits. The payload of a ``RowCodec`` may hold what several workers send, one worker
-    after the other in each field; ``add_to`` then adds it all.
+    An element is *sent* when the payload informs of it: k of d elements in k values and k indices, all d of
+    them in d bits. Where the class says ``JOINS = True`` a payload may hold what several workers send, one
+    worker after the other in each field; ``add_to`` then adds it all.
 
     Required attribute: ``FIELDS``, for every field the kind of its bytes and how long it is (``fields.py``).
     """
@@ -89,7 +128,7 @@ class Payload(Protocol):
     FIELDS: Mapping[str, Field]
 
     def num_sent(self, size: int) -> int:
-        """How many of ``size`` elements it informs, over all of its workers."""
+        """How many of ``size`` elements it informs of, over all of its workers."""
 
     def add_to(self, out: Tensor) -> None:
         """Add what was sent to ``out`` [d] of the same or a wider float dtype, in place."""
@@ -101,88 +140,229 @@ class Payload(Protocol):
         """
 
 
-class Codec(Protocol):
+class Plan(NamedTuple):
+    """What a method is to be trained with, for requirements that are checked before training."""
+
+    scope: str  # layer or global
+    feedback: str  # the wrapper's name, empty without
+    optimizer: str  # the class's name, such as SGD
+    momentum: float  # of the optimizer outside of the method
+    rates: Sequence[float]  # factors on the learning rate at the first step of every epoch
+    lowest_rate: float  # the smallest of such factors in any step
+
+
+class Codec:
     """C: one worker's vector to a payload and, through the payload, back to a vector.
 
-    A codec with a ``rule`` (``rules.py``) is run by a kernel where there is one; ``encode`` is
-    its definition.
-
-    Required attributes: ``payload``, the class of what ``encode`` returns; ``linear``, all workers choose
-    the same coordinates, so that averaging their values averages their contributions; ``ragged``, the
-    number of elements sent depends on the values; ``randomized``, ``error_bound`` holds in expectation over
-    the codec's draws.
+    A method is a frozen dataclass of its settings that extends this class and has ``payload``, ``encode``
+    and, where it promises anything, ``traits`` and ``error_bound``. The others have defaults that fit most.
     """
 
-    payload: type
-    linear: bool
-    ragged: bool
-    randomized: bool
+    payload: type  # of what ``encode`` returns
+    examples: Sequence[Mapping[str, Any]] = ({},)  # settings, beside those of its yaml, to be tested with
 
-    def encode(self, x: Tensor, context: Context) -> Any:
+    @property
+    def traits(self) -> Traits:
+        return Traits()
+
+    def encode(self, x: Tensor, step: Step) -> Any:
         """Return the payload of ``x`` [d] and leave x - C(x) in ``x``."""
+        raise NotImplementedError
 
-    def error_bound(self, x: Tensor) -> float:
-        """What the method promises of ||x - C(x)||^2: an upper bound, for any ``x`` [d]."""
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        """An upper bound of ||x - C(x)||^2 for any ``x`` [d]; infinite where nothing is promised."""
+        return math.inf
+
+    def rule(self, size: int, step: Step, workers: range) -> Rule | None:
+        """What is kept of ``size`` elements, for compiled loops, of which ``encode`` is the definition."""
+        return None
+
+    def for_model(self, num_parameters: int) -> Self:
+        """The same method with everything filled in that D = ``num_parameters`` decides."""
+        return self
+
+    def check(self, plan: Plan) -> None:
+        """Raise ``ValueError``, one line, where it cannot be trained so."""
+
+    def init(self, segments: list[Segment]) -> State:
+        """What it remembers from step to step; its names and shapes stay."""
+        return ()
+
+    def choose(
+        self, inputs: list[Input], state: State, step: Step, communicator: "Communicator"
+    ) -> tuple[list["Codec"], State]:
+        """C of this step for every segment; itself, unless its settings follow what it sees."""
+        return [self] * len(inputs), state
 
 
-class RowCodec(Codec, Protocol):
-    """A codec that also encodes several workers at once.
+class Compressed(NamedTuple):
+    """What the local workers send for one segment, and what is to be told of it."""
 
-    Short vectors spend more time between tensor operations than in them; there one call for all
-    local workers is many times as fast.
-    """
+    sent: np.ndarray  # [W, L] int64, elements sent per layer
+    error: Tensor  # [W, L] float64, ||p - C(p)||^2 per layer
+    input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
+    payloads: Sequence[Any] = ()  # one for each worker, or one of all in a row
+    codec: Codec | None = None  # that made these
+    room: Tensor | None = None  # [d] zeros for the mean, where a compiled loop has left some
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Any, np.ndarray]:
-        """Encode contiguous ``rows`` [R, d] of the R ``workers``; leave x - C(x) in every row.
+    @property
+    def counts(self) -> np.ndarray:
+        """[W] int64, elements that each worker sends."""
+        return self.sent[:, 0] if self.sent.shape[1] == 1 else self.sent.sum(1)
 
-        Returns what ``encode`` gives for each row, bit for bit, one after the other in one payload,
-        and how many elements each worker sends, [R] int64.
-        """
+    def positions(self, size: int) -> Tensor:
+        """Of all elements sent, [sum of ``counts``] int64 in ``range(size)``, one worker after the other."""
+        if not self.payloads:
+            return torch.arange(size).repeat(len(self.sent))
+        found = [payload.positions(size) for payload in self.payloads]
+        return torch.cat(found) if len(found) > 1 else found[0]
 
 
 class Reduced(NamedTuple):
-    """One step's outcome; all dicts are keyed by segment name."""
+    """One step's outcome, by segment name."""
 
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
     remainder: dict[str, Tensor]  # [W, d] p - C(p), in the buffer that held p if anything is left
-    sent: dict[str, np.ndarray]  # [W, L] int64, elements sent per layer of the segment
-    input_norm: dict[str, Tensor] | None = None  # [W, L] ||p||^2 per layer, in steps that ask for it
-    error: dict[str, Tensor] | None = None  # [W, L] ||remainder||^2 per layer, if a kernel has it
-    positions: dict[str, Tensor] | None = None  # [sum of sent] int64, workers in order, if asked for
-    drawn: bool = False  # whether the seed tells what was sent, so that no index needs to travel
-    has_a_value_each: bool = False  # whether each element sent travels as one value of its own
-    exact: bool = False  # whether these values are as they were, in the gradient's dtype
+    compressed: dict[str, Compressed]
 
 
 class Shared(NamedTuple):
     """A part of a state that is no worker's own: equal in all processes, saved once and not dealt out."""
 
-    state: Any  # NamedTuples and dicts of tensors [...]
+    state: State
 
 
-class Reducer(Protocol):
+class Communicator(Protocol):
+    """n workers, of which the W with ``ranks`` live in this process. What is moved is charged, by kind."""
+
+    size: int  # n
+    ranks: range
+    process: int
+    processes: int
+    device: torch.device
+
+    def all_reduce_mean(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+    ) -> list[Tensor]:
+        """Rows [W, k] of segments to means over all n workers, [k]; ``add_up``: rows [m, k] to their sum."""
+
+    def all_gather(self, rows: Tensor, kind: str) -> Tensor:
+        """``[W, ...]`` to ``[n, ...]``, workers in order."""
+
+    def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
+        """Per segment what the local workers send, as much each, to what all n send, in a row."""
+
+    def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
+        """Elements sent, ``[S, W]`` to ``[S, n]`` int64; none exceeds ``largest``."""
+
+    def all_gather_ragged(
+        self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
+    ) -> list[list[Tensor]]:
+        """Per field and segment what the local workers send to what all n send; ``lengths`` is [S, n]."""
+
+    def all_gather_messages(
+        self, messages: list[list[tuple[str, np.ndarray]]], largest: int
+    ) -> list[np.ndarray]:
+        """The local workers' messages, in parts with their kinds, to those of all n, [...] uint8."""
+
+
+class Reducer:
     """All workers' segments to the mean of what they send. State is passed in and out."""
 
-    def init(self, segments: list[Segment]) -> Any:
-        """The state before the first step: NamedTuples and dicts of tensors [W, ...], ``Shared``, or ().
+    examples: Sequence[Mapping[str, Any]] = ({},)  # settings, beside those of its yaml, to be tested with
 
-        A checkpoint is these tensors, row by row: later states have the same names and shapes.
-        """
+    @property
+    def traits(self) -> Traits:
+        return Traits()
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of bytes that it sends beside those that every ledger has (``fields.KINDS``)."""
+        return ()
+
+    @property
+    def has_a_value_each(self) -> bool:
+        """Whether every element sent travels as an entry of its own in a field of values."""
+        return self.traits.exact
+
+    @property
+    def keeps_residual(self) -> bool:
+        """Whether what was not sent is remembered and sent later."""
+        return False
+
+    def layers(self) -> Iterator["Reducer"]:
+        """Itself and what it is wrapped around, from the outside in."""
+        yield self
+
+    @property
+    def innermost(self) -> "Reducer":
+        """What all feedback is wrapped around."""
+        return list(self.layers())[-1]
+
+    def check(self, plan: Plan) -> None:
+        """Raise ``ValueError``, one line, where it cannot be trained so."""
+
+    def init(self, segments: list[Segment]) -> State:
+        """The state before the first step; later ones have the same names and shapes."""
+        return ()
+
+    def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
+        """What is about to be compressed, p of each segment, for who looks on; nothing is formed."""
+        return inputs
 
     def reduce(
-        self, segments: list[Segment], state: Any, context: Context, communicator: Any
-    ) -> tuple[Reduced, Any]:
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, State]:
         """Reduce these segments, all of those given to ``init`` or some of them.
 
-        ``segments`` and ``state`` are consumed: their tensors are reused for the result.
+        ``inputs`` and ``state`` are consumed: their tensors are reused for the result.
         """
+        raise NotImplementedError
 
 
-class SizedForModel(Protocol):
-    """A method whose settings depend on the model's number of parameters D."""
+class Wrapper(Reducer):
+    """A reducer around a declared ``inner``, whose promises are its own unless it says otherwise."""
 
-    def for_model(self, num_parameters: int) -> Self:
-        """The same method with everything that D decides filled in."""
+    inner: Reducer
+
+    @property
+    def traits(self) -> Traits:
+        return self.inner.traits
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return self.inner.kinds
+
+    @property
+    def has_a_value_each(self) -> bool:
+        return self.inner.has_a_value_each
+
+    @property
+    def keeps_residual(self) -> bool:
+        return self.inner.keeps_residual
+
+    def layers(self) -> Iterator[Reducer]:
+        yield self
+        yield from self.inner.layers()
+
+    def check(self, plan: Plan) -> None:
+        self.inner.check(plan)
+
+    def init(self, segments: list[Segment]) -> State:
+        return self.inner.init(segments)
+
+    def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
+        return self.inner.carried(inputs, state, step)
+
+
+def inputs_of(segments: list[Segment]) -> list[Input]:
+    """Gradients by themselves."""
+    return [Input(segment) for segment in segments]
+
+
+def kinds_of(codec: Codec) -> tuple[str, ...]:
+    """The kinds of a codec's bytes that not every ledger has."""
+    return declared(codec.payload).kinds
 
 
 def elements_of(density: float, size: int) -> int:
@@ -193,38 +373,3 @@ def elements_of(density: float, size: int) -> int:
 def unsent_share(density: float, size: int) -> float:
     """1 - k / d, what a contraction that keeps k = ``elements_of(density, size)`` leaves behind."""
     return 1 - elements_of(density, size) / size
-
-
-def squared_norm(x: Tensor) -> Tensor:
-    """||row||^2 over the last dimension: ``[..., d]`` to float64 ``[...]``.
-
-    Squares are float64. A block of 256 entries, the last one filled up with zeros, has 32 partial sums, of
-    every 32nd entry; these are added up in halves, and the blocks' sums in halves again. The order is part of
-    the definition: the bits are the same for every number of threads and of rows, and in the kernels.
-    """
-    size, blocks_at_once = x.shape[-1], 2**10  # squares stay in cache
-    sums = [
-        _sums_of_blocks(x[..., start : start + 256 * blocks_at_once])
-        for start in range(0, max(1, size), 256 * blocks_at_once)
-    ]
-    return _add_halves(torch.cat(sums, -1) if len(sums) > 1 else sums[0])
-
-
-def _sums_of_blocks(x: Tensor) -> Tensor:
-    squares = torch.nn.functional.pad(x.double(), (0, -x.shape[-1] % 256)).square_()
-    lines = squares.unflatten(-1, (-1, 8, 32)).unbind(-2)  # [..., blocks, 32] each
-    total = lines[0].clone()
-    for line in lines[1:]:
-        total += line
-    return _add_halves(total)
-
-
-def _add_halves(sums: Tensor) -> Tensor:
-    """The sum over the last dimension; ``sums`` is consumed."""
-    if sums.shape[-1] == 0:
-        return sums.sum(-1)
-    while sums.shape[-1] > 1:
-        half = (sums.shape[-1] + 1) // 2
-        sums[..., : sums.shape[-1] - half] += sums[..., half:]
-        sums = sums[..., :half]
-    return sums[..., 0]

@@ -4,20 +4,19 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from compressors.api import Codec, Context, squared_norm
+from compressors.api import Codec, Step, Traits
 from compressors.checks import require
-from compressors.density import Constant
 from compressors.fields import payload_of, values_of
+from compressors.norms import squared_norm
 from compressors.payloads import Sparse, index_dtype
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chain:
+class Chain(Codec):
     """``first``, then ``second`` on the values that ``first`` keeps; both send exact values.
 
     What ``second`` leaves goes back to where ``first`` took it from. For example a random block,
-    and of it the largest tenth: ``Chain(first=RandomBlock(density=0.1), second=TopK(density=0.1))``. Raises
-    ``ValueError`` for a codec with a density schedule, which nothing would follow.
+    and of it the largest tenth: ``Chain(first=RandomBlock(density=0.1), second=TopK(density=0.1))``.
     """
 
     first: Codec
@@ -29,30 +28,26 @@ class Chain:
         for codec in (self.first, self.second):
             exact = payload_of(codec).has_a_value_each
             require(exact, "Chain", "of codecs that send one value an element", type(codec).__name__)
-            schedule = getattr(codec, "schedule", Constant())
-            require(isinstance(schedule, Constant), "Chain", "of constant densities", schedule)
 
     @property
-    def linear(self) -> bool:
-        return self.first.linear and self.second.linear
+    def traits(self) -> Traits:
+        first, second = self.first.traits, self.second.traits
+        return Traits(
+            linear=first.linear and second.linear,
+            ragged=first.ragged or second.ragged,
+            drawn=first.drawn and second.drawn,
+            seeded=first.seeded or second.seeded,
+        )
 
-    @property
-    def ragged(self) -> bool:
-        return self.first.ragged or self.second.ragged
-
-    @property
-    def randomized(self) -> bool:
-        return self.first.randomized or self.second.randomized
-
-    def encode(self, x: Tensor, context: Context) -> Sparse:
-        outer = self.first.encode(x, context)
-        kept = values_of(self.first, outer)
-        inner = self.second.encode(kept, context._replace(segment=f"{context.segment}/second"))
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        outer = self.first.encode(x, step)
+        kept = values_of(outer)
+        inner = self.second.encode(kept, step._replace(segment=f"{step.segment}/second"))
         outer.add_to(x)  # its values are now what the second one did not take
         positions = outer.positions(x.numel())[inner.positions(kept.numel())]
         ascending = positions.argsort()
-        values = values_of(self.second, inner)[ascending]
+        values = values_of(inner)[ascending]
         return Sparse(values, positions[ascending].to(index_dtype(x.numel())))
 
-    def error_bound(self, x: Tensor) -> float:
+    def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # no more than everything is lost

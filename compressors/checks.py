@@ -1,5 +1,6 @@
 """One way to refuse a setting: say who, the rule and the value."""
 
+KERNELS = ("auto", "reference")  # compiled loops where there are some, or none
 LARGEST = 3.4028234663852886e38  # of a float32, which weights and gradients are computed in
 LARGEST_COUNT = 2**31 - 1  # of an int32; products of a few counts stay within int64
 

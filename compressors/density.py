@@ -58,7 +58,7 @@ class Exponential:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepDensity:
     """The budget's density, times ``factor`` at each of ``milestones``, in epochs.
 
     Raises ``ValueError`` for milestones that are not rising integers >= 1, for a factor that changes
@@ -99,8 +99,8 @@ class Step:
         return density * self.factor ** sum(epoch >= milestone for milestone in self.milestones)
 
 
-DensitySchedule = Constant | Exponential | Step
-KINDS = {"constant": Constant, "exponential": Exponential, "step": Step}
+DensitySchedule = Constant | Exponential | StepDensity
+KINDS = {"constant": Constant, "exponential": Exponential, "step": StepDensity}
 
 
 def density_schedule(settings: object, density: float) -> DensitySchedule:

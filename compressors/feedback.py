@@ -5,12 +5,12 @@ https://arxiv.org/abs/1901.09847.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from compressors.api import Context, Reduced, Reducer, Segment
+from compressors.api import Communicator, Input, Plan, Reduced, Reducer, Segment, State, Step, Wrapper
 from compressors.checks import require
 from compressors.payloads import divide
 
@@ -19,11 +19,11 @@ class Memory(NamedTuple):
     """The state of error feedback."""
 
     residual: dict[str, Tensor]  # e, [W, d] per segment
-    inner: Any
+    inner: State
 
 
 @dataclass(frozen=True)
-class ErrorFeedback:
+class ErrorFeedback(Wrapper):
     """p = e + g is reduced, e' = p - C(p) is kept, in place of e.
 
     ``scale="gradient"`` keeps the residual in gradient units, as the paper's networks do.
@@ -37,44 +37,44 @@ class ErrorFeedback:
     inner: Reducer
     scale: str = field(default="gradient", kw_only=True)
 
+    keeps_residual = True
+
     def __post_init__(self) -> None:
         valid = self.scale in ("gradient", "step")
         require(valid, "ErrorFeedback.scale", "'gradient' or 'step'", self.scale)
 
-    @property
-    def checks_input(self) -> bool:
-        return getattr(self.inner, "checks_input", False)
+    def check(self, plan: Plan) -> None:
+        rule = "positive in every step under feedback.scale=step"
+        require(self.scale != "step" or plan.lowest_rate > 0, "the schedule", rule, plan.lowest_rate)
+        super().check(plan)
 
     def init(self, segments: list[Segment]) -> Memory:
         residual = {s.name: torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments}
         return Memory(residual, self.inner.init(segments))
 
-    def carried(self, segments: list[Segment], state: Memory, context: Context) -> list[Segment]:
-        """p of each segment, in the residual's memory and not formed yet."""
-        factor = context.learning_rate if self.scale == "step" else 1.0
-        require(factor > 0, "the learning rate", "> 0 under feedback.scale=step", factor)
-        return [
-            Segment(s.name, state.residual[s.name], s.edges, gradient=s.rows, factor=factor, own=s.rows)
-            for s in segments
-        ]
+    def carried(self, inputs: list[Input], state: Memory, step: Step) -> list[Input]:
+        own = self._with_residual([given.seen() for given in inputs], state, step)
+        return self.inner.carried(own, state.inner, step)
 
     def reduce(
-        self, segments: list[Segment], state: Memory, context: Context, communicator: Any
+        self, inputs: list[Input], state: Memory, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Memory]:
-        carried = self.carried(segments, state, context)
-        factor = carried[0].factor
-        if not getattr(self.inner, "adds_gradient", False):
-            carried = [segment.added() for segment in carried]
-        reduced, inner = self.inner.reduce(carried, state.inner, context, communicator)
-        if factor != 1.0:
+        own = self._with_residual([given.formed() for given in inputs], state, step)
+        reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
+        if own[0].scale != 1.0:
             for mean in reduced.mean.values():
-                divide(mean, factor)
+                divide(mean, own[0].scale)
         residual = state.residual | {
             name: left.contiguous()
             for name, left in reduced.remainder.items()
             if left.data_ptr() != state.residual[name].data_ptr()  # of a method that leaves nothing
         }
         return reduced, Memory(residual, inner)
+
+    def _with_residual(self, segments: list[Segment], state: Memory, step: Step) -> list[Input]:
+        scale = step.learning_rate if self.scale == "step" else 1.0
+        require(scale > 0, "the learning rate", "> 0 under feedback.scale=step", scale)
+        return [Input(segment, state.residual[segment.name], scale) for segment in segments]
 
 
 def no_feedback(inner: Reducer, *, scale: str | None = None) -> Reducer:

@@ -37,6 +37,7 @@ class Declared(NamedTuple):
     values: str | None  # the one field of kind ``values``, if there is one
     has_a_value_each: bool  # whether every element sent travels as an entry of its own in that field
     kinds: tuple[str, ...]  # those that no other payload has
+    joins: bool  # whether one payload may hold what several workers send, in a row
 
 
 @lru_cache(maxsize=256)
@@ -67,7 +68,8 @@ def declared(payload: type) -> Declared:
     values = of_values[0] if len(of_values) == 1 else None
     has_a_value_each = values is not None and found[values].elements_per_entry == 1
     kinds = tuple(dict.fromkeys(found[field].kind for field in names if found[field].kind not in KINDS))
-    return Declared({field: found[field] for field in names}, values, has_a_value_each, kinds)
+    joins = bool(getattr(payload, "JOINS", False))
+    return Declared({field: found[field] for field in names}, values, has_a_value_each, kinds, joins)
 
 
 def payload_of(codec: Any) -> Declared:
@@ -79,9 +81,9 @@ def payload_of(codec: Any) -> Declared:
     return declared(payload)
 
 
-def values_of(codec: Any, payload: Any) -> Any:
-    """The one field of values of a payload that ``codec`` has made, a tensor [k]."""
-    return getattr(payload, payload_of(codec).values)
+def values_of(payload: Any) -> Any:
+    """The one field of values of a payload, a tensor [k]."""
+    return getattr(payload, declared(type(payload)).values or "values")
 
 
 def require_own(codec: Any, part: Any) -> None:
@@ -91,18 +93,6 @@ def require_own(codec: Any, part: Any) -> None:
         raise ValueError(
             f"{name}.encode must return what {name}.payload names, {own}, got {type(part).__name__}"
         )
-
-
-def kinds_of(reducer: Any) -> tuple[str, ...]:
-    """The kinds, beside ``KINDS``, of what a reducer sends.
-
-    Its codec's payload declares them; a method that is a reducer itself has them as ``kinds``, if any.
-    """
-    while hasattr(reducer, "inner"):
-        reducer = reducer.inner
-    if hasattr(reducer, "codec"):
-        return payload_of(reducer.codec).kinds
-    return getattr(reducer, "kinds", ())
 
 
 def _is_kind(kind: object) -> bool:

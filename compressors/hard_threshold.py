@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Context
+from compressors.api import Codec, Step, Traits
 from compressors.checks import is_count, is_real, require, require_density
-from compressors.payloads import Sparse, numpy_knows, take, take_values
+from compressors.payloads import Sparse, numpy_knows, take
 from compressors.rules import AtLeast
 
 # Entries whose magnitudes and mask stay in cache. numpy compares and searches them four times as fast as
@@ -27,7 +27,7 @@ _CHUNK = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
-class HardThreshold:
+class HardThreshold(Codec):
     """Keeps x_i iff |x_i| >= threshold, or NaN; the same in every scope, as no entry depends on another.
 
     A higher threshold sends less. With ``threshold=None``, ``for_model`` sets the paper's rule
@@ -39,9 +39,8 @@ class HardThreshold:
     density: float | None = None
 
     payload = Sparse
-    linear = False
-    ragged = True
-    randomized = False
+    traits = Traits(ragged=True, lossless_at={"threshold": 0.0})
+    examples = ({"threshold": 1.0},)
 
     def __post_init__(self) -> None:
         if self.threshold is None:
@@ -58,26 +57,20 @@ class HardThreshold:
         threshold = 1 / (2 * math.sqrt(self.density * num_parameters))
         return replace(self, threshold=threshold, density=None)
 
-    def rule(self, size: int, context: Context, workers: range) -> AtLeast:
-        require(self.threshold is not None, "HardThreshold.threshold", "set, by for_model()", None)
-        return AtLeast(self.threshold)
+    def rule(self, size: int, step: Step, workers: range) -> AtLeast:
+        return AtLeast(self._known_threshold)
 
-    def encode(self, x: Tensor, context: Context) -> Sparse:
-        return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        return take(x, _at_least(self._known_threshold, x))
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
-        require(self.threshold is not None, "HardThreshold.threshold", "set, by for_model()", None)
-        flat, (num_rows, size) = rows.view(-1), rows.shape
-        positions = _at_least(self.threshold, flat)
-        if num_rows == 1:
-            return take(flat, positions), np.array([positions.numel()])
-        values = take_values(flat, positions)
-        owners, columns = np.divmod(positions.cpu().numpy(), size)
-        counts = np.bincount(owners, minlength=num_rows)
-        return Sparse(values, torch.from_numpy(columns.astype(np.int32)).to(rows.device)), counts
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return x.numel() * self._known_threshold**2
 
-    def error_bound(self, x: Tensor) -> float:
-        return x.numel() * self.threshold**2
+    @property
+    def _known_threshold(self) -> float:
+        if self.threshold is None:
+            require(False, "HardThreshold.threshold", "set, by for_model()", None)
+        return self.threshold
 
 
 def _at_least(threshold: float, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Histogram of magnitudes over any number of steps, by a kernel where one can run.
+"""Histogram of magnitudes over any number of steps.
 
 A bin is a 32nd of an octave: the exponent and the 5 leading bits of the mantissa of |p| as fp32. Of each bin
 there are the number of entries and the sum of their squares. Squares are rounded to 24 bits or more, so that
@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Segment
-from compressors.kernels.choice import kernels_for
+from compressors.api import Input
 
 PARTS, OCTAVES, LOWEST = 32, 128, -88  # bins of an octave; octaves, the first one from 2^-88 on
 BINS = PARTS * OCTAVES
@@ -49,54 +48,47 @@ class Histogram:
 
     def __init__(self, num_workers: int, device: torch.device | str = "cpu") -> None:
         zeros = torch.zeros(num_workers, BINS, dtype=torch.float64, device=device)
-        self._settled = Magnitudes(zeros, zeros.clone())
-        self._words = torch.zeros(num_workers, BINS, dtype=torch.int64, device=device)
-        self._filled = np.zeros(num_workers, dtype=np.int64)  # entries in each worker's words
+        self.settled = Magnitudes(zeros, zeros.clone())
+        self.words = torch.zeros(num_workers, BINS, dtype=torch.int64, device=device)  # not settled yet
+        self.filled = np.zeros(num_workers, dtype=np.int64)  # entries in each worker's words
         self._scales = torch.from_numpy(SCALES).to(device)
 
     @property
     def magnitudes(self) -> Magnitudes:
         """As they are after the last step."""
-        self._settle()
-        return self._settled
-
-    def add(self, segments: list[Segment], kernels: str) -> None:
-        """Every entry of rows + factor gradient, which is not formed. ``kernels`` change no bit."""
-        compiled = kernels_for(kernels, self._words.device.type)
-        if compiled is not None and compiled.can_count and compiled.can_run(segments):
-            compiled.count_magnitudes(segments, self._words, self._filled, *self._settled)
-            return
-        for piece in _pieces(segments):
-            if self._filled[0] + piece.shape[1] > FULL:
-                self._settle()
-            self._filled += piece.shape[1]
-            self._count(piece)
-
-    def _count(self, entries: Tensor) -> None:
-        """[W, c], the definition of what a kernel does."""
-        bits = entries.float().contiguous().view(torch.int32) & (2**31 - 1)
-        keys = ((bits >> DROPPED) - FIRST_KEY).clamp_(0, BINS - 1).long()
-        keys += BINS * torch.arange(len(keys), device=keys.device)[:, None]
-        mantissas = ((bits & (2**_MANTISSA - 1)) | 2**_MANTISSA).long()
-        words = (mantissas * mantissas + 2 ** (ROUNDED - 1) >> ROUNDED) + 2**COUNT
-        self._words.view(-1).index_add_(0, keys.view(-1), words.view(-1))
+        self.settle()
+        return self.settled
 
     @torch.inference_mode()
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Words to counts and sums."""
-        words, settled = self._words, self._settled
+        words, settled = self.words, self.settled
         settled.counts.add_(words >> COUNT)
         sums = (words & (2**COUNT - 1)).double() * self._scales
         settled.squares.add_(sums.masked_fill_(words == 0, 0))  # 0 times infinity is none
         words.zero_()
-        self._filled[:] = 0
+        self.filled[:] = 0
 
 
-def _pieces(segments: list[Segment]) -> Iterator[Tensor]:
+def count_pieces(inputs: list[Input], histogram: Histogram) -> None:
+    """Add every entry of p to its worker's histogram, the definition of what a compiled loop does."""
+    for piece in _pieces(inputs):
+        if histogram.filled[0] + piece.shape[1] > FULL:
+            histogram.settle()
+        histogram.filled += piece.shape[1]
+        bits = piece.float().contiguous().view(torch.int32) & (2**31 - 1)
+        keys = ((bits >> DROPPED) - FIRST_KEY).clamp_(0, BINS - 1).long()
+        keys += BINS * torch.arange(len(keys), device=keys.device)[:, None]
+        mantissas = ((bits & (2**_MANTISSA - 1)) | 2**_MANTISSA).long()
+        words = (mantissas * mantissas + 2 ** (ROUNDED - 1) >> ROUNDED) + 2**COUNT
+        histogram.words.view(-1).index_add_(0, keys.view(-1), words.view(-1))
+
+
+def _pieces(inputs: list[Input]) -> Iterator[Tensor]:
     """The entries of all segments, layer by layer, [W, c] each."""
-    for segment in segments:
-        rows = segment.rows
-        if segment.gradient is not None:
-            rows = rows.add(segment.gradient, alpha=segment.factor)
-        for layer in rows.split(segment.edges.diff().tolist(), dim=1):
+    for given in inputs:
+        rows = given.segment.rows
+        if given.memory is not None:
+            rows = given.memory.add(rows, alpha=given.scale)
+        for layer in rows.split(np.diff(given.segment.edges).tolist(), dim=1):
             yield from layer.split(_PIECE, dim=1)

@@ -1,22 +1,46 @@
-"""Squared norms of layers, by a kernel where one can run."""
+"""Squared norms, whose bits are the same from every backend."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Segment, squared_norm
-from compressors.kernels.choice import kernels_for
 
+def squared_norm(x: Tensor) -> Tensor:
+    """||row||^2 over the last dimension: ``[..., d]`` to float64 ``[...]``.
 
-def squared_norms(segments: list[Segment], kernels: str) -> list[Tensor]:
-    """``squared_norm`` of each layer of each segment's ``rows``: [W, L] float64 per segment.
-
-    The same bits with ``kernels=auto`` and ``reference``.
+    Squares are float64. A block of 256 entries, the last one filled up with zeros, has 32 partial sums, of
+    every 32nd entry; these are added up in halves, and the blocks' sums in halves again. The order is part of
+    the definition: the bits are the same for every number of threads and of rows, and in the kernels.
     """
-    compiled = kernels_for(kernels, segments[0].rows.device.type)
-    if compiled is not None and compiled.can_run(segments):
-        return compiled.squared_norms(segments)
-    found = []
-    for segment in segments:
-        layers = segment.rows.split(segment.edges.diff().tolist(), dim=1)
-        found.append(torch.stack([squared_norm(layer) for layer in layers], 1))
-    return found
+    size, blocks_at_once = x.shape[-1], 2**10  # squares stay in cache
+    sums = [
+        _sums_of_blocks(x[..., start : start + 256 * blocks_at_once])
+        for start in range(0, max(1, size), 256 * blocks_at_once)
+    ]
+    return _add_halves(torch.cat(sums, -1) if len(sums) > 1 else sums[0])
+
+
+def _sums_of_blocks(x: Tensor) -> Tensor:
+    squares = torch.nn.functional.pad(x.double(), (0, -x.shape[-1] % 256)).square_()
+    lines = squares.unflatten(-1, (-1, 8, 32)).unbind(-2)  # [..., blocks, 32] each
+    total = lines[0].clone()
+    for line in lines[1:]:
+        total += line
+    return _add_halves(total)
+
+
+def _add_halves(sums: Tensor) -> Tensor:
+    """The sum over the last dimension; ``sums`` is consumed."""
+    if sums.shape[-1] == 0:
+        return sums.sum(-1)
+    while sums.shape[-1] > 1:
+        half = (sums.shape[-1] + 1) // 2
+        sums[..., : sums.shape[-1] - half] += sums[..., half:]
+        sums = sums[..., :half]
+    return sums[..., 0]
+
+
+def layer_norms(rows: Tensor, edges: np.ndarray) -> Tensor:
+    """``squared_norm`` of each layer of ``rows`` [W, d], which lie between ``edges`` [L + 1]: [W, L]."""
+    layers = rows.split(np.diff(edges).tolist(), dim=1)
+    return torch.stack([squared_norm(layer) for layer in layers], 1)

@@ -16,6 +16,7 @@ class Sparse(NamedTuple):
     indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending within a worker
 
     FIELDS = fields(values=Field(VALUES, 1), indices=Field(INDICES, 1))
+    JOINS = True
 
     def num_sent(self, size: int) -> int:
         return len(self.values)
@@ -37,15 +38,6 @@ def take_values(x: Tensor, indices: Tensor) -> Tensor:
     values = x.index_select(0, indices)
     x.index_fill_(0, indices, 0)
     return values
-
-
-def take_columns(rows: Tensor, columns: Tensor) -> Sparse:
-    """``take`` for ``rows`` [R, d]: of each row the entries at its ``columns`` [R, k] int64."""
-    if rows.shape[0] == 1:
-        return take(rows[0], columns[0])
-    values = rows.gather(1, columns)
-    rows.scatter_(1, columns, 0)
-    return Sparse(values.view(-1), columns.reshape(-1).to(index_dtype(rows.shape[1])))
 
 
 def divide(x: Tensor, divisor: float) -> Tensor:

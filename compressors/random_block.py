@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Context, elements_of, squared_norm, unsent_share
+from compressors.api import Codec, Plan, Step, Traits, elements_of, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.density import density_schedule
 from compressors.fields import INDICES, VALUES, Field, fields
+from compressors.norms import squared_norm
 from compressors.payloads import index_dtype
 from compressors.rules import Drawn
 
@@ -28,6 +29,7 @@ class Block(NamedTuple):
     start: Tensor  # [R] int32 (int64 beyond 2^31 elements)
 
     FIELDS = fields(values=Field(VALUES, 1), start=Field(INDICES))
+    JOINS = True
 
     def num_sent(self, size: int) -> int:
         return len(self.values)
@@ -47,12 +49,12 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomBlock:
+class RandomBlock(Codec):
     """Keeps a block of k = max(1, floor(density * d)) entries of every segment, new each step.
 
-    With ``shared_coordinates`` all workers draw the same block from the seed, so that no index
-    travels and an all-reduce aggregates. ``encode`` sends ``density``; a reducer
-    (``build_reducer``) follows the ``schedule``. Raises ``ValueError`` for a density outside (0, 1].
+    With ``shared_coordinates`` all workers draw the same block from the seed, so that no index travels and an
+    all-reduce aggregates. ``schedule`` lets the density go with the epochs. Raises ``ValueError`` for a
+    density outside (0, 1].
     """
 
     density: float
@@ -60,8 +62,10 @@ class RandomBlock:
     schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     payload = Block
-    ragged = False
-    randomized = True
+    examples = (
+        {"density": 0.1, "shared_coordinates": False},
+        {"density": 0.1, "shared_coordinates": True},
+    )
 
     def __post_init__(self) -> None:
         require_density("RandomBlock", self.density)
@@ -69,11 +73,17 @@ class RandomBlock:
         require_flag("RandomBlock.shared_coordinates", self.shared_coordinates)
 
     @property
-    def linear(self) -> bool:
-        return self.shared_coordinates
+    def traits(self) -> Traits:
+        lossless_at = {"density": 1.0, "schedule": "constant"}
+        return Traits(linear=self.shared_coordinates, drawn=True, seeded=True, lossless_at=lossless_at)
 
-    def rule(self, size: int, context: Context, workers: range) -> Drawn:
-        k, starts = elements_of(self.density, size), self._draw(size, context, workers)
+    def check(self, plan: Plan) -> None:
+        self.schedule.refuse_idle(len(plan.rates))
+
+    def rule(self, size: int, step: Step, workers: range) -> Drawn:
+        k = elements_of(self._density(step), size)
+        draws = workers if not self.shared_coordinates else range(1)
+        starts = [self._start(size, step._replace(worker=worker)) for worker in draws]
         wrapped = [max(0, start + k - size) for start in starts]  # entries at the segment's begin
         positions = np.empty((len(starts), k), dtype=np.int64)
         positions[:] = np.arange(k)
@@ -86,37 +96,20 @@ class RandomBlock:
 
         return Drawn(positions, -np.array(wrapped), payload)
 
-    def encode(self, x: Tensor, context: Context) -> Block:
-        workers = range(context.worker, context.worker + 1)
-        return self.encode_rows(x.unsqueeze(0), context, workers)[0]
+    def encode(self, x: Tensor, step: Step) -> Block:
+        size, start = x.numel(), self._start(x.numel(), step)
+        k = elements_of(self._density(step), size)
+        head, rest = x[start : start + k], x[: max(0, start + k - size)]
+        values = torch.cat([head, rest])
+        head.zero_()
+        rest.zero_()
+        return Block(values, torch.tensor([start], dtype=index_dtype(size), device=x.device))
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Block, np.ndarray]:
-        num_rows, size = rows.shape
-        k = elements_of(self.density, size)
-        starts = self._draw(size, context, workers)
-        if len(starts) == 1:
-            values = _cut(rows, starts[0], k)
-            starts = starts * num_rows
-        else:
-            values = torch.cat([_cut(row.unsqueeze(0), s, k) for row, s in zip(rows, starts, strict=True)])
-        start = torch.tensor(starts, dtype=index_dtype(size), device=rows.device)
-        return Block(values.flatten(), start), np.full(num_rows, k)
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return unsent_share(self._density(step), x.numel()) * squared_norm(x).item()
 
-    def _draw(self, size: int, context: Context, workers: range) -> list[int]:
-        """Where blocks start: one place for all workers or one for each."""
-        if self.shared_coordinates:
-            return [context.derive_seed(shared=True) % size]
-        contexts = [context._replace(worker=worker) for worker in workers]
-        return [c.derive_seed(shared=False) % size for c in contexts]
+    def _start(self, size: int, step: Step) -> int:
+        return step.derive_seed(shared=self.shared_coordinates) % size
 
-    def error_bound(self, x: Tensor) -> float:
-        return unsent_share(self.density, x.numel()) * squared_norm(x).item()
-
-
-def _cut(rows: Tensor, start: int, k: int) -> Tensor:
-    """The block [R, k] at ``start`` of each row [d], which is zero from then on."""
-    head, rest = rows[:, start : start + k], rows[:, : max(0, start + k - rows.shape[1])]
-    values = torch.cat([head, rest], 1)
-    head.zero_()
-    rest.zero_()
-    return values
+    def _density(self, step: Step) -> float:
+        return self.schedule.at(step.whole_epochs, self.density)

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Context, elements_of, squared_norm, unsent_share
+from compressors.api import Codec, Plan, Step, Traits, elements_of, unsent_share
 from compressors.checks import require_density, require_flag
 from compressors.density import density_schedule
-from compressors.payloads import Sparse, as_indices, take_columns
+from compressors.norms import squared_norm
+from compressors.payloads import Sparse, as_indices, take
 from compressors.randomness import distinct_coordinates
 from compressors.rules import Drawn
 
@@ -24,12 +25,12 @@ _UNROTATED = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomK:
+class RandomK(Codec):
     """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, new each step.
 
-    With ``shared_coordinates`` all workers draw the same ones from the seed, so that no index
-    travels and an all-reduce aggregates. ``encode`` sends ``density``; a reducer
-    (``build_reducer``) follows the ``schedule``. Raises ``ValueError`` for a density outside (0, 1].
+    With ``shared_coordinates`` all workers draw the same ones from the seed, so that no index travels and an
+    all-reduce aggregates. ``schedule`` lets the density go with the epochs. Raises ``ValueError`` for a
+    density outside (0, 1].
     """
 
     density: float
@@ -37,8 +38,10 @@ class RandomK:
     schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     payload = Sparse
-    ragged = False
-    randomized = True
+    examples = (
+        {"density": 0.1, "shared_coordinates": False},
+        {"density": 0.1, "shared_coordinates": True},
+    )
 
     def __post_init__(self) -> None:
         require_density("RandomK", self.density)
@@ -46,11 +49,16 @@ class RandomK:
         require_flag("RandomK.shared_coordinates", self.shared_coordinates)
 
     @property
-    def linear(self) -> bool:
-        return self.shared_coordinates
+    def traits(self) -> Traits:
+        lossless_at = {"density": 1.0, "schedule": "constant"}
+        return Traits(linear=self.shared_coordinates, drawn=True, seeded=True, lossless_at=lossless_at)
 
-    def rule(self, size: int, context: Context, workers: range) -> Drawn:
-        positions = self._draw(size, context, workers).numpy()
+    def check(self, plan: Plan) -> None:
+        self.schedule.refuse_idle(len(plan.rates))
+
+    def rule(self, size: int, step: Step, workers: range) -> Drawn:
+        draws = workers if not self.shared_coordinates else range(1)
+        positions = np.stack([self._draw(size, step._replace(worker=worker)) for worker in draws])
 
         def payload(values: Tensor, num_rows: int) -> Sparse:
             columns = positions if len(positions) == num_rows else np.tile(positions, (num_rows, 1))
@@ -58,23 +66,16 @@ class RandomK:
 
         return Drawn(positions, _UNROTATED, payload)
 
-    def encode(self, x: Tensor, context: Context) -> Sparse:
-        workers = range(context.worker, context.worker + 1)
-        return self.encode_rows(x.unsqueeze(0), context, workers)[0]
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        return take(x, torch.from_numpy(self._draw(x.numel(), step)).to(x.device))
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
-        num_rows, size = rows.shape
-        drawn = self._draw(size, context, workers)
-        kept = take_columns(rows, drawn.expand(num_rows, -1).to(rows.device))
-        return kept, np.full(num_rows, drawn.shape[1])
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return unsent_share(self._density(step), x.numel()) * squared_norm(x).item()
 
-    def _draw(self, size: int, context: Context, workers: range) -> Tensor:
-        """Ascending positions, [1, k] for all workers or [W, k]."""
-        k = elements_of(self.density, size)
-        if self.shared_coordinates:
-            return distinct_coordinates(context.derive_seed(shared=True), size, k).unsqueeze(0)
-        seeds = (context._replace(worker=worker).derive_seed(shared=False) for worker in workers)
-        return torch.stack([distinct_coordinates(seed, size, k) for seed in seeds])
+    def _draw(self, size: int, step: Step) -> np.ndarray:
+        """Ascending positions, [k] int64."""
+        k = elements_of(self._density(step), size)
+        return distinct_coordinates(step.derive_seed(shared=self.shared_coordinates), size, k).numpy()
 
-    def error_bound(self, x: Tensor) -> float:
-        return unsent_share(self.density, x.numel()) * squared_norm(x).item()
+    def _density(self, step: Step) -> float:
+        return self.schedule.at(step.whole_epochs, self.density)

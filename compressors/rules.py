@@ -1,8 +1,7 @@
 """What a sparsifier keeps, in words that a kernel understands.
 
-A codec that has ``rule(size, context, workers)``, besides ``encode``, can be run by a kernel: for ``size``
-elements of a segment and these workers it says what is kept of each worker's vector. One method has
-rules of one kind.
+A codec whose ``rule(size, step, workers)`` says more than None can be run by a kernel: for ``size`` elements
+of a segment and these workers it is what is kept of each worker's vector. One method has rules of one kind.
 """
 
 from collections.abc import Callable

@@ -9,56 +9,58 @@ indices; NaN counts as larger than any number.
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Context, elements_of, squared_norm, unsent_share
+from compressors.api import Codec, Plan, Step, Traits, elements_of, unsent_share
 from compressors.checks import require_density
 from compressors.density import density_schedule
-from compressors.payloads import Sparse, take_columns
+from compressors.norms import squared_norm
+from compressors.payloads import Sparse, take
 from compressors.rules import Largest
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an entry
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopK:
+class TopK(Codec):
     """Keeps k = max(1, floor(density * d)) entries of every segment of d elements.
 
-    A higher density sends more and forgets less. ``encode`` sends ``density``; a reducer
-    (``build_reducer``) follows the ``schedule``. Raises ``ValueError`` for a density outside (0, 1].
+    A higher density sends more and forgets less; ``schedule`` lets it go with the epochs. Raises
+    ``ValueError`` for a density outside (0, 1].
     """
 
     density: float
     schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     payload = Sparse
-    linear = False
-    ragged = False
-    randomized = False
+    traits = Traits(lossless_at={"density": 1.0, "schedule": "constant"})
+    examples = (
+        {"density": 0.1},
+        {"density": 0.1, "schedule": {"kind": "step", "milestones": [1, 3], "factor": 0.7}},
+    )
 
     def __post_init__(self) -> None:
         require_density("TopK", self.density)
         object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
 
-    def rule(self, size: int, context: Context, workers: range) -> Largest:
-        return Largest(elements_of(self.density, size))
+    def check(self, plan: Plan) -> None:
+        self.schedule.refuse_idle(len(plan.rates))
 
-    def encode(self, x: Tensor, context: Context) -> Sparse:
-        return self.encode_rows(x.unsqueeze(0), context, range(1))[0]
+    def rule(self, size: int, step: Step, workers: range) -> Largest:
+        return Largest(elements_of(self._density(step), size))
 
-    def encode_rows(self, rows: Tensor, context: Context, workers: range) -> tuple[Sparse, np.ndarray]:
-        num_rows, size = rows.shape
-        k = elements_of(self.density, size)
-        bits = rows.contiguous().view(_BITS[rows.itemsize])
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        k = elements_of(self._density(step), x.numel())
+        bits = x.contiguous().view(_BITS[x.itemsize])
         keys = bits & torch.iinfo(bits.dtype).max  # without the sign; they compare as magnitudes do
-        smallest = keys.topk(k, dim=1).values[:, -1:]  # [R, 1] of those to keep
+        smallest = keys.topk(k).values[-1]  # of those to keep
         above, equal = keys > smallest, keys == smallest
-        ties = k - above.sum(1, keepdim=True)
-        kept = above | (equal & (equal.cumsum(1) <= ties))
-        columns = kept.nonzero()[:, 1].view(num_rows, k)
-        return take_columns(rows, columns), np.full(num_rows, k)
+        kept = above | (equal & (equal.cumsum(0) <= k - above.sum()))
+        return take(x, kept.nonzero().squeeze(1))
 
-    def error_bound(self, x: Tensor) -> float:
-        return unsent_share(self.density, x.numel()) * squared_norm(x).item()
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return unsent_share(self._density(step), x.numel()) * squared_norm(x).item()
+
+    def _density(self, step: Step) -> float:
+        return self.schedule.at(step.whole_epochs, self.density)

@@ -1,12 +1,8 @@
 """How what workers send is written down: the codes of indices and of values."""
 
 from dataclasses import dataclass
-from typing import Any
 
-from compressors.api import Context
 from compressors.checks import require
-from compressors.fields import payload_of
-from compressors.rules import Drawn
 
 INDICES = ("plain", "auto", "bitmap", "rice")
 VALUES = ("fp32", "bf16", "fp16", "int8")
@@ -50,29 +46,5 @@ class Wire:
     def rounds(self) -> bool:
         return self.values != "fp32"
 
-    def require_fit(self, method: Any) -> None:
-        """Raise ``ValueError`` for codes that have no effect with ``method``, or no meaning."""
-        name = type(method).__name__
-        if self.is_coded and hasattr(method, "encode") and not payload_of(method).has_a_value_each:
-            raise ValueError(f"wire must be plain with {name}: it does not send one value an element")
-        if hasattr(method, "reduce") or method.linear:
-            if self.rounds:
-                raise ValueError(
-                    f"wire.values must be fp32 with {name}, got {self.values!r}: an all-reduce adds values "
-                    "up on their way, and nobody could feed back what rounding took from the sums"
-                )
-            if self.is_coded:
-                said = f"wire.indices={self.indices} has no effect with {name}"
-                raise ValueError(f"{said}: it sends no indices")
-        elif self.is_coded and self.indices != "auto" and draws(method):
-            said = f"wire.indices must be auto with {name}, got {self.indices!r}"
-            raise ValueError(f"{said}: its indices follow from the seed and need not travel")
-
 
 PLAIN = Wire()
-
-
-def draws(method: Any) -> bool:
-    """Whether everybody can tell from the seed which entries a worker sends."""
-    rule = getattr(method, "rule", None)
-    return rule is not None and isinstance(rule(1, Context(0, 0), range(1)), Drawn)

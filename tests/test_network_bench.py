@@ -14,6 +14,7 @@ import pytest
 import torch
 from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
 
+from compressors.none import NoCompression
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
@@ -127,7 +128,8 @@ def test_control_is_as_wide_as_the_ledgers(
 
     monkeypatch.setattr(communicator, "collect", collect)
     bench["network_host"].control_of(communicator)()
-    Ledger(Layout(dict(torch.nn.Linear(4, 3).named_parameters()), "layer"), communicator).metrics()
+    layout = Layout(dict(torch.nn.Linear(4, 3).named_parameters()), "layer")
+    Ledger(layout, communicator, NoCompression()).metrics()
     assert len(shapes) == 3 and shapes[0] == (1, 1) and shapes[1] == shapes[2]
 
 

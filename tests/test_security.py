@@ -210,6 +210,7 @@ BAD_TARGETS = {
     ("compressor", "models.mlp.mlp"): "must be compressors.MODULE.NAME",
     ("compressor", "compressors.api.torch.load"): "must be compressors.MODULE.NAME",
     ("compressor", "compressors.api.torch"): "compressors.api defines no function or class torch",
+    ("compressor", "compressors.api.Codec"): "is no compressor: methods extend it",
     ("compressor", "compressors.top_k.Tensor"): "compressors.top_k defines no function or class Tensor",
     ("compressor", "compressors.nothing.X"): "there is no file compressors/nothing.py",
     ("compressor", "compressors.payloads.Sparse"): "is no compressor",

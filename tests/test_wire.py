@@ -64,14 +64,14 @@ def test_a_broken_message_is_one_line(
     way: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the third step the last worker's message is cut short."""
-    told, calls = Communicator.gather_messages, []
+    told, calls = Communicator.all_gather_messages, []
 
     def cut_short(self: Communicator, *arguments: Any) -> list[Any]:
         calls.append(1)
         received = told(self, *arguments)
         return received if len(calls) < 3 else [*received[:-1], received[-1][:-3]]
 
-    monkeypatch.setattr(Communicator, "gather_messages", cut_short)
+    monkeypatch.setattr(Communicator, "all_gather_messages", cut_short)
     config = resolved(*SMALL, *way, "compressor=top_k", "wire.indices=auto", f"output={tmp_path}")
     worker = config["workers"] - 1
     said = re.escape(f"what worker {worker} sent in step ") + "[123] cannot be decoded: it ends after"

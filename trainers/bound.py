@@ -4,31 +4,44 @@
 What ``wire.values`` rounds off comes on top, in the error alone.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 
-from compressors.api import Codec
-from trainers.look import Look
+from compressors.api import Reduced, Reducer, Segment, Step
+from trainers.communicator import Communicator
 
 
 @dataclass(frozen=True)
 class Bound:
-    """The bound of this step's ``compression/error``, in its unit. Cost: a pass over p of all workers."""
+    """The bound of this step's ``compression/error``, in its unit.
 
-    def require_codec(self, codec: Codec | None) -> None:
-        """Raise ``ValueError`` where there is no method with a bound."""
-        if codec is None:
+    Cost: in a measured step a copy of p of all workers, and a pass over it.
+    """
+
+    def require_codec(self, reducer: Reducer) -> None:
+        """Raise ``ValueError`` where there is no method that loses anything."""
+        if reducer.traits.lossless:
             raise ValueError(
                 "diagnostics=bound needs a compressor that loses something, and has a bound of what; "
                 "selection_error goes with all"
             )
 
-    def measure(self, look: Look, codec: Codec) -> dict[str, float]:
-        """Squared L2: the sum over segments, the mean over all n workers."""
-        rows = range(len(look.communicator.ranks))
-        codecs = [codec.of_segment(s.name) if hasattr(codec, "of_segment") else codec for s in look.segments]
-        pairs = list(zip(codecs, look.segments, strict=True))
-        bounds = [sum(own.error_bound(look.input_of(s, row)) for own, s in pairs) for row in rows]
-        everyones = look.communicator.collect(torch.tensor(bounds, dtype=torch.float64))
-        return {"diagnostics/error_bound": everyones.mean().item()}
+    def measure(
+        self, before: list[Segment], reduced: Reduced, step: Step, communicator: Communicator
+    ) -> dict[str, float]:
+        """Squared L2: the sum over segments, the mean over all n workers; nothing where none is promised.
+
+        ``before`` has p as it was compressed.
+        """
+        bounds = torch.zeros(len(communicator.ranks), dtype=torch.float64)
+        for segment in before:
+            codec = reduced.compressed[segment.name].codec
+            if codec is None:
+                return {}
+            own = step._replace(segment=segment.name)
+            for row, x in enumerate(segment.rows):
+                bounds[row] += codec.error_bound(x, own)
+        mean = communicator.collect(bounds).mean().item()
+        return {"diagnostics/error_bound": mean} if math.isfinite(mean) else {}

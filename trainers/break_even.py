@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Context, Reducer, Segment
+from compressors.api import Reducer, Segment, Step, inputs_of
 from compressors.none import NoCompression
 from compressors.payloads import divide
 from trainers.communicator import Communicator
@@ -21,7 +21,6 @@ from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.links import all_reduce_bytes
 from trainers.step import GradientStep
-from trainers.watch import innermost
 
 NAME = "comm/break_even_bits_per_second"
 ANY_BANDWIDTH = 1e15  # a petabit per second, for what pays on any network: JSON knows no infinity
@@ -63,7 +62,7 @@ class StepCosts:
     def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
         self.layout = layout
         self.communicator = communicator
-        self.nothing_to_compare = isinstance(innermost(reducer), NoCompression) or communicator.size == 1
+        self.nothing_to_compare = reducer.traits.lossless or communicator.size == 1
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.steps = 0
@@ -115,7 +114,7 @@ def round_seconds(communicator: Communicator) -> float:
 class _Rehearsal:
     """A communicator whose all-reduce does all but travel: what came in is added to what is there."""
 
-    def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    def all_reduce_mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
         sums = [add_up(tensor) for tensor in rows]
         flat = torch.cat(sums)
         flat += flat
@@ -128,7 +127,7 @@ def dense_seconds(layout: Layout) -> float:
     left, segments = LARGEST_REHEARSAL, []
     for name, size in zip(layout.names, layout.sizes, strict=True):
         rows = torch.zeros(1, min(size, left), dtype=layout.dtype, device=layout.device)
-        segments.append(Segment(name, rows, torch.tensor([0, rows.shape[1]])))
+        segments.append(Segment(name, rows, ((rows.shape[1],),)))
         left -= rows.shape[1]
         if not left:
             break
@@ -137,7 +136,7 @@ def dense_seconds(layout: Layout) -> float:
         if layout.device.type == "cuda":
             torch.cuda.synchronize()
         started = time.perf_counter()
-        reduced: Any = NoCompression().reduce(segments, (), Context(0, 0), _Rehearsal())
+        reduced: Any = NoCompression().reduce(inputs_of(segments), (), Step(0, 0), _Rehearsal())
         if layout.device.type == "cuda":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - started)

@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from compressors.checks import is_real, shown
-from compressors.kernels.choice import CHOICES
+from compressors.checks import KERNELS, is_real, shown
 from identity import without_effect
 from trainers.api_keys import refuse_keys_in
 from trainers.targets import GROUPS, check_targets
@@ -43,7 +42,7 @@ def check(config: Config) -> None:
             raise ValueError(f"{key} must be an integer >= {minimum}, got {shown(value)}")
         if value > maximum:  # torch crashes on more threads than the system can start
             raise ValueError(f"{key} must be at most {maximum}, got {shown(value)}")
-    choices = {"device": ("auto", "cpu", "cuda"), "scope": ("layer", "global"), "kernels": CHOICES}
+    choices = {"device": ("auto", "cpu", "cuda"), "scope": ("layer", "global"), "kernels": KERNELS}
     for key, words in choices.items():
         if config.get(key) not in words:
             rule = f"{', '.join(words[:-1])} or {words[-1]}"

@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from compressors.backends import backend_of
 from compressors.checks import require
 from compressors.fields import KINDS
 from compressors.payloads import divide
@@ -27,8 +28,8 @@ class Communicator:
     One process holding all workers and n processes holding one each run the same code. What a
     worker hands to a collective is charged to it once, from the tensor itself, as if it were
     alone on its machine; local workers are charged although nothing has to travel between them.
-    ``reduction`` says in which order ``mean`` adds. Raises ``ValueError`` when n is not a multiple of P,
-    and for a ``reduction`` that is not among ``REDUCTIONS``.
+    ``reduction`` says in which order ``all_reduce_mean`` adds. Raises ``ValueError`` when n is not a multiple
+    of P, and for a ``reduction`` that is not among ``REDUCTIONS``.
     """
 
     def __init__(
@@ -66,16 +67,20 @@ class Communicator:
         self._charges = np.pad(self._charges, ((0, 0), (0, len(new))))
         self._charged = dict(zip(self.kinds, self._charges.T, strict=True))  # views
 
-    def mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
+    def all_reduce_mean(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+    ) -> list[Tensor]:
         """Per segment the local workers' rows [W, k] to the mean over all n workers, [k].
 
-        ``add_up`` takes rows [m, k] to their sum [k]. All segments travel together, and each worker is
-        charged for a row of every segment, which is what it hands to an all-reduce. With
-        ``reduction=worker_order`` every process adds up all n rows of a slice, so that the bits do not
-        depend on the number of processes; with one worker per process it sends and receives as many bytes
-        as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two processes, where it
-        gives the same bits, the local rows are added up first. ``rows`` are consumed: means may lie there.
+        ``add_up`` takes rows [m, k] to their sum [k], one after the other if None is given. All segments
+        travel together, and each worker is charged for a row of every segment, which is what it hands to an
+        all-reduce. With ``reduction=worker_order`` every process adds up all n rows of a slice, so that the
+        bits do not depend on the number of processes; with one worker per process it sends and receives as
+        many bytes as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two
+        processes, where it gives the same bits, the local rows are added up first. ``rows`` are consumed:
+        means may lie there.
         """
+        add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
         self._charged["values"] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
@@ -84,12 +89,12 @@ class Communicator:
             return self._means_by_slices(rows, add_up)
         return self._means_by_all_reduce(rows, add_up)
 
-    def gather(self, rows: Tensor, kind: str) -> Tensor:
+    def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
         self._charge_gather(kind, rows.nbytes // len(rows))
         return self._all_gather(rows, self.clock.collective(self._gather_rounds))
 
-    def gather_equal(self, fields: list[Tensor], kind: str) -> list[Tensor]:
+    def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
         """Per segment, what the W local workers send to what all n send, where all send as much.
 
         Each tensor holds one worker's entries after the other's, as does what comes back.
@@ -104,7 +109,7 @@ class Communicator:
         everyones = self._all_gather(torch.cat(rows, 1), on_the_clock)
         return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
-    def gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
+    def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
         """How many elements each local worker sends per segment, ``[S, W]``, to ``[S, n]`` int64.
 
         Workers in order, charged as metadata of 4 bytes each. ``largest`` is what no count exceeds; from 2^31
@@ -124,7 +129,7 @@ class Communicator:
                 return counts
         return self._all_gather(torch.from_numpy(small.T), on_the_clock).numpy().T.astype(np.int64)
 
-    def gather_ragged(
+    def all_gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
     ) -> list[list[Tensor]]:
         """Per field and segment, what the W local workers send to what all n send; no padding travels.
@@ -145,7 +150,9 @@ class Communicator:
             return fields
         return self._exchange(fields, lengths)
 
-    def gather_messages(self, messages: list[list[tuple[str, np.ndarray]]], largest: int) -> list[np.ndarray]:
+    def all_gather_messages(
+        self, messages: list[list[tuple[str, np.ndarray]]], largest: int
+    ) -> list[np.ndarray]:
         """The local workers' messages to those of all n, in order, [...] uint8; no padding travels.
 
         A message is given in parts, each with its kind to be charged under. Its length goes ahead, as

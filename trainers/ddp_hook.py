@@ -15,8 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Context, Reduced, Reducer
-from compressors.fields import kinds_of
+from compressors.api import Reduced, Reducer, Step, inputs_of
 from trainers.communicator import Communicator
 from trainers.layout import Layout
 
@@ -51,7 +50,7 @@ class CompressionState:
             processes=dist.get_world_size(),
             device=self.layout.device,
         )
-        self.communicator.declare_kinds(kinds_of(reducer))
+        self.communicator.declare_kinds(reducer.kinds)
         self.names = {parameter: name for name, parameter in self.layout.parameters.items()}
         shapes = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
         self.state = reducer.init(
@@ -62,8 +61,8 @@ class CompressionState:
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by the means of what is sent."""
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
-        context = Context(self.seed, self.step, self.learning_rate, epoch=self.epoch)
-        reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
+        step = Step(self.seed, self.step, self.learning_rate, self.epoch)
+        reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
         self.inspect(reduced)
         for name, gradient in gradients.items():
             mean = reduced.mean[name]

@@ -13,9 +13,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Reduced, Segment, squared_norm
+from compressors.api import Reduced, Segment
+from compressors.backends import backend_of
+from compressors.norms import squared_norm
 from trainers.communicator import Communicator
-from trainers.look import add_wide
 
 _BLOCK = 2**20  # elements whose differences are in memory at once
 
@@ -33,20 +34,20 @@ class Sums(NamedTuple):
 class Drift:
     """Keeps the sums up to date. Outside of a step ``settle`` leaves them as a checkpoint may hold them."""
 
-    def __init__(self, segments: list[Segment], kernels: str) -> None:
+    def __init__(self, segments: list[Segment]) -> None:
         size, device = sum(segment.rows.shape[1] for segment in segments), segments[0].rows.device
         wide = {"dtype": torch.float64, "device": device}
         self.sums = Sums(torch.zeros(size, **wide), torch.zeros(size, **wide), torch.zeros(1, **wide))
-        self.kernels = kernels
+        self._backend = backend_of(device)
 
     def add_gradients(self, segments: list[Segment]) -> None:
         """Those of a step, before they are reduced."""
-        add_wide([segment.rows for segment in segments], self.sums.gradients, self.kernels)
+        self._backend.add_wide([segment.rows for segment in segments], self.sums.gradients)
 
     def add_applied(self, segments: list[Segment], reduced: Reduced) -> None:
         """What the same step hands to the optimizer."""
         means = [reduced.mean[segment.name].unsqueeze(0) for segment in segments]
-        add_wide(means, self.sums.applied, self.kernels)
+        self._backend.add_wide(means, self.sums.applied)
 
     def measure(self, communicator: Communicator) -> dict[str, float]:
         """The squared norms; no ratio where the gradients add up to 0. One all-reduce, not charged."""

@@ -69,7 +69,6 @@ class WorkerGradients:
         flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
-        self._edges = [segment.edges for segment in self.segments]
         # Layer by layer, a lone worker's gradients can stay where the backward pass has put them.
         self.lends = len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
         self.buffers = list(model.buffers())
@@ -147,7 +146,7 @@ class WorkerGradients:
         loss.backward()  # which, unlike autograd.grad, sees to it that nobody else holds these tensors
         self.views[0] = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
         rows = (view.reshape(1, -1) for view in self.views[0])
-        self.segments = list(map(Segment, self.layout.names, rows, self._edges))
+        self.segments = list(map(self.layout.segment_of, self.layout.names, rows))
         self.memories[0] = [memory]
         return loss.detach()
 

@@ -35,7 +35,7 @@ class Layout:
         self.names = list(self.parameters)
         self.sizes = [p.numel() for p in self.parameters.values()]
         self.num_parameters = sum(self.sizes)
-        self.edges = torch.tensor([0, *self.sizes]).cumsum(0)  # [L + 1]
+        self.shapes = tuple(tuple(p.shape) for p in self.parameters.values())
         first = next(iter(self.parameters.values()))
         self.dtype, self.device = first.dtype, first.device
 
@@ -46,14 +46,13 @@ class Layout:
     def segments(self, flat: Tensor) -> list[Segment]:
         """Views of ``flat`` [W, D], one segment per parameter or one in all."""
         if self.scope == "global":
-            return [Segment(WHOLE, flat, self.edges)]
+            return [Segment(WHOLE, flat, self.shapes)]
         rows = flat.split(self.sizes, dim=1)
         return [self.segment_of(name, r) for name, r in zip(self.names, rows, strict=True)]
 
-    @staticmethod
-    def segment_of(name: str, rows: Tensor) -> Segment:
+    def segment_of(self, name: str, rows: Tensor) -> Segment:
         """The segment of the one parameter ``name``, [W, d]."""
-        return Segment(name, rows, torch.tensor([0, rows.shape[1]]))
+        return Segment(name, rows, (tuple(self.parameters[name].shape),))
 
     def views(self, row: Tensor) -> list[Tensor]:
         """Views of ``row`` [D] in the parameters' shapes."""

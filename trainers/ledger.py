@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Reduced, Segment
-from compressors.norms import squared_norms
+from compressors.api import Reduced, Reducer
 from trainers.communicator import Communicator
 from trainers.layout import WHOLE, Layout
 from trainers.links import all_reduce_bytes
@@ -20,13 +19,13 @@ PAPER_BITS = 32  # per exact value, whatever its dtype and without its index: as
 class Ledger:
     """Running totals of the local workers; means over all n workers when asked.
 
-    The error is measured on the buffer that holds p - C(p), here or by the kernel that just wrote it, never
-    reported by a compressor; bytes are those the communicator charged. ``kernels`` change no result.
+    The error is measured on the buffer that holds p - C(p), by who has just written it, never reported by a
+    compressor; bytes are those the communicator charged. Which counts have a meaning follows from what
+    ``reducer`` promises.
     """
 
-    def __init__(self, layout: Layout, communicator: Communicator, kernels: str = "auto") -> None:
+    def __init__(self, layout: Layout, communicator: Communicator, reducer: Reducer) -> None:
         self.layout = layout
-        self.kernels = kernels
         self.communicator = communicator
         self.steps = 0
         shape = (len(communicator.ranks), len(layout.names))
@@ -38,6 +37,7 @@ class Ledger:
         # Totals are float64: counts stay exact up to 2^53, and a change of workers can split them.
         self.total_sent = np.zeros(shape)
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
+        self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
         self.kinds = communicator.kinds
         self.bytes = np.zeros((shape[0], len(self.kinds)), dtype=np.int64)  # [W, kinds], this step
@@ -45,8 +45,8 @@ class Ledger:
         self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
         self.total_link_bytes = np.zeros_like(self.link_bytes)
         self.total_dense_bytes = np.zeros(shape[0])  # that would have left a worker without compression
-        # As in ``Reduced``, of this step. A total that a step has no meaning for is infinite from then on.
-        self.drawn, self.has_a_value_each, self.exact = False, True, True
+        # A count that has no meaning for what is sent is infinite.
+        self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
         self._no_choice = np.zeros(shape[0])
         self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
         self.total_choice = np.zeros(shape[0])
@@ -55,27 +55,26 @@ class Ledger:
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
-        self.input_is_known = reduced.input_norm is not None
-        self.drawn, self.exact = reduced.drawn, reduced.exact
-        self.has_a_value_each = reduced.has_a_value_each
-        errors = reduced.error
-        if errors is None:
-            remainder = reduced.remainder
-            segments = [Segment(name, rows, self._layers[name][1]) for name, rows in remainder.items()]
-            errors = dict(zip(remainder, squared_norms(segments, self.kernels), strict=True))
-        for segment, error in errors.items():
-            layers, _ = self._layers[segment]
-            if self.input_is_known:
-                self.input_norm[:, layers] = reduced.input_norm[segment]
-            self._error[:, layers] = _entries(error)
-            self.sent[:, layers] = reduced.sent[segment]
+        self.input_is_known = True
+        for segment, own in reduced.compressed.items():
+            layers = self._layers[segment]
+            self._input_norm[:, layers] = _entries(own.input_norm)
+            self._error[:, layers] = _entries(own.error)
+            self.sent[:, layers] = own.sent
 
-    def _find(self, segment: str) -> tuple[slice, Tensor]:
-        """Which layers a segment has, and its edges."""
+    def fault(self) -> tuple[int, int] | None:
+        """The local worker and the layer, by their positions, of which ||p||^2 is not finite in this step."""
+        if math.isfinite(self._input_norm.sum()):
+            return None
+        rows, layers = np.nonzero(~np.isfinite(self.input_norm.cpu().numpy()))
+        return (int(rows[-1]), int(layers[rows == rows[-1]][0])) if len(rows) else None
+
+    def _find(self, segment: str) -> slice:
+        """Which layers a segment has."""
         if segment == WHOLE and self.layout.scope == "global":
-            return slice(0, len(self.layout.names)), self.layout.edges
+            return slice(0, len(self.layout.names))
         first = self.layout.names.index(segment) if segment in self.layout.names else 0
-        return slice(first, first + 1), torch.tensor([0, self.layout.sizes[first]])
+        return slice(first, first + 1)
 
     def close_step(self) -> None:
         """Add the step to the totals, once all of its segments are entered."""
@@ -89,13 +88,13 @@ class Ledger:
         self.total_sent += self.sent
         self.total_bytes += self.bytes
         counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
-        self.total_paper_bits += PAPER_BITS * counts if self.exact else math.inf
+        self.total_paper_bits += PAPER_BITS * counts if self.traits.exact else math.inf
         most = self.communicator.take_largest_sent()
         self.total_largest_sent += counts if most is None else most
         self.choice = self._no_choice
         if not self.has_a_value_each:
             self.choice = np.full_like(self._no_choice, math.inf)
-        elif not self.drawn:
+        elif not self.traits.drawn:
             size = self.layout.num_parameters
             self.choice = np.array([_bytes_to_choose(size, k) for k in counts.tolist()])
         self.total_choice += self.choice

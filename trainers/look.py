@@ -1,14 +1,13 @@
 """What a step is about to compress, as diagnostics look at it: p = e + alpha g, not formed yet."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from compressors.api import Segment
-from compressors.kernels.choice import kernels_for
+from compressors.api import Input, Segment
+from compressors.backends import backend_of
 from trainers.communicator import Communicator
 
 
@@ -21,56 +20,32 @@ class Look:
     """
 
     segments: list[Segment]  # rows [W, d] hold g
-    residual: dict[str, Tensor] | None  # e, [W, d] per segment; None without error feedback
-    alpha: float  # the learning rate under feedback.scale=step, else 1
+    carried: list[Input]  # p of the same segments
     communicator: Communicator
-    kernels: str  # which change no result
+
+    @property
+    def alpha(self) -> float:
+        """What g counts in p: the learning rate under feedback.scale=step, else 1."""
+        return self.carried[0].scale
 
     @cached_property
     def mean_gradient(self) -> list[Tensor]:
         """G, the mean of g over all n workers, per segment [d] float64."""
-        return self._mean(lambda segment: segment.rows)
+        return self._mean([segment.rows for segment in self.segments])
 
     @cached_property
     def mean_input(self) -> list[Tensor]:
         """The mean of p over all n workers, per segment [d] float64."""
-        if self.residual is None:
+        memories = [given.memory for given in self.carried if given.memory is not None]
+        if not memories:
             return [self.alpha * mean for mean in self.mean_gradient]
-        residuals = self._mean(lambda segment: self.residual[segment.name])
-        pairs = zip(residuals, self.mean_gradient, strict=True)
-        return [residual.add_(gradient, alpha=self.alpha) for residual, gradient in pairs]
+        pairs = zip(self._mean(memories), self.mean_gradient, strict=True)
+        return [memory.add_(gradient, alpha=self.alpha) for memory, gradient in pairs]
 
-    def input_of(self, segment: Segment, row: int) -> Tensor:
-        """A local worker's p for one segment, [d]."""
-        scaled = segment.rows[row] * self.alpha
-        return scaled if self.residual is None else scaled.add_(self.residual[segment.name][row])
-
-    def _mean(self, rows_of: Callable[[Segment], Tensor]) -> list[Tensor]:
-        sums = [self._sum(rows_of(segment)) for segment in self.segments]
+    def _mean(self, rows: list[Tensor]) -> list[Tensor]:
+        sums = [backend_of(part.device).sum_wide(part) for part in rows]
         total = self.communicator.sum(torch.cat(sums) if len(sums) > 1 else sums[0])
         return list(total.div_(self.communicator.size).split([len(each) for each in sums]))
-
-    def _sum(self, rows: Tensor) -> Tensor:
-        """[W, d] to [d] float64; row by row it takes a sixth of the time of torch 2.13's own sum on a CPU."""
-        compiled = kernels_for(self.kernels, rows.device.type)
-        if compiled is not None and compiled.can_sum(rows):
-            return compiled.sum_wide(rows)
-        first, *others = rows
-        total = first.to(torch.float64, copy=True)
-        for row in others:
-            total += row
-        return total
-
-
-def add_wide(parts: list[Tensor], total: Tensor, kernels: str) -> None:
-    """Add the rows of every part [W, d], one after the other, to the next d of ``total`` [D] float64."""
-    compiled = kernels_for(kernels, total.device.type)
-    if compiled is not None and all(map(compiled.can_sum, parts)):
-        compiled.add_wide(parts, total)
-        return
-    for rows, own in zip(parts, total.split([rows.shape[1] for rows in parts]), strict=True):
-        for row in rows:
-            own += row
 
 
 def norm_of(parts: list[Tensor]) -> float:

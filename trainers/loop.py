@@ -8,9 +8,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from compressors.api import Reducer
-from compressors.feedback import ErrorFeedback
-from compressors.fields import kinds_of
+from compressors.api import Plan, Reducer
 from trainers.advance import Advance
 from trainers.autolrs import AutoLRS
 from trainers.average import RunningAverage
@@ -24,14 +22,14 @@ from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.overlapped_step import OverlappedStep, is_dense
+from trainers.overlapped_step import OverlappedStep
 from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
 from trainers.schedule import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
 from trainers.state import TrainingState
 from trainers.step import ExplicitStep, GradientStep, sees_faults
-from trainers.watch import Watch, innermost
+from trainers.watch import Watch
 
 SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
 
@@ -61,7 +59,6 @@ class Trainer:
     loader: Any  # ``batches(step)`` of the local workers, ``epochs_per_step``; ``whole()``, all they hold
     settings: TrainerSettings
     seed: int
-    kernels: str = "auto"  # or reference, with the same results
     diagnostics: Diagnostics = field(default_factory=Diagnostics)  # none
 
     def __post_init__(self) -> None:
@@ -100,14 +97,23 @@ class Trainer:
             require_bf16(self.layout.device)
         if isinstance(self.schedule, AutoLRS):
             self._check_search(self.schedule)
+            lowest = 1.0
         else:
-            divides = isinstance(self.reducer, ErrorFeedback) and self.reducer.scale == "step"
             base_rate = max(group["lr"] for group in self.optimizer.param_groups)
-            check_rates(self.schedule, self.num_steps, self.epochs_per_step, base_rate, positive=divides)
-        self.communicator.declare_kinds(kinds_of(self.reducer))
-        method = innermost(self.reducer)
-        if hasattr(method, "refuse_idle"):
-            method.refuse_idle(rates_of_epochs(self.schedule, self.num_steps, self.epochs_per_step))
+            lowest = check_rates(self.schedule, self.num_steps, self.epochs_per_step, base_rate)
+        self.communicator.declare_kinds(self.reducer.kinds)
+        self.reducer.check(self._plan(lowest))
+
+    def _plan(self, lowest_rate: float) -> Plan:
+        momentum = max(group.get("momentum", 0.0) for group in self.optimizer.param_groups)
+        return Plan(
+            scope=self.layout.scope,
+            feedback=", ".join(type(outer).__name__ for outer in list(self.reducer.layers())[:-1]),
+            optimizer=type(self.optimizer).__name__.lstrip("_"),
+            momentum=momentum,
+            rates=rates_of_epochs(self.schedule, self.num_steps, self.epochs_per_step),
+            lowest_rate=lowest_rate,
+        )
 
     def _check_search(self, search: AutoLRS) -> None:
         if search.validates and "validation" not in self.dataset.held_out:
@@ -140,7 +146,7 @@ class Trainer:
             or self.is_analytic
         )
         talks = communicator.processes == communicator.size > 1 and self.layout.device.type == "cpu"
-        return settings.overlap or (talks and is_dense(self.reducer) and not needs_the_whole)
+        return settings.overlap or (talks and self.reducer.traits.lossless and not needs_the_whole)
 
     @property
     def epochs_per_step(self) -> float:
@@ -262,7 +268,7 @@ class Trainer:
 
     def _state(self) -> TrainingState:
         """The live objects of a training that begins."""
-        ledger = Ledger(self.layout, self.communicator, self.kernels)
+        ledger = Ledger(self.layout, self.communicator, self.reducer)
         reset_epochs = self.settings.average_reset_epochs
         watch = self._watch() if self.diagnostics.names else None
         return TrainingState(
@@ -307,7 +313,7 @@ class Trainer:
             pieces["bucket_megabytes"] = settings.bucket_megabytes
             return OverlappedStep(model, loss, reducer, communicator, ledger, **pieces)
         # What a reducer sees comes too late for a step to be undone.
-        checks = settings.nonfinite == "skip" or not sees_faults(reducer, layout)
+        checks = settings.nonfinite == "skip" or not sees_faults(layout)
         pieces |= {"clip_norm": settings.clip_norm, "checks": checks}
         gradients = WorkerGradients(model, loss, layout, communicator, **pieces)
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)

@@ -9,15 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Context, Fault, Reducer, Segment
-from compressors.none import NoCompression
+from compressors.api import Reducer, Segment, Step, inputs_of
 from trainers.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.step import number_of, sees_faults
-from trainers.watch import innermost
+from trainers.step import fault_of, sees_faults
 
 FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
 
@@ -102,12 +100,7 @@ def num_buckets(layout: Layout, reducer: Reducer, megabytes: float) -> int:
 
 
 def _has_rooms(layout: Layout, reducer: Reducer) -> bool:
-    return layout.device.type == "cpu" and is_dense(reducer)
-
-
-def is_dense(reducer: Reducer) -> bool:
-    """Whether gradients are handed over as they are."""
-    return isinstance(innermost(reducer), NoCompression)
+    return layout.device.type == "cpu" and reducer.traits.lossless
 
 
 class OverlappedStep:
@@ -144,10 +137,9 @@ class OverlappedStep:
         self.parameters = list(self.layout.parameters.values())
         rows = [p.detach().reshape(1, -1) for p in self.parameters]
         segments = list(map(self.layout.segment_of, self.layout.names, rows))
-        self._edges = [segment.edges for segment in segments]
         with torch.inference_mode():
             self.state = reducer.init(segments)
-        self.refuse = self._note if sees_faults(reducer, self.layout) else None
+        self.looks = not sees_faults(self.layout)  # for what is not finite, before it is reduced
         rooms = _has_rooms(self.layout, reducer)
         self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, rooms=rooms)
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
@@ -156,9 +148,7 @@ class OverlappedStep:
         self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Tensor | None:
         started = time.perf_counter()
-        self.context = Context(
-            self.seed, step, learning_rate, epoch=epoch, measure_input=measure, refuse=self.refuse
-        )
+        self.told = Step(self.seed, step, learning_rate, epoch)
         self.faults: list[int] = []
         self.reduce_seconds = 0.0
         self.communicator.clock.restart()
@@ -177,8 +167,9 @@ class OverlappedStep:
         self.communication_seconds = self.communicator.clock.seconds
         timed = self.thread is not None  # a GPU's kernels are only queued by then
         self.compression_seconds = self.reduce_seconds - self.communication_seconds if timed else None
-        first = min(self.faults, default=0)  # of this worker's layers, as without overlap
-        raise_together(self.communicator, self.layout, step, first)
+        # of this worker's layers the first, as without overlap
+        fault = min(self.faults, default=0) if self.looks else fault_of(self.ledger)
+        raise_together(self.communicator, self.layout, step, fault)
         self.ledger.close_step()
         return loss.reshape(1)
 
@@ -201,7 +192,7 @@ class OverlappedStep:
 
     def _launch(self, positions: list[int]) -> None:
         segments = [self._segment(position) for position in positions]
-        if self.refuse is None:
+        if self.looks:
             self._look(positions, segments)
         if self.thread is None:
             self._reduce(segments)
@@ -214,7 +205,8 @@ class OverlappedStep:
             return  # the backward pass is about to learn of it
         started = time.perf_counter()
         with torch.inference_mode():
-            reduced, self.state = self.reducer.reduce(segments, self.state, self.context, self.communicator)
+            inputs = inputs_of(segments)
+            reduced, self.state = self.reducer.reduce(inputs, self.state, self.told, self.communicator)
             self.ledger.record(reduced)
         self._means |= reduced.mean
         self.reduce_seconds += time.perf_counter() - started
@@ -224,7 +216,7 @@ class OverlappedStep:
         gradient = parameter.grad
         if gradient is None:
             gradient = self.buckets.rooms.get(position, torch.empty_like(parameter)).zero_()
-        return Segment(self.layout.names[position], gradient.reshape(1, -1), self._edges[position])
+        return self.layout.segment_of(self.layout.names[position], gradient.reshape(1, -1))
 
     def _look(self, positions: list[int], segments: list[Segment]) -> None:
         """Note the layers that are not finite; a norm tells whether there are any."""
@@ -233,7 +225,3 @@ class OverlappedStep:
         for position, segment in zip(positions, segments, strict=True):
             if not segment.rows.isfinite().all():
                 self.faults.append(encode_fault(self.communicator.process, position, self.layout))
-
-    def _note(self, faults: list[Fault]) -> None:
-        """Remember them for the end of the step: the buckets that the others are at go on."""
-        self.faults += [number_of(fault, self.communicator, self.layout) for fault in faults]

@@ -69,15 +69,12 @@ def rates_of_epochs(schedule: Any, num_steps: int, epochs_per_step: float) -> li
     return [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
 
 
-def check_rates(
-    schedule: Schedule, num_steps: int, epochs_per_step: float, base_rate: float, *, positive: bool
-) -> None:
-    """Raise ``ValueError`` for a rate that is not finite in fp32 or, if it has to be ``positive``, is 0."""
+def check_rates(schedule: Schedule, num_steps: int, epochs_per_step: float, base_rate: float) -> float:
+    """The smallest factor on the rate in any step. Raise ``ValueError`` for a rate that fp32 cannot hold."""
     last = num_steps - 1
     steps = (*range(0, last, max(1, last // _LOOKED_AT)), last)
     factors = [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
     highest, lowest = max(factors), min(factors)
     rule = f"at most {LARGEST:.2g} over optimizer.lr ({base_rate})"
     require(is_real(highest * base_rate), "the schedule's factor", rule, highest)
-    if positive:
-        require(lowest > 0, "the schedule", "positive in every step under feedback.scale=step", lowest)
+    return lowest

@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from compressors.backends import describe
 from compressors.fields import KINDS
-from compressors.kernels.choice import describe
 from trainers.overlapped_step import num_buckets
 
 _ROWS = (
@@ -90,7 +90,7 @@ def announce(trainer: Any, path: Path, start: Any) -> None:
     ]
     for part, facts in trainer.facts().items():
         lines.append(f"{part}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
-    lines += [f"kernels: {describe(trainer.kernels, layout.device.type)}", f"{trainer.reducer!r} -> {path}"]
+    lines += [f"kernels: {describe(layout.device)}", f"{trainer.reducer!r} -> {path}"]
     if trainer.overlaps:
         lines.append(_overlap(trainer))
     lines += start.messages

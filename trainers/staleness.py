@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Reduced, Segment
+from compressors.api import Reduced, Reducer, Segment
+from compressors.backends import backend_of
 from compressors.checks import is_count, require
-from compressors.kernels.choice import kernels_for
 from trainers.communicator import Communicator
 
 
@@ -82,9 +82,9 @@ class Staleness:
         require(valid, "diagnostics.staleness.ages", "a list of different integers >= 1", ages)
         object.__setattr__(self, "ages", tuple(sorted(ages)))
 
-    def require_residual(self, codec: Codec | None, has_residual: bool) -> None:
+    def require_residual(self, reducer: Reducer) -> None:
         """Raise ``ValueError`` where nothing waits."""
-        if codec is None or not has_residual:
+        if not reducer.keeps_residual:
             raise ValueError(
                 "diagnostics=staleness needs feedback=ef and a compressor that leaves something behind: "
                 "nothing waits otherwise; selection_error goes with all"
@@ -97,10 +97,10 @@ class Staleness:
         segments: list[Segment],
         reduced: Reduced,
         communicator: Communicator,
-        kernels: str = "auto",
     ) -> dict[str, float]:
         """Shares of the entries that this step sent, of all entries, of the residuals' squared norm."""
         num_workers, num_bins = len(waits.sent_at), len(self.ages) + 1
+        backend = backend_of(waits.sent_at.device)
         counts = torch.zeros(num_workers, 3, num_bins, dtype=torch.float64)
         # sum and longest of ``held``; the longest that an entry is unsent
         others = torch.zeros(num_workers, 3, dtype=torch.float64)
@@ -108,7 +108,7 @@ class Staleness:
         others[0, :2] = torch.tensor([held.sum(), held.max()]) if len(held) else 0
         for row, sent_at in enumerate(waits.sent_at):
             rests = [reduced.remainder[s.name][row] for s in segments]
-            by_step, mass = _by_step(int(waits.steps[row]), sent_at, rests, kernels)
+            by_step, mass = backend.count_ages(int(waits.steps[row]), sent_at, rests)
             counts[row, 1], counts[row, 2] = self._binned(by_step), self._binned(mass)
             others[row, 2] = by_step.nonzero().max()
         everyones = communicator.collect(torch.cat([counts.flatten(1), others], 1))  # [n, 3 (A + 1) + 3]
@@ -129,20 +129,10 @@ class Staleness:
         return torch.stack([piece.sum() for piece in pieces])
 
 
-def _by_step(steps: int, sent_at: Tensor, rests: list[Tensor], kernels: str) -> tuple[Tensor, Tensor]:
-    """Of one worker's entries, for each number of steps not sent, how many, and their sum of squares."""
-    compiled = kernels_for(kernels, sent_at.device.type)
-    if compiled is not None and all(compiled.can_sum(rest) for rest in rests):
-        return compiled.count_ages(steps, sent_at, rests)
-    unsent = steps - sent_at
-    squares = torch.cat([rest.double().square_() for rest in rests])
-    return unsent.bincount(), unsent.bincount(squares)  # finding bins takes longer
-
-
 def _places(segments: list[Segment], reduced: Reduced) -> Tensor:
     """Where in [W, D], laid flat, the entries lie that were sent, [k] int64."""
-    positions = [reduced.positions[segment.name] for segment in segments]
-    counts = np.stack([reduced.sent[segment.name].sum(1) for segment in segments])  # [S, W]
+    positions = [reduced.compressed[s.name].positions(s.rows.shape[1]) for s in segments]
+    counts = np.stack([reduced.compressed[segment.name].counts for segment in segments])  # [S, W]
     ends = np.array([segment.rows.shape[1] for segment in segments]).cumsum()  # [S]
     starts = np.concatenate([[0], ends[:-1]])[:, None] + np.arange(counts.shape[1]) * ends[-1]  # [S, W]
     where = torch.cat(positions) if len(positions) > 1 else positions[0]

@@ -1,13 +1,12 @@
 """One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
-from functools import partial
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from compressors.api import Context, Fault, Reducer
+from compressors.api import Reducer, Step, inputs_of
 from trainers.communicator import Communicator
 from trainers.gradients import GradientSource, encode_fault, raise_together
 from trainers.layout import Layout
@@ -29,8 +28,8 @@ class GradientStep(Protocol):
     ) -> Tensor | None:
         """Return the local workers' losses [W].
 
-        ``epoch``, fractional, is what was done before. ``measure`` says whether the losses and ||p||^2 of
-        this step are wanted.
+        ``epoch``, fractional, is what was done before. ``measure`` says whether the losses are wanted. Raises
+        ``NonFiniteGradientError`` on all processes where a worker's gradient is not finite.
         """
 
 
@@ -68,27 +67,22 @@ class ExplicitStep:
         computed = self._now()
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
-        refuse = None if self.workers.checks else partial(self._refuse, step)
-        context = Context(self.seed, step, learning_rate, epoch=epoch, measure_input=measure, refuse=refuse)
+        told = Step(self.seed, step, learning_rate, epoch)
         with torch.inference_mode():  # no autograd bookkeeping: a seventh of a step with small tensors
-            segments = self.workers.segments
-            reduced, self.state = self.reducer.reduce(segments, self.state, context, self.communicator)
+            inputs = inputs_of(self.workers.segments)
+            reduced, self.state = self.reducer.reduce(inputs, self.state, told, self.communicator)
             self.layout.write_gradients(reduced.mean)
-            ended = self._now()
-            self.gradient_seconds, self.reduce_seconds = computed - started, ended - computed
-            self.communication_seconds = clock.seconds
-            num_workers = len(self.communicator.ranks)
-            self.compression_seconds = clock.compression_seconds(self.reduce_seconds, ended, num_workers)
             self.ledger.record(reduced)
-            self.ledger.close_step()
+        ended = self._now()
+        self.gradient_seconds, self.reduce_seconds = computed - started, ended - computed
+        self.communication_seconds = clock.seconds
+        num_workers = len(self.communicator.ranks)
+        self.compression_seconds = clock.compression_seconds(self.reduce_seconds, ended, num_workers)
+        if not self.workers.checks:
+            with clock.collective(0):
+                raise_together(self.communicator, self.layout, step, fault_of(self.ledger))
+        self.ledger.close_step()
         return losses
-
-    def _refuse(self, step: int, faults: list[Fault]) -> None:
-        """Raise ``NonFiniteGradientError`` on all processes if one has a fault."""
-        first_of_rows = {fault.row: fault for fault in reversed(faults)}
-        found = [number_of(fault, self.communicator, self.layout) for fault in first_of_rows.values()]
-        with self.communicator.clock.collective(0):
-            raise_together(self.communicator, self.layout, step, max(found, default=0))
 
     def _now(self) -> float:
         if self.layout.device.type == "cuda":
@@ -96,15 +90,18 @@ class ExplicitStep:
         return time.perf_counter()
 
 
-def sees_faults(reducer: Reducer, layout: Layout) -> bool:
-    """Whether a reducer is to look for what is not finite: where compiled loops do so on their way.
+def sees_faults(layout: Layout) -> bool:
+    """Whether the norms of what is compressed tell what is not finite.
 
-    Not in float64, whose squares overflow before its entries do.
+    Not in float64, whose squares overflow before its entries do, and not on a GPU, which would be waited for.
     """
-    plain = (layout.device.type, layout.dtype) == ("cpu", torch.float32)
-    return plain and getattr(reducer, "checks_input", False)
+    return (layout.device.type, layout.dtype) == ("cpu", torch.float32)
 
 
-def number_of(fault: Fault, communicator: Communicator, layout: Layout) -> int:
-    position = layout.position(fault.segment, fault.layer)
-    return encode_fault(communicator.ranks[fault.row], position, layout)
+def fault_of(ledger: Ledger) -> int:
+    """One positive number for what is not finite in this step, or 0."""
+    found = ledger.fault()
+    if found is None:
+        return 0
+    row, layer = found
+    return encode_fault(ledger.communicator.ranks[row], layer, ledger.layout)

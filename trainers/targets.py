@@ -25,14 +25,14 @@ class Group(NamedTuple):
 GROUPS = {
     "model": Group("models"),
     "data": Group("data"),
-    "compressor": Group("compressors", makes=("encode", "reduce", "reducer", "for_model")),
+    "compressor": Group("compressors", makes=("encode", "reduce")),
     "feedback": Group("compressors.feedback", is_partial=True, given=("inner",)),
     "optimizer": Group("trainers.optimizer", is_partial=True, given=("model",)),
     "schedule": Group("trainers.schedule", also="trainers.autolrs", makes=("factor", "propose")),
     "trainer": Group("trainers.settings"),
     "checkpoint": Group("trainers.checkpoints"),
     "diagnostics": Group("trainers.diagnostics"),
-    "wire": Group("compressors.wire", makes=("require_fit",)),
+    "wire": Group("compressors.wire", makes=("is_coded",)),
     "tracker": Group("trainers.trackers", is_partial=True, given=("folder", "name", "config", "facts")),
 }
 
@@ -128,6 +128,8 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
     if not is_factory or found.__module__ != module:
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
+    if module == "compressors.api":
+        raise ValueError(f"{where}: {name} is no compressor: methods extend it")
     if group.makes and not any(hasattr(found, made) for made in group.makes):
         raise ValueError(f"{where}: {name} is no {where.split('.')[0]}: it has no {' or '.join(group.makes)}")
     parameters = _signature(found, where, name).parameters

@@ -1,13 +1,12 @@
 """The reducer that looks on: it lets another one work, and measures what the diagnostics ask for."""
 
 import time
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Context, Reduced, Reducer, Segment, Shared
-from compressors.feedback import ErrorFeedback
+from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
+from compressors.backends import backend_of
 from compressors.magnitudes import Histogram
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
@@ -17,7 +16,7 @@ from trainers.look import Look
 from trainers.staleness import Waiting
 
 
-class Watch:
+class Watch(Wrapper):
     """``inner``, watched. It goes around all else, error feedback too; like a ledger it keeps what it saw.
 
     Whatever it sends between processes is measurement and not charged. Raises ``ValueError`` when
@@ -28,21 +27,17 @@ class Watch:
         self.inner = inner
         self.settings = settings
         self.is_last = False  # whether the step to come is the last one
-        self.innermost = innermost(inner)
-        self.codec: Codec | None = getattr(self.innermost, "codec", None)  # None for a method that is none
-        self.kernels = getattr(self.innermost, "kernels", "reference")
-        self.feedback = inner if isinstance(inner, ErrorFeedback) else None
         self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
         self.seconds = 0.0  # spent here in the last step, and on what is told after it
         self.waiting: Waiting | None = None
         self.drift: Drift | None = None
         self.histogram: Histogram | None = None
         if settings.xi is not None:
-            settings.xi.require_codec(self.codec)
+            settings.xi.require_codec(inner)
         if settings.bound is not None:
-            settings.bound.require_codec(self.codec)
+            settings.bound.require_codec(inner)
         if settings.staleness is not None:
-            settings.staleness.require_residual(self.codec, self.feedback is not None)
+            settings.staleness.require_residual(inner)
 
     @property
     def state(self) -> dict[str, Tensor]:
@@ -74,44 +69,50 @@ class Watch:
         """Whether the step after which ``done`` steps are done is measured."""
         return self.is_last or done % self.settings.every == 0
 
-    def init(self, segments: list[Segment]) -> Any:
+    def init(self, segments: list[Segment]) -> State:
         if self.settings.staleness is not None:
             self.waiting = Waiting(segments)
         if self.settings.gap is not None:
-            self.drift = Drift(segments, self.kernels)
-        if self.settings.hindsight is not None and not getattr(self.innermost, "lossless", False):
+            self.drift = Drift(segments)
+        if self.settings.hindsight is not None and not self.traits.lossless:
             self.histogram = Histogram(len(segments[0].rows), segments[0].rows.device)
         return self.inner.init(segments)
 
+    def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
+        return self.inner.carried(inputs, state, step)
+
     def reduce(
-        self, segments: list[Segment], state: Any, context: Context, communicator: Communicator
-    ) -> tuple[Reduced, Any]:
-        staleness = self.settings.staleness
-        is_due = self.is_due(context.step + 1)
-        self.latest, started = {}, time.perf_counter()
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, State]:
+        settings, started = self.settings, time.perf_counter()
+        is_due = self.is_due(step.number + 1)
+        segments = [given.segment for given in inputs]
+        carried = self.carried(inputs, state, step)
+        self.latest = {}
         if is_due:
-            look, of_mean = self._before(segments, state, context, communicator)
+            look = self._before(segments, carried, communicator)
+            seen = [_copied(given) for given in carried] if settings.bound is not None else []
         if self.drift is not None:
             self.drift.add_gradients(segments)
         if self.histogram is not None:
-            carried = self.feedback.carried(segments, state, context) if self.feedback else segments
-            self.histogram.add(carried, self.kernels)
+            backend_of(segments[0].rows.device).count_magnitudes(carried, self.histogram)
         before = self._now(segments, is_due) - started
-        told = context._replace(tell_positions=staleness is not None)
-        reduced, state = self.inner.reduce(segments, state, told, communicator)
+        reduced, state = self.inner.reduce(inputs, state, step, communicator)
         started = self._now(segments, is_due)
         if self.drift is not None:
             self.drift.add_applied(segments, reduced)
-        if staleness is not None:
+        if self.waiting is not None:
             held = self.waiting.follow(segments, reduced, is_due)
         if is_due:
             if self.drift is not None:
                 self.latest |= self.drift.measure(communicator)
-            if self.settings.xi is not None:
-                self.latest |= self.settings.xi.after(of_mean, look, reduced)
-            if staleness is not None:
-                waits, kernels = self.waiting.waits, self.kernels
-                self.latest |= staleness.measure(waits, held, segments, reduced, communicator, kernels)
+            if settings.bound is not None:
+                self.latest |= settings.bound.measure(seen, reduced, step, communicator)
+            if settings.xi is not None:
+                self.latest |= settings.xi.measure(look, reduced, step)
+            if self.waiting is not None:
+                waits = self.waiting.waits
+                self.latest |= settings.staleness.measure(waits, held, segments, reduced, communicator)
         self.seconds = before + self._now(segments, is_due) - started
         return reduced, state
 
@@ -124,35 +125,14 @@ class Watch:
         self.seconds += time.perf_counter() - started
         return found
 
-    def _before(
-        self, segments: list[Segment], state: Any, context: Context, communicator: Communicator
-    ) -> tuple[Look, Any]:
+    def _before(self, segments: list[Segment], carried: list[Input], communicator: Communicator) -> Look:
         """What has to be measured while gradients and residuals are what they are."""
-        settings, feedback = self.settings, self.feedback
-        look = Look(
-            segments=segments,
-            residual=state.residual if feedback is not None else None,
-            alpha=context.learning_rate if feedback is not None and feedback.scale == "step" else 1.0,
-            communicator=communicator,
-            kernels=self.kernels,
-        )
-        if settings.selection_error is not None:
-            self.latest |= settings.selection_error.measure(look)
-        codec = self._codec_of_step(segments, state, context, communicator)
-        if settings.bound is not None:
-            self.latest |= settings.bound.measure(look, codec)
-        return look, settings.xi.before(
-            look, codec, context, self.kernels
-        ) if settings.xi is not None else None
-
-    def _codec_of_step(
-        self, segments: list[Segment], state: Any, context: Context, communicator: Communicator
-    ) -> Codec | None:
-        """C of the step to come, for a method whose C changes."""
-        if not hasattr(self.innermost, "codec_of_step"):
-            return self.codec
-        own = state.inner if self.feedback is not None else state
-        return self.innermost.codec_of_step(segments, own, context, communicator)
+        look = Look(segments=segments, carried=carried, communicator=communicator)
+        if self.settings.selection_error is not None:
+            self.latest |= self.settings.selection_error.measure(look)
+        if self.settings.xi is not None:
+            _ = look.mean_input  # which is worked out when first asked for
+        return look
 
     @staticmethod
     def _now(segments: list[Segment], is_due: bool) -> float:
@@ -161,8 +141,7 @@ class Watch:
         return time.perf_counter()
 
 
-def innermost(reducer: Any) -> Any:
-    """What error feedback and measuring are wrapped around."""
-    while hasattr(reducer, "inner"):
-        reducer = reducer.inner
-    return reducer
+def _copied(given: Input) -> Segment:
+    """p in a tensor of its own."""
+    seen = given.seen()
+    return seen._replace(rows=seen.rows.clone()) if given.memory is None else seen

@@ -11,41 +11,36 @@ a_p = e_p + g_p, and the ratio is taken to ||G||; without feedback e_p = 0.
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from compressors.api import Codec, Context, Reduced
-from compressors.encoding import encode_all
-from trainers.communicator import Communicator
+from compressors.api import Input, Reduced, Reducer, Step
+from compressors.backends import backend_of
 from trainers.look import Look, norm_of
 
-_ONE = Communicator(1)  # worker, which has the mean
+_ONE = range(1)  # worker, which has the mean
 
 
 @dataclass(frozen=True)
 class Xi:
     """One number per measured step. Cost: a pass over gradients and residuals, C on one vector of D."""
 
-    def require_codec(self, codec: Codec | None) -> None:
+    def require_codec(self, reducer: Reducer) -> None:
         """Raise ``ValueError`` where there is no one C to apply to the mean."""
-        if codec is None or codec.randomized:
+        if reducer.traits.lossless or reducer.traits.seeded:
             raise ValueError(
                 "diagnostics=xi needs a compressor that goes by magnitude, such as top_k or hard_threshold: "
                 "with others C(mean) is another draw, or mean C(p) itself; selection_error goes with all"
             )
 
-    def before(self, look: Look, codec: Codec, context: Context, kernels: str) -> list[Tensor]:
-        """C(mean_p a_p), per segment [d], by the run's ``kernels``."""
-        means = zip(look.segments, look.mean_input, strict=True)
-        wholes = [mean.to(segment.rows.dtype).unsqueeze(0) for segment, mean in means]
-        left = [s._replace(rows=x.clone()) for s, x in zip(look.segments, wholes, strict=True)]
-        encode_all(codec, left, context, _ONE, kernels)
-        return [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
-
-    def after(self, of_mean: list[Tensor], look: Look, reduced: Reduced) -> dict[str, float]:
-        """The ratio; nothing where G is 0."""
+    def measure(self, look: Look, reduced: Reduced, step: Step) -> dict[str, float]:
+        """The ratio; nothing where G is 0. ``look`` is of before the step, and has its means already."""
         norm = look.alpha * norm_of(look.mean_gradient)
         if norm == 0:
             return {}
-        means = (reduced.mean[segment.name] for segment in look.segments)  # divided by alpha again
+        pairs = list(zip(look.segments, look.mean_input, strict=True))
+        wholes = [mean.to(segment.rows.dtype).unsqueeze(0) for segment, mean in pairs]
+        left = [s._replace(rows=x.clone()) for (s, _), x in zip(pairs, wholes, strict=True)]
+        codecs = [reduced.compressed[segment.name].codec for segment in left]
+        backend_of(left[0].rows.device).compress(codecs, list(map(Input, left)), step, _ONE)
+        of_mean = [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
+        means = (reduced.mean[segment.name] for segment in left)  # divided by alpha again
         apart = [one.double().sub_(mean, alpha=look.alpha) for one, mean in zip(of_mean, means, strict=True)]
         return {"diagnostics/xi": norm_of(apart) / norm}

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Segment
+from compressors.api import Input
 from compressors.kernels.table import REST, Table
 
 PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
@@ -14,19 +14,20 @@ _WORDS = 8  # masks of 32 bits for each block
 class DeviceTable:
     """A ``Table`` of short pieces; what does not change between steps is copied to the device once."""
 
-    def __init__(self, segments: list[Segment]) -> None:
-        self.device = segments[0].rows.device
-        self.host = host = Table(segments, PIECE)
+    def __init__(self, inputs: list[Input]) -> None:
+        self.device = inputs[0].rows.device
+        self.host = host = Table(inputs, PIECE)
         num_pieces, num_blocks = len(host.pieces), len(host.sums)
         ends = np.append(host.part_pieces[1:], num_pieces) - 1
         self.row_pieces = upload(host.row_pieces, self.device)  # [S W + 1]
         self.parts = upload(host.parts, self.device)  # [sum of W L, 2]
         self.part_ends = upload(ends, self.device)  # [sum of W L], the last piece of each
         self.sums = torch.empty(num_blocks, dtype=torch.float64, device=self.device)
+        self.wholes = torch.empty_like(self.sums)
         self.masks = torch.empty(_WORDS * num_blocks, dtype=torch.int32, device=self.device)
         self.counts = torch.empty(num_pieces, dtype=torch.int32, device=self.device)
         self.pieces = self.rows = torch.empty(0)
-        sizes = np.array([s.rows.shape[1] for s in segments]).repeat(host.num_workers)
+        sizes = np.array([x.size for x in inputs]).repeat(host.num_workers)
         words = -(-sizes // 32)
         self._row_words = words.cumsum() - words
 
@@ -34,13 +35,13 @@ class DeviceTable:
     def num_rows(self) -> int:
         return len(self._row_words)
 
-    def fits(self, segments: list[Segment]) -> bool:
-        return self.device == segments[0].rows.device and self.host.fits(segments)
+    def fits(self, inputs: list[Input]) -> bool:
+        return self.device == inputs[0].rows.device and self.host.fits(inputs)
 
-    def point(self, segments: list[Segment]) -> None:
-        """Take down the addresses of these segments' entries."""
+    def point(self, inputs: list[Input]) -> None:
+        """Take down the addresses of these inputs' entries."""
         before = self.host.addresses
-        self.host.point(segments)
+        self.host.point(inputs)
         if self.host.addresses is before:
             return
         self.pieces = upload(self.host.pieces, self.device)  # [P, 6]

@@ -9,14 +9,16 @@ import torch
 import triton
 from torch import Tensor
 
-from compressors.api import Segment
+from compressors.api import Codec, Compressed, Input, Segment, Step
+from compressors.backends import Backend, rules_of
+from compressors.fields import require_own
 from compressors.kernels import triton_blocks as blocks
 from compressors.kernels import triton_drawn as drawn
 from compressors.kernels import triton_largest as largest
 from compressors.kernels.device_table import DeviceTable, upload
-from compressors.kernels.selected import Selected
 from compressors.kernels.table import Tables
-from compressors.rules import AtLeast, Drawn, Largest, Rule
+from compressors.payloads import Sparse
+from compressors.rules import AtLeast, Drawn, Largest
 
 _TILE = 1024
 _DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
@@ -40,50 +42,46 @@ def why_not() -> str:
     return ""
 
 
-class GpuKernels:
-    """Triton's code for fp32 and fp64 entries that lie side by side.
+class GpuKernels(Backend):
+    """Triton's code for fp32 and fp64 entries that lie side by side; the reference for all else.
 
-    ``select`` waits for the device once, to learn how much was taken; drawn positions are known before.
+    ``compress`` waits for the device once, to learn how much was taken; drawn positions are known before.
     """
 
     name = f"triton {triton.__version__}"
-    can_spread = False  # torch's own operations are as many launches
-    can_count = False  # what is measured beside the training is left to torch
 
     def __init__(self) -> None:
         self._tables = Tables(DeviceTable)
 
-    def can_run(self, segments: Sequence[Segment]) -> bool:
-        """Whether dtypes, memory layout and sizes are ones that the kernels are made for."""
-        return all(
-            _is_plain(s.rows) and (s.gradient is None or _is_plain(s.gradient)) and s.rows.shape[1] < 2**31
-            for s in segments
-        )
-
-    def select(
-        self, segments: list[Segment], rules: Sequence[Rule], *, measure: bool = False
-    ) -> list[Selected]:
-        """rows + factor gradient, then take what each segment's rule keeps and leave the rest in ``rows``.
-
-        ``measure`` asks for the squared norms of the sums: one more visit to them.
-        """
-        if measure:
-            segments = [segment.added() for segment in segments]
-            norms = self.squared_norms(segments)
-            selected = self.select(segments, rules)
-            return [s._replace(input_norm=norm) for s, norm in zip(selected, norms, strict=True)]
-        rows = segments[0].rows
+    def compress(
+        self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
+    ) -> list[Compressed]:
+        rules = rules_of(codecs, inputs, step, workers) if _can_run(inputs) else None
+        if rules is None:
+            return super().compress(codecs, inputs, step, workers)
+        rows = inputs[0].rows
         with torch.cuda.device_of(rows):  # nothing to do for tensors of the CPU
-            table = self._tables.of(segments)
-            factor = rows.new_full((1,), segments[0].factor)
+            table = self._tables.of(inputs)
+            factor = rows.new_full((1,), inputs[0].scale)
             if isinstance(rules[0], Drawn):
-                return _select_drawn(table, rules, factor)
-            if isinstance(rules[0], AtLeast):
-                return _select(table, rules, factor)
-            return _select_largest(table, rules, factor)
+                taken, where, sent = _take_drawn(table, rules, factor)
+            elif isinstance(rules[0], AtLeast):
+                taken, where, sent = _take_marked(table, rules, factor)
+            else:
+                taken, where, sent = _take_largest(table, rules, factor)
+            errors, norms = _totals(table, table.sums), _totals(table, table.wholes)
+        found = []
+        for codec, rule, kept, at, counts, error, norm in zip(
+            codecs, rules, taken, where, sent, errors, norms, strict=True
+        ):
+            payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
+            require_own(codec, payload)
+            found.append(Compressed(counts, error, norm, [payload], codec))
+        return found
 
     def add_rows(self, rows: Tensor) -> Tensor:
-        """[m, k] to [k], one row after the other."""
+        if rows.dtype not in _DTYPES:
+            return super().add_rows(rows)
         rows = rows.contiguous()
         num_rows, size = rows.shape
         out = rows.new_empty(size)
@@ -91,40 +89,46 @@ class GpuKernels:
             drawn.add_rows[(-(-size // _TILE),)](rows, out, num_rows, size, TILE=_TILE)
         return out
 
-    def can_average(self, payload: Any) -> bool:
-        """Never: worker by worker, torch adds in an order that is the same each time."""
-        return False
-
-    def can_sum(self, rows: Tensor) -> bool:
-        """Never: what is measured beside the training is left to torch."""
-        return False
-
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
-        """``api.squared_norm`` of every layer of every segment's ``rows``, [W, L] each, bit for bit."""
+        inputs = [Input(segment) for segment in segments]
+        if not _can_run(inputs):
+            return super().squared_norms(segments)
         with torch.cuda.device_of(segments[0].rows):
-            table = self._tables.of(segments)
-            factor = segments[0].rows.new_ones(1)
-            _mark(table, factor, table.masks, blocks.NOTHING, add=False)
-            return _errors(table)
+            table = self._tables.of(inputs)
+            _mark(table, segments[0].rows.new_ones(1), table.masks, blocks.NOTHING, add=False)
+            return _totals(table, table.wholes)
+
+
+def _can_run(inputs: Sequence[Input]) -> bool:
+    """Whether dtypes, memory layout and sizes are ones that the kernels are made for."""
+    return all(
+        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size < 2**31
+        for x in inputs
+    )
 
 
 def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
+Taken = tuple[
+    Sequence[Tensor], Sequence[Tensor | None], list[np.ndarray]
+]  # values, indices, [W, L] by segment
+
+
 def _mark(table: DeviceTable, factor: Tensor, keys: Tensor, rule: Any, *, add: bool = True) -> None:
-    found = (keys, table.rows, table.masks, table.sums, table.counts)
+    found = (keys, table.rows, table.masks, table.sums, table.wholes, table.counts)
     blocks.mark[(len(table.counts),)](table.pieces, factor, *found, RULE=rule.value, ADD=add, **APART)
 
 
-def _select(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -> list[Selected]:
+def _take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -> Taken:
     own = table.host.per_row([r.threshold for r in rules], _DTYPES[factor.dtype])
     keys = upload(np.abs(own), table.device).view(_KEYS[factor.dtype])
     _mark(table, factor, keys, blocks.AT_LEAST)
     return _pack(table, factor, keys, table.counts)
 
 
-def _select_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> list[Selected]:
+def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> Taken:
     """Two digits of each row's key by visits to all entries, the rest by visits to what reaches these two."""
     wanted = table.host.per_row([r.count for r in rules], np.dtype(np.int32))
     left, kind = upload(wanted, table.device), _KEYS[factor.dtype]
@@ -145,7 +149,7 @@ def _select_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor
 
 def _pack(
     table: DeviceTable, factor: Tensor, keys: Tensor, counts: Tensor, ties: Tensor | None = None
-) -> list[Selected]:
+) -> Taken:
     """What is marked or, given ``ties``, the ``counts`` of it that are to be taken."""
     ends = counts.cumsum(0)
     up_to = ends[table.part_ends].cpu().numpy()  # the one time that the host waits
@@ -164,16 +168,17 @@ def _pack(
     exact = ties is not None
     blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **APART, **WIDE)
     sizes = [int(of_segment.sum()) for of_segment in sent]
-    return list(map(Selected, values.split(sizes), indices.split(sizes), sent, _errors(table)))
+    return values.split(sizes), indices.split(sizes), sent
 
 
-def _errors(table: DeviceTable) -> list[Tensor]:
-    totals = table.sums.new_empty(len(table.parts))
-    blocks.total_up[(len(totals),)](table.parts, table.sums, totals, TILE=_TILE)
+def _totals(table: DeviceTable, of_blocks: Tensor) -> list[Tensor]:
+    """Sums ``of_blocks`` (consumed) added up per layer, [W, L] for each segment."""
+    totals = of_blocks.new_empty(len(table.parts))
+    blocks.total_up[(len(totals),)](table.parts, of_blocks, totals, TILE=_TILE)
     return table.host.per_segment(totals)
 
 
-def _select_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> list[Selected]:
+def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Taken:
     draws, sizes = table.host.draws(tuple([rule.positions.shape for rule in rules]))
     for rule, own in zip(rules, draws, strict=True):
         own[:, 3] = rule.rotations % rule.positions.shape[1]
@@ -187,10 +192,10 @@ def _select_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) ->
     _mark(table, factor, table.masks, blocks.GIVEN)
     drawn.take[grid](*of_rows, values, tiles, TILE=_TILE)
     sent = [_per_layer(r, e, table.host.num_workers) for r, e in zip(rules, table.host.edges, strict=True)]
-    return list(map(Selected, values.split(sizes), [None] * len(sizes), sent, _errors(table)))
+    return values.split(sizes), [None] * len(sizes), sent
 
 
-def _per_layer(rule: Drawn, edges: Tensor, num_workers: int) -> np.ndarray:
+def _per_layer(rule: Drawn, edges: np.ndarray, num_workers: int) -> np.ndarray:
     """How many positions lie in each layer, [W, L]."""
-    counts = [np.diff(np.searchsorted(row, edges.numpy())) for row in rule.positions]
+    counts = [np.diff(np.searchsorted(row, edges)) for row in rule.positions]
     return np.stack(counts).repeat(num_workers // len(counts), 0)

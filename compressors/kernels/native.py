@@ -17,12 +17,13 @@ from compressors.kernels.machine import at_least, fetch, fused_multiply_add, low
 BLOCK, LANES, MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
 REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces
 _BINS = 2**16
+_FEW = 8  # entries of a block: their partial sums are taken anew one by one
 AHEAD = 1024  # entries: what hardware fetches by itself ends at a page's end, after as many of fp32
 
 
 @njit(inline="always")  # half the time of a call, as the caller's loops run on in registers
-def sum_squares(x, start, everything, threshold, lanes):
-    """Sum of squares of the block at ``start``: of ``everything`` or without what ``at_least`` marks."""
+def add_squares(x, start, everything, threshold, lanes):
+    """Partial sums of the squares of a block: of ``everything`` or without what ``at_least`` marks."""
     nothing = x.dtype.type(0)
     for lane in range(LANES):
         lanes[lane] = 0.0
@@ -31,10 +32,32 @@ def sum_squares(x, start, everything, threshold, lanes):
             entry = x[start + line * LANES + lane]
             wide = np.float64(entry if everything or abs(entry) < threshold else nothing)
             lanes[lane] += wide * wide
+
+
+@njit(inline="always")
+def add_halves(lanes):
+    """The sum of a block's partial sums, which are consumed."""
     for half in (16, 8, 4, 2, 1):
         for lane in range(half):
             lanes[lane] += lanes[lane + half]
     return lanes[0]
+
+
+@njit(inline="always")
+def add_lane(x, start, lane):
+    """One partial sum of squares, of the block at ``start``."""
+    total = 0.0
+    for line in range(BLOCK // LANES):
+        wide = np.float64(x[start + line * LANES + lane])
+        total += wide * wide
+    return total
+
+
+@njit(inline="always")
+def sum_squares(x, start, everything, threshold, lanes):
+    """Sum of squares of the block at ``start``: of ``everything`` or without what ``at_least`` marks."""
+    add_squares(x, start, everything, threshold, lanes)
+    return add_halves(lanes)
 
 
 @njit(inline="always")
@@ -48,14 +71,12 @@ def sum_from(x, start, stop, block, nothing, lanes):
 
 
 @compiled
-def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, faulty, wholes):
+def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, wholes):
     """p = e + factor g in place of e; per piece the mask of |p| >= threshold, its count, sums of the rest.
 
-    ``faulty`` says of each piece whether it has an entry that is not finite: such a one is always marked.
-    The g of the first of so many ``workers`` becomes 0. Sums of everything go into ``wholes``, unless it is
-    empty.
+    The g of the first of so many ``workers`` becomes 0. Sums of everything go into ``wholes``.
     """
-    lanes = np.empty(LANES)
+    lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
@@ -64,7 +85,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
         g = carray(pointer(pieces[piece, GRADIENT], threshold), (size,))
         adds = pieces[piece, GRADIENT] != 0
         clears = adds and pieces[piece, ROW] % workers == 0
-        count, faults = 0, 0
+        count = 0
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             if start + AHEAD < size:
@@ -75,16 +96,28 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[start : start + BLOCK] = 0
-            sums[to] = sum_squares(p, start, False, threshold, lanes)
-            if len(wholes) > 0:
-                wholes[to] = sum_squares(p, start, True, threshold, lanes)
+            add_squares(p, start, False, threshold, lanes)
+            marked = 0
             for quarter in range(MASKS):
                 mask = at_least(p, start + 64 * quarter, threshold)
                 masks[MASKS * to + quarter] = mask
-                count += num_set(mask)
-                if mask != uint64(0):
-                    for i in range(start + 64 * quarter, start + 64 * quarter + 64):
-                        faults += not abs(p[i]) < np.inf
+                marked += num_set(mask)
+            if marked == 0:
+                sums[to] = wholes[to] = add_halves(lanes)
+            else:
+                if marked <= _FEW:
+                    others[:] = lanes
+                    for quarter in range(MASKS):
+                        mask = masks[MASKS * to + quarter]
+                        while mask != uint64(0):
+                            lane = lowest(mask) % LANES
+                            others[lane] = add_lane(p, start, lane)
+                            mask &= mask - uint64(1)
+                else:
+                    add_squares(p, start, True, threshold, others)
+                wholes[to] = add_halves(others)
+                sums[to] = add_halves(lanes)
+            count += marked
             to += 1
         if whole < size:  # the last block, filled up with zeros
             for i in range(whole, size):
@@ -95,13 +128,9 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 g[whole:size] = 0
             block[size - whole :] = 0
             sums[to] = sum_squares(block, 0, False, threshold, lanes)
-            if len(wholes) > 0:
-                wholes[to] = sum_squares(block, 0, True, threshold, lanes)
+            wholes[to] = sum_squares(block, 0, True, threshold, lanes)
             for quarter in range(MASKS):
                 mask = at_least(block, 64 * quarter, threshold)
-                if mask != uint64(0):
-                    for i in range(64 * quarter, 64 * quarter + 64):
-                        faults += not abs(block[i]) < np.inf
                 inside = size - whole - 64 * quarter
                 if inside <= 0:
                     mask = uint64(0)
@@ -110,7 +139,6 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 masks[MASKS * to + quarter] = mask
                 count += num_set(mask)
         counts[piece] = count
-        faulty[piece] = faults > 0
 
 
 @compiled
@@ -131,7 +159,7 @@ def square(pieces, first, last, like, sums):
 
 @compiled
 def refine(
-    pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, faulty, keys, ties
+    pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, wholes, keys, ties
 ):
     """Per row the magnitude of the ``wanted``-th largest, per piece how many that equal it are taken.
 
@@ -158,8 +186,7 @@ def refine(
             added = pieces[begin:end].copy()
             added[:, GRADIENT] = 0
             own = counts[begin:end]
-            bad = faulty[begin:end]
-            mark(added, 0, end - begin, 1, thresholds[row], thresholds, masks, sums, own, bad, sums[:0])
+            mark(added, 0, end - begin, 1, thresholds[row], thresholds, masks, sums, own, wholes)
             total = own.sum()
         candidates = np.empty(total, magnitude.dtype)
         seen = 0
@@ -228,27 +255,26 @@ def pack_largest(
 def move(p, base, stop, positions, at, rotation, values):
     """Move entries of p before ``stop``, which stands at ``base``, from position ``at`` on to ``values``.
 
-    Returns the next position, and whether all were finite.
+    Returns the next position.
     """
-    count, are_fine = len(positions), True
+    count = len(positions)
     while at < count and positions[at] < base + stop:
         i = positions[at] - base
         values[(at + rotation) % count] = p[i]
-        are_fine &= abs(p[i]) < np.inf
         p[i] = 0
         at += 1
-    return at, are_fine
+    return at
 
 
 @compiled
-def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, faulty, wholes):
+def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, wholes):
     """p = e + factor g in place of e; entries at the positions drawn for their row move to ``values``.
 
-    The g of the first of so many ``workers`` becomes 0; ``faulty`` is as for ``mark``.
+    The g of the first of so many ``workers`` becomes 0.
     ``draws``: per row where its ascending positions and its values begin, how many, and by how many
-    places the values are rotated. Sums are of what stays; in ``wholes``, unless it is empty, of everything.
+    places the values are rotated. Sums are of what stays; in ``wholes``, of everything.
     """
-    lanes = np.empty(LANES)
+    lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, values.dtype)
     for piece in range(first, last):
         size, row, base = pieces[piece, SIZE], pieces[piece, ROW], pieces[piece, BASE]
@@ -260,7 +286,7 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
         positions = drawn[draws[row, 0] : draws[row, 0] + count]
         own = values[draws[row, 1] : draws[row, 1] + count]
         begin = np.searchsorted(positions, base)
-        at, number, is_fine = begin, pieces[piece, FIRST_BLOCK], True
+        at, number = begin, pieces[piece, FIRST_BLOCK]
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             if start + AHEAD < size:
@@ -271,11 +297,20 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[start : start + BLOCK] = 0
-            if len(wholes) > 0:
-                wholes[number] = sum_squares(p, start, True, factor, lanes)
-            at, are_fine = move(p, base, start + BLOCK, positions, at, rotation, own)
-            sums[number] = sum_squares(p, start, True, factor, lanes)
-            is_fine &= are_fine and sums[number] < np.inf
+            add_squares(p, start, True, factor, lanes)
+            others[:] = lanes
+            wholes[number] = add_halves(others)
+            before = at
+            at = move(p, base, start + BLOCK, positions, at, rotation, own)
+            if at == before:
+                sums[number] = wholes[number]
+            elif at - before <= _FEW:
+                for taken in range(before, at):
+                    lane = (positions[taken] - base) % LANES
+                    lanes[lane] = add_lane(p, start, lane)
+                sums[number] = add_halves(lanes)
+            else:
+                sums[number] = sum_squares(p, start, True, factor, lanes)
             number += 1
         if whole < size:
             if adds:
@@ -283,10 +318,7 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[whole:size] = 0
-            if len(wholes) > 0:
-                wholes[number] = sum_from(p, whole, size, block, factor, lanes)
-            at, are_fine = move(p, base, size, positions, at, rotation, own)
+            wholes[number] = sum_from(p, whole, size, block, factor, lanes)
+            at = move(p, base, size, positions, at, rotation, own)
             sums[number] = sum_from(p, whole, size, block, factor, lanes)
-            is_fine &= are_fine and sums[number] < np.inf
         counts[piece] = at - begin
-        faulty[piece] = not is_fine

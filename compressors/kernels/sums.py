@@ -29,10 +29,10 @@ def add_rows(values, out):
 
 
 @compiled
-def spread(positions, rotation, values, out):
-    """Adds ``values`` [k] to ``out`` at positions; the j-th one's is at (j + rotation) mod k."""
-    for place in range(len(positions)):
-        out[positions[place]] += values[(place + rotation) % len(values)]
+def add_at(values, indices, out):
+    """Adds ``values`` [k] to ``out`` at ``indices``."""
+    for i in range(len(values)):
+        out[indices[i]] += values[i]
 
 
 @compiled

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from compressors.api import Segment
+from compressors.api import Input
+from compressors.shapes import Shapes
 
 _PIECE = 2**18  # entries that one thread works on at a time, a whole number of blocks
 _BLOCK = 256
@@ -18,17 +19,17 @@ class Table:
 
     Row s W + w is worker w's in segment s; its pieces, none of more than ``longest`` entries (whole blocks),
     follow each other layer by layer. A part is one layer of one row. Addresses are those of the tensors
-    that the segments hold.
+    that the inputs hold.
     """
 
-    def __init__(self, segments: list[Segment], longest: int = _PIECE) -> None:
+    def __init__(self, inputs: list[Input], longest: int = _PIECE) -> None:
         self.addresses: list[tuple[int, ...]] = []
-        self.num_workers = len(segments[0].rows)
-        self.edges = [s.edges for s in segments]
-        self.num_layers = [s.edges.numel() - 1 for s in segments]
+        self.num_workers = len(inputs[0].rows)
+        self.shapes: list[Shapes] = [x.segment.shapes for x in inputs]
+        self.edges = [x.segment.edges for x in inputs]
+        self.num_layers = [len(edges) - 1 for edges in self.edges]
         pieces, row_pieces, parts, part_pieces, block = [], [0], [], [], 0
-        for number, segment in enumerate(segments):
-            edges = segment.edges.tolist()
+        for number, edges in enumerate(edges.tolist() for edges in self.edges):
             for worker in range(self.num_workers):
                 row = number * self.num_workers + worker
                 for begin, end in pairwise(edges):
@@ -48,35 +49,23 @@ class Table:
         self.sums = np.empty(block)  # one for each block
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
-        self.faulty = np.empty(len(pieces), dtype=np.bool_)
-        self._wholes = np.empty(0)
+        self.wholes = np.empty(block)  # as ``sums``, of all entries
         self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
         self._per_row: tuple[list, np.ndarray] = ([], np.empty(0))
 
-    def wholes(self, wanted: bool) -> np.ndarray:
-        """As ``sums``, of everything; empty if not ``wanted``."""
-        if not wanted:
-            return self.sums[:0]
-        if not len(self._wholes):
-            self._wholes = np.empty_like(self.sums)
-        return self._wholes
+    def fits(self, inputs: list[Input]) -> bool:
+        """Whether the layers of ``inputs``, which have the same names and sizes, lie alike."""
+        return [x.segment.shapes for x in inputs] == self.shapes
 
-    def fits(self, segments: list[Segment]) -> bool:
-        """Whether the layers of ``segments``, which have the same names and shapes, lie alike."""
-        return all(
-            s.edges is edges or s.edges.numel() == edges.numel() == 2 or s.edges.equal(edges)
-            for s, edges in zip(segments, self.edges, strict=True)
-        )
-
-    def point(self, segments: list[Segment]) -> None:
-        """Take down the addresses of these segments' entries."""
-        addresses = [_address(s) for s in segments]
+    def point(self, inputs: list[Input]) -> None:
+        """Take down the addresses of these inputs' entries."""
+        addresses = [_address(x) for x in inputs]
         if addresses == self.addresses:
             return
         self.addresses = addresses
         segment, worker = np.divmod(self.pieces[:, ROW], self.num_workers)
         rest, stride, gradient, gradient_stride = np.array(addresses, dtype=np.int64).T[:, segment]
-        item = segments[0].rows.itemsize
+        item = inputs[0].rows.itemsize
         self.pieces[:, REST] = rest + item * (worker * stride + self.pieces[:, BASE])
         there = gradient != 0
         offsets = item * (worker * gradient_stride + self.pieces[:, BASE])
@@ -115,12 +104,6 @@ class Table:
             of_parts[starts[i] : starts[i + 1]].reshape(-1, num_layers[i]) for i in range(len(num_layers))
         ]
 
-    def layer_of(self, piece: int) -> tuple[int, int, int]:
-        """The worker, the segment and the segment's layer that a piece is of."""
-        segment, worker = divmod(int(self.pieces[piece, ROW]), self.num_workers)
-        part = int(np.searchsorted(self.part_pieces, piece, side="right")) - 1
-        return worker, segment, (part - self.part_of_segment[segment]) % self.num_layers[segment]
-
     def per_part(self, of_pieces: np.ndarray) -> np.ndarray:
         """[P] added up to [sum of W L]."""
         if len(self.parts) == len(of_pieces):
@@ -128,26 +111,26 @@ class Table:
         return np.add.reduceat(of_pieces, self.part_pieces)
 
 
-def _address(segment: Segment) -> tuple[int, ...]:
-    rows, gradient = segment.rows, segment.gradient
+def _address(x: Input) -> tuple[int, ...]:
+    rows, gradient = x.rows, x.segment.rows
     rest = (rows.data_ptr(), rows.stride(0))
-    return rest + ((0, 0) if gradient is None else (gradient.data_ptr(), gradient.stride(0)))
+    return rest + ((0, 0) if x.memory is None else (gradient.data_ptr(), gradient.stride(0)))
 
 
 class Tables:
     """The tables of those groups of segments that a process works on."""
 
-    def __init__(self, make: Callable[[list[Segment]], Any] = Table) -> None:
+    def __init__(self, make: Callable[[list[Input]], Any] = Table) -> None:
         self._make = make
         self._known: dict[Any, Any] = {}
 
-    def of(self, segments: list[Segment]) -> Any:
-        """The table of these segments, pointed at their entries."""
-        key = (segments[0].rows.dtype, *((s.name, s.rows.shape) for s in segments))
+    def of(self, inputs: list[Input]) -> Any:
+        """The table of these inputs, pointed at their entries."""
+        key = (inputs[0].rows.dtype, *((x.segment.name, x.segment.rows.shape) for x in inputs))
         table = self._known.get(key)
-        if table is None or not table.fits(segments):
+        if table is None or not table.fits(inputs):
             if len(self._known) >= 64:  # they are remade in a moment
                 self._known.clear()
-            table = self._known[key] = self._make(segments)
-        table.point(segments)
+            table = self._known[key] = self._make(inputs)
+        table.point(inputs)
         return table

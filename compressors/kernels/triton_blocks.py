@@ -42,8 +42,8 @@ def add_halves(lanes):
 
 
 @triton.jit
-def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, ADD: tl.constexpr):
-    """p = e + factor g in place of e; masks and counts of what is kept, per block sums of the rest."""
+def mark(pieces, factor, keys, rows, masks, sums, wholes, counts, RULE: tl.constexpr, ADD: tl.constexpr):
+    """p = e + factor g in place of e; masks and counts of what is kept; sums of the rest and of all."""
     piece = pieces + COLUMNS * tl.program_id(0)
     size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
     row, base = tl.load(piece + ROW), tl.load(piece + BASE)
@@ -52,6 +52,7 @@ def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, AD
     blocks = tl.arange(0, BLOCKS)
     lane = tl.arange(0, 32)[None, :]
     lanes = tl.zeros((BLOCKS, 32), tl.float64)
+    of_all = tl.zeros((BLOCKS, 32), tl.float64)
     count = tl.zeros((BLOCKS, 32), tl.int32)
     if ADD:
         gradient, by = tl.load(piece + GRADIENT), tl.load(factor)
@@ -68,6 +69,8 @@ def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, AD
             change = tl.load(gradient.to(kind) + i, mask=adds, other=0.0)
             x = tl.where(adds, tl.fma(change, by, x), x)
             tl.store(p + i, x, mask=adds)
+        wide = x.to(tl.float64)
+        of_all += wide * wide
         if RULE == AT_LEAST:
             marked = inside & (key_of(x, keys) >= limit)
             word = tl.sum(marked.to(tl.uint32) << lane.to(tl.uint32), 1)
@@ -79,9 +82,12 @@ def mark(pieces, factor, keys, rows, masks, sums, counts, RULE: tl.constexpr, AD
             place = base + i
             word = tl.load(bits + place // 32, mask=inside, other=0)
             x = tl.where(((word >> (place % 32).to(tl.int32)) & 1) != 0, 0.0, x)
-        wide = x.to(tl.float64)
-        lanes += wide * wide
-    tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
+        if RULE != NOTHING:
+            wide = x.to(tl.float64)
+            lanes += wide * wide
+    tl.store(wholes + first + blocks, add_halves(of_all), mask=blocks * 256 < size)
+    if RULE != NOTHING:
+        tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
     if RULE == AT_LEAST:
         tl.store(counts + tl.program_id(0), tl.sum(tl.sum(count, 1), 0))
 

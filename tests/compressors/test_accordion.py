@@ -19,11 +19,12 @@ from choosing import (
     gradients,
     settings,
 )
-from methods import FEEDBACKS, segment
+from methods import FEEDBACKS, gathered, plan, segment
 from processes import run_in_processes
 
-from compressors.accordion import AccordionMean, has_changed
-from compressors.api import Context
+from compressors.accordion import has_changed
+from compressors.api import Step, inputs_of
+from compressors.backends import chosen
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from trainers.communicator import Communicator
@@ -77,7 +78,7 @@ def test_choices_replayed_from_norms(one_process: dict, feedback: str) -> None:
 
 def test_the_hand_computation_by_hand() -> None:
     """Gradients whose norms are known, and so are the choices."""
-    reducer = AccordionMean(settings(k_low=0.25, k_high=1.0))
+    reducer = gathered(settings(k_low=0.25, k_high=1.0))
     rows, communicator = torch.zeros(WORKERS, 4), Communicator(WORKERS)
     state, chosen = reducer.init([segment(rows)]), []
     # In both steps of an epoch worker 0 has (x, 0, 0, 0), worker 1 (0, 7 x, 0, 0): norms of 2 x and 14 x.
@@ -88,11 +89,10 @@ def test_the_hand_computation_by_hand() -> None:
         for half in (0.0, 0.5):
             rows.zero_()
             rows[0, 0], rows[1, 1] = x, 7 * x
-            context = Context(0, 0, rates[epoch], epoch=epoch + half)
-            levels = reducer.codec_of_step([segment(rows)], state, context, communicator)
-            reduced, state = reducer.reduce([segment(rows)], state, context, communicator)
-        chosen.append(reduced.sent["a"].tolist() == [[4]] * WORKERS)
-        assert chosen[-1] == (levels.of_segment("a") is levels.high)
+            context = Step(0, 0, rates[epoch], epoch=epoch + half)
+            reduced, state = reducer.reduce(inputs_of([segment(rows)]), state, context, communicator)
+        chosen.append(reduced.compressed["a"].sent.tolist() == [[4]] * WORKERS)
+        assert reduced.compressed["a"].codec.density == (1.0 if chosen[-1] else 0.25)
         norm, is_high = state.looks.state["a"][2:].tolist()
         assert is_high == chosen[-1]
         if epoch in (1, 2):
@@ -112,7 +112,8 @@ def test_change_of_a_norm() -> None:
 
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 def test_reference_kernels_choose_alike(one_process: dict, feedback: str) -> None:
-    assert_same(one_process[feedback], choose(feedback=feedback, kernels="reference"))
+    with chosen("reference"):
+        assert_same(one_process[feedback], choose(feedback=feedback))
 
 
 def test_processes_choose_alike(one_process: dict) -> None:
@@ -136,8 +137,8 @@ def test_units_of_the_step_change_no_choice() -> None:
         state = reducer.init([segment(rows)])
         for epoch, rate in enumerate((0.25, 1.0, 4.0)):
             rows.copy_(torch.tensor([[8.0, 4.0, 2.0, 1.0]]))
-            context = Context(0, 0, rate, epoch=epoch, measure_input=epoch == 2)
-            _, state = reducer.reduce([segment(rows)], state, context, communicator)
+            context = Step(0, 0, rate, epoch)
+            _, state = reducer.reduce(inputs_of([segment(rows)]), state, context, communicator)
             assert state.inner.gradient["a"].tolist() == [[8.0, 4.0, 2.0, 1.0]]
         looks.append(state.inner.looks.state["a"])
     assert torch.equal(*looks)
@@ -163,21 +164,21 @@ def test_bad_settings(changes: dict[str, Any], message: str) -> None:
 
 
 def test_what_never_sends_k_low_is_refused() -> None:
-    chosen = settings(period=3)
-    chosen.refuse_idle([1.0] * 4)
-    chosen.refuse_idle([1.0, 1.0, 0.5, 0.5])
+    every_third = settings(period=3)
+    every_third.check(plan([1.0] * 4))
+    every_third.check(plan([1.0, 1.0, 0.5, 0.5]))
     with pytest.raises(
         ValueError, match="its first choice comes after 3 epochs, and the run is over by then"
     ):
-        chosen.refuse_idle([1.0] * 3)
+        every_third.check(plan([1.0] * 3))
     with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
-        chosen.refuse_idle([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4])
+        every_third.check(plan([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))
     every_epoch = settings(period=1)  # after epoch 0 there is nothing to compare with
-    every_epoch.refuse_idle([1.0, 1.0, 1.0])
+    every_epoch.check(plan([1.0, 1.0, 1.0]))
     with pytest.raises(ValueError, match="its first choice comes after 2 epochs"):
-        every_epoch.refuse_idle([1.0, 1.0])
+        every_epoch.check(plan([1.0, 1.0]))
     with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
-        every_epoch.refuse_idle([1.0, 1.0, 0.5])
+        every_epoch.check(plan([1.0, 1.0, 0.5]))
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:

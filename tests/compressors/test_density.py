@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from methods import segment
+from methods import plan, segment
 
-from compressors.api import Context, elements_of
+from compressors.api import Step, elements_of, inputs_of
+from compressors.backends import chosen
 from compressors.build import build_reducer
 from compressors.chain import Chain
-from compressors.density import Constant, Exponential, Step, density_schedule
+from compressors.density import Constant, Exponential, StepDensity, density_schedule
 from compressors.feedback import ErrorFeedback
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
@@ -26,7 +27,7 @@ def test_exponential_is_the_warm_up_of_dgc() -> None:
 
 
 def test_step_and_constant() -> None:
-    halves = Step(milestones=[2, 4], factor=0.5)
+    halves = StepDensity(milestones=[2, 4], factor=0.5)
     assert [halves.at(epoch, 0.1) for epoch in range(6)] == [0.1, 0.1, 0.05, 0.05, 0.025, 0.025]
     assert [Constant().at(epoch, 0.1) for epoch in (0, 100)] == [0.1, 0.1]
 
@@ -80,15 +81,16 @@ def test_a_milestone_after_the_run_is_refused() -> None:
     reducer = build_reducer(
         TopK(density=0.1, schedule={"kind": "step", "milestones": [3, 9], "factor": 0.5}), 9
     )
-    reducer.refuse_idle([1.0] * 4)
+    reducer.check(plan([1.0] * 4))
     with pytest.raises(ValueError, match="milestones has no effect: the first comes after 3 epochs"):
-        reducer.refuse_idle([1.0] * 3)
-    build_reducer(TopK(density=0.1, schedule="exponential"), 9).refuse_idle([1.0])
+        reducer.check(plan([1.0] * 3))
+    build_reducer(TopK(density=0.1, schedule="exponential"), 9).check(plan([1.0]))
 
 
-def test_a_chain_follows_no_schedule() -> None:
-    with pytest.raises(ValueError, match="Chain must be of constant densities"):
-        Chain(first=TopK(density=0.1, schedule="exponential"), second=TopK(density=0.1))
+def test_a_chain_follows_the_schedules_of_its_parts() -> None:
+    chain = Chain(first=TopK(density=0.1, schedule="exponential"), second=TopK(density=0.5))
+    sent = [len(chain.encode(torch.randn(1000), Step(0, 0, epoch=epoch)).values) for epoch in (0, 9)]
+    assert sent == [125, 50]
 
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
@@ -97,21 +99,14 @@ def test_a_step_sends_what_the_schedule_says(codec: type, kernels: str) -> None:
     """Also in the middle of an epoch; the step that a sum of fractions places just before one is in it."""
     size, workers = 1000, 2
     method = codec(density=0.01, schedule={"kind": "exponential", "start": 0.16, "epochs": 2})
-    reducer = build_reducer(method, size, ErrorFeedback, kernels)
+    reducer = build_reducer(method, size, ErrorFeedback)
     rows, communicator = torch.zeros(workers, size), Communicator(workers)
     state = reducer.init([segment(rows)])
     for epoch, density in ((0, 0.16), (0.9, 0.16), (1 - 1e-12, 0.04), (1.5, 0.04), (2, 0.01), (9.7, 0.01)):
         rows.copy_(torch.randn(workers, size, generator=torch.Generator().manual_seed(0)))
-        context = Context(0, int(epoch), epoch=epoch)
-        reduced, state = reducer.reduce([segment(rows)], state, context, communicator)
+        context = Step(0, int(epoch), epoch=epoch)
+        with chosen(kernels):
+            reduced, state = reducer.reduce(inputs_of([segment(rows)]), state, context, communicator)
         k = elements_of(density, size)
-        assert reduced.sent["a"].tolist() == [[k]] * workers
+        assert reduced.compressed["a"].sent.tolist() == [[k]] * workers
         assert communicator.take_charges()[:, 0].tolist() == [4 * k] * workers
-
-
-def test_the_codec_of_an_epoch_is_made_once() -> None:
-    reducer = build_reducer(TopK(density=0.01, schedule="exponential"), 1000)
-    codecs = [reducer.codec_of_step([], (), Context(0, 0, epoch=e), None) for e in (0.1, 0.7, 1.2, 8, 9)]
-    assert codecs[0] is codecs[1] and codecs[3] is codecs[4]
-    assert [codec.density for codec in codecs[1:4]] == [0.25, pytest.approx(0.25 * 0.04**0.25), 0.01]
-    assert "Exponential(start=0.25, epochs=4)" in repr(reducer)

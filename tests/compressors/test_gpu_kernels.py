@@ -16,23 +16,22 @@ import torch
 from methods import Case, cases, is_codec, segment
 from torch import Tensor
 
-from compressors.api import Context, Segment, squared_norm
+from compressors import backends
+from compressors.api import Input, Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
-from compressors.kernels import choice
 from compressors.kernels.sums import total_up
-from compressors.payloads import Sparse
+from compressors.norms import layer_norms, squared_norm
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
-from compressors.rules import AtLeast, Largest
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 
 from compressors.kernels import triton_blocks, triton_largest
-from compressors.kernels.gpu import GpuKernels
+from compressors.kernels.gpu import GpuKernels, _can_run
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 KERNELS = GpuKernels()
@@ -63,20 +62,20 @@ def few_digits(*shape: int, seed: int, ties: bool = False) -> Tensor:
     return torch.randn(shape, generator=generator).bfloat16().float()
 
 
-def segments_of(dtype: torch.dtype, ties: bool = False) -> list[Segment]:
-    """One segment for each of ``LAYERS``; gradients lie side by side in one tensor, as a trainer has them."""
+def inputs(dtype: torch.dtype, ties: bool = False) -> list[Input]:
+    """One for each of ``LAYERS``; gradients lie side by side in one tensor, as a trainer has them."""
     sizes = [sum(layers) for layers in LAYERS.values()]
     rest = few_digits(W, sum(sizes), seed=1, ties=ties).to(DEVICE, dtype).split(sizes, 1)
     gradients = few_digits(W, sum(sizes), seed=2, ties=ties).to(DEVICE, dtype).split(sizes, 1)
     return [
-        Segment(name, rows.contiguous(), torch.tensor([0, *layers]).cumsum(0), gradient, FACTOR)
+        Input(Segment(name, gradient, tuple((size,) for size in layers)), rows.contiguous(), FACTOR)
         for (name, layers), rows, gradient in zip(LAYERS.items(), rest, gradients, strict=True)
     ]
 
 
-def positions_in_layers(payloads: list, each: Segment) -> list[list[int]]:
+def positions_in_layers(payloads: list, each: Input) -> list[list[int]]:
     """How many positions each worker sends of each layer, counted one by one."""
-    edges, size = each.edges.tolist(), each.rows.shape[1]
+    edges, size = each.segment.edges.tolist(), each.size
     sent = [payload.positions(size).tolist() for payload in payloads]
     return [[sum(begin <= p < end for p in own) for begin, end in pairwise(edges)] for own in sent]
 
@@ -91,24 +90,21 @@ ENTRIES = {  # dtype, and whether many magnitudes are equal
 @pytest.mark.parametrize(("dtype", "ties"), ENTRIES.values(), ids=ENTRIES)
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_equals_reference(codec: object, dtype: torch.dtype, ties: bool) -> None:
-    ours, reference = segments_of(dtype, ties), segments_of(dtype, ties)
-    assert KERNELS.can_run(ours)
-    rules = [codec.rule(s.rows.shape[1], Context(3, 7, segment=s.name), range(W)) for s in ours]
-    for own, other, rule, found in zip(ours, reference, rules, KERNELS.select(ours, rules), strict=True):
-        rows = other.added().rows
-        context = Context(3, 7, segment=other.name)
-        expected = [codec.encode(row, context._replace(worker=w)) for w, row in enumerate(rows)]
-        if found.indices is None:
-            payload = rule.payload(found.values, W)
-        else:
-            payload = Sparse(found.values, found.indices)
+    ours, reference = inputs(dtype, ties), inputs(dtype, ties)
+    compressed = KERNELS.compress([codec] * len(ours), ours, Step(3, 7), range(W))
+    for own, other, found in zip(ours, reference, compressed, strict=True):
+        segment = other.formed()
+        rows, step = segment.rows, Step(3, 7, segment=other.name)
+        norms = layer_norms(rows, segment.edges)
+        expected = [codec.encode(row, step._replace(worker=w)) for w, row in enumerate(rows)]
+        (payload,) = found.payloads  # one of all workers: by a kernel
         for name, field in payload._asdict().items():
             parts = torch.cat([getattr(part, name) for part in expected])
             assert field.dtype == parts.dtype and torch.equal(field, parts), name
         assert torch.equal(own.rows, rows)
         assert found.sent.tolist() == positions_in_layers(expected, other)
-        layers = rows.split(other.edges.diff().tolist(), 1)
-        assert torch.equal(found.error, torch.stack([squared_norm(layer) for layer in layers], 1))
+        assert torch.equal(found.error, layer_norms(rows, segment.edges))
+        assert torch.equal(found.input_norm, norms)
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if is_codec(c.method())])
@@ -117,21 +113,29 @@ def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
     for kernels in ("auto", "reference"):
         with monkeypatch.context() as patch:
-            patch.setattr(choice, "_of_device", lambda device: (KERNELS, ""))
-            reducer = build_reducer(case.method(), 600, ErrorFeedback, kernels)
+            patch.setattr(backends, "_of_type", lambda device: (KERNELS, ""))
+            patch.setattr(backends, "_choice", kernels)
+            reducer = build_reducer(case.method(), 600, ErrorFeedback)
             flat = torch.zeros(W, 600, device=DEVICE)
             segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split([300, 1, 299], 1))]
             state, communicator = reducer.init(segments), Communicator(W)
             for step in range(3):
                 flat.copy_(few_digits(W, 600, seed=step))
-                reduced, state = reducer.reduce(segments, state, Context(3, step), communicator)
-            assert (reduced.error is None) == (kernels == "reference" or not hasattr(case.method(), "rule"))
+                reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step), communicator)
+            by_kernel = all(len(own.payloads) == 1 for own in reduced.compressed.values())
+            assert by_kernel == (kernels == "auto")
             found.append(
                 [torch.as_tensor(communicator.take_charges())]
                 + [
-                    torch.as_tensor(x[s.name])
-                    for s in segments
-                    for x in (reduced.mean, reduced.remainder, reduced.sent)
+                    torch.as_tensor(x)
+                    for name, own in reduced.compressed.items()
+                    for x in (
+                        reduced.mean[name],
+                        reduced.remainder[name],
+                        own.sent,
+                        own.error,
+                        own.input_norm,
+                    )
                 ]
             )
     for ours, reference in zip(*found, strict=True):
@@ -141,14 +145,18 @@ def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_nan_counts_as_larger_than_any_number(dtype: torch.dtype) -> None:
     x = torch.tensor([1.0, float("nan"), float("-inf"), -3.0] + 300 * [0.5], dtype=dtype, device=DEVICE)
-    for rule, kept in ((AtLeast(2.0), [1, 2, 3]), (Largest(2), [1, 2]), (Largest(1), [1])):
+    for codec, kept in (
+        (HardThreshold(threshold=2.0), [1, 2, 3]),
+        (TopK(density=2 / 304), [1, 2]),
+        (TopK(density=1 / 304), [1]),
+    ):
         left = segment(x[None].clone())
-        (selected,) = KERNELS.select([left], [rule])
+        (found,) = KERNELS.compress([codec], inputs_of([left]), Step(0, 0), range(1))
         rest = x.clone()
         rest[kept] = 0
-        assert selected.indices.tolist() == kept
+        assert found.payloads[0].indices.tolist() == kept
         assert torch.equal(left.rows[0].nan_to_num(7), rest.nan_to_num(7))
-        assert torch.equal(selected.error[0, 0].nan_to_num(7), squared_norm(rest).nan_to_num(7))
+        assert torch.equal(found.error[0, 0].nan_to_num(7), squared_norm(rest).nan_to_num(7))
 
 
 @pytest.mark.parametrize("size", [0, 1, 257, 9000])
@@ -200,26 +208,26 @@ def test_rows_are_added_one_after_the_other(dtype: torch.dtype) -> None:
 
 def test_what_takes_the_reference() -> None:
     rows = torch.ones(W, 10, device=DEVICE)
-    assert KERNELS.can_run([segment(rows)])
-    assert not KERNELS.can_run([segment(rows.half())])
-    assert not KERNELS.can_run([segment(rows.t().contiguous().t())])
-    assert not KERNELS.can_run([segment(rows)._replace(gradient=rows.bfloat16())])
-    assert not KERNELS.can_sum(rows)
-    assert not KERNELS.can_average(Sparse(rows[0], torch.arange(10, dtype=torch.int32)))
+    assert _can_run([Input(segment(rows))])
+    assert not _can_run([Input(segment(rows.half()))])
+    assert not _can_run([Input(segment(rows.t().contiguous().t()))])
+    assert not _can_run([Input(segment(rows.bfloat16()), rows)])
 
 
 def test_choice() -> None:
-    assert isinstance(choice.kernels_for("auto", "cuda"), GpuKernels)
-    assert "triton" in choice.describe("auto", "cuda")
-    assert choice.kernels_for("reference", "cuda") is None
-    assert choice.describe("reference", "cuda") == "reference"
+    cuda = torch.device("cuda")
+    assert isinstance(backends.backend_of(cuda), GpuKernels)
+    assert "triton" in backends.describe(cuda)
+    with backends.chosen("reference"):
+        assert backends.describe(cuda) == backends.backend_of(cuda).name == "reference"
 
 
 def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "find_spec", lambda name: None)
-    monkeypatch.setattr(choice, "_of_device", choice._of_device.__wrapped__)
-    assert choice.kernels_for("auto", "cuda") is None
-    assert choice.describe("auto", "cuda") == "reference, as triton is not installed"
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    monkeypatch.setattr(backends, "_of_type", backends._of_type.__wrapped__)
+    cuda = torch.device("cuda")
+    assert backends.backend_of(cuda).name == "reference"
+    assert backends.describe(cuda) == "reference, as triton is not installed"
 
 
 @pytest.mark.slow

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from compressors.index_codes import BLOCK, BadMessageError, IndexCodes, low_bytes
-from compressors.kernels.choice import kernels_for
+from compressors.kernels.index_codes import CompiledIndexCodes
 
 DEFINITION = IndexCodes()
-BOTH = [DEFINITION, kernels_for("auto", "cpu").index_codes]
+BOTH = [DEFINITION, CompiledIndexCodes()]
 both = pytest.mark.parametrize("codes", BOTH, ids=["reference", "kernels"])
 
 

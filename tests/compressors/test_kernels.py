@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from methods import CONF, Case, cases, is_codec, segment
 from torch import Tensor
 
-from compressors.api import Context, Segment, squared_norm
+from compressors.api import Segment, Step, inputs_of
+from compressors.backends import backend_of, choose, chosen, describe
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.hard_threshold import HardThreshold
-from compressors.kernels.choice import describe, kernels_for
 from compressors.kernels.table import _PIECE
-from compressors.norms import squared_norms
-from compressors.reducers import GatherMean
-from compressors.rules import AtLeast, Largest
+from compressors.norms import squared_norm
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
 
+CPU = torch.device("cpu")
+BACKEND = backend_of(CPU)
 W, STEPS = 3, 3
 RATE = 0.37  # no power of two: the sum rounds once, as a fused multiplication and addition does
 SIZES = {
@@ -56,26 +56,23 @@ def in_blocks(step: int, size: int) -> Tensor:
 
 def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[dict[str, Tensor]]:
     """What a few reductions leave behind."""
-    flat, edges = torch.zeros_like(gradients[0]), torch.tensor([0, *sizes]).cumsum(0)
+    flat = torch.zeros_like(gradients[0])
     if scope == "global":
-        segments = [Segment("model", flat, edges)]
+        segments = [Segment("model", flat, tuple((size,) for size in sizes))]
     else:
         segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split(sizes, 1))]
     state, communicator, found = reducer.init(segments), Communicator(W), []
     for step, gradient in enumerate(gradients):
         flat.copy_(gradient)
-        reduced, state = reducer.reduce(segments, state, Context(3, step, RATE), communicator)
-        remainder = [s._replace(rows=reduced.remainder[s.name]) for s in segments]
-        errors = reduced.error or {
-            s.name: e for s, e in zip(segments, squared_norms(remainder, "reference"), strict=True)
-        }
+        reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step, RATE), communicator)
         found.append({"bytes": torch.from_numpy(communicator.take_charges())})
-        for name in errors:
+        for name, own in reduced.compressed.items():
             found[-1] |= {
                 f"{name} mean": reduced.mean[name].clone(),
                 f"{name} remainder": reduced.remainder[name].clone(),
-                f"{name} error": errors[name].clone(),
-                f"{name} sent": torch.as_tensor(reduced.sent[name]).clone(),
+                f"{name} error": own.error.clone(),
+                f"{name} input norm": own.input_norm.clone(),
+                f"{name} sent": torch.as_tensor(reduced.compressed[name].sent).clone(),
             }
     return found
 
@@ -96,10 +93,10 @@ def test_equals_reference(case: Case, sizes: list[int], dtype: torch.dtype, scop
     gradients = [draw(step, sum(sizes)).to(dtype) for step in range(STEPS)]
     feedbacks = [partial(ErrorFeedback, scale="step"), no_feedback]
     for feedback in feedbacks[: 2 if dtype == torch.float32 else 1]:
-        found = [
-            run(build_reducer(case.method(), sum(sizes), feedback, kernels), gradients, sizes, scope)
-            for kernels in ("auto", "reference")
-        ]
+        found = []
+        for kernels in ("auto", "reference"):
+            with chosen(kernels):
+                found.append(run(build_reducer(case.method(), sum(sizes), feedback), gradients, sizes, scope))
         assert_equal(*found)
 
 
@@ -126,62 +123,66 @@ def test_threads_change_nothing(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_ties_go_to_the_lowest_index(entries: np.ndarray, density: float) -> None:
     """On every path; by a stable sort, which none of them uses."""
-    k = TopK(density=density).rule(len(entries), Context(0, 0), range(1)).count
+    k = TopK(density=density).rule(len(entries), Step(0, 0), range(1)).count
     expected = sorted(sorted(range(len(entries)), key=lambda i: (-abs(entries[i]), i))[:k])
     rows = torch.from_numpy(entries.copy())
-    alone = TopK(density=density).encode(rows.clone(), Context(0, 0))
-    several, _ = TopK(density=density).encode_rows(rows.repeat(2, 1), Context(0, 0), range(2))
-    kernels = kernels_for("auto", "cpu")
-    (selected,) = kernels.select([segment(rows[None].clone())], [Largest(k)])
-    assert alone.indices.tolist() == selected.indices.tolist() == expected
-    assert several.indices.tolist() == 2 * expected
+    alone = TopK(density=density).encode(rows.clone(), Step(0, 0))
+    several = inputs_of([segment(rows.repeat(2, 1))])
+    (compressed,) = BACKEND.compress([TopK(density=density)], several, Step(0, 0), range(2))
+    (payload,) = compressed.payloads
+    assert len(expected) == k and alone.indices.tolist() == expected
+    assert payload.indices.tolist() == 2 * expected
 
 
 def test_a_nan_counts_as_larger_than_any_number() -> None:
     """It is sent, where it cannot be overlooked; gradients that hold one are refused before."""
     x = torch.tensor([1.0, float("nan"), float("inf"), -3.0] + 300 * [0.5])
-    kernels = kernels_for("auto", "cpu")
-    for codec, rule, kept in (
-        (HardThreshold(threshold=2.0), AtLeast(2.0), [1, 2, 3]),
-        (TopK(density=2 / 304), Largest(2), [1, 2]),
-        (TopK(density=1 / 304), Largest(1), [1]),
+    for codec, kept in (
+        (HardThreshold(threshold=2.0), [1, 2, 3]),
+        (TopK(density=2 / 304), [1, 2]),
+        (TopK(density=1 / 304), [1]),
     ):
         rest, left = x.clone(), segment(x[None].clone())
-        payload = codec.encode(rest, Context(0, 0))
-        (selected,) = kernels.select([left], [rule])
-        assert payload.indices.tolist() == selected.indices.tolist() == kept
+        payload = codec.encode(rest, Step(0, 0))
+        (compressed,) = BACKEND.compress([codec], inputs_of([left]), Step(0, 0), range(1))
+        assert payload.indices.tolist() == compressed.payloads[0].indices.tolist() == kept
         assert torch.equal(left.rows[0], rest)
-        assert selected.error.item() == squared_norm(rest).item()
+        assert compressed.error.item() == squared_norm(rest).item()
+        assert not compressed.input_norm.isfinite().any()
 
 
 @pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 5000, 300_000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_squared_norms(size: int, dtype: torch.dtype) -> None:
     rows = torch.randn(2, size, dtype=dtype, generator=torch.Generator().manual_seed(0))
-    (found,) = squared_norms([segment(rows)], "auto")
+    (found,) = BACKEND.squared_norms([segment(rows)])
     assert torch.equal(found[:, 0], squared_norm(rows))
     torch.testing.assert_close(found[:, 0], rows.double().square().sum(1), rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_takes_the_reference(dtype: torch.dtype) -> None:
-    rows = segment(normal(0, 100).to(dtype))
-    assert not kernels_for("auto", "cpu").can_run([rows])
-    reduced, _ = GatherMean(TopK(density=0.1)).reduce([rows], (), Context(0, 0), Communicator(W))
-    assert reduced.error is None
+    found = []
+    for kernels in ("auto", "reference"):
+        rows = segment(normal(0, 100).to(dtype))
+        with chosen(kernels):
+            (compressed,) = backend_of(CPU).compress(
+                [TopK(density=0.1)], inputs_of([rows]), Step(0, 0), range(W)
+            )
+        assert len(compressed.payloads) == W, "one payload each: no compiled loop has seen them"
+        found.append((rows.rows, compressed.error, compressed.input_norm))
+    for own, other in zip(*found, strict=True):
+        assert torch.equal(own, other)
 
 
 def test_choices() -> None:
-    assert kernels_for("reference", "cpu") is None
-    assert kernels_for("auto", "mps") is None
-    assert "numba" in describe("auto", "cpu")
-    assert describe("reference", "cpu") == "reference"
-    for build in (
-        lambda: build_reducer(TopK(density=0.1), 10, kernels="fast"),
-        lambda: GatherMean(TopK(density=0.1), "fast"),
-    ):
-        with pytest.raises(ValueError, match="one of auto, reference, got 'fast'"):
-            build()
+    assert "numba" in describe(CPU) and "numba" in backend_of(CPU).name
+    assert describe(torch.device("mps")) == "reference, as there are none for mps"
+    with chosen("reference"):
+        assert describe(CPU) == backend_of(CPU).name == "reference"
+    assert "numba" in describe(CPU)
+    with pytest.raises(ValueError, match="kernels must be one of auto, reference, got 'fast'"):
+        choose("fast")
 
 
 def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
@@ -193,9 +194,9 @@ def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
         "for kind in caching.CacheImpl._locator_classes: kind.ensure_cache_path = nowhere\n"
         "import torch\n"
         "from compressors.api import Segment\n"
-        "from compressors.norms import squared_norms\n"
+        "from compressors.backends import backend_of\n"
         "rows = torch.ones(1, 300)\n"
-        "print(squared_norms([Segment('a', rows, torch.tensor([0, 300]))], 'auto')[0].item())\n"
+        "print(backend_of(rows.device).squared_norms([Segment('a', rows, ((300,),))])[0].item())\n"
     )
     environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(

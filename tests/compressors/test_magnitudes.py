@@ -5,21 +5,29 @@ import pytest
 import torch
 from torch import Tensor
 
-from compressors.api import Segment
+from compressors.api import Input, Segment
+from compressors.backends import backend_of, chosen
 from compressors.magnitudes import BINS, EDGES, FULL, SQUARES_ERROR, Histogram, Magnitudes
 
 SIZES = (1, 7, 300, 2000)
 
 
-def segments_of(rows: Tensor, gradient: Tensor | None, scope: str, factor: float = 1.0) -> list[Segment]:
-    """``rows`` [W, D] as layers, or whole."""
-    pieces = [rows.split(SIZES, 1), gradient.split(SIZES, 1) if gradient is not None else [None] * len(SIZES)]
+def inputs(rows: Tensor, gradient: Tensor | None, scope: str, scale: float = 1.0) -> list[Input]:
+    """``rows`` [W, D], or ``rows`` + ``scale`` ``gradient``, as layers or whole."""
     if scope == "global":
-        return [Segment("model", rows, torch.tensor([0, *SIZES]).cumsum(0), gradient, factor)]
-    return [
-        Segment(f"layer{i}", r, torch.tensor([0, r.shape[1]]), g, factor)
-        for i, (r, g) in enumerate(zip(*pieces, strict=True))
-    ]
+        parts = [(rows, gradient)]
+    elif gradient is None:
+        parts = [(part, None) for part in rows.split(SIZES, 1)]
+    else:
+        parts = list(zip(rows.split(SIZES, 1), gradient.split(SIZES, 1), strict=True))
+    found = []
+    for number, (own, added) in enumerate(parts):
+        shapes = tuple((size,) for size in SIZES) if scope == "global" else ((own.shape[1],),)
+        if added is None:
+            found.append(Input(Segment(str(number), own, shapes)))
+        else:
+            found.append(Input(Segment(str(number), added, shapes), own, scale))
+    return found
 
 
 def drawn(seed: int, dtype: torch.dtype) -> Tensor:
@@ -32,10 +40,11 @@ def drawn(seed: int, dtype: torch.dtype) -> Tensor:
     return x.to(dtype)
 
 
-def counted(steps: list[list[Segment]], kernels: str) -> Magnitudes:
-    histogram = Histogram(3)
-    for segments in steps:
-        histogram.add(segments, kernels)
+def counted(steps: list[list[Input]], kernels: str) -> Magnitudes:
+    histogram = Histogram(len(steps[0][0].rows))
+    with chosen(kernels):
+        for given in steps:
+            backend_of(torch.device("cpu")).count_magnitudes(given, histogram)
     return histogram.magnitudes
 
 
@@ -47,8 +56,7 @@ def test_kernels_and_reference_count_the_same_bits(
 ) -> None:
     gradients = [drawn(100 + step, dtype) if factor is not None else None for step in range(4)]
     steps = [
-        segments_of(drawn(step, dtype), gradient, scope, factor or 1.0)
-        for step, gradient in enumerate(gradients)
+        inputs(drawn(step, dtype), gradient, scope, factor or 1.0) for step, gradient in enumerate(gradients)
     ]
     by_kernel, by_torch = (counted(steps, kernels) for kernels in ("auto", "reference"))
     assert by_kernel.counts.sum() == 4 * 3 * sum(SIZES)
@@ -60,15 +68,11 @@ def test_kernels_and_reference_count_the_same_bits(
 def test_words_are_emptied_before_they_are_full(threads: int) -> None:
     """More entries of one bin than a word can count, in pieces and in steps."""
     rows = torch.full((2, FULL // 2 + 5), 1.99999)
-    segments = [Segment("model", rows, torch.tensor([0, 3, rows.shape[1]]))]
-    before, found = torch.get_num_threads(), []
+    given = [Input(Segment("model", rows, ((3,), (rows.shape[1] - 3,))))]
+    before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for kernels in ("auto", "reference"):
-            histogram = Histogram(2)
-            for _ in range(4):
-                histogram.add(segments, kernels)
-            found.append(histogram.magnitudes)
+        found = [counted([given] * 4, kernels) for kernels in ("auto", "reference")]
     finally:
         torch.set_num_threads(before)
     for own, other in zip(*found, strict=True):
@@ -83,7 +87,7 @@ def test_words_are_emptied_before_they_are_full(threads: int) -> None:
 def test_bins_are_between_their_edges(dtype: torch.dtype) -> None:
     x = drawn(0, torch.float32).clamp_(-1000, 1000).nan_to_num_().to(dtype)
     x[x.abs() < 1e-20] = 0
-    counts, squares = counted([segments_of(x, None, "layer")], "auto")
+    counts, squares = counted([inputs(x, None, "layer")], "auto")
     entries = x.double().abs().numpy()
     if dtype == torch.float64:
         entries = entries.astype(np.float32).astype(np.float64)
@@ -99,9 +103,7 @@ def test_bins_are_between_their_edges(dtype: torch.dtype) -> None:
 def test_what_no_bin_has_is_nothing_or_infinite() -> None:
     x = torch.tensor([[1e-30, 1e-40, 0.0, 1e13, torch.inf, torch.nan, -1.0]])
     for kernels in ("auto", "reference"):
-        histogram = Histogram(1)
-        histogram.add([Segment("a", x, torch.tensor([0, 7]))], kernels)
-        counts, squares = histogram.magnitudes
+        counts, squares = counted([[Input(Segment("a", x, ((7,),)))]], kernels)
         assert (counts[0, 0], counts[0, BINS - 1], counts.sum()) == (3, 3, 7)
         assert squares[0, 0] == 0 and squares[0, BINS - 1] == torch.inf
         assert squares[0, 1 : BINS - 1].sum() == pytest.approx(1, rel=SQUARES_ERROR)

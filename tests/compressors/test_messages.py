@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from compressors.index_codes import BadMessageError, IndexCodes
-from compressors.kernels.choice import kernels_for
+from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.messages import Format, Parts, read, write
 from compressors.wire import INDICES, VALUES, Wire
 
-KERNELS = kernels_for("auto", "cpu").index_codes
+KERNELS = CompiledIndexCodes()
 EDGES = np.array([0, 700, 700, 701, 1500])
 WIRES = [Wire(indices=i, values=v) for i, v in itertools.product(INDICES, VALUES)]
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: f"{wire.indices}-{wire.values}")

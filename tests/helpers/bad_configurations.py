@@ -81,6 +81,8 @@ torch.load
 hydra.utils.get_object
 hydra.utils.instantiate
 compressors.api.torch
+compressors.api.Codec
+compressors.api.Reducer
 compressors.api.torch.load
 compressors
 compressors.

@@ -42,7 +42,7 @@ def train(dataset: Any, process: int, processes: int) -> dict[str, Any]:
     layout = Layout(dict(model.named_parameters()), "layer")
     communicator = Communicator(WORKERS, process=process, processes=processes)
     reducer = build_reducer(TopK(density=0.05), layout.num_parameters, ErrorFeedback)
-    ledger = Ledger(layout, communicator)
+    ledger = Ledger(layout, communicator, reducer)
     gradients = WorkerGradients(model, dataset.task.loss, layout, communicator, seed=7)
     step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
     optimizer = adamw(model, lr=1e-3, undecayed=["bias", "layer_norm"])

@@ -6,7 +6,7 @@ import torch
 from methods import FEEDBACKS, segment
 
 from compressors.accordion import Accordion
-from compressors.api import Context
+from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from trainers.communicator import Communicator
 
@@ -38,12 +38,11 @@ def choose(
     process: int = 0,
     processes: int = 1,
     feedback: str = "gradient",
-    kernels: str = "auto",
     whole: bool = False,
 ) -> dict[str, Any]:
     """Some epochs of a reducer alone: means, elements sent and bytes of every step."""
     communicator = Communicator(WORKERS, process=process, processes=processes)
-    reducer = build_reducer(settings(), sum(SIZES.values()), FEEDBACKS[feedback], kernels)
+    reducer = build_reducer(settings(), sum(SIZES.values()), FEEDBACKS[feedback])
     flat = torch.zeros(len(communicator.ranks), sum(SIZES.values()))
     parts = [flat] if whole else flat.split(list(SIZES.values()), 1)
     segments = [segment(rows, name) for name, rows in zip(SIZES, parts, strict=False)]
@@ -51,10 +50,10 @@ def choose(
     for step in range(EPOCHS * STEPS_PER_EPOCH):
         flat.copy_(gradients(step)[communicator.ranks.start : communicator.ranks.stop])
         epoch = step / STEPS_PER_EPOCH
-        context = Context(0, step, RATES[int(epoch + 1e-9)], epoch=epoch, measure_input=step % 2 == 0)
-        reduced, state = reducer.reduce(segments, state, context, communicator)
+        context = Step(0, step, RATES[int(epoch + 1e-9)], epoch)
+        reduced, state = reducer.reduce(inputs_of(segments), state, context, communicator)
         found["means"].append({name: mean.clone() for name, mean in reduced.mean.items()})
-        found["sent"].append({name: int(sent[0].sum()) for name, sent in reduced.sent.items()})
+        found["sent"].append({name: int(own.sent[0].sum()) for name, own in reduced.compressed.items()})
         charged = torch.from_numpy(communicator.take_charges())
         found["bytes"].append(communicator.collect(charged).sum(1).tolist())
     return found

@@ -45,7 +45,7 @@ def kind_of(name: str, entry: str, key: str) -> str:
         return "i32"
     if name in ("factor", "values", "out"):
         return f"*{entry}"
-    if name in ("sums", "totals"):
+    if name in ("sums", "wholes", "totals"):
         return "*fp64"
     if name == "keys":
         return f"*{key}"

@@ -1,16 +1,19 @@
-"""Every compressor that conf/compressor offers, for tests that hold them all to one contract."""
+"""Every compressor that conf/compressor offers, with the settings that it is to be tested with."""
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from hydra.utils import instantiate
+import pytest
+from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from compressors.api import Context, Reduced, Reducer, Segment
+from compressors.api import Codec, Plan, Reduced, Reducer, Segment, Step, inputs_of
+from compressors.compress import Compress
 from compressors.feedback import ErrorFeedback, no_feedback
+from compressors.transports import AllGather
 from trainers.communicator import Communicator
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -22,49 +25,57 @@ FEEDBACKS = {
 
 
 class Case(NamedTuple):
-    """One compressor yaml with one choice of its true-or-false settings."""
+    """One compressor yaml with settings that the method names as an example of itself."""
 
     name: str
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
 
     def method(self, **changes: Any) -> Any:
-        """The codec or reducer, at a density of 0.1 or a threshold of 1 unless changed."""
+        """The codec or reducer; ``changes`` that it has no setting for are left out."""
         config = OmegaConf.load(CONF / "compressor" / f"{self.name}.yaml")
-        defaults = {"density": 0.1} | ({"threshold": 1.0} if "threshold" in config else {})
-        defaults |= {"k_low": 0.1, "k_high": 0.2, "period": 1}  # of accordion: a choice in every epoch
-        budget = {"budget": {"density": 0.1, "schedule": "constant"}}
-        wanted = {key: v for key, v in (defaults | self.settings | changes).items() if key in config}
+        budget = {"budget": {"density": 0.1, "threshold": None, "schedule": "constant"}}
+        wanted = {key: v for key, v in {**self.settings, **changes}.items() if key in config}
         merged = OmegaConf.merge(budget, {"it": config}, {"it": wanted})
         return instantiate(merged.it, _convert_="all")
 
     def lossless(self) -> Any:
-        """The method at the setting that keeps everything."""
-        return self.method(density=1.0, threshold=0.0, k_low=1.0, k_high=1.0, schedule="constant")
+        """The method at the settings that keep everything. Skips the test where there are none."""
+        settings = self.method().traits.lossless_at
+        if settings is None:
+            pytest.skip(f"{self.name} has no settings that keep everything")
+        return self.method(**settings)
 
     def __str__(self) -> str:
-        return "-".join([self.name, *(key for key, value in self.settings.items() if value)])
+        named = [key for key, value in self.settings.items() if value is True or isinstance(value, Mapping)]
+        return "-".join([self.name, *named])
 
 
 def cases() -> list[Case]:
-    """All yamls; a setting that is true or false is tried both ways. Top-k with a density schedule, too."""
+    """All yamls, with each of the examples that the method named there gives of itself."""
     found = []
     for path in sorted((CONF / "compressor").glob("*.yaml")):
-        settings = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
-        flags = [key for key, value in settings.items() if isinstance(value, bool)]
-        assert len(flags) <= 1, "more than one flag: let this function try their combinations"
-        found += [Case(path.stem, {flag: value}) for flag in flags for value in (False, True)] or [
-            Case(path.stem, {})
-        ]
-    return [*found, Case("top_k", {"schedule": {"kind": "step", "milestones": [1, 3], "factor": 0.7}})]
+        found += [Case(path.stem, settings) for settings in get_class(OmegaConf.load(path)._target_).examples]
+    return found
 
 
 def is_codec(method: Any) -> bool:
-    return hasattr(method, "encode")
+    return isinstance(method, Codec)
 
 
 def segment(rows: Tensor, name: str = "a") -> Segment:
     """A segment of one layer."""
-    return Segment(name, rows, torch.tensor([0, rows.shape[1]]))
+    return Segment(name, rows, ((rows.shape[1],),))
+
+
+def plan(rates: Sequence[float] = (1.0,), **changes: Any) -> Plan:
+    """A training with such factors on the learning rate, by plain SGD under error feedback."""
+    plain = Plan("layer", "ErrorFeedback", "SGD", 0.0, rates, min(rates))
+    return plain._replace(**changes)
+
+
+def gathered(codec: Codec) -> Compress:
+    """The reducer that gathers what ``codec`` sends."""
+    return Compress(codec, AllGather())
 
 
 def reduce_once(
@@ -75,5 +86,5 @@ def reduce_once(
     segments = [segment(rows.clone())]
     if state is None:
         state = reducer.init(segments)
-    reduced, state = reducer.reduce(segments, state, Context(0, step, learning_rate), communicator)
+    reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step, learning_rate), communicator)
     return reduced, state, communicator

@@ -67,16 +67,12 @@ def by_hand(workers: int) -> Tensor:
     model = network()
     layout = Layout(dict(model.named_parameters()), "layer")
     communicator = Communicator(workers)
-    step_taker = ExplicitStep(
-        WorkerGradients(
-            model, lambda model, batch, _: (loss_of(model, batch), None), layout, communicator, seed=0
-        ),
-        reducer_for(model),
-        layout,
-        communicator,
-        Ledger(layout, communicator),
-        seed=0,
+    reducer = reducer_for(model)
+    gradients = WorkerGradients(
+        model, lambda model, batch, _: (loss_of(model, batch), None), layout, communicator, seed=0
     )
+    ledger = Ledger(layout, communicator, reducer)
+    step_taker = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     for step in range(STEPS):
         step_taker.run([batch(step, worker) for worker in range(workers)], step, 1e-3)

@@ -9,10 +9,11 @@ from skipping import STEPS, Records, Snapshots, tensors_of, trainer, without_clo
 from torch import Tensor
 from training import WORKERS
 
-from compressors.api import Context, squared_norm
+from compressors.api import Codec, Step, Traits
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.fields import Field, fields
+from compressors.norms import squared_norm
 from trainers.communicator import Communicator
 
 
@@ -35,20 +36,20 @@ class Signs(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScaledSign:
+class ScaledSign(Codec):
     """The mean magnitude times the sign of every entry, as EF-signSGD sends."""
 
     payload = Signs
-    linear = ragged = randomized = False
+    traits = Traits(exact=False)
 
-    def encode(self, x: Tensor, context: Context) -> Signs:
+    def encode(self, x: Tensor, step: Step) -> Signs:
         signs = Signs(packed(x), x.abs().mean().reshape(1))
         sent = torch.zeros_like(x)
         signs.add_to(sent)
         x -= sent
         return signs
 
-    def error_bound(self, x: Tensor) -> float:
+    def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
 
 
@@ -73,16 +74,15 @@ class SignsAt(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SignAbove:
+class SignAbove(Codec):
     """Of entries of at least the threshold, the threshold with their sign, as Strom sends."""
 
     threshold: float
 
     payload = SignsAt
-    linear = randomized = False
-    ragged = True
+    traits = Traits(ragged=True, exact=False)
 
-    def encode(self, x: Tensor, context: Context) -> SignsAt:
+    def encode(self, x: Tensor, step: Step) -> SignsAt:
         where = (x.abs() >= self.threshold).nonzero().squeeze(1)
         signs = SignsAt(where.int(), packed(x[where]), x.new_tensor([self.threshold]))
         sent = torch.zeros_like(x)
@@ -90,7 +90,7 @@ class SignAbove:
         x -= sent
         return signs
 
-    def error_bound(self, x: Tensor) -> float:
+    def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
 
 

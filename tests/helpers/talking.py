@@ -24,30 +24,36 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         generators = [torch.Generator().manual_seed(worker) for worker in ranks]
         rows = torch.stack([torch.randn(1000, generator=g) for g in generators]).to(dtype)
         parts = [rows[:, :2], rows[:, 2:2], rows[:, 2:700], rows[:, 700:]]
-        heard[f"mean {dtype}"] = torch.cat(communicator.mean([part.clone() for part in parts], add_up))
-        heard[f"all-reduced {dtype}"] = torch.cat(reduced.mean(parts, add_up))
+        heard[f"mean {dtype}"] = torch.cat(
+            communicator.all_reduce_mean([part.clone() for part in parts], add_up)
+        )
+        heard[f"all-reduced {dtype}"] = torch.cat(reduced.all_reduce_mean(parts, add_up))
         for segment, lengths in enumerate(LENGTHS.tolist()):
             rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in ranks]
             tensors = [torch.zeros(0, dtype=dtype)] * segment + [torch.cat(rows)]
             wanted = np.zeros_like(LENGTHS)[: segment + 1]
             wanted[segment] = LENGTHS[segment]
-            (gathered,) = communicator.gather_ragged([tensors], wanted, ["values"])
+            (gathered,) = communicator.all_gather_ragged([tensors], wanted, ["values"])
             heard[f"ragged {dtype} {segment}"] = gathered[segment]
         tensors = [
             torch.cat([torch.full((lengths[w],), w, dtype=dtype) for w in ranks]) for lengths in LENGTHS
         ]
-        heard[f"several {dtype}"] = torch.cat(communicator.gather_ragged([tensors], LENGTHS, ["values"])[0])
+        heard[f"several {dtype}"] = torch.cat(
+            communicator.all_gather_ragged([tensors], LENGTHS, ["values"])[0]
+        )
         assert heard[f"several {dtype}"].tolist() == [0, 0, 0, 2, 2, 2, 2, 2, 3, 1, 1]
     empty = [[torch.zeros(0, dtype=torch.int32)]]
-    nothing = communicator.gather_ragged(empty, np.zeros((1, WORKERS), dtype=np.int64), ["indices"])
+    nothing = communicator.all_gather_ragged(empty, np.zeros((1, WORKERS), dtype=np.int64), ["indices"])
     assert [len(tensor) for tensor in nothing[0]] == [0]
     told = [np.full(3 * worker, worker, dtype=np.uint8) for worker in ranks]
-    messages = communicator.gather_messages([[("metadata", m[:1]), ("indices", m[1:])] for m in told], 100)
+    messages = communicator.all_gather_messages(
+        [[("metadata", m[:1]), ("indices", m[1:])] for m in told], 100
+    )
     assert [message.tolist() for message in messages] == [[w] * 3 * w for w in range(WORKERS)]
     large = np.array([[2**31 + worker for worker in ranks]])
-    assert communicator.gather_counts(large, 2**32).tolist() == [[2**31 + w for w in range(WORKERS)]]
+    assert communicator.all_gather_counts(large, 2**32).tolist() == [[2**31 + w for w in range(WORKERS)]]
     counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
-    heard["gather"] = communicator.gather(counts, "metadata")
+    heard["gather"] = communicator.all_gather(counts, "metadata")
     heard["collect"] = communicator.collect(counts.double())
     heard["largest"] = torch.tensor(communicator.largest(7 if process == 0 else 3))
     heard["sum"] = communicator.sum(torch.tensor([1.0 / processes]))

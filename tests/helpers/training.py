@@ -8,8 +8,6 @@ from methods import FEEDBACKS, cases
 from torch import Tensor, nn
 
 from compressors.build import PLAIN, build_reducer
-from compressors.none import NoCompression
-from compressors.reducers import AllReduceMean
 from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.gradients import WorkerGradients
@@ -17,7 +15,6 @@ from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.overlapped_step import OverlappedStep
 from trainers.step import ExplicitStep, GradientStep
-from trainers.watch import innermost
 
 WORKERS, BATCH, STEPS = 4, 8, 4
 MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, to have both in one go
@@ -85,7 +82,6 @@ def train(
     processes: int = 1,
     overlap: bool = False,
     wire: Wire = PLAIN,
-    kernels: str = "auto",
     reduction: str = "worker_order",
 ) -> dict[str, Any]:
     """Weights, losses and ledger after some steps of SGD with momentum."""
@@ -96,8 +92,8 @@ def train(
     case = next(case for case in cases() if str(case) == name)
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     method = case.method(threshold=threshold)
-    reducer = build_reducer(method, layout.num_parameters, FEEDBACKS[feedback], kernels, wire)
-    ledger = Ledger(layout, communicator, kernels)
+    reducer = build_reducer(method, layout.num_parameters, FEEDBACKS[feedback], wire)
+    ledger = Ledger(layout, communicator, reducer)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
@@ -145,7 +141,7 @@ def train_all_reduced(process: int, processes: int) -> dict[str, dict[str, Any]]
 def is_reduced(name: str) -> bool:
     """Whether the mean of a case is an all-reduce."""
     case = next(case for case in cases() if str(case) == name)
-    return isinstance(innermost(build_reducer(case.method(), 1000)), (NoCompression, AllReduceMean))
+    return case.method().traits.linear
 
 
 WIRES = {
@@ -167,13 +163,11 @@ def coded_settings() -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def train_coded(
-    process: int, processes: int, overlap: bool = False, kernels: str = "auto"
-) -> dict[str, dict[str, Any]]:
+def train_coded(process: int, processes: int, overlap: bool = False) -> dict[str, dict[str, Any]]:
     """``train`` on every coded wire."""
     return {
         "/".join(setting): train(
-            *setting[:3], process, processes, overlap, Wire(indices=setting[3], values=setting[4]), kernels
+            *setting[:3], process, processes, overlap, Wire(indices=setting[3], values=setting[4])
         )
         for setting in coded_settings()
         if not (overlap and setting[1] == "global")

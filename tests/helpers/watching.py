@@ -6,7 +6,7 @@ import torch
 from methods import FEEDBACKS, Case
 from torch import Tensor
 
-from compressors.api import Context, Segment
+from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
 from trainers.bound import Bound
 from trainers.communicator import Communicator
@@ -46,9 +46,9 @@ def gradient(step: int, worker: int) -> Tensor:
 def segments_of(flat: Tensor, scope: str) -> list[Segment]:
     """``flat`` [W, D] as layers, or whole."""
     if scope == "global":
-        return [Segment("model", flat, torch.tensor([0, *SIZES]).cumsum(0))]
+        return [Segment("model", flat, tuple((size,) for size in SIZES))]
     rows = flat.split(SIZES, dim=1)
-    return [Segment(f"layer{i}", r, torch.tensor([0, r.shape[1]])) for i, r in enumerate(rows)]
+    return [Segment(f"layer{i}", r, ((r.shape[1],),)) for i, r in enumerate(rows)]
 
 
 def diagnostics(feedback: str, every: int = 1) -> Diagnostics:
@@ -85,9 +85,9 @@ def watched(
         if feedback != "none":
             before = torch.cat([state.residual[name] for name in names], 1)
         gradients = flat.clone()
-        context = Context(0, step, learning_rate(step))
+        context = Step(0, step, learning_rate(step))
         watch.expect(step + 1, is_last=step + 1 == STEPS)
-        reduced, state = watch.reduce(segments, state, context, communicator)
+        reduced, state = watch.reduce(inputs_of(segments), state, context, communicator)
         found.append(
             {
                 "metrics": dict(watch.latest),

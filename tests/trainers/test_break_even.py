@@ -12,7 +12,6 @@ from command_line import command
 from compressors.build import build_reducer
 from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
-from compressors.reducers import AllReduceMean
 from compressors.top_k import TopK
 from trainers.break_even import (
     ANY_BANDWIDTH,
@@ -27,7 +26,6 @@ from trainers.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.links import all_reduce_bytes, gather_bytes
-from trainers.watch import innermost
 
 DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 
@@ -97,12 +95,14 @@ def layout_of(size: int) -> Layout:
 def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_bytes: list[int]) -> StepCosts:
     """As if steps had taken so long and sent so many values' bytes."""
     layout, communicator = layout_of(1000), Communicator(workers)
-    costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator)
+    costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
     for taken, sent in zip(seconds, num_bytes, strict=True):
-        if isinstance(innermost(reducer), AllReduceMean):
-            communicator.mean([torch.zeros(len(communicator.ranks), sent // 4)], lambda rows: rows.sum(0))
+        if reducer.traits.linear:
+            communicator.all_reduce_mean(
+                [torch.zeros(len(communicator.ranks), sent // 4)], lambda rows: rows.sum(0)
+            )
         else:
-            communicator.gather(torch.zeros(workers, sent // 4), "values")
+            communicator.all_gather(torch.zeros(workers, sent // 4), "values")
         ledger.close_step()
         costs.add(SimpleNamespace(compression_seconds=taken), ledger)
     return costs

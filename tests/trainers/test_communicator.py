@@ -32,15 +32,15 @@ def test_processes_hear_what_one_process_hears(processes: int) -> None:
 def test_what_leaves_and_what_reaches_a_worker() -> None:
     """Every worker on a host of its own, though all share a process."""
     communicator = Communicator(4)
-    communicator.mean([torch.zeros(4, 25)], add_up)  # 2 x 3 pieces of 25 bytes
+    communicator.all_reduce_mean([torch.zeros(4, 25)], add_up)  # 2 x 3 pieces of 25 bytes
     assert communicator.take_link_bytes().tolist() == [[150.0, 150.0]] * 4
-    communicator.gather(torch.zeros(4, 5, dtype=torch.int32), "metadata")
-    communicator.gather_equal([torch.zeros(4 * 2), torch.zeros(4 * 3)], "values")
-    communicator.gather_counts(np.array([[7, 1, 2, 3], [0, 1, 1, 1]]), 100)
+    communicator.all_gather(torch.zeros(4, 5, dtype=torch.int32), "metadata")
+    communicator.all_gather_fields([torch.zeros(4 * 2), torch.zeros(4 * 3)], "values")
+    communicator.all_gather_counts(np.array([[7, 1, 2, 3], [0, 1, 1, 1]]), 100)
     assert communicator.take_link_bytes().tolist() == [[3 * (20 + 20 + 8)] * 2] * 4
     lengths = np.array([[4, 0, 0, 1], [0, 0, 1, 0]])
     fields = [[torch.zeros(5), torch.zeros(1)], [torch.zeros(5).int(), torch.zeros(1).int()]]
-    communicator.gather_ragged(fields, lengths, ["values", "indices"])
+    communicator.all_gather_ragged(fields, lengths, ["values", "indices"])
     assert communicator.take_link_bytes().tolist() == [[96, 16], [0, 48], [24, 40], [24, 40]]
     assert communicator.take_link_bytes().sum() == 0
 
@@ -48,25 +48,25 @@ def test_what_leaves_and_what_reaches_a_worker() -> None:
 def test_a_message_leaves_for_all_others_with_its_length() -> None:
     communicator = Communicator(2)
     own = [("metadata", np.zeros(3, dtype=np.uint8)), ("values", np.ones(5, dtype=np.uint8))]
-    communicator.gather_messages([own, own[:1]], 100)
+    communicator.all_gather_messages([own, own[:1]], 100)
     assert communicator.take_link_bytes().tolist() == [[4 + 8, 4 + 3], [4 + 3, 4 + 8]]
 
 
 def test_one_worker_sends_nothing() -> None:
     communicator = Communicator(1)
-    communicator.mean([torch.zeros(1, 25)], add_up)
-    communicator.gather(torch.zeros(1, 5), "values")
+    communicator.all_reduce_mean([torch.zeros(1, 25)], add_up)
+    communicator.all_gather(torch.zeros(1, 5), "values")
     assert communicator.take_charges().sum() == 200 - 80
     assert communicator.take_link_bytes().sum() == 0
 
 
 def test_charges_are_per_worker_and_kind() -> None:
     communicator = Communicator(3)
-    communicator.mean([torch.zeros(3, 10), torch.zeros(3, 5, dtype=torch.float16)], add_up)
-    communicator.gather(torch.zeros(3, 2, dtype=torch.int32), "metadata")
+    communicator.all_reduce_mean([torch.zeros(3, 10), torch.zeros(3, 5, dtype=torch.float16)], add_up)
+    communicator.all_gather(torch.zeros(3, 2, dtype=torch.int32), "metadata")
     tensors, lengths = [torch.zeros(4), torch.zeros(1)], np.array([[4, 0, 0], [0, 0, 1]])
     fields = [tensors, [tensor.int() for tensor in tensors]]
-    communicator.gather_ragged(fields, lengths, ["values", "indices"])
+    communicator.all_gather_ragged(fields, lengths, ["values", "indices"])
     assert communicator.take_charges().tolist() == [[66, 16, 0, 8], [50, 0, 0, 8], [54, 4, 0, 8]]
     assert communicator.take_charges().sum() == 0
 
@@ -75,22 +75,22 @@ def test_messages_are_charged_part_by_part() -> None:
     communicator = Communicator(2)
     head, values = np.zeros(3, dtype=np.uint8), np.ones(5, dtype=np.uint8)
     messages = [[("metadata", head), ("values", values)], [("metadata", head), ("indices", head)]]
-    assert [len(message) for message in communicator.gather_messages(messages, 100)] == [8, 6]
+    assert [len(message) for message in communicator.all_gather_messages(messages, 100)] == [8, 6]
     assert communicator.take_charges().tolist() == [[5, 0, 0, 7], [0, 3, 0, 7]]
-    communicator.gather_messages(messages, 2**31)  # which a length of 4 bytes could not tell
+    communicator.all_gather_messages(messages, 2**31)  # which a length of 4 bytes could not tell
     assert communicator.take_charges()[:, 3].tolist() == [11, 11]
 
 
 def test_counts_that_may_exceed_two_to_the_31_take_8_bytes() -> None:
     communicator = Communicator(2)
     counts = np.array([[2**31 + 5, 1]])
-    assert communicator.gather_counts(counts, 2**32).tolist() == counts.tolist()
+    assert communicator.all_gather_counts(counts, 2**32).tolist() == counts.tolist()
     assert communicator.take_charges()[:, 3].tolist() == [8, 8]
 
 
 def test_lengths_must_be_those_of_the_tensors() -> None:
     with pytest.raises(RuntimeError, match="values: the lengths are not those of the tensors"):
-        Communicator(2).gather_ragged([[torch.zeros(3)]], np.array([[1, 1]]), ["values"])
+        Communicator(2).all_gather_ragged([[torch.zeros(3)]], np.array([[1, 1]]), ["values"])
 
 
 def test_measurement_is_not_charged() -> None:

@@ -29,16 +29,16 @@ from watching import (
 )
 
 import run
-from compressors.api import Context
+from compressors.api import Step, inputs_of
+from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from trainers.bound import Bound
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
-from trainers.look import Look
 from trainers.run_folder import RunFolder
 from trainers.selection_error import SelectionError
-from trainers.staleness import Staleness, _by_step
+from trainers.staleness import Staleness
 from trainers.watch import Watch
 from trainers.xi import Xi
 
@@ -133,7 +133,9 @@ def test_watching_changes_nothing_and_is_not_charged(setting: tuple[str, str, st
     for step, seen in enumerate(watched(*setting)):
         segments = segments_of(seen["gradient"].clone(), scope)
         state = reducer.init(segments) if state is None else state
-        reduced, state = reducer.reduce(segments, state, Context(0, step, learning_rate(step)), communicator)
+        reduced, state = reducer.reduce(
+            inputs_of(segments), state, Step(0, step, learning_rate(step)), communicator
+        )
         remainder = torch.cat([reduced.remainder[s.name] for s in segments], 1)
         assert torch.equal(remainder, seen["remainder"])
         assert communicator.take_charges().tolist() == seen["charges"]
@@ -161,7 +163,7 @@ def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
     last = torch.zeros(3, 20, dtype=torch.int32)
     for step in range(9):
         rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only what was sent is 0
-        reduced, state = watch.reduce([segment(rows)], state, Context(0, step), communicator)
+        reduced, state = watch.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
         last[reduced.remainder["a"] == 0] = step + 1
         assert torch.equal(watch.state["sent_at"], last)
 
@@ -170,7 +172,7 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
     codec = Case("hard_threshold", {}).method(threshold=1.0)
     watch = Watch(ErrorFeedback(build_reducer(codec, 20)), diagnostics("gradient"))
     state = watch.init([segment(torch.zeros(2, 20))])
-    _, state = watch.reduce([segment(torch.zeros(2, 20))], state, Context(0, 0), Communicator(2))
+    _, state = watch.reduce(inputs_of([segment(torch.zeros(2, 20))]), state, Step(0, 0), Communicator(2))
     assert watch.latest.keys() >= {
         "diagnostics/error_bound",
         "diagnostics/unsent_longest",
@@ -265,14 +267,16 @@ def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path
 def test_compiled_loops_measure_the_same_bits(dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(5)
     rows = torch.randn(3, 2000, generator=random).to(dtype)[:, 100:1100]  # a layer's part of the buffer
-    sums = [
-        Look(segments=[], residual=None, alpha=1.0, communicator=Communicator(3), kernels=kernels)._sum(rows)
-        for kernels in ("auto", "reference")
-    ]
+    backends = []
+    for kernels in ("auto", "reference"):
+        with chosen(kernels):
+            backends.append(backend_of(rows.device))
+    assert backends[0] is not backends[1]
+    sums = [backend.sum_wide(rows) for backend in backends]
     assert sums[0].dtype == torch.float64 and torch.equal(*sums)
     sent_at = torch.randint(0, 8, (1300,), generator=random, dtype=torch.int32)  # of 8 steps, the last not
     rests = [rows[1], rows[2][:300]]
-    by_kernel, by_torch = (_by_step(8, sent_at, rests, kernels) for kernels in ("auto", "reference"))
+    by_kernel, by_torch = (backend.count_ages(8, sent_at, rests) for backend in backends)
     assert by_kernel[0].sum() == 1300 and by_kernel[0][0] == 0
     for own, other in zip(by_kernel, by_torch, strict=True):
         assert torch.equal(own[: len(other)], other) and not own[len(other) :].any()

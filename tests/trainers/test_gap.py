@@ -13,14 +13,14 @@ from resuming import config_of, train
 from skipping import BAD_STEPS, STEPS
 
 import run
-from compressors.api import Context, Reduced
+from compressors.api import Input, Reduced, Step, Wrapper, inputs_of
+from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
 from trainers.gap import Gap
-from trainers.look import add_wide
 from trainers.run_folder import RunFolder
 from trainers.watch import Watch
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path
         run.train(asked)
 
 
-class Halved:
+class Halved(Wrapper):
     """A wrapper of no known kind: what is handed to the optimizer is half of what was sent."""
 
     def __init__(self, inner: Any) -> None:
@@ -126,8 +126,8 @@ class Halved:
     def init(self, segments: list) -> Any:
         return self.inner.init(segments)
 
-    def reduce(self, segments: list, state: Any, context: Context, communicator: Any) -> tuple[Reduced, Any]:
-        reduced, state = self.inner.reduce(segments, state, context, communicator)
+    def reduce(self, inputs: list[Input], state: Any, step: Step, communicator: Any) -> tuple[Reduced, Any]:
+        reduced, state = self.inner.reduce(inputs, state, step, communicator)
         return reduced._replace(mean={name: mean / 2 for name, mean in reduced.mean.items()}), state
 
 
@@ -140,7 +140,8 @@ def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
     totals[1] = totals[0].clone()
     expected = totals[0] + torch.cat(parts, 1).double().sum(0)
     for total, kernels in zip(totals, ("auto", "reference"), strict=True):
-        add_wide(parts, total, kernels)
+        with chosen(kernels):
+            backend_of(total.device).add_wide(parts, total)
     assert torch.equal(*totals)
     torch.testing.assert_close(totals[0], expected, rtol=1e-14, atol=1e-14)
 
@@ -148,15 +149,17 @@ def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
 def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
     """By hand, for a reducer that keeps another kind of account; every step counts, measured or not."""
-    inner = Halved(build_reducer(TopK(density=0.1), 50, ErrorFeedback, kernels))
+    inner = Halved(build_reducer(TopK(density=0.1), 50, ErrorFeedback))
     watch, communicator = Watch(inner, Diagnostics(every=3, gap=Gap())), Communicator(4)
-    state = watch.init([segment(torch.zeros(4, 50))])
+    with chosen(kernels):
+        state = watch.init([segment(torch.zeros(4, 50))])
     gradients, applied = torch.zeros(50, dtype=torch.float64), torch.zeros(50, dtype=torch.float64)
     for step in range(7):
         rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(step))
         gradients += rows.double().mean(0)
         watch.expect(step + 1, is_last=step == 6)
-        reduced, state = watch.reduce([segment(rows)], state, Context(0, step), communicator)
+        with chosen(kernels):
+            reduced, state = watch.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
         applied += reduced.mean["a"].double()
         assert bool(watch.latest) == (step + 1 in (3, 6, 7))
         if watch.latest:

@@ -20,9 +20,10 @@ from training import WORKERS as SKIPPING_WORKERS
 from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, segments_of
 
 import run
-from compressors.api import Context
+from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from compressors.magnitudes import Histogram, Magnitudes
+from compressors.magnitudes import Histogram, Magnitudes, count_pieces
+from compressors.none import NoCompression
 from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
@@ -57,8 +58,8 @@ def followed(
 ) -> dict[str, Any]:
     """What is told after some steps of random gradients, the totals, and all p of the local workers."""
     communicator = Communicator(WORKERS, process=process, processes=processes, reduction="worker_order")
-    ledger = Ledger(layout_of(dtype, scope), communicator)
     reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], wire=Wire(**(wire or {})))
+    ledger = Ledger(layout_of(dtype, scope), communicator, reducer)
     watch, stack, told = Watch(reducer, ON), [], []
     state = None
     for step in range(STEPS):
@@ -73,8 +74,8 @@ def followed(
             p = torch.cat([state.residual[s.name] for s in segments], 1).add(rows, alpha=alpha)
         stack.append(p.double())
         with torch.inference_mode():
-            context = Context(0, step, learning_rate(step))
-            reduced, state = watch.reduce(segments, state, context, communicator)
+            context = Step(0, step, learning_rate(step))
+            reduced, state = watch.reduce(inputs_of(segments), state, context, communicator)
             ledger.record(reduced)
             ledger.close_step()
         told.append(watch.of_run(ledger))
@@ -150,11 +151,11 @@ def test_zeros_need_not_be_sent() -> None:
     """Random-k sends as many elements as are not 0, but not these: in hindsight nothing had to be lost."""
     codec = Case("random_k", {"shared_coordinates": True}).method(density=0.5)
     watch, communicator = Watch(build_reducer(codec, 8), ON), Communicator(2)
-    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator)
+    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator, watch)
     rows = torch.zeros(2, 8)
     rows[:, :4] = 1.0
     state = watch.init([segment(rows)])
-    reduced, _ = watch.reduce([segment(rows)], state, Context(0, 0), communicator)
+    reduced, _ = watch.reduce(inputs_of([segment(rows)]), state, Step(0, 0), communicator)
     ledger.record(reduced)
     ledger.close_step()
     assert ledger.metrics()["compression/total_error"] > 0
@@ -162,7 +163,9 @@ def test_zeros_need_not_be_sent() -> None:
 
 
 def ledger_of(total_error: float, sent: float, workers: int = 1) -> Ledger:
-    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(4))}, "layer"), Communicator(workers))
+    ledger = Ledger(
+        Layout({"a": nn.Parameter(torch.zeros(4))}, "layer"), Communicator(workers), NoCompression()
+    )
     ledger.total_error += total_error
     ledger.total_sent += sent
     return ledger
@@ -170,7 +173,7 @@ def ledger_of(total_error: float, sent: float, workers: int = 1) -> Ledger:
 
 def magnitudes_of(*entries: float) -> Magnitudes:
     histogram = Histogram(1)
-    histogram.add([segment(torch.tensor([entries]))], "reference")
+    count_pieces(inputs_of([segment(torch.tensor([entries]))]), histogram)
     return histogram.magnitudes
 
 

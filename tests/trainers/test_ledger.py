@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from compressors.api import Context
+from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -29,10 +29,10 @@ def ledger_after(
     flat = layout.new_buffer(len(gradients[0]))
     segments = layout.segments(flat)
     state = reducer.init(segments)
-    ledger = Ledger(layout, communicator)
+    ledger = Ledger(layout, communicator, reducer)
     for step, gradient in enumerate(gradients):
         flat.copy_(gradient)
-        reduced, state = reducer.reduce(segments, state, Context(0, step), communicator)
+        reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), communicator)
         ledger.record(reduced)
         ledger.close_step()
     return ledger
@@ -53,6 +53,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
     segments = 2 if scope == "layer" else 1
     metrics = ledger.metrics()
     assert metrics == {
+        "compression/input_norm_squared": ((9 + 0.25 + 0.0625) + (0.25 + 0.0625)) / 2,
         "compression/error": second,
         "compression/total_error": first + second,
         "compression/density": 0.5 / 4,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Context, Segment
+from compressors.api import Input, Reducer, Segment, Step
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
@@ -82,7 +82,8 @@ def trained(method: str, *, overlap: bool, channels_last: bool) -> list[Tensor]:
     if channels_last:
         model = model.to(memory_format=torch.channels_last)
     layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(1)
-    reducer, ledger = build_reducer(METHODS[method], 100, ErrorFeedback), Ledger(layout, communicator)
+    reducer = build_reducer(METHODS[method], 100, ErrorFeedback)
+    ledger = Ledger(layout, communicator, reducer)
     if overlap:
         step: Any = OverlappedStep(
             model, loss_of, reducer, communicator, ledger, seed=1, bucket_megabytes=1e-4
@@ -109,7 +110,7 @@ def test_odd_gradients_are_reduced_as_without_overlap(method: str, channels_last
         assert torch.equal(found, expected)
 
 
-class Failing:
+class Failing(Reducer):
     """A reducer that reduces one bucket and no other."""
 
     def __init__(self) -> None:
@@ -118,11 +119,11 @@ class Failing:
     def init(self, segments: list[Segment]) -> tuple[()]:
         return ()
 
-    def reduce(self, segments: list[Segment], state: Any, context: Context, communicator: Any) -> Any:
+    def reduce(self, inputs: list[Input], state: Any, step: Step, communicator: Any) -> Any:
         self.seen += 1
         if self.seen == 2:
             raise ConnectionError("the other one is gone")
-        return NoCompression().reduce(segments, state, context, communicator)
+        return NoCompression().reduce(inputs, state, step, communicator)
 
 
 def test_what_the_thread_meets_ends_the_step_and_no_further_bucket_is_reduced() -> None:
@@ -133,7 +134,13 @@ def test_what_the_thread_meets_ends_the_step_and_no_further_bucket_is_reduced() 
         Failing(),
     )
     step = OverlappedStep(
-        model, loss_of, reducer, communicator, Ledger(layout, communicator), seed=1, bucket_megabytes=1e-6
+        model,
+        loss_of,
+        reducer,
+        communicator,
+        Ledger(layout, communicator, reducer),
+        seed=1,
+        bucket_megabytes=1e-6,
     )
     with pytest.raises(ConnectionError, match="the other one is gone"):
         step.run([SimpleNamespace(images=torch.randn(4, 1, 6, 6))], 0, 0.1)

@@ -8,21 +8,23 @@ import torch
 from methods import Case, cases, is_codec, segment
 
 from compressors.accordion import Accordion
-from compressors.api import Context, Segment, squared_norm
+from compressors.api import Codec, Segment, Step, inputs_of
+from compressors.backends import chosen
 from compressors.build import build_reducer
-from compressors.coded_gather import CodedGatherMean
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
+from compressors.norms import layer_norms
 from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
+from compressors.transports import AllGather
 from compressors.wire import INDICES, VALUES, Wire, WireError
 from trainers.communicator import Communicator
 
 W, D = 3, 500
-GATHERED = [c for c in cases() if is_codec(c.method()) and not c.method().linear]
+GATHERED = [c for c in cases() if is_codec(c.method()) and not c.method().traits.linear]
 every_case = pytest.mark.parametrize("case", [pytest.param(case, id=str(case)) for case in GATHERED])
 every_code = pytest.mark.parametrize("values", VALUES)
 both_kernels = pytest.mark.parametrize("kernels", ["auto", "reference"])
@@ -36,8 +38,9 @@ def segments_of(rows: torch.Tensor, *sizes: int) -> list[Segment]:
     """Views of ``rows`` as segments; the second of two layers, the others of one."""
     found = []
     for number, part in enumerate(rows.split(sizes, 1)):
-        edges = [0, part.shape[1] // 3, part.shape[1]] if number == 1 else [0, part.shape[1]]
-        found.append(Segment(f"s{number}", part, torch.tensor(edges)))
+        size, third = part.shape[1], part.shape[1] // 3
+        shapes = ((third,), (size - third,)) if number == 1 else ((size,),)
+        found.append(Segment(f"s{number}", part, shapes))
     return found
 
 
@@ -46,14 +49,15 @@ def segments_of(rows: torch.Tensor, *sizes: int) -> list[Segment]:
 @both_kernels
 def test_conservation(case: Case, values: str, kernels: str) -> None:
     """sent + residual = gradient + old residual, exactly, over several steps, of several segments."""
-    reducer = build_reducer(case.method(), D, ErrorFeedback, kernels, Wire(indices="auto", values=values))
+    reducer = build_reducer(case.method(), D, ErrorFeedback, Wire(indices="auto", values=values))
     residual, state = torch.zeros(1, D), None
     for step in range(4):
         g = gradients(step, workers=1)
         p = residual + g
         segments = segments_of(g, 100, 399, 1)
         state = state or reducer.init(segments)
-        reduced, state = reducer.reduce(segments, state, Context(0, step), Communicator(1))
+        with chosen(kernels):
+            reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), Communicator(1))
         sent = torch.cat([reduced.mean[s.name] for s in segments])
         residual = torch.cat([state.residual[s.name] for s in segments], 1)
         assert torch.equal(sent.double() + residual.double(), p.double())
@@ -67,13 +71,13 @@ def test_errors_and_counts_of_kernels_and_reference(case: Case, values: str) -> 
     for kernels in ("auto", "reference"):
         rows = gradients()
         segments, communicator = segments_of(rows, 100, 399, 1), Communicator(W)
-        reducer = build_reducer(case.method(), D, kernels=kernels, wire=Wire(indices="auto", values=values))
-        reduced, _ = reducer.reduce(segments, reducer.init(segments), Context(0, 0), communicator)
-        for s in segments if reduced.error else []:
-            layers = reduced.remainder[s.name].split(s.edges.diff().tolist(), 1)
-            assert torch.equal(reduced.error[s.name], torch.stack([squared_norm(x) for x in layers], 1))
-        assert (reduced.error is None) or values == "fp32"
-        sent = np.concatenate([reduced.sent[s.name] for s in segments], 1)
+        reducer = build_reducer(case.method(), D, wire=Wire(indices="auto", values=values))
+        with chosen(kernels):
+            reduced, _ = reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), communicator)
+        for s in segments:
+            left = layer_norms(reduced.remainder[s.name], s.edges)
+            assert torch.equal(reduced.compressed[s.name].error, left)
+        sent = np.concatenate([reduced.compressed[s.name].sent for s in segments], 1)
         outcomes.append((rows, *reduced.mean.values(), torch.from_numpy(communicator.take_charges()), sent))
     for one, other in zip(*outcomes, strict=True):
         assert np.array_equal(one, other)
@@ -88,17 +92,17 @@ def test_exact_values_give_what_the_plain_wire_gives(case: Case) -> None:
         for step in range(3):
             segments = segments_of(gradients(step), 100, 399, 1)
             state = state or reducer.init(segments)
-            context = Context(0, step, tell_positions=True)
-            reduced, state = reducer.reduce(segments, state, context, Communicator(W))
+            context = Step(0, step)
+            reduced, state = reducer.reduce(inputs_of(segments), state, context, Communicator(W))
         outcomes.append(reduced)
     plain, coded = outcomes
     for name in plain.mean:
         assert torch.equal(plain.mean[name], coded.mean[name])
         assert torch.equal(plain.remainder[name], coded.remainder[name])
-        assert np.array_equal(plain.sent[name], coded.sent[name])
-        assert torch.equal(plain.positions[name], coded.positions[name])
-        assert torch.equal(plain.error[name], coded.error[name])
-    assert plain.drawn == coded.drawn == case.name.startswith("random")
+        own, other = plain.compressed[name], coded.compressed[name]
+        assert np.array_equal(own.sent, other.sent)
+        assert torch.equal(own.positions(D), other.positions(D))
+        assert torch.equal(own.error, other.error)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -107,7 +111,7 @@ def test_any_float_dtype(dtype: torch.dtype, values: str) -> None:
     g = gradients().to(dtype)
     rows = [segment(g.clone())]
     reducer = build_reducer(TopK(density=0.1), D, wire=Wire(indices="auto", values=values))
-    reduced, _ = reducer.reduce(rows, reducer.init(rows), Context(0, 0), Communicator(W))
+    reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), Communicator(W))
     assert reduced.mean["a"].dtype == dtype
     sent = (g - reduced.remainder["a"]).double().mean(0)
     torch.testing.assert_close(reduced.mean["a"].double(), sent, rtol=1e-2, atol=1e-3)
@@ -123,7 +127,7 @@ def test_methods_that_follow_the_epoch_are_coded(method: object) -> None:
     for wire in (Wire(), Wire(indices="auto")):
         reducer, communicator = build_reducer(method, D, wire=wire), Communicator(W)
         rows = [segment(gradients())]
-        reduced, _ = reducer.reduce(rows, reducer.init(rows), Context(0, 0), communicator)
+        reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), communicator)
         outcomes.append((reduced.mean["a"], communicator.take_charges()[:, 1].sum()))
     (plain, plain_bytes), (coded, coded_bytes) = outcomes
     assert torch.equal(plain, coded)
@@ -133,7 +137,7 @@ def test_methods_that_follow_the_epoch_are_coded(method: object) -> None:
 def test_nothing_to_send() -> None:
     reducer = build_reducer(HardThreshold(threshold=1.0), D, wire=Wire(indices="auto", values="int8"))
     rows, communicator = [segment(torch.zeros(W, D))], Communicator(W)
-    reduced, _ = reducer.reduce(rows, (), Context(0, 0), communicator)
+    reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), communicator)
     assert torch.equal(reduced.mean["a"], torch.zeros(D))
     assert communicator.take_charges().tolist() == [[0, 0, 0, 6]] * W  # a length and a head of two bytes
 
@@ -150,7 +154,7 @@ def test_bytes_per_kept_element(values: str, scope: str) -> None:
     segments = [segment(piece, f"{number}") for number, piece in enumerate(pieces)]
     reducer = build_reducer(HardThreshold(threshold=1.0), size, wire=Wire(indices="auto", values=values))
     communicator = Communicator(1)
-    reducer.reduce(segments, (), Context(0, 0), communicator)
+    reducer.reduce(inputs_of(segments), (), Step(0, 0), communicator)
     per_element = communicator.take_charges().sum() / kept
     nats = math.lgamma(size + 1) - math.lgamma(kept + 1) - math.lgamma(size - kept + 1)
     bound = {"fp32": 4, "bf16": 2}[values] + nats / math.log(2) / 8 / kept
@@ -160,8 +164,8 @@ def test_bytes_per_kept_element(values: str, scope: str) -> None:
 class Tampering(Communicator):
     """What worker 1 sends arrives with its last byte lost."""
 
-    def gather_messages(self, messages, largest):
-        received = super().gather_messages(messages, largest)
+    def all_gather_messages(self, messages, largest):
+        received = super().all_gather_messages(messages, largest)
         received[1] = received[1][:-1]
         return received
 
@@ -170,7 +174,7 @@ def test_an_error_names_worker_and_step() -> None:
     reducer = build_reducer(TopK(density=0.1), D, wire=Wire(indices="auto"))
     reason = "what worker 1 sent in step 8 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
     with pytest.raises(WireError, match=reason):
-        reducer.reduce([segment(gradients())], (), Context(0, 7), Tampering(W))
+        reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 7), Tampering(W))
 
 
 @pytest.mark.parametrize("method", [NoCompression(), RandomK(density=0.1), RandomBlock(density=0.1)])
@@ -190,7 +194,7 @@ def test_drawn_indices_need_no_code(kind: type) -> None:
         build_reducer(method, D, wire=Wire(indices="rice"))
     reducer = build_reducer(method, D, wire=Wire(indices="auto"))
     communicator = Communicator(W)
-    reducer.reduce([segment(gradients())], (), Context(0, 0), communicator)
+    reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 0), communicator)
     assert communicator.take_charges().tolist() == [[200, 0, 0, 6]] * W
 
 
@@ -201,36 +205,36 @@ def test_settings_must_be_known() -> None:
 
 
 def test_the_plain_wire_is_the_one_there_was() -> None:
-    assert not isinstance(build_reducer(TopK(density=0.1), D), CodedGatherMean)
+    assert isinstance(build_reducer(TopK(density=0.1), D).innermost.transport, AllGather)
     assert "wire" not in repr(build_reducer(TopK(density=0.1), D))
 
 
-class Every:
+class Every(Codec):
     """A codec whose payload has no field of indices and follows from no seed: every second entry."""
 
-    payload, linear, ragged, randomized = Sparse, False, False, True
+    payload = Sparse
 
-    def encode(self, x: torch.Tensor, context: Context) -> Sparse:
-        indices = torch.arange(context.worker % 2, len(x), 2)
+    def encode(self, x: torch.Tensor, step: Step) -> Sparse:
+        indices = torch.arange(step.worker % 2, len(x), 2)
         values = x[indices]
         x[indices] = 0
         return Sparse(values, indices.int())
 
 
 @every_code
-def test_a_codec_without_a_rule_or_rows(values: str) -> None:
+def test_a_codec_without_a_rule(values: str) -> None:
     g = gradients()
     reducer = build_reducer(Every(), D, wire=Wire(indices="bitmap", values=values))
     rows = [segment(g.clone())]
-    reduced, _ = reducer.reduce(rows, (), Context(0, 0), Communicator(W))
+    reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), Communicator(W))
     torch.testing.assert_close(reduced.mean["a"], (g - reduced.remainder["a"]).mean(0))
 
 
 class Backwards(Every):
     """The same, its positions from the last to the first."""
 
-    def encode(self, x: torch.Tensor, context: Context) -> Sparse:
-        kept = super().encode(x, context)
+    def encode(self, x: torch.Tensor, step: Step) -> Sparse:
+        kept = super().encode(x, step)
         return Sparse(kept.values.flip(0), kept.indices.flip(0))
 
 
@@ -241,7 +245,9 @@ def test_positions_in_any_order(indices: str) -> None:
     for codec, wire in ((Every(), Wire()), (Backwards(), Wire(indices=indices, values="bf16"))):
         rows = gradients(size=100).bfloat16().float()
         segments = segments_of(rows, 30, 70)
-        reduced, _ = build_reducer(codec, 100, wire=wire).reduce(segments, (), Context(0, 0), Communicator(W))
+        reduced, _ = build_reducer(codec, 100, wire=wire).reduce(
+            inputs_of(segments), (), Step(0, 0), Communicator(W)
+        )
         outcomes.append((rows, *reduced.mean.values()))
     for one, other in zip(*outcomes, strict=True):
         assert torch.equal(one, other)

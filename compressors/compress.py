@@ -1,0 +1,72 @@
+"""The reducer of a codec: compress what every worker has, and take the mean of what is sent."""
+
+from dataclasses import dataclass
+
+from compressors.api import (
+    Codec,
+    Communicator,
+    Input,
+    Plan,
+    Reduced,
+    Reducer,
+    Segment,
+    State,
+    Step,
+    Traits,
+    kinds_of,
+)
+from compressors.backends import backend_of
+from compressors.fields import declared
+from compressors.transports import Transport
+
+
+@dataclass(frozen=True)
+class Compress(Reducer):
+    """C by ``codec``, the mean by ``transport``.
+
+    Raises ``ValueError`` for a codec whose payload does not declare its fields, and for one that the
+    transport does not fit.
+    """
+
+    codec: Codec
+    transport: Transport
+
+    def __post_init__(self) -> None:
+        self.transport.require_fit(self.codec)
+
+    @property
+    def traits(self) -> Traits:
+        own = self.codec.traits
+        return own._replace(exact=own.exact and not self.transport.rounds)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return kinds_of(self.codec)
+
+    @property
+    def has_a_value_each(self) -> bool:
+        return declared(self.codec.payload).has_a_value_each
+
+    def check(self, plan: Plan) -> None:
+        self.codec.check(plan)
+
+    def init(self, segments: list[Segment]) -> State:
+        return self.codec.init(segments)
+
+    def reduce(
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, State]:
+        backend = backend_of(inputs[0].rows.device)
+        codecs, state = self.codec.choose(inputs, state, step, communicator)
+        compressed = backend.compress(codecs, inputs, step, communicator.ranks)
+        means = self.transport.mean(inputs, compressed, step, communicator)
+        if self.transport.rounds:  # what it put back into p - C(p) is part of the error
+            left = [given.segment._replace(rows=given.rows) for given in inputs]
+            errors = zip(compressed, backend.squared_norms(left), strict=True)
+            compressed = [own._replace(error=error) for own, error in errors]
+        names = [given.name for given in inputs]
+        return Reduced(
+            dict(zip(names, means, strict=True)),
+            {given.name: given.rows for given in inputs},
+            dict(zip(names, compressed, strict=True)),
+        ), state

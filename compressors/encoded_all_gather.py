@@ -1,0 +1,170 @@
+"""Every worker's message to every worker: an all-gather on a wire that is coded."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.api import Codec, Communicator, Compressed, Input, Step
+from compressors.backends import backend_of
+from compressors.fields import payload_of, values_of
+from compressors.index_codes import BadMessageError
+from compressors.messages import Format, largest_message, read, write
+from compressors.payloads import divide, numpy_knows
+from compressors.rules import Drawn
+from compressors.transports import join
+from compressors.wire import Wire, WireError
+
+_CPU = torch.device("cpu")  # writes and reads messages, wherever the segments lie
+
+
+@dataclass(frozen=True)
+class EncodedAllGather:
+    """All segments of a worker travel in one message, which everybody reads and adds up, in worker order.
+
+    Messages are written and read also where all workers live in one process, so that the result does not
+    depend on it. Raises ``WireError`` in a step whose message cannot be decoded.
+    """
+
+    wire: Wire
+
+    @property
+    def rounds(self) -> bool:
+        return self.wire.rounds
+
+    def require_fit(self, codec: Codec) -> None:
+        """Raise ``ValueError`` for a codec whose values or positions the wire cannot code."""
+        name = type(codec).__name__
+        if not payload_of(codec).has_a_value_each:
+            raise ValueError(f"wire must be plain with {name}: it does not send one value an element")
+        if codec.traits.drawn and self.wire.indices != "auto":
+            said = f"wire.indices must be auto with {name}, got {self.wire.indices!r}"
+            raise ValueError(f"{said}: its indices follow from the seed and need not travel")
+        if codec.traits.drawn and not isinstance(codec.rule(1, Step(0, 0), range(1)), Drawn):
+            raise ValueError(f"wire must be plain with {name}: it has no rule that says what is drawn")
+
+    def mean(
+        self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
+    ) -> list[Tensor]:
+        line = _Line(inputs)
+        form = Format(self.wire, line.layers, inputs[0].rows.dtype, backend_of(_CPU).index_codes)
+        messages = []
+        codec = compressed[0].codec
+        assert codec is not None
+        drawn = codec.traits.drawn
+        where, values = line.cut(inputs, compressed)
+        for row in range(len(communicator.ranks)):
+            positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
+            if (positions[1:] < positions[:-1]).any():  # of a block that goes on at the beginning, say
+                order = positions.argsort()
+                positions, own = positions[order], own[torch.from_numpy(order)]
+            parts, arrived = write(form, positions, own, drawn)
+            messages.append(parts)
+            if self.wire.rounds:
+                line.put_back(inputs, row, positions, own - arrived)
+        everyones = communicator.all_gather_messages(messages, largest_message(form))
+        told = _draw(inputs, compressed, step, communicator.size) if drawn else [None] * communicator.size
+        mean = _Mean(form, line, inputs[0].rows.device)
+        for worker, (message, known) in enumerate(zip(everyones, told, strict=True)):
+            try:
+                mean.add(*read(form, message, known))
+            except BadMessageError as error:
+                raise WireError(worker, step.number + 1, str(error)) from error
+        return mean.over(communicator.size)
+
+
+def _draw(
+    inputs: list[Input], compressed: list[Compressed], step: Step, num_workers: int
+) -> list[np.ndarray]:
+    """The positions of every worker in the line, which the seed tells, [n] arrays [k] int64."""
+    found, start = [], 0
+    for given, own in zip(inputs, compressed, strict=True):
+        assert own.codec is not None
+        rule = own.codec.rule(given.size, step._replace(segment=given.name), range(num_workers))
+        assert isinstance(rule, Drawn)
+        found.append(rule.positions + start)
+        start += given.size
+    return list(np.concatenate(found, 1))
+
+
+class _Line:
+    """All elements of some segments, one segment after the other."""
+
+    def __init__(self, inputs: list[Input]) -> None:
+        self.starts = np.cumsum([0, *(given.size for given in inputs)])  # [S + 1] int64
+        edges = [x.segment.edges[:-1] + start for x, start in zip(inputs, self.starts, strict=False)]
+        self.layers = np.concatenate([*edges, self.starts[-1:]])  # [sum of L + 1] int64
+
+    def cut(
+        self, inputs: list[Input], compressed: list[Compressed]
+    ) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:
+        """Per local worker and segment: positions in the line, int64, and values."""
+        where: list[list[np.ndarray]] = [[] for _ in compressed[0].counts]
+        values: list[list[np.ndarray]] = [[] for _ in compressed[0].counts]
+        for start, given, own in zip(self.starts, inputs, compressed, strict=False):
+            taken = _as_numpy(join([values_of(payload) for payload in own.payloads]))
+            positions = own.positions(given.size).cpu().numpy() + start
+            end = 0
+            for row, count in enumerate(own.counts.tolist()):
+                where[row].append(positions[end : end + count])
+                values[row].append(taken[end : end + count])
+                end += count
+        return where, values
+
+    def put_back(self, inputs: list[Input], row: int, positions: np.ndarray, errors: Tensor) -> None:
+        """Write what rounding took off to where a worker's values came from."""
+        cuts = np.searchsorted(positions, self.starts).tolist()
+        for number, given in enumerate(inputs):
+            begin, end = cuts[number], cuts[number + 1]
+            if begin == end:
+                continue
+            own, lost, rows = positions[begin:end] - self.starts[number], errors[begin:end], given.rows
+            if numpy_knows(rows):
+                rows.numpy()[row, own] = lost.numpy()
+            else:
+                rows[row, torch.from_numpy(own).to(rows.device)] = lost.to(rows.device)
+
+
+class _Mean:
+    """Adds up what workers sent, one worker after the other; half precision in fp32.
+
+    One buffer per segment: the system hands one of the whole model's size out anew, page by page, in every
+    step, which takes longer than all the rest.
+    """
+
+    def __init__(self, form: Format, line: "_Line", device: torch.device) -> None:
+        self.codes, self.dtype, self.starts = form.codes, form.dtype, line.starts
+        wide = torch.promote_types(form.dtype, torch.float32)
+        sizes = np.diff(line.starts).tolist()
+        if device.type == "cpu":
+            like = torch.empty(0, dtype=wide).numpy().dtype
+            self.totals = [torch.from_numpy(np.zeros(size, dtype=like)) for size in sizes]
+        else:
+            self.totals = [torch.zeros(size, dtype=wide, device=device) for size in sizes]
+
+    def add(self, positions: np.ndarray, values: Tensor) -> None:
+        values = values.to(self.totals[0].dtype)
+        cuts = np.searchsorted(positions, self.starts).tolist()
+        for number, total in enumerate(self.totals):
+            begin, end = cuts[number], cuts[number + 1]
+            if begin == end:
+                continue
+            own, where = values[begin:end], positions[begin:end] - self.starts[number]
+            if total.device.type == "cpu":
+                self.codes.add_at(own.numpy(), where, total.numpy())
+            else:
+                total.index_add_(0, torch.from_numpy(where).to(total.device), own.to(total.device))
+
+    def over(self, num_workers: int) -> list[Tensor]:
+        return [divide(total, num_workers).to(self.dtype) for total in self.totals]
+
+
+def _as_numpy(values: Tensor) -> np.ndarray:
+    """The entries on the CPU; as integers where numpy does not know their dtype."""
+    values = values.cpu()
+    return values.view(torch.int16).numpy() if values.dtype == torch.bfloat16 else values.numpy()
+
+
+def _as_tensor(entries: np.ndarray, dtype: torch.dtype) -> Tensor:
+    return torch.from_numpy(entries).view(dtype)

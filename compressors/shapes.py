@@ -1,0 +1,17 @@
+"""Shapes of the layers that lie one after the other in a segment."""
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@lru_cache(maxsize=4096)
+def edges_of(shapes: Shapes) -> np.ndarray:
+    """Where layers begin and end, [L + 1] int64; not to be written to."""
+    edges = np.zeros(len(shapes) + 1, dtype=np.int64)
+    np.cumsum([math.prod(shape) for shape in shapes], out=edges[1:])
+    edges.setflags(write=False)
+    return edges

@@ -1,0 +1,155 @@
+"""How the mean of what all workers send comes about: averaged on the way, or gathered and added up."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.api import Codec, Communicator, Compressed, Input, Step
+from compressors.backends import backend_of
+from compressors.fields import declared, payload_of
+
+
+class Transport(Protocol):
+    """Moves what a codec's payloads hold."""
+
+    @property
+    def rounds(self) -> bool:
+        """Whether what arrives may differ from what was sent; the difference is put back into p - C(p)."""
+
+    def require_fit(self, codec: Codec) -> None:
+        """Raise ``ValueError`` for a codec that it cannot serve."""
+
+    def mean(
+        self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
+    ) -> list[Tensor]:
+        """The mean over all n workers of what they send of each segment, [d]."""
+
+
+@dataclass(frozen=True)
+class AllReduce:
+    """For linear codecs: all workers chose the same elements, so only values travel, averaged."""
+
+    rounds = False
+
+    def require_fit(self, codec: Codec) -> None:
+        """Raise ``ValueError`` unless ``codec`` is linear and its payload has one field of values."""
+        if not codec.traits.linear:
+            raise ValueError(f"AllReduce needs a codec that is linear, got {codec!r}")
+        if payload_of(codec).values is None:
+            raise ValueError(f"AllReduce needs a codec that sends one field of values, got {codec!r}")
+
+    def mean(
+        self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
+    ) -> list[Tensor]:
+        backend = backend_of(inputs[0].rows.device)
+        rows = [_values(own.payloads, len(own.sent)) for own in compressed]
+        averages = communicator.all_reduce_mean(rows, backend.add_rows)
+        means = []
+        for given, own, average in zip(inputs, compressed, averages, strict=True):
+            mean = own.room if own.room is not None else given.rows.new_zeros(given.size)
+            backend.add(_with_values(own.payloads, len(own.sent), average), mean)
+            means.append(mean)
+        return means
+
+
+@dataclass(frozen=True)
+class AllGather:
+    """For any codec: every payload travels to every worker and is added up in worker order.
+
+    Adding in worker order makes the mean the same, bit for bit, for every number of processes.
+    """
+
+    rounds = False
+
+    def require_fit(self, codec: Codec) -> None:
+        """Raise ``ValueError`` for a payload that does not declare its fields."""
+        payload_of(codec)
+
+    def mean(
+        self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
+    ) -> list[Tensor]:
+        everyones = _gather(inputs, compressed, communicator)
+        backend = backend_of(inputs[0].rows.device)
+        return backend.means(everyones, inputs, compressed, communicator.size)
+
+
+def _values(payloads: Any, num_rows: int) -> Tensor:
+    """The values of each worker, [W, k]."""
+    name = declared(type(payloads[0])).values
+    if len(payloads) == 1:
+        values = getattr(payloads[0], name)
+        return values.view(num_rows, len(values) // num_rows)
+    return torch.stack([getattr(payload, name) for payload in payloads])
+
+
+def _with_values(payloads: Any, num_rows: int, values: Tensor) -> Any:
+    """The payload of one worker, with other values."""
+    first, name = payloads[0], declared(type(payloads[0])).values
+    if len(payloads) == 1 and num_rows > 1:
+        others = {key: field[: len(field) // num_rows] for key, field in first._asdict().items()}
+        return type(first)(**{**others, name: values})
+    return first._replace(**{name: values})
+
+
+def _gather(inputs: list[Input], compressed: list[Compressed], communicator: Communicator) -> list[list[Any]]:
+    """What all workers send, per segment: payloads, workers in order.
+
+    There is one payload per worker or, where payloads join and a sum runs in order, one in all. All segments
+    travel together, and of a ragged codec all fields of one length. Its counts travel ahead of them; any
+    other codec sends as much from every worker, so the lengths are known.
+    """
+    codec = compressed[0].codec
+    assert codec is not None
+    kind_of = declared(codec.payload).fields
+    fields = {
+        name: [join([getattr(payload, name) for payload in own.payloads]) for own in compressed]
+        for name in kind_of
+    }
+    lengths: dict[str, np.ndarray] = {}  # [S, n] of the fields whose lengths differ
+    if codec.traits.ragged:
+        counts = np.array([own.counts for own in compressed])
+        largest = max(given.size for given in inputs)
+        counts = communicator.all_gather_counts(counts, largest)  # [S, n]
+        for every in sorted({own.elements_per_entry or 0 for own in kind_of.values()} - {0}):
+            alike = [name for name, own in kind_of.items() if own.elements_per_entry == every]
+            of_fields, kinds = [fields[name] for name in alike], [kind_of[name].kind for name in alike]
+            lengths |= dict.fromkeys(alike, -(-counts // every))
+            arrived = communicator.all_gather_ragged(of_fields, lengths[alike[0]], kinds)
+            fields.update(zip(alike, arrived, strict=True))
+    others = {name: own for name, own in kind_of.items() if name not in lengths}
+    for name in others:
+        for own in compressed:
+            _require_as_long(codec, name, own)
+    for name, field in others.items():
+        fields[name] = communicator.all_gather_fields(fields[name], field.kind)
+    stacked = [codec.payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)]
+    if declared(codec.payload).joins and inputs[0].rows.device.type == "cpu":
+        return [[payload] for payload in stacked]  # on a GPU a sum does not run in order
+    return [_one_each(payload, i, lengths, communicator.size) for i, payload in enumerate(stacked)]
+
+
+def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_workers: int) -> list[Any]:
+    """Payloads of a worker each, of one that holds all of them."""
+    pieces = []
+    for name, whole in payload._asdict().items():
+        if name in lengths:
+            pieces.append(whole.split(lengths[name][segment].tolist()))
+        else:
+            pieces.append(whole.view(num_workers, -1).unbind())
+    return [type(payload)(*of_worker) for of_worker in zip(*pieces, strict=True)]
+
+
+def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
+    """Raise ``ValueError`` unless all local workers' entries of a field are as many."""
+    if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
+        raise ValueError(
+            f"{codec.payload.__name__}.{name} must be as long on all workers: FIELDS says no "
+            f"elements_per_entry, or {type(codec).__name__} is not ragged"
+        )
+
+
+def join(tensors: list[Tensor]) -> Tensor:
+    return torch.cat(tensors) if len(tensors) > 1 else tensors[0]
