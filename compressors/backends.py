@@ -1,4 +1,4 @@
-"""What computes: the reference, or compiled loops that give the same bits.
+"""Choice of the backend: the reference, or compiled loops with the same bits.
 
 One choice holds for a process, as torch's own backends have it. It changes no result.
 """

@@ -6,20 +6,19 @@ element 4 bytes; with own coordinates one 4-byte start per segment and worker be
 block costs no more than copying it.
 """
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Plan, Step, Traits, elements_of, unsent_share
-from compressors.checks import require_density, require_flag
-from compressors.density import density_schedule
+from compressors.api import Step, Traits
+from compressors.checks import require_flag
 from compressors.fields import INDICES, VALUES, Field, fields
-from compressors.norms import squared_norm
 from compressors.payloads import index_dtype
 from compressors.rules import Drawn
+from compressors.with_density import CodecWithDensity
 
 
 class Block(NamedTuple):
@@ -49,7 +48,7 @@ class Block(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomBlock(Codec):
+class RandomBlock(CodecWithDensity):
     """Keeps a block of k = max(1, floor(density * d)) entries of every segment, new each step.
 
     With ``shared_coordinates`` all workers draw the same block from the seed, so that no index travels and an
@@ -57,9 +56,7 @@ class RandomBlock(Codec):
     density outside (0, 1].
     """
 
-    density: float
     shared_coordinates: bool = True
-    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     payload = Block
     examples = (
@@ -68,8 +65,7 @@ class RandomBlock(Codec):
     )
 
     def __post_init__(self) -> None:
-        require_density("RandomBlock", self.density)
-        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
+        super().__post_init__()
         require_flag("RandomBlock.shared_coordinates", self.shared_coordinates)
 
     @property
@@ -77,11 +73,8 @@ class RandomBlock(Codec):
         lossless_at = {"density": 1.0, "schedule": "constant"}
         return Traits(linear=self.shared_coordinates, drawn=True, seeded=True, lossless_at=lossless_at)
 
-    def check(self, plan: Plan) -> None:
-        self.schedule.refuse_idle(len(plan.rates))
-
     def rule(self, size: int, step: Step, workers: range) -> Drawn:
-        k = elements_of(self._density(step), size)
+        k = self.elements_at(step, size)
         draws = workers if not self.shared_coordinates else range(1)
         starts = [self._start(size, step._replace(worker=worker)) for worker in draws]
         wrapped = [max(0, start + k - size) for start in starts]  # entries at the segment's begin
@@ -98,18 +91,12 @@ class RandomBlock(Codec):
 
     def encode(self, x: Tensor, step: Step) -> Block:
         size, start = x.numel(), self._start(x.numel(), step)
-        k = elements_of(self._density(step), size)
+        k = self.elements_at(step, size)
         head, rest = x[start : start + k], x[: max(0, start + k - size)]
         values = torch.cat([head, rest])
         head.zero_()
         rest.zero_()
         return Block(values, torch.tensor([start], dtype=index_dtype(size), device=x.device))
 
-    def error_bound(self, x: Tensor, step: Step) -> float:
-        return unsent_share(self._density(step), x.numel()) * squared_norm(x).item()
-
     def _start(self, size: int, step: Step) -> int:
         return step.derive_seed(shared=self.shared_coordinates) % size
-
-    def _density(self, step: Step) -> float:
-        return self.schedule.at(step.whole_epochs, self.density)

@@ -6,26 +6,24 @@ Jaggi, 2020, https://arxiv.org/abs/2009.09271. Biased, since kept values are not
 fp32 element 4 bytes with shared coordinates, 8 with own ones, whose indices travel.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Plan, Step, Traits, elements_of, unsent_share
-from compressors.checks import require_density, require_flag
-from compressors.density import density_schedule
-from compressors.norms import squared_norm
+from compressors.api import Step, Traits
+from compressors.checks import require_flag
 from compressors.payloads import Sparse, as_indices, take
 from compressors.randomness import distinct_coordinates
 from compressors.rules import Drawn
+from compressors.with_density import CodecWithDensity
 
 _UNROTATED = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
-class RandomK(Codec):
+class RandomK(CodecWithDensity):
     """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, new each step.
 
     With ``shared_coordinates`` all workers draw the same ones from the seed, so that no index travels and an
@@ -33,9 +31,7 @@ class RandomK(Codec):
     density outside (0, 1].
     """
 
-    density: float
     shared_coordinates: bool = True
-    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     payload = Sparse
     examples = (
@@ -44,17 +40,13 @@ class RandomK(Codec):
     )
 
     def __post_init__(self) -> None:
-        require_density("RandomK", self.density)
-        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
+        super().__post_init__()
         require_flag("RandomK.shared_coordinates", self.shared_coordinates)
 
     @property
     def traits(self) -> Traits:
         lossless_at = {"density": 1.0, "schedule": "constant"}
         return Traits(linear=self.shared_coordinates, drawn=True, seeded=True, lossless_at=lossless_at)
-
-    def check(self, plan: Plan) -> None:
-        self.schedule.refuse_idle(len(plan.rates))
 
     def rule(self, size: int, step: Step, workers: range) -> Drawn:
         draws = workers if not self.shared_coordinates else range(1)
@@ -69,13 +61,7 @@ class RandomK(Codec):
     def encode(self, x: Tensor, step: Step) -> Sparse:
         return take(x, torch.from_numpy(self._draw(x.numel(), step)).to(x.device))
 
-    def error_bound(self, x: Tensor, step: Step) -> float:
-        return unsent_share(self._density(step), x.numel()) * squared_norm(x).item()
-
     def _draw(self, size: int, step: Step) -> np.ndarray:
         """Ascending positions, [k] int64."""
-        k = elements_of(self._density(step), size)
+        k = self.elements_at(step, size)
         return distinct_coordinates(step.derive_seed(shared=self.shared_coordinates), size, k).numpy()
-
-    def _density(self, step: Step) -> float:
-        return self.schedule.at(step.whole_epochs, self.density)

@@ -6,32 +6,26 @@ the value and a 4-byte index. Exactly k entries are sent: of equal magnitudes th
 indices; NaN counts as larger than any number.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Plan, Step, Traits, elements_of, unsent_share
-from compressors.checks import require_density
-from compressors.density import density_schedule
-from compressors.norms import squared_norm
+from compressors.api import Step, Traits
 from compressors.payloads import Sparse, take
 from compressors.rules import Largest
+from compressors.with_density import CodecWithDensity
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an entry
 
 
 @dataclass(frozen=True, kw_only=True)
-class TopK(Codec):
+class TopK(CodecWithDensity):
     """Keeps k = max(1, floor(density * d)) entries of every segment of d elements.
 
     A higher density sends more and forgets less; ``schedule`` lets it go with the epochs. Raises
     ``ValueError`` for a density outside (0, 1].
     """
-
-    density: float
-    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
 
     payload = Sparse
     traits = Traits(lossless_at={"density": 1.0, "schedule": "constant"})
@@ -40,27 +34,14 @@ class TopK(Codec):
         {"density": 0.1, "schedule": {"kind": "step", "milestones": [1, 3], "factor": 0.7}},
     )
 
-    def __post_init__(self) -> None:
-        require_density("TopK", self.density)
-        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
-
-    def check(self, plan: Plan) -> None:
-        self.schedule.refuse_idle(len(plan.rates))
-
     def rule(self, size: int, step: Step, workers: range) -> Largest:
-        return Largest(elements_of(self._density(step), size))
+        return Largest(self.elements_at(step, size))
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        k = elements_of(self._density(step), x.numel())
+        k = self.elements_at(step, x.numel())
         bits = x.contiguous().view(_BITS[x.itemsize])
         keys = bits & torch.iinfo(bits.dtype).max  # without the sign; they compare as magnitudes do
         smallest = keys.topk(k).values[-1]  # of those to keep
         above, equal = keys > smallest, keys == smallest
         kept = above | (equal & (equal.cumsum(0) <= k - above.sum()))
         return take(x, kept.nonzero().squeeze(1))
-
-    def error_bound(self, x: Tensor, step: Step) -> float:
-        return unsent_share(self._density(step), x.numel()) * squared_norm(x).item()
-
-    def _density(self, step: Step) -> float:
-        return self.schedule.at(step.whole_epochs, self.density)

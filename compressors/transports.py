@@ -1,4 +1,4 @@
-"""How the mean of what all workers send comes about: averaged on the way, or gathered and added up."""
+"""Transports of payloads: an all-reduce of values, and an all-gather whose sum every process forms."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol

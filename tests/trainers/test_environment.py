@@ -1,4 +1,4 @@
-"""What a run notes of its code."""
+"""Tests of the record of a run's environment: whether its code is that of a commit."""
 
 import subprocess
 from pathlib import Path

@@ -1,0 +1,40 @@
+"""Base class of the sparsifiers whose setting is a density: its schedule, its checks and its bound."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from compressors.api import Codec, Plan, Step, elements_of, unsent_share
+from compressors.checks import require_density
+from compressors.density import density_schedule
+from compressors.norms import squared_norm
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecWithDensity(Codec):
+    """A codec that sends k = max(1, floor(density * d)) of d elements. A (1 - k / d)-contraction.
+
+    ``schedule`` lets the density go with the epochs. Raises ``ValueError`` for a density outside (0, 1].
+    """
+
+    density: float
+    schedule: Any = field(default="constant", repr=False)  # of the density; see density.py
+
+    def __post_init__(self) -> None:
+        require_density(type(self).__name__, self.density)
+        object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
+
+    def check(self, plan: Plan) -> None:
+        self.schedule.refuse_idle(len(plan.rates))
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return unsent_share(self.density_at(step), x.numel()) * squared_norm(x).item()
+
+    def density_at(self, step: Step) -> float:
+        """The density in the epoch of ``step``."""
+        return self.schedule.at(step.whole_epochs, self.density)
+
+    def elements_at(self, step: Step, size: int) -> int:
+        """k of ``size`` elements in the epoch of ``step``."""
+        return elements_of(self.density_at(step), size)
