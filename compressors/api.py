@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.fields import Field, declared
+from compressors.fields import declared
 from compressors.randomness import derive_seed
 from compressors.rules import Rule
 from compressors.shapes import Shapes, edges_of
@@ -38,6 +38,11 @@ class Segment(NamedTuple):
     def edges(self) -> np.ndarray:
         """Where the layers begin and end in a row, [L + 1] int64: 0, ..., d."""
         return edges_of(self.shapes)
+
+    def layers(self) -> list[Tensor]:
+        """The layers of all rows, views [W, *shape]."""
+        parts = self.rows.split([math.prod(shape) for shape in self.shapes], 1)
+        return [part.unflatten(1, shape or (1,)) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 class Input(NamedTuple):
@@ -85,7 +90,12 @@ class Step(NamedTuple):
     learning_rate: float = 1.0
     epoch: float = 0.0  # epochs done before the step, fractional
     segment: str = ""  # which ``Codec.encode`` is asked for
-    worker: int = 0  # likewise
+    shapes: Shapes = ()  # of the layers that lie in it
+    worker: int = 0  # whose vector it is
+
+    def layers(self, x: Tensor) -> Sequence[Tensor]:
+        """The layers that lie in ``x`` [d], one after the other; all of it where none are named."""
+        return x.split([math.prod(shape) for shape in self.shapes] or [x.numel()])
 
     @property
     def whole_epochs(self) -> int:
@@ -105,6 +115,8 @@ class Traits(NamedTuple):
     ragged: bool = False  # how many elements are sent depends on their values
     exact: bool = True  # an element sent travels as it is, and none of it is left
     drawn: bool = False  # the seed tells which elements are sent
+    dense: bool = False  # something of every element is sent
+    relays: bool = False  # the mean is not that of C(p): it takes up what arrived before, or leaves some
     seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
     unbiased: bool = False  # the mean of C(x) over draws is x
     lossless_at: Mapping[str, Any] | None = None  # settings that leave nothing behind; None: there are none
@@ -116,16 +128,12 @@ class Traits(NamedTuple):
 
 
 class Payload(Protocol):
-    """A NamedTuple of tensors that a worker sends for one segment.
+    """A NamedTuple of tensors that a worker sends for one segment, each annotated with its ``Field``.
 
     An element is *sent* when the payload informs of it: k of d elements in k values and k indices, all d of
-    them in d bits. Where the class says ``JOINS = True`` a payload may hold what several workers send, one
-    worker after the other in each field; ``add_to`` then adds it all.
-
-    Required attribute: ``FIELDS``, for every field the kind of its bytes and how long it is (``fields.py``).
+    them in d bits. These methods are for payloads that explain themselves, as those of sparsifiers do. Where
+    settings or the layers' shapes are needed for it, the codec has ``num_sent``, ``add`` and ``positions``.
     """
-
-    FIELDS: Mapping[str, Field]
 
     def num_sent(self, size: int) -> int:
         """How many of ``size`` elements it informs of, over all of its workers."""
@@ -155,7 +163,8 @@ class Codec:
     """C: one worker's vector to a payload and, through the payload, back to a vector.
 
     A method is a frozen dataclass of its settings that extends this class and has ``payload``, ``encode``
-    and, where it promises anything, ``traits`` and ``error_bound``. The others have defaults that fit most.
+    and, where it promises anything, ``traits`` and ``error_bound``. A quantiser, whose payload says something
+    of every element, has ``add`` besides. The others have defaults that fit most.
     """
 
     payload: type  # of what ``encode`` returns
@@ -168,6 +177,27 @@ class Codec:
     def encode(self, x: Tensor, step: Step) -> Any:
         """Return the payload of ``x`` [d] and leave x - C(x) in ``x``."""
         raise NotImplementedError
+
+    def add(self, payload: Any, out: Tensor, step: Step) -> None:
+        """Add what ``payload`` says to ``out`` [d] of the same or a wider float dtype, in place."""
+        payload.add_to(out)
+
+    def subtract(self, payload: Any, x: Tensor, step: Step) -> None:
+        """Take what ``payload`` says away from ``x`` [d], in which x - C(x) is left then."""
+        sent = torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
+        self.add(payload, sent, step)
+        x -= sent
+
+    def num_sent(self, payload: Any, size: int, step: Step) -> int:
+        """How many of ``size`` elements ``payload`` informs of, over all of its workers."""
+        return size if self.traits.dense else payload.num_sent(size)
+
+    def positions(self, payload: Any, size: int, step: Step) -> Tensor:
+        """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
+
+        Where each has an entry of its own in the field of values, in the order of these.
+        """
+        return torch.arange(size, device=payload[0].device) if self.traits.dense else payload.positions(size)
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """An upper bound of ||x - C(x)||^2 for any ``x`` [d]; infinite where nothing is promised."""
@@ -203,7 +233,14 @@ class Compressed(NamedTuple):
     input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
     payloads: Sequence[Any] = ()  # one for each worker, or one of all in a row
     codec: Codec | None = None  # that made these
+    step: Step | None = None  # in which it did
     room: Tensor | None = None  # [d] zeros for the mean, where a compiled loop has left some
+
+    @property
+    def origin(self) -> tuple[Codec, Step]:
+        """The codec that made the payloads, and the step and segment in which it did."""
+        assert self.codec is not None and self.step is not None, "there are payloads"
+        return self.codec, self.step
 
     @property
     def counts(self) -> np.ndarray:
@@ -212,9 +249,10 @@ class Compressed(NamedTuple):
 
     def positions(self, size: int) -> Tensor:
         """Of all elements sent, [sum of ``counts``] int64 in ``range(size)``, one worker after the other."""
-        if not self.payloads:
+        if self.codec is None:
             return torch.arange(size).repeat(len(self.sent))
-        found = [payload.positions(size) for payload in self.payloads]
+        codec, step = self.origin
+        found = [codec.positions(payload, size, step) for payload in self.payloads]
         return torch.cat(found) if len(found) > 1 else found[0]
 
 
@@ -264,6 +302,18 @@ class Communicator(Protocol):
         self, messages: list[list[tuple[str, np.ndarray]]], largest: int
     ) -> list[np.ndarray]:
         """The local workers' messages, in parts with their kinds, to those of all n, [...] uint8."""
+
+    def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
+        """What ``worker`` sends, [...]; the other processes give a tensor of the same shape and dtype."""
+
+    def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
+        """``[W, n, ...]``, of which ``[w, v]`` goes to worker v, to the same from worker v."""
+
+    def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
+        """``[W, n, ...]`` to ``[W, ...]``: of worker w, the mean over all n workers of their part w."""
+
+    def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
+        """``[W, ...]`` to those of the workers' partners, one for each of the n workers, in pairs."""
 
 
 class Reducer:
@@ -326,6 +376,11 @@ class Wrapper(Reducer):
     inner: Reducer
 
     @property
+    def is_idle(self) -> bool:
+        """Whether it changes nothing around this inner reducer, so that its memory can be spared."""
+        return False
+
+    @property
     def traits(self) -> Traits:
         return self.inner.traits
 
@@ -353,6 +408,11 @@ class Wrapper(Reducer):
 
     def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
         return self.inner.carried(inputs, state, step)
+
+
+def zeros_of(segments: list[Segment]) -> dict[str, Tensor]:
+    """A memory of the size of the gradients, by segment name, [W, d] each."""
+    return {s.name: torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments}
 
 
 def inputs_of(segments: list[Segment]) -> list[Input]:

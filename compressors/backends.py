@@ -43,15 +43,15 @@ class Backend:
         norms = self.squared_norms(segments)
         found = []
         for codec, segment, norm in zip(codecs, segments, norms, strict=True):
-            own = step._replace(segment=segment.name)
+            own = step_of(step, segment)
             payloads = [
                 codec.encode(row, own._replace(worker=worker))
                 for row, worker in zip(segment.rows, workers, strict=True)
             ]
             require_own(codec, payloads[0])
-            counts = np.array([payload.num_sent(segment.rows.shape[1]) for payload in payloads])
-            sent = count_sent(payloads, counts, segment.edges)
-            found.append(Compressed(sent, norm, norm, payloads, codec))
+            counts = [codec.num_sent(payload, segment.rows.shape[1], own) for payload in payloads]
+            compressed = Compressed(np.array(counts)[:, None], norm, norm, payloads, codec, own)
+            found.append(compressed._replace(sent=count_sent(compressed, segment.edges)))
         errors = self.squared_norms(segments)
         return [own._replace(error=error) for own, error in zip(found, errors, strict=True)]
 
@@ -67,15 +67,17 @@ class Backend:
             total += row
         return total
 
-    def add(self, payload: Any, out: Tensor) -> None:
-        """Add what was sent to ``out`` [d]."""
-        payload.add_to(out)
+    def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
+        """Add what a worker, or all, sent as ``compressed`` was sent to ``out`` [d]."""
+        codec, step = compressed.origin
+        codec.add(payload, out, step)
 
     def means(
         self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
     ) -> list[Tensor]:
         """What all workers sent per segment, added up in their order, over their number, [d] each."""
-        return [_mean(payloads, x, num_workers) for payloads, x in zip(everyones, inputs, strict=True)]
+        of_segments = zip(everyones, inputs, local, strict=True)
+        return [_mean(payloads, x, own, num_workers) for payloads, x, own in of_segments]
 
     def sum_wide(self, rows: Tensor) -> Tensor:
         """The sum of ``rows`` [W, d], one after the other, in float64 [d].
@@ -160,33 +162,39 @@ def _of_type(device: str) -> tuple[Backend, str]:
 def rules_of(codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range) -> list[Any] | None:
     """What is kept of every segment, all in rules of one kind; None where a codec has no rule, or another."""
     rules = [
-        codec.rule(given.size, step._replace(segment=given.name), workers)
+        codec.rule(given.size, step_of(step, given.segment), workers)
         for codec, given in zip(codecs, inputs, strict=True)
     ]
     kinds = set(map(type, rules))
     return rules if len(kinds) == 1 and rules[0] is not None else None
 
 
-def count_sent(payloads: Sequence[Any], counts: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def step_of(step: Step, segment: Segment) -> Step:
+    """The step as a codec is told of it for a segment."""
+    return step._replace(segment=segment.name, shapes=segment.shapes)
+
+
+def count_sent(compressed: Compressed, edges: np.ndarray) -> np.ndarray:
     """Elements sent per worker and layer [W, L] int64, for layers between ``edges`` [L + 1]."""
-    num_layers = len(edges) - 1
+    num_layers, counts = len(edges) - 1, compressed.counts
     if num_layers == 1:
-        return counts[:, None]
+        return compressed.sent
     size = int(edges[-1])
     if (counts == size).all():  # each of them once
         return np.diff(edges)[None].repeat(len(counts), 0)
-    positions = np.concatenate([payload.positions(size).cpu().numpy() for payload in payloads])
+    positions = compressed.positions(size).cpu().numpy()
     layers = np.searchsorted(edges[1:-1], positions, side="right")
     owners = np.arange(len(counts)).repeat(counts)
     sent = np.bincount(owners * num_layers + layers, minlength=len(counts) * num_layers)
     return sent.reshape(-1, num_layers)
 
 
-def _mean(payloads: list[Any], x: Input, num_workers: int) -> Tensor:
+def _mean(payloads: list[Any], x: Input, compressed: Compressed, num_workers: int) -> Tensor:
+    codec, step = compressed.origin
     wide = torch.promote_types(x.rows.dtype, torch.float32)  # half precision adds up in fp32
     total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
-    for payload in payloads:
-        payload.add_to(total)
+    for worker, payload in enumerate(payloads):
+        codec.add(payload, total, step._replace(worker=worker))
     return divide(total, num_workers).to(x.rows.dtype)
 
 

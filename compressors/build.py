@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from compressors.api import Codec, Reducer
+from compressors.api import Codec, Reducer, Wrapper
 from compressors.compress import Compress
 from compressors.encoded_all_gather import EncodedAllGather
 from compressors.feedback import no_feedback
@@ -18,8 +18,8 @@ def build_reducer(
 ) -> Reducer:
     """Wrap ``method`` for a model of D = ``num_parameters``.
 
-    A lossless method leaves nothing behind, so it is spared the memory that ``feedback`` would keep. ``wire``
-    says how what is gathered is coded; raises ``ValueError`` where it does not fit the method.
+    Feedback that has nothing to do, as error feedback of a lossless method, is left out with its memory.
+    ``wire`` says how what is gathered is coded; raises ``ValueError`` where it does not fit the method.
     """
     if isinstance(method, Codec):
         method = method.for_model(num_parameters)
@@ -27,7 +27,8 @@ def build_reducer(
     else:
         _require_plain(wire, method)
         reducer = method
-    return reducer if reducer.traits.lossless else feedback(reducer)
+    outer = feedback(reducer)
+    return reducer if isinstance(outer, Wrapper) and outer.is_idle else outer
 
 
 def transport_of(codec: Codec, wire: Wire = PLAIN) -> Transport:

@@ -1,33 +1,55 @@
-"""Composition of sparsifiers: the second chooses among the values that the first one keeps."""
+"""Composition: the second codec compresses the values that the first one keeps.
+
+Sparsify, then quantise, as Basu et al., 2019 (Qsparse-local-SGD), https://arxiv.org/abs/1906.02367, do; or
+sparsify twice. Bytes per element: those of the second codec's payload, and the first one's indices where
+these travel. Composed error bound: the first one's, and the second one's of as many of the largest entries.
+"""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
+import torch
 from torch import Tensor
 
-from compressors.api import Codec, Step, Traits
+from compressors.api import Codec, Plan, Step, Traits
 from compressors.checks import require
-from compressors.fields import payload_of, values_of
-from compressors.norms import squared_norm
+from compressors.fields import Field, declared, payload_of, values_of
 from compressors.payloads import Sparse, index_dtype
+
+PayloadType: TypeAlias = type
 
 
 @dataclass(frozen=True, kw_only=True)
 class Chain(Codec):
-    """``first``, then ``second`` on the values that ``first`` keeps; both send exact values.
+    """``first`` keeps exact values of some elements, ``second`` compresses these values [k].
 
-    What ``second`` leaves goes back to where ``first`` took it from. For example a random block,
-    and of it the largest tenth: ``Chain(first=RandomBlock(density=0.1), second=TopK(density=0.1))``.
+    What ``second`` leaves goes back to where ``first`` took it from. Raises ``ValueError`` unless ``first``
+    sends one exact value an element, and, where its positions do not follow from the seed, unless ``second``
+    is a sparsifier, too, or sends something of every element.
     """
 
     first: Codec
     second: Codec
 
-    payload = Sparse
+    examples = ({},)
 
     def __post_init__(self) -> None:
         for codec in (self.first, self.second):
-            exact = payload_of(codec).has_a_value_each
-            require(exact, "Chain", "of codecs that send one value an element", type(codec).__name__)
+            require(isinstance(codec, Codec), "Chain", "of codecs", type(codec).__name__)
+        first, second = self.first, self.second
+        exact = payload_of(first).has_a_value_each and first.traits.exact
+        require(exact, "Chain.first", "a codec that sends one exact value an element", type(first).__name__)
+        indexed = any(field.elements_per_entry == 1 for field in self._where.values())
+        fits = self._is_redrawn or self._sparsifies_twice or (second.traits.dense and indexed)
+        rule = "a sparsifier, or send something of every element" if indexed else "a sparsifier"
+        require(fits, f"Chain.second after {type(first).__name__}", rule, type(second).__name__)
+
+    @property
+    def payload(self) -> PayloadType:
+        if self._is_redrawn:
+            return self.second.payload
+        return Sparse if self._sparsifies_twice else _joined(self.first.payload, self.second.payload)
 
     @property
     def traits(self) -> Traits:
@@ -35,19 +57,97 @@ class Chain(Codec):
         return Traits(
             linear=first.linear and second.linear,
             ragged=first.ragged or second.ragged,
+            exact=first.exact and second.exact,
             drawn=first.drawn and second.drawn,
             seeded=first.seeded or second.seeded,
         )
 
-    def encode(self, x: Tensor, step: Step) -> Sparse:
+    def check(self, plan: Plan) -> None:
+        self.first.check(plan)
+        self.second.check(plan)
+
+    def for_model(self, num_parameters: int) -> "Chain":
+        return Chain(first=self.first.for_model(num_parameters), second=self.second)
+
+    def encode(self, x: Tensor, step: Step) -> Any:
         outer = self.first.encode(x, step)
         kept = values_of(outer)
-        inner = self.second.encode(kept, step._replace(segment=f"{step.segment}/second"))
+        within = _within(step, len(kept))
+        inner = self.second.encode(kept, within)
         outer.add_to(x)  # its values are now what the second one did not take
-        positions = outer.positions(x.numel())[inner.positions(kept.numel())]
-        ascending = positions.argsort()
-        values = values_of(inner)[ascending]
-        return Sparse(values, positions[ascending].to(index_dtype(x.numel())))
+        if self._is_redrawn:
+            return inner
+        if self._sparsifies_twice:
+            positions = outer.positions(x.numel())[self.second.positions(inner, len(kept), within)]
+            ascending = positions.argsort()
+            return Sparse(values_of(inner)[ascending], positions[ascending].to(index_dtype(x.numel())))
+        return self.payload(*(getattr(outer, name) for name in self._where), *inner)
+
+    def add(self, payload: Any, out: Tensor, step: Step) -> None:
+        if self._sparsifies_twice and not self._is_redrawn:
+            payload.add_to(out)
+            return
+        outer, inner = self._parts(payload, out.numel(), step)
+        kept = values_of(outer).to(out.dtype)
+        self.second.add(inner, kept, _within(step, len(kept)))
+        own = outer._replace(**{declared(self.first.payload).values: kept})
+        self.first.add(own, out, step)
+
+    def num_sent(self, payload: Any, size: int, step: Step) -> int:
+        if self._sparsifies_twice and not self._is_redrawn:
+            return payload.num_sent(size)
+        outer, inner = self._parts(payload, size, step)
+        kept = len(values_of(outer))
+        return self.second.num_sent(inner, kept, _within(step, kept))
+
+    def positions(self, payload: Any, size: int, step: Step) -> Tensor:
+        if self._sparsifies_twice and not self._is_redrawn:
+            return payload.positions(size)
+        outer, inner = self._parts(payload, size, step)
+        kept = len(values_of(outer))
+        return outer.positions(size)[self.second.positions(inner, kept, _within(step, kept))]
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        return squared_norm(x).item()  # no more than everything is lost
+        kept = len(values_of(self.first.encode(x.clone(), step)))
+        largest = x[x.abs().topk(kept).indices]
+        return self.first.error_bound(x, step) + self.second.error_bound(largest, _within(step, kept))
+
+    @property
+    def _is_redrawn(self) -> bool:
+        """Whether everybody knows what ``first`` keeps, so that it need not travel."""
+        return self.first.traits.linear and self.first.traits.drawn
+
+    @property
+    def _sparsifies_twice(self) -> bool:
+        """Whether values and positions of what is left say it all."""
+        return self.second.traits.exact and payload_of(self.second).has_a_value_each
+
+    @property
+    def _where(self) -> dict[str, Field]:
+        """The fields of ``first`` that say where its values belong."""
+        names = declared(self.first.payload)
+        return {name: field for name, field in names.fields.items() if name != names.values}
+
+    def _parts(self, payload: Any, size: int, step: Step) -> tuple[Any, Any]:
+        """The payload of ``first``, with zeros for values, and that of ``second``."""
+        if self._is_redrawn:
+            return self.first.encode(torch.zeros(size, device=payload[0].device), step), payload
+        where = dict(zip(self._where, payload, strict=False))
+        inner = self.second.payload(*payload[len(where) :])
+        count = max(len(where[name]) for name, own in self._where.items() if own.elements_per_entry == 1)
+        values = {declared(self.first.payload).values: torch.zeros(count, device=payload[0].device)}
+        return self.first.payload(**where, **values), inner
+
+
+def _within(step: Step, count: int) -> Step:
+    """The step as the second codec is told of it: its vector are the ``count`` values kept."""
+    return step._replace(segment=f"{step.segment}/second", shapes=((count,),))
+
+
+@lru_cache(maxsize=256)
+def _joined(first: PayloadType, second: PayloadType) -> PayloadType:
+    """The payload of where the values of ``first`` belong, and of what ``second`` makes of them."""
+    outer, inner = declared(first), declared(second)
+    hints = [(name, Annotated[Tensor, own]) for name, own in outer.fields.items() if name != outer.values]
+    hints += [(f"second_{name}", Annotated[Tensor, field]) for name, field in inner.fields.items()]
+    return NamedTuple(f"{first.__name__}Of{second.__name__}", hints)  # type: ignore[misc] # made at run time

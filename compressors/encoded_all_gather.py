@@ -50,8 +50,7 @@ class EncodedAllGather:
         line = _Line(inputs)
         form = Format(self.wire, line.layers, inputs[0].rows.dtype, backend_of(_CPU).index_codes)
         messages = []
-        codec = compressed[0].codec
-        assert codec is not None
+        codec, _ = compressed[0].origin
         drawn = codec.traits.drawn
         where, values = line.cut(inputs, compressed)
         for row in range(len(communicator.ranks)):
@@ -64,7 +63,7 @@ class EncodedAllGather:
             if self.wire.rounds:
                 line.put_back(inputs, row, positions, own - arrived)
         everyones = communicator.all_gather_messages(messages, largest_message(form))
-        told = _draw(inputs, compressed, step, communicator.size) if drawn else [None] * communicator.size
+        told = _draw(inputs, compressed, communicator.size) if drawn else [None] * communicator.size
         mean = _Mean(form, line, inputs[0].rows.device)
         for worker, (message, known) in enumerate(zip(everyones, told, strict=True)):
             try:
@@ -74,14 +73,12 @@ class EncodedAllGather:
         return mean.over(communicator.size)
 
 
-def _draw(
-    inputs: list[Input], compressed: list[Compressed], step: Step, num_workers: int
-) -> list[np.ndarray]:
+def _draw(inputs: list[Input], compressed: list[Compressed], num_workers: int) -> list[np.ndarray]:
     """The positions of every worker in the line, which the seed tells, [n] arrays [k] int64."""
     found, start = [], 0
     for given, own in zip(inputs, compressed, strict=True):
-        assert own.codec is not None
-        rule = own.codec.rule(given.size, step._replace(segment=given.name), range(num_workers))
+        codec, of_segment = own.origin
+        rule = codec.rule(given.size, of_segment, range(num_workers))
         assert isinstance(rule, Drawn)
         found.append(rule.positions + start)
         start += given.size

@@ -1,10 +1,12 @@
 """Declarations of payload fields: the kind of their bytes, and the elements per entry."""
 
 import re
+from abc import ABCMeta
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
+
+from torch import Tensor
 
 VALUES, INDICES, PADDING, METADATA = "values", "indices", "padding", "metadata"
 KINDS = (VALUES, INDICES, PADDING, METADATA)  # that every ledger has
@@ -13,7 +15,7 @@ _TAKEN = ("entropy_bound",)  # comm/..._bytes_total is another metric
 
 
 class Field(NamedTuple):
-    """A field of a payload, a tensor [...].
+    """What a field of a payload is: ``values: Annotated[Tensor, Field(VALUES, 1)]``.
 
     ``kind`` is one of ``KINDS`` or any other word, which the ledger then counts by itself. An entry stands
     for ``elements_per_entry`` of the elements sent, the last one perhaps for fewer: 1 for values and indices,
@@ -25,9 +27,11 @@ class Field(NamedTuple):
     elements_per_entry: int | None = None
 
 
-def fields(**by_name: Field) -> Mapping[str, Field]:
-    """What a payload's ``FIELDS`` is: every field by its name."""
-    return MappingProxyType(by_name)
+class Joining(metaclass=ABCMeta):  # noqa: B024 (a mark for classes that are NamedTuples already)
+    """Payloads of which one may hold what several workers send: ``@Joining.register`` above the class.
+
+    Every field then has one worker's entries after the other's, and ``add_to`` adds the entries of all.
+    """
 
 
 class Declared(NamedTuple):
@@ -42,34 +46,32 @@ class Declared(NamedTuple):
 
 @lru_cache(maxsize=256)
 def declared(payload: type) -> Declared:
-    """What ``payload``, a class, declares in ``FIELDS``.
+    """What ``payload``, a class, declares of its fields.
 
-    Raises ``ValueError`` for a class without fields, a field that is not declared, a declaration of no field
-    and a kind that is no name for a metric.
+    Raises ``ValueError`` for a class without fields, a field that is not declared, and a kind that is no name
+    for a metric.
     """
     name = getattr(payload, "__name__", repr(payload))
-    names, found = getattr(payload, "_fields", ()), getattr(payload, "FIELDS", {})
+    names = getattr(payload, "_fields", ())
     if not names:
         raise ValueError(f"a payload must be a NamedTuple of tensors, got {name}")
-    for field in names:
-        if field not in found:
-            raise ValueError(f"{name}.{field} must be declared: {name}.FIELDS says the kind of its bytes")
-    for field, own in found.items():
-        if field not in names:
-            raise ValueError(f"{name}.FIELDS declares {field}, which is no field of {name}")
-        if not isinstance(own, Field) or not _is_kind(own.kind):
-            raise ValueError(f"{name}.FIELDS must say a kind in lower case for {field}, got {own!r}")
-        every = own.elements_per_entry
+    found: dict[str, Field] = {}
+    for field, hint in get_type_hints(payload, include_extras=True).items():
+        said = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Field)]
+        if len(said) != 1:
+            rule = "declared, as Annotated[Tensor, Field(KIND)] with the kind of its bytes"
+            raise ValueError(f"{name}.{field} must be {rule}")
+        (own,), every = said, said[0].elements_per_entry
+        if not _is_kind(own.kind):
+            raise ValueError(f"{name}.{field} must be of a kind in lower case, got {own!r}")
         if every is not None and (type(every) is not int or every < 1):
-            raise ValueError(
-                f"{name}.FIELDS must say elements_per_entry >= 1 or None for {field}, got {every!r}"
-            )
+            raise ValueError(f"{name}.{field} must have elements_per_entry >= 1 or None, got {every!r}")
+        found[field] = own
     of_values = [field for field in names if found[field].kind == VALUES]
     values = of_values[0] if len(of_values) == 1 else None
     has_a_value_each = values is not None and found[values].elements_per_entry == 1
     kinds = tuple(dict.fromkeys(found[field].kind for field in names if found[field].kind not in KINDS))
-    joins = bool(getattr(payload, "JOINS", False))
-    return Declared({field: found[field] for field in names}, values, has_a_value_each, kinds, joins)
+    return Declared(found, values, has_a_value_each, kinds, issubclass(payload, Joining))
 
 
 def payload_of(codec: Any) -> Declared:
@@ -81,7 +83,7 @@ def payload_of(codec: Any) -> Declared:
     return declared(payload)
 
 
-def values_of(payload: Any) -> Any:
+def values_of(payload: Any) -> Tensor:
     """The one field of values of a payload, a tensor [k]."""
     return getattr(payload, declared(type(payload)).values or "values")
 

@@ -61,7 +61,7 @@ class HardThreshold(Codec):
         return AtLeast(self._known_threshold)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, _at_least(self._known_threshold, x))
+        return take(x, at_least(self._known_threshold, x))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return x.numel() * self._known_threshold**2
@@ -73,7 +73,7 @@ class HardThreshold(Codec):
         return self.threshold
 
 
-def _at_least(threshold: float, x: Tensor) -> Tensor:
+def at_least(threshold: float, x: Tensor) -> Tensor:
     """Positions [k] int64, ascending, of the entries of ``x`` [d] of at least that magnitude."""
     if not numpy_knows(x):
         return torch.nonzero(~(x.abs() < threshold)).squeeze(1)

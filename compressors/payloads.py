@@ -1,22 +1,20 @@
 """Payloads that sparsifiers share."""
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.fields import INDICES, VALUES, Field, fields
+from compressors.fields import INDICES, VALUES, Field, Joining
 
 
+@Joining.register
 class Sparse(NamedTuple):
     """Kept entries with their exact values and positions, of one worker or of several in a row."""
 
-    values: Tensor  # [k]
-    indices: Tensor  # [k] int32 (int64 beyond 2^31 elements), ascending within a worker
-
-    FIELDS = fields(values=Field(VALUES, 1), indices=Field(INDICES, 1))
-    JOINS = True
+    values: Annotated[Tensor, Field(VALUES, 1)]  # [k]
+    indices: Annotated[Tensor, Field(INDICES, 1)]  # [k] int32 (int64 beyond 2^31 elements), ascending
 
     def num_sent(self, size: int) -> int:
         return len(self.values)

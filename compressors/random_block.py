@@ -7,7 +7,7 @@ block costs no more than copying it.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import torch
@@ -15,20 +15,18 @@ from torch import Tensor
 
 from compressors.api import Step, Traits
 from compressors.checks import require_flag
-from compressors.fields import INDICES, VALUES, Field, fields
+from compressors.fields import INDICES, VALUES, Field, Joining
 from compressors.payloads import index_dtype
 from compressors.rules import Drawn
 from compressors.with_density import CodecWithDensity
 
 
+@Joining.register
 class Block(NamedTuple):
     """A contiguous run of entries that wraps around the segment's end; one for each of R workers."""
 
-    values: Tensor  # [R k]
-    start: Tensor  # [R] int32 (int64 beyond 2^31 elements)
-
-    FIELDS = fields(values=Field(VALUES, 1), start=Field(INDICES))
-    JOINS = True
+    values: Annotated[Tensor, Field(VALUES, 1)]  # [R k]
+    start: Annotated[Tensor, Field(INDICES)]  # [R] int32 (int64 beyond 2^31 elements)
 
     def num_sent(self, size: int) -> int:
         return len(self.values)

@@ -14,7 +14,7 @@ from torch import Tensor
 class AtLeast(NamedTuple):
     """Entries of at least this magnitude, and NaN."""
 
-    threshold: float
+    threshold: float | tuple[float, ...]  # of all workers, or of each in turn
 
 
 class Largest(NamedTuple):

@@ -50,7 +50,7 @@ class AllReduce:
         means = []
         for given, own, average in zip(inputs, compressed, averages, strict=True):
             mean = own.room if own.room is not None else given.rows.new_zeros(given.size)
-            backend.add(_with_values(own.payloads, len(own.sent), average), mean)
+            backend.add(_with_values(own.payloads, len(own.sent), average), mean, own)
             means.append(mean)
         return means
 
@@ -101,8 +101,7 @@ def _gather(inputs: list[Input], compressed: list[Compressed], communicator: Com
     travel together, and of a ragged codec all fields of one length. Its counts travel ahead of them; any
     other codec sends as much from every worker, so the lengths are known.
     """
-    codec = compressed[0].codec
-    assert codec is not None
+    codec, _ = compressed[0].origin
     kind_of = declared(codec.payload).fields
     fields = {
         name: [join([getattr(payload, name) for payload in own.payloads]) for own in compressed]
@@ -146,7 +145,7 @@ def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
     """Raise ``ValueError`` unless all local workers' entries of a field are as many."""
     if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
         raise ValueError(
-            f"{codec.payload.__name__}.{name} must be as long on all workers: FIELDS says no "
+            f"{codec.payload.__name__}.{name} must be as long on all workers: its Field has no "
             f"elements_per_entry, or {type(codec).__name__} is not ragged"
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from methods import Case, reduce_once
+from methods import named, reduce_once
 
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
@@ -79,4 +79,4 @@ def test_the_example_of_a_new_compressor_works(tmp_path: Path, monkeypatch: pyte
     assert torch.equal(reduced.mean["a"].nonzero().squeeze(1), torch.arange(0, 20, 5))
     torch.testing.assert_close(reduced.mean["a"], (g - reduced.remainder["a"]).mean(0))
     assert communicator.take_charges().tolist() == [[16, 0, 0, 0]] * 3
-    assert Case("top_k", {}).method().density == 0.1
+    assert named("top_k", {}).method().density == 0.1

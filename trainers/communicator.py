@@ -15,7 +15,7 @@ from compressors.checks import require
 from compressors.fields import KINDS
 from compressors.payloads import divide
 from trainers.clock import Clock
-from trainers.links import all_reduce_bytes, gather_bytes
+from trainers.links import all_reduce_bytes, broadcast_bytes, gather_bytes
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 from trainers.slices import side_by_side, slices, strided
 
@@ -173,6 +173,76 @@ class Communicator:
         everyones = self._exchange([[local]], lengths)[0][0].cpu().numpy()
         return np.split(everyones, np.cumsum(lengths[0])[:-1])
 
+    def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
+        """What ``worker`` sends, [...]; the other processes give a tensor of the same shape and dtype.
+
+        Charged to ``worker`` alone, under ``kind``. It travels along a binomial tree, in log2 n rounds.
+        """
+        self._require_kind(kind)
+        if worker in self.ranks:
+            self._charged[kind][worker - self.ranks.start] += tensor.nbytes
+        self._link += broadcast_bytes(tensor.nbytes, self.size, worker)[self.ranks.start : self.ranks.stop]
+        with self.clock.collective(math.ceil(math.log2(self.size))):
+            if self.processes == 1:
+                return tensor
+            moved = tensor.contiguous().to(self.device)
+            dist.broadcast(moved, worker // len(self.ranks))
+            return moved.to(tensor.device)
+
+    def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
+        """``[W, n, ...]``, of which ``[w, v]`` goes to worker v, to as many, ``[w, v]`` from worker v.
+
+        Charged under ``kind`` as it is handed over; what a worker keeps to itself loads no link.
+        """
+        own = rows.nbytes // len(rows)
+        self._require_kind(kind)
+        self._charged[kind] += own
+        self._link += own - own // self.size
+        with self.clock.collective(1):
+            of_processes = rows.unflatten(1, (self.processes, -1)).transpose(0, 1)  # [P, W, W, ...]
+            if self.processes > 1:
+                sent = of_processes.contiguous().to(self.device)
+                received = torch.empty_like(sent)
+                self._trade([list(sent.unbind())], [list(received.unbind())])
+                of_processes = received.to(rows.device)
+        return of_processes.permute(2, 0, 1, *range(3, of_processes.dim())).flatten(1, 2)
+
+    def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
+        """``[W, n, ...]`` to ``[W, ...]``: of worker w, the mean over all n workers of their part w.
+
+        Charged as values. Parts are added in worker order, so that the bits do not depend on processes.
+        """
+        parts = self.all_to_all(rows, "values")
+        flat = parts.flatten(2) if parts.dim() > 2 else parts.unsqueeze(2)
+        sums = [backend_of(self.device).add_rows(part) for part in flat]
+        return torch.stack([divide(own, self.size) for own in sums]).view(len(rows), *rows.shape[2:])
+
+    def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
+        """``[W, ...]`` to those of the workers' partners, ``[W, ...]``.
+
+        ``partners`` names one for each of the n workers, in pairs: partners[partners[w]] = w; who is its own
+        sends nothing. Charged under ``kind``.
+        """
+        self._require_kind(kind)
+        local = range(len(rows))
+        others = [partners[self.ranks[w]] for w in local]
+        moves = np.array([other != own for other, own in zip(others, self.ranks, strict=True)])
+        self._charged[kind] += moves * (rows.nbytes // len(rows))
+        self._link += (moves * (rows.nbytes // len(rows)))[:, None]
+        received = rows.to(self.device, copy=True)
+        sent, each = rows.contiguous().to(self.device), len(rows)
+        with self.clock.collective(1):
+            operations = []
+            # In the order of the pairs' lower workers, which is the same on both sides.
+            for w, other in sorted(enumerate(others), key=lambda pair: min(self.ranks[pair[0]], pair[1])):
+                if other in self.ranks:
+                    received[w] = sent[other - self.ranks.start]
+                    continue
+                operations.append(dist.P2POp(dist.irecv, received[w], other // each))
+                operations.append(dist.P2POp(dist.isend, sent[w], other // each))
+            _wait(dist.batch_isend_irecv(operations) if operations else [])
+        return received.to(rows.device)
+
     def take_charges(self) -> np.ndarray:
         """Bytes per local worker and kind, [W, kinds] int64, since the last call."""
         charged = self._charges.copy()
@@ -199,10 +269,13 @@ class Communicator:
 
     def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
         """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""
-        if kind not in self._charged:
-            raise ValueError(f"bytes of kind {kind!r} are not declared: declare_kinds() comes before")
+        self._require_kind(kind)
         self._charged[kind] += own
         self._charge_link(own, self.size * own if everyones is None else everyones)
+
+    def _require_kind(self, kind: str) -> None:
+        if kind not in self._charged:
+            raise ValueError(f"bytes of kind {kind!r} are not declared: declare_kinds() comes before")
 
     def _charge_link(self, own: np.ndarray | int, everyones: np.ndarray | int) -> None:
         """What a gather takes from each local worker to n - 1 others, and what theirs bring to it."""

@@ -97,6 +97,8 @@ class Ledger:
         elif not self.traits.drawn:
             size = self.layout.num_parameters
             self.choice = np.array([_bytes_to_choose(size, k) for k in counts.tolist()])
+            if self.traits.linear:  # one worker tells the others
+                self.choice /= self.communicator.size
         self.total_choice += self.choice
 
     def skip_step(self) -> None:

@@ -15,3 +15,15 @@ def all_reduce_bytes(num_bytes: float, workers: int) -> float:
 def gather_bytes(num_bytes: float, workers: int) -> float:
     """That leave a worker whose ``num_bytes`` all others get: n - 1 times as many."""
     return (workers - 1) * num_bytes
+
+
+def broadcast_bytes(num_bytes: float, workers: int, root: int) -> list[tuple[float, float]]:
+    """That leave and reach each worker when ``num_bytes`` of ``root`` go to all along a binomial tree.
+
+    In round i the first 2^i workers, counted from ``root``, send to the next 2^i.
+    """
+    sent = [0] * workers
+    for number in range(1, workers):
+        sent[number - (1 << (number.bit_length() - 1))] += 1
+    counted = [sent[(worker - root) % workers] for worker in range(workers)]
+    return [(count * num_bytes, num_bytes * (worker != root)) for worker, count in enumerate(counted)]

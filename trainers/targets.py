@@ -118,7 +118,8 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
     module = ".".join(parts[:2])
     if not plain or not (f"{module}.".startswith(f"{group.place}.") or module == group.also):
         raise ValueError(rule)
-    if not (ROOT / parts[0] / f"{parts[1]}.py").is_file():
+    found = (ROOT / parts[0] / name for name in (f"{parts[1]}.py", f"{parts[1]}/__init__.py"))
+    if not any(path.is_file() for path in found):
         raise ValueError(f"{where}: there is no file {parts[0]}/{parts[1]}.py, got {value!r}")
 
 
@@ -126,7 +127,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     module, _, attribute = name.rpartition(".")
     found = getattr(importlib.import_module(module), attribute, None)
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
-    if not is_factory or found.__module__ != module:
+    if not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
     if module == "compressors.api":
         raise ValueError(f"{where}: {name} is no compressor: methods extend it")

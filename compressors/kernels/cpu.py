@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Compressed, Input, Segment, Step
-from compressors.backends import Backend, rules_of
+from compressors.backends import Backend, rules_of, step_of
 from compressors.fields import require_own
 from compressors.kernels import guessing, magnitudes, measuring, native, packing, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
@@ -67,7 +67,7 @@ class CpuKernels(Backend):
             payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
             require_own(codec, payload)
             room = x.segment.rows[0] if x.memory is not None else None
-            found.append(Compressed(counts, error, norm, [payload], codec, room))
+            found.append(Compressed(counts, error, norm, [payload], codec, step_of(step, x.segment), room))
         return found
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
@@ -91,9 +91,9 @@ class CpuKernels(Backend):
         sums.add_rows(entries.reshape(-1), out)
         return torch.from_numpy(out)
 
-    def add(self, payload: Any, out: Tensor) -> None:
+    def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
         if not _can_add(payload) or out.dtype != payload.values.dtype:
-            super().add(payload, out)
+            super().add(payload, out, compressed)
         else:
             sums.add_at(payload.values.numpy(), payload.indices.numpy(), out.numpy())
 

@@ -10,7 +10,7 @@ import triton
 from torch import Tensor
 
 from compressors.api import Codec, Compressed, Input, Segment, Step
-from compressors.backends import Backend, rules_of
+from compressors.backends import Backend, rules_of, step_of
 from compressors.fields import require_own
 from compressors.kernels import triton_blocks as blocks
 from compressors.kernels import triton_drawn as drawn
@@ -71,12 +71,12 @@ class GpuKernels(Backend):
                 taken, where, sent = _take_largest(table, rules, factor)
             errors, norms = _totals(table, table.sums), _totals(table, table.wholes)
         found = []
-        for codec, rule, kept, at, counts, error, norm in zip(
-            codecs, rules, taken, where, sent, errors, norms, strict=True
+        for codec, x, rule, kept, at, counts, error, norm in zip(
+            codecs, inputs, rules, taken, where, sent, errors, norms, strict=True
         ):
             payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
             require_own(codec, payload)
-            found.append(Compressed(counts, error, norm, [payload], codec))
+            found.append(Compressed(counts, error, norm, [payload], codec, step_of(step, x.segment)))
         return found
 
     def add_rows(self, rows: Tensor) -> Tensor:

@@ -89,11 +89,12 @@ class Table:
             self._draws = {shapes: (draws, sizes)}
         return self._draws[shapes]
 
-    def per_row(self, of_segments: list[float], dtype: np.dtype) -> np.ndarray:
-        """[S] to [S W]; what the last call asked for is kept."""
+    def per_row(self, of_segments: list[float | tuple[float, ...]], dtype: np.dtype) -> np.ndarray:
+        """A number for each segment, or one for each of its rows, to [S W]; the last call's are kept."""
         known, rows = self._per_row
         if known != of_segments or rows.dtype != dtype:
-            rows = np.array(of_segments, dtype=dtype).repeat(self.num_workers)
+            each = [np.broadcast_to(np.array(own, dtype=dtype), self.num_workers) for own in of_segments]
+            rows = np.concatenate(each)
             self._per_row = (of_segments, rows)
         return rows
 

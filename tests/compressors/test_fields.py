@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from compressors.api import Codec, Step, Traits, inputs_of
 from compressors.build import build_reducer
 from compressors.chain import Chain
 from compressors.feedback import ErrorFeedback
-from compressors.fields import KINDS, Field, fields
+from compressors.fields import KINDS, Field
 from compressors.payloads import Sparse
 from compressors.top_k import TopK
 from compressors.wire import Wire
@@ -33,38 +33,28 @@ D, W = 500, 4
 
 
 class Undeclared(NamedTuple):
-    values: Tensor
+    values: Annotated[Tensor, Field("values", 1)]
     bits: Tensor
-
-    FIELDS = fields(values=Field("values", 1))
 
 
 class Nothing(NamedTuple):
-    values: Tensor
+    values: Annotated[Tensor, "values"]
 
 
-class TooMuch(NamedTuple):
-    values: Tensor
-
-    FIELDS = fields(values=Field("values", 1), bits=Field("signs"))
+class Twice(NamedTuple):
+    values: Annotated[Tensor, Field("values", 1), Field("signs")]
 
 
 class Unnamed(NamedTuple):
-    values: Tensor
-
-    FIELDS = fields(values=Field("Entropy Bound"))
+    values: Annotated[Tensor, Field("Entropy Bound")]
 
 
 class Clash(NamedTuple):
-    values: Tensor
-
-    FIELDS = fields(values=Field("entropy_bound"))
+    values: Annotated[Tensor, Field("entropy_bound")]
 
 
 class Odd(NamedTuple):
-    values: Tensor
-
-    FIELDS = fields(values=Field("values", 0))
+    values: Annotated[Tensor, Field("values", 0)]
 
 
 def codec_of(payload: Any) -> Any:
@@ -79,12 +69,12 @@ def codec_of(payload: Any) -> Any:
 @pytest.mark.parametrize(
     ("payload", "message"),
     [
-        (Undeclared, "Undeclared.bits must be declared: Undeclared.FIELDS says the kind of its bytes"),
-        (Nothing, "Nothing.values must be declared: Nothing.FIELDS says the kind of its bytes"),
-        (TooMuch, "TooMuch.FIELDS declares bits, which is no field of TooMuch"),
-        (Unnamed, "Unnamed.FIELDS must say a kind in lower case for values, got Field(kind='Entropy Bound'"),
-        (Clash, "Clash.FIELDS must say a kind in lower case for values, got Field(kind='entropy_bound'"),
-        (Odd, "Odd.FIELDS must say elements_per_entry >= 1 or None for values, got 0"),
+        (Undeclared, "Undeclared.bits must be declared, as Annotated[Tensor, Field(KIND)] with the kind"),
+        (Nothing, "Nothing.values must be declared, as Annotated[Tensor, Field(KIND)] with the kind"),
+        (Twice, "Twice.values must be declared, as Annotated[Tensor, Field(KIND)] with the kind"),
+        (Unnamed, "Unnamed.values must be of a kind in lower case, got Field(kind='Entropy Bound'"),
+        (Clash, "Clash.values must be of a kind in lower case, got Field(kind='entropy_bound'"),
+        (Odd, "Odd.values must have elements_per_entry >= 1 or None, got 0"),
         (dict, "a payload must be a NamedTuple of tensors, got dict"),
         (None, "Made.payload must be the class of what encode returns, got None"),
     ],

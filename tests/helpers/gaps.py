@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from methods import FEEDBACKS, Case
+from methods import FEEDBACKS, named
 from skipping import Records, Snapshots, trainer
 from training import WORKERS
 
@@ -29,7 +29,7 @@ def watched(communicator: Communicator, name: str, scope: str, feedback: str, **
     """A trainer whose every step is measured, and every third without effect as a gradient is not finite."""
     plain = trainer(communicator)
     method, _, own = name.partition("-")
-    codec = Case(method, {"shared_coordinates": not own}).method(threshold=0.02, density=0.2)
+    codec = named(method, {"shared_coordinates": not own}).method(threshold=0.02, density=0.2)
     layout = Layout(dict(plain.model.named_parameters()), scope)
     reducer = build_reducer(codec, layout.num_parameters, FEEDBACKS[feedback])
     diagnostics = Diagnostics(every=1, gap=Gap())

@@ -1,7 +1,7 @@
 """Codecs whose payloads are not values and indices: signs, in one bit each."""
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from training import WORKERS
 from compressors.api import Codec, Step, Traits
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
-from compressors.fields import Field, fields
+from compressors.fields import Field
 from compressors.norms import squared_norm
 from trainers.communicator import Communicator
 
@@ -20,19 +20,8 @@ from trainers.communicator import Communicator
 class Signs(NamedTuple):
     """A bit for each element of a segment, and the magnitude of all."""
 
-    bits: Tensor  # [ceil(d / 8)] uint8, eight signs each
-    scale: Tensor  # [1]
-
-    FIELDS = fields(bits=Field("signs"), scale=Field("metadata"))
-
-    def num_sent(self, size: int) -> int:
-        return size
-
-    def add_to(self, out: Tensor) -> None:
-        out += unpacked(self.bits, len(out)).to(out.dtype) * self.scale
-
-    def positions(self, size: int) -> Tensor:
-        return torch.arange(size)
+    bits: Annotated[Tensor, Field("signs", 8)]  # [ceil(d / 8)] uint8
+    scale: Annotated[Tensor, Field("metadata")]  # [1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,14 +29,17 @@ class ScaledSign(Codec):
     """The mean magnitude times the sign of every entry, as EF-signSGD sends."""
 
     payload = Signs
-    traits = Traits(exact=False)
+    traits = Traits(exact=False, dense=True)
 
     def encode(self, x: Tensor, step: Step) -> Signs:
         signs = Signs(packed(x), x.abs().mean().reshape(1))
         sent = torch.zeros_like(x)
-        signs.add_to(sent)
+        self.add(signs, sent, step)
         x -= sent
         return signs
+
+    def add(self, payload: Signs, out: Tensor, step: Step) -> None:
+        out += unpacked(payload.bits, len(out)).to(out.dtype) * payload.scale
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
@@ -56,11 +48,9 @@ class ScaledSign(Codec):
 class SignsAt(NamedTuple):
     """Signs of some entries and where these are; all have one magnitude."""
 
-    indices: Tensor  # [k] int32
-    bits: Tensor  # [ceil(k / 8)] uint8
-    scale: Tensor  # [1]
-
-    FIELDS = fields(indices=Field("indices", 1), bits=Field("signs", 8), scale=Field("metadata"))
+    indices: Annotated[Tensor, Field("indices", 1)]  # [k] int32
+    bits: Annotated[Tensor, Field("signs", 8)]  # [ceil(k / 8)] uint8
+    scale: Annotated[Tensor, Field("metadata")]  # [1]
 
     def num_sent(self, size: int) -> int:
         return len(self.indices)

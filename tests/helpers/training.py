@@ -93,6 +93,7 @@ def train(
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     method = case.method(threshold=threshold)
     reducer = build_reducer(method, layout.num_parameters, FEEDBACKS[feedback], wire)
+    communicator.declare_kinds(reducer.kinds)
     ledger = Ledger(layout, communicator, reducer)
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from methods import FEEDBACKS, Case
+from methods import FEEDBACKS, named
 from torch import Tensor
 
 from compressors.api import Segment, Step, inputs_of
@@ -64,7 +64,7 @@ def diagnostics(feedback: str, every: int = 1) -> Diagnostics:
 
 
 def reducer_of(method: str, feedback: str) -> Any:
-    codec = Case(method, {}).method(density=DENSITY, threshold=THRESHOLD[feedback])
+    codec = named(method, {}).method(density=DENSITY, threshold=THRESHOLD[feedback])
     return build_reducer(codec, sum(SIZES), FEEDBACKS[feedback])
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from configs import resolved
-from methods import Case, segment
+from methods import named, segment
 from processes import run_in_processes
 from resuming import config_of, train
 from watching import (
@@ -154,7 +154,7 @@ def test_between_two_measurements_only_the_waits_are_followed() -> None:
 )
 def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
     """Of several methods of addressing entries: what is sent is what is no longer in the residual."""
-    codec = Case(name, {"shared_coordinates": shared}).method(density=0.3)
+    codec = named(name, {"shared_coordinates": shared}).method(density=0.3)
     watch = Watch(
         ErrorFeedback(build_reducer(codec, 20)), Diagnostics(every=1, staleness=Staleness(ages=[1, 2]))
     )
@@ -169,7 +169,7 @@ def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
 
 
 def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
-    codec = Case("hard_threshold", {}).method(threshold=1.0)
+    codec = named("hard_threshold", {}).method(threshold=1.0)
     watch = Watch(ErrorFeedback(build_reducer(codec, 20)), diagnostics("gradient"))
     state = watch.init([segment(torch.zeros(2, 20))])
     _, state = watch.reduce(inputs_of([segment(torch.zeros(2, 20))]), state, Step(0, 0), Communicator(2))
@@ -207,7 +207,7 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
 )
 def test_what_a_method_cannot_give_is_refused(name: str, feedback: str, asked: dict, message: str) -> None:
     settings = {"shared_coordinates": True} if name.startswith("random") else {}
-    method = Case(name, settings).method()
+    method = named(name, settings).method()
     inner = build_reducer(method, 100, ErrorFeedback if feedback != "none" else lambda inner: inner)
     with pytest.raises(ValueError, match=message):
         Watch(inner, Diagnostics(**asked))

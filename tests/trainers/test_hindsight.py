@@ -10,7 +10,7 @@ import torch
 from command_line import command
 from configs import resolved
 from libsvm_files import write_rows
-from methods import FEEDBACKS, Case, segment
+from methods import FEEDBACKS, named, segment
 from processes import run_in_processes
 from skipping import STEPS as SKIPPING_STEPS
 from skipping import Records, Snapshots
@@ -89,7 +89,7 @@ def least_error(stack: Tensor, kept: float) -> float:
 
 
 def codec_of(method: str, feedback: str) -> Any:
-    return Case(method, {"shared_coordinates": True}).method(density=0.1, threshold=THRESHOLD[feedback])
+    return named(method, {"shared_coordinates": True}).method(density=0.1, threshold=THRESHOLD[feedback])
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
@@ -138,18 +138,18 @@ def test_rounding_of_what_is_sent_is_regret() -> None:
 
 
 def test_what_sends_nothing_or_everything() -> None:
-    nothing = followed(Case("hard_threshold", {}).method(threshold=1e9))
+    nothing = followed(named("hard_threshold", {}).method(threshold=1e9))
     told = nothing["told"][-1]
     assert told[ERROR] == pytest.approx(nothing["metrics"]["compression/total_error"], rel=1e-6)
     assert abs(told[REGRET]) <= told[BOUND] < 1e-6 and LEVEL not in told
-    everything = followed(Case("top_k", {}).method(density=1.0))["told"][-1]
+    everything = followed(named("top_k", {}).method(density=1.0))["told"][-1]
     assert everything == {ERROR: 0.0}
-    assert followed(Case("none", {}).method())["told"] == [{}] * STEPS
+    assert followed(named("none", {}).method())["told"] == [{}] * STEPS
 
 
 def test_zeros_need_not_be_sent() -> None:
     """Random-k sends as many elements as are not 0, but not these: in hindsight nothing had to be lost."""
-    codec = Case("random_k", {"shared_coordinates": True}).method(density=0.5)
+    codec = named("random_k", {"shared_coordinates": True}).method(density=0.5)
     watch, communicator = Watch(build_reducer(codec, 8), ON), Communicator(2)
     ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator, watch)
     rows = torch.zeros(2, 8)

@@ -7,10 +7,20 @@ https://arxiv.org/abs/1901.09847.
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from compressors.api import Communicator, Input, Plan, Reduced, Reducer, Segment, State, Step, Wrapper
+from compressors.api import (
+    Communicator,
+    Input,
+    Plan,
+    Reduced,
+    Reducer,
+    Segment,
+    State,
+    Step,
+    Wrapper,
+    zeros_of,
+)
 from compressors.checks import require
 from compressors.payloads import divide
 
@@ -48,9 +58,12 @@ class ErrorFeedback(Wrapper):
         require(self.scale != "step" or plan.lowest_rate > 0, "the schedule", rule, plan.lowest_rate)
         super().check(plan)
 
+    @property
+    def is_idle(self) -> bool:
+        return self.inner.traits.lossless
+
     def init(self, segments: list[Segment]) -> Memory:
-        residual = {s.name: torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments}
-        return Memory(residual, self.inner.init(segments))
+        return Memory(zeros_of(segments), self.inner.init(segments))
 
     def carried(self, inputs: list[Input], state: Memory, step: Step) -> list[Input]:
         own = self._with_residual([given.seen() for given in inputs], state, step)
@@ -75,8 +88,3 @@ class ErrorFeedback(Wrapper):
         scale = step.learning_rate if self.scale == "step" else 1.0
         require(scale > 0, "the learning rate", "> 0 under feedback.scale=step", scale)
         return [Input(segment, state.residual[segment.name], scale) for segment in segments]
-
-
-def no_feedback(inner: Reducer, *, scale: str | None = None) -> Reducer:
-    """What is not sent is lost. A preset's ``scale`` is of no interest then."""
-    return inner

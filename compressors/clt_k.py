@@ -1,0 +1,78 @@
+"""CLT-k: a leader chooses its k largest magnitudes, and all workers send what they have there.
+
+Chen et al., 2020, "ScaleCom", https://arxiv.org/abs/2104.11125. The leader changes in every step, cyclically.
+Biased; the paper shows a contraction where the workers' memories are alike. Per element sent 4 bytes of an
+fp32 value from every worker, all-reduced, and a 4-byte index from the leader. Left out: the low-pass filter
+on the memory.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.api import Codec, Communicator, Input, State, Step, Traits
+from compressors.norms import squared_norm
+from compressors.payloads import Sparse, as_indices, index_dtype, take
+from compressors.rules import Drawn
+from compressors.top_k import TopK
+from compressors.with_density import CodecWithDensity
+
+_UNROTATED = np.zeros(1, dtype=np.int64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CLTK(CodecWithDensity):
+    """Sends k = max(1, floor(density * d)) entries of every segment, where the leader's are largest.
+
+    The leader of step t is worker t mod n. A higher density sends more and forgets less; ``schedule`` lets it
+    go with the epochs. Raises ``ValueError`` for a density outside (0, 1].
+    """
+
+    payload = Sparse
+    traits = Traits(linear=True, seeded=True, lossless_at={"density": 1.0, "schedule": "constant"})
+    examples = ({"density": 0.1},)
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        raise TypeError("CLT-k sends what the leader chooses: choose() says where")
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        """Nothing, at worst, is where the leader's entries are."""
+        return squared_norm(x).item()
+
+    def choose(
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[list[Codec], State]:
+        leader, top_k = step.number % communicator.size, TopK(density=self.density_at(step))
+        counts = [self.elements_at(step, given.size) for given in inputs]
+        indices = torch.empty(sum(counts), dtype=index_dtype(max(given.size for given in inputs)))
+        if leader in communicator.ranks:
+            row = communicator.ranks.index(leader)
+            vectors = [given.seen().rows[row].clone() for given in inputs]
+            indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
+        indices = communicator.broadcast_from(leader, indices, "indices")
+        return [Chosen(where=part.cpu().long().numpy()) for part in indices.split(counts)], state
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chosen(Codec):
+    """Keeps the entries at ``where`` [k], ascending."""
+
+    where: np.ndarray
+
+    payload = Sparse
+    traits = Traits(linear=True)
+
+    def rule(self, size: int, step: Step, workers: range) -> Drawn:
+        def payload(values: Tensor, num_rows: int) -> Sparse:
+            everyones = np.tile(self.where, num_rows)
+            return Sparse(values, as_indices(everyones, size).to(values.device))
+
+        return Drawn(self.where[None], _UNROTATED, payload)
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        return take(x, torch.from_numpy(self.where).to(x.device))
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return squared_norm(x).item()

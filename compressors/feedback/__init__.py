@@ -1,0 +1,8 @@
+"""Feedback: reducers around another that remember, and what is remembered."""
+
+from compressors.feedback.ef21 import EF21
+from compressors.feedback.error_feedback import ErrorFeedback, Memory
+from compressors.feedback.momentum_correction import MomentumCorrection
+from compressors.feedback.none import no_feedback
+
+__all__ = ["EF21", "ErrorFeedback", "Memory", "MomentumCorrection", "no_feedback"]

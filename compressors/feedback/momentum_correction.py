@@ -1,0 +1,96 @@
+"""Momentum correction: each worker accumulates its momentum, and forgets both where it has sent.
+
+Lin et al., 2018, "Deep gradient compression", https://arxiv.org/abs/1712.01887, algorithm 4. u = m u + g is
+the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u where an element was sent. With
+nothing left behind it is momentum SGD. Memory: two buffers of the size of the gradients.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.api import (
+    Communicator,
+    Input,
+    Plan,
+    Reduced,
+    Reducer,
+    Segment,
+    State,
+    Step,
+    Wrapper,
+    zeros_of,
+)
+from compressors.checks import is_real, require, require_flag
+
+
+class Velocities(NamedTuple):
+    """The state of momentum correction."""
+
+    velocity: dict[str, Tensor]  # u, [W, d] per segment
+    residual: dict[str, Tensor]  # v, [W, d] per segment
+    inner: State
+
+
+@dataclass(frozen=True)
+class MomentumCorrection(Wrapper):
+    """v + u is reduced in place of the gradient, and what was not sent is kept in v.
+
+    ``momentum`` is m, in place of the optimizer's, which must be SGD with momentum 0. ``masking`` forgets the
+    velocity of elements that were sent; it needs a method that sends exact values. Raises ``ValueError``
+    otherwise.
+    """
+
+    inner: Reducer
+    momentum: float = 0.9
+    masking: bool = True
+
+    keeps_residual = True
+
+    def __post_init__(self) -> None:
+        valid = is_real(self.momentum) and 0 <= self.momentum < 1
+        require(valid, "MomentumCorrection.momentum", "in [0, 1)", self.momentum)
+        require_flag("MomentumCorrection.masking", self.masking)
+        exact = not self.masking or self.inner.traits.exact
+        require(exact, "MomentumCorrection.masking", "false with a method that rounds", self.masking)
+
+    def check(self, plan: Plan) -> None:
+        rule = "SGD under feedback=momentum_correction, whose momentum is that of the gradients"
+        require(plan.optimizer == "SGD", "optimizer", rule, plan.optimizer)
+        rule = "0 under feedback=momentum_correction, which has its own"
+        require(plan.momentum == 0, "optimizer.momentum", rule, plan.momentum)
+        super().check(plan)
+
+    def init(self, segments: list[Segment]) -> Velocities:
+        return Velocities(zeros_of(segments), zeros_of(segments), self.inner.init(segments))
+
+    def carried(self, inputs: list[Input], state: Velocities, step: Step) -> list[Input]:
+        segments = [given.seen() for given in inputs]
+        own = [
+            Input(s._replace(rows=state.velocity[s.name] * self.momentum + s.rows), state.residual[s.name])
+            for s in segments
+        ]
+        return self.inner.carried(own, state.inner, step)
+
+    def reduce(
+        self, inputs: list[Input], state: Velocities, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, Velocities]:
+        own = []
+        for segment in (given.formed() for given in inputs):
+            velocity = state.velocity[segment.name].mul_(self.momentum).add_(segment.rows)
+            segment.rows.copy_(velocity)  # a reduction consumes its input
+            own.append(Input(segment, state.residual[segment.name]))
+        reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
+        residual = state.residual | {name: left.contiguous() for name, left in reduced.remainder.items()}
+        if self.masking:
+            for given in own:
+                self._forget(state.velocity[given.name], reduced, given)
+        return reduced, Velocities(state.velocity, residual, inner)
+
+    def _forget(self, velocity: Tensor, reduced: Reduced, given: Input) -> None:
+        compressed = reduced.compressed[given.name]
+        positions = compressed.positions(given.size).to(velocity.device)
+        rows = torch.arange(len(velocity)).repeat_interleave(torch.from_numpy(compressed.counts))
+        velocity[rows.to(velocity.device), positions] = 0

@@ -1,0 +1,101 @@
+"""QSGD: every entry rounded at random to one of s levels of its bucket's norm.
+
+Alistarh et al., 2017, https://arxiv.org/abs/1610.02132, section 3. Q(x_i) = norm sign(x_i) l / s, where l is
+s |x_i| / norm rounded up or down at random so that the mean is x_i. Unbiased, with variance of at most
+min(d / s^2, sqrt(d) / s) ||x||^2 for buckets of d entries. An entry takes ``bits`` bits, a sign and a level
+(the paper's Elias code is not used), and a bucket 4 bytes for its norm.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from compressors.api import Codec, Step, Traits
+from compressors.checks import is_count, require
+from compressors.fields import METADATA, Field
+from compressors.norms import squared_norm
+from compressors.packing import pack, unpack
+
+BITS, NORMS = (2, 4, 8), ("l2", "max")
+
+
+@dataclass(frozen=True, kw_only=True)
+class QSGD(Codec):
+    """Rounds every entry to one of s = 2^(bits - 1) - 1 levels between 0 and its bucket's norm.
+
+    More bits cost more bytes and less variance. ``bucket_size`` entries share a norm: the L2 norm, or the
+    largest magnitude under ``norm="max"``, whose variance is smaller. Raises ``ValueError`` for other
+    settings.
+    """
+
+    bits: int = 4
+    bucket_size: int = 512
+    norm: str = "l2"
+
+    traits = Traits(exact=False, dense=True, seeded=True, unbiased=True)
+    examples = ({"bits": 4}, {"bits": 8, "norm": "max"}, {"bits": 2, "bucket_size": 100})
+
+    def __post_init__(self) -> None:
+        require(is_count(self.bits) and self.bits in BITS, "QSGD.bits", "2, 4 or 8", self.bits)
+        require(is_count(self.bucket_size), "QSGD.bucket_size", "an integer >= 1", self.bucket_size)
+        known = isinstance(self.norm, str) and self.norm in NORMS
+        require(known, "QSGD.norm", f"one of {', '.join(NORMS)}", self.norm)
+
+    @property
+    def payload(self) -> type:
+        return _payload(self.bits, self.bucket_size)
+
+    @property
+    def levels(self) -> int:
+        """s."""
+        return 2 ** (self.bits - 1) - 1
+
+    def encode(self, x: Tensor, step: Step) -> Any:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        buckets = self._buckets(x.to(wide))
+        norms = buckets.norm(dim=1) if self.norm == "l2" else buckets.abs().amax(1)
+        norms = norms.to(torch.float32)
+        scales = (self.levels / norms.where(norms > 0, 1)).to(wide)
+        generator = torch.Generator(x.device).manual_seed(step.derive_seed(shared=False))
+        drawn = torch.rand(buckets.shape, generator=generator, device=x.device, dtype=wide)
+        levels = (buckets.abs() * scales.unsqueeze(1) + drawn).floor_()
+        levels.clamp_(max=self.levels)  # where rounding took the norm below an entry
+        codes = (levels.to(torch.uint8) << 1) | (buckets < 0)
+        payload = self.payload(pack(codes.flatten()[: x.numel()], self.bits), norms)
+        self.subtract(payload, x, step)
+        return payload
+
+    def add(self, payload: Any, out: Tensor, step: Step) -> None:
+        codes = unpack(payload.codes, self.bits, out.numel())
+        values = (codes >> 1).to(out.dtype) * (1 - 2 * (codes & 1).to(out.dtype))
+        scales = payload.norms.to(out.dtype) / self.levels
+        out += (self._buckets(values) * scales.unsqueeze(1)).flatten()[: out.numel()]
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        """min(d / s^2, sqrt(d) / s) ||x||^2 of each bucket; (max / s)^2 / 4 an entry under ``norm="max"``."""
+        size = min(self.bucket_size, x.numel())
+        if self.norm == "max":
+            largest = self._buckets(x.double()).abs().amax(1)
+            return size * largest.square().sum().item() / (4 * self.levels**2)
+        return min(size / self.levels**2, math.sqrt(size) / self.levels) * squared_norm(x).item()
+
+    def _buckets(self, x: Tensor) -> Tensor:
+        """``x`` [d] in rows of a bucket each, with zeros at the end."""
+        size = min(self.bucket_size, x.numel())
+        return pad(x, (0, -x.numel() % size)).view(-1, size)
+
+
+@lru_cache(maxsize=64)
+def _payload(bits: int, bucket_size: int) -> type:
+    class Levels(NamedTuple):
+        """Signs and levels, packed, and the norms of the buckets."""
+
+        codes: Annotated[Tensor, Field("levels", 8 // bits)]  # [ceil(d bits / 8)] uint8
+        norms: Annotated[Tensor, Field(METADATA, bucket_size)]  # [ceil(d / bucket_size)] float32
+
+    return Levels

@@ -1,0 +1,85 @@
+"""Reused threshold: Top-k's exact threshold, found again every few steps and kept in between.
+
+The estimate of Ok-Topk (Li and Hoefler, 2022, https://arxiv.org/abs/2201.07598, section 3.1.3) without its
+collectives. Biased; no bound on how much is sent between two searches. 8 bytes per kept fp32 element and one
+4-byte count per segment, as workers send different numbers of entries.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import Tensor
+
+from compressors.api import Codec, Communicator, Input, Segment, Step, Traits
+from compressors.checks import is_count, require
+from compressors.hard_threshold import at_least
+from compressors.norms import squared_norm
+from compressors.payloads import Sparse, take
+from compressors.rules import AtLeast
+from compressors.with_density import CodecWithDensity
+
+
+class Thresholds(NamedTuple):
+    """The state."""
+
+    by_segment: dict[str, Tensor]  # [W, 1] float64, of each worker; negative before the first search
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReusedThreshold(CodecWithDensity):
+    """Keeps entries of at least the k-th largest magnitude that every worker last looked up for itself.
+
+    k = max(1, floor(density * d)). It is looked up in every ``period``-th step, the first one included: a
+    longer period takes less time, and sends more or less than k where magnitudes change meanwhile. Raises
+    ``ValueError`` for a density outside (0, 1] and a period below 1.
+    """
+
+    period: int = 32  # the paper's
+
+    payload = Sparse
+    traits = Traits(ragged=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1})
+    examples = ({"density": 0.1}, {"density": 0.1, "period": 2})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(is_count(self.period), "ReusedThreshold.period", "an integer >= 1", self.period)
+
+    def init(self, segments: list[Segment]) -> Thresholds:
+        return Thresholds({s.name: s.rows.new_full((len(s.rows), 1), -1).double() for s in segments})
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        raise TypeError("thresholds are looked up first: choose() says which")
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return squared_norm(x).item()  # no more than everything is lost
+
+    def choose(
+        self, inputs: list[Input], state: Thresholds, step: Step, communicator: Communicator
+    ) -> tuple[list[Codec], Thresholds]:
+        for given in inputs:
+            if step.number % self.period == 0 or (state.by_segment[given.name] < 0).any():
+                k = self.elements_at(step, given.size)
+                magnitudes = given.seen().rows.abs()
+                state.by_segment[given.name].copy_(magnitudes.topk(k).values[:, -1:])
+        thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
+        return [Above(thresholds=tuple(own), first=communicator.ranks[0]) for own in thresholds], state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Above(Codec):
+    """Keeps x_i iff |x_i| is at least the worker's threshold; ``first`` is whose the first one is."""
+
+    thresholds: tuple[float, ...]
+    first: int
+
+    payload = Sparse
+    traits = Traits(ragged=True)
+
+    def rule(self, size: int, step: Step, workers: range) -> AtLeast:
+        return AtLeast(self.thresholds)
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        return take(x, at_least(self.thresholds[step.worker - self.first], x))
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return squared_norm(x).item()

@@ -1,0 +1,43 @@
+"""Parts of a reducer of several rounds: layers by name, means of tensors, and what it returns."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.api import Communicator, Compressed, Input, Reduced, Segment
+from compressors.backends import backend_of
+
+
+def layers_of(segments: list[Segment]) -> dict[str, Tensor]:
+    """Views [W, *shape] of all layers, by segment and number."""
+    return {f"{s.name}/{i}": layer for s in segments for i, layer in enumerate(s.layers())}
+
+
+def mean_of(rows: dict[str, Tensor], communicator: Communicator) -> dict[str, Tensor]:
+    """The mean over all n workers of each of ``rows`` [W, ...], in one all-reduce; ``rows`` stay."""
+    if not rows:
+        return {}
+    means = communicator.all_reduce_mean([own.flatten(1).clone() for own in rows.values()])
+    return {name: mean.view(own.shape[1:]) for (name, own), mean in zip(rows.items(), means, strict=True)}
+
+
+def begin(inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
+    """The segments that hold p, and ||p||^2 of their layers, [W, L] float64 each."""
+    segments = [given.formed() for given in inputs]
+    return segments, backend_of(segments[0].rows.device).squared_norms(segments)
+
+
+def end(segments: list[Segment], means: dict[str, Tensor], norms: list[Tensor]) -> Reduced:
+    """The outcome of a method that sends something of every element.
+
+    ``segments`` hold p - C(p) by now; ``means`` are those of segments, [d], or of all ``layers_of`` them.
+    """
+    mean, compressed = {}, {}
+    errors = backend_of(segments[0].rows.device).squared_norms(segments)
+    for segment, norm, error in zip(segments, norms, errors, strict=True):
+        name, count = segment.name, len(segment.shapes)
+        whole = [means[name]] if name in means else [means[f"{name}/{i}"].flatten() for i in range(count)]
+        mean[name] = torch.cat(whole) if len(whole) > 1 else whole[0]
+        sent = np.diff(segment.edges)[None].repeat(len(segment.rows), 0)
+        compressed[name] = Compressed(sent, error, norm)
+    return Reduced(mean, {segment.name: segment.rows for segment in segments}, compressed)

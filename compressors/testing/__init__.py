@@ -1,0 +1,1 @@
+"""Contract tests for compressors, of this project and of others."""

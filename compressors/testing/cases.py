@@ -1,0 +1,139 @@
+"""Methods with the settings that they are to be tested with, and one reduction of one segment."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import get_class, instantiate
+from omegaconf import OmegaConf
+from torch import Tensor
+
+from compressors.api import Codec, Plan, Reduced, Reducer, Segment, State, Step, inputs_of
+from compressors.build import build_reducer
+from compressors.compress import Compress
+from compressors.feedback import ErrorFeedback, no_feedback
+from compressors.transports import AllGather
+from trainers.communicator import Communicator
+
+Feedback = Callable[[Reducer], Reducer]
+FEEDBACKS: dict[str, Feedback] = {
+    "none": no_feedback,
+    "gradient": partial(ErrorFeedback, scale="gradient"),
+    "step": partial(ErrorFeedback, scale="step"),
+}
+BUDGET = {"budget": {"density": 0.1, "threshold": None, "schedule": "constant"}}
+
+
+class Case(NamedTuple):
+    """A method with some of its settings; the others come from its yaml, or are the class's own."""
+
+    source: Path | type  # the yaml in which a config names it, or the class
+    settings: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.source.stem if isinstance(self.source, Path) else self.source.__name__
+
+    def method(self, **changes: Any) -> Any:
+        """The codec or reducer; ``changes`` that it has no setting for are left out."""
+        wanted = {**self.settings, **changes}
+        if isinstance(self.source, type):
+            known = self.source.__dataclass_fields__
+            return self.source(**{key: value for key, value in wanted.items() if key in known})
+        config = _config(self.source)
+        known_here = {key: value for key, value in wanted.items() if key in config}
+        return instantiate(OmegaConf.merge(BUDGET, {"it": config}, {"it": known_here}).it, _convert_="all")
+
+    def lossless(self) -> Any:
+        """The method at the settings that keep everything. Skips the test where there are none."""
+        settings = self.method().traits.lossless_at
+        if settings is None:
+            pytest.skip(f"{self.name} has no settings that keep everything")
+        return self.method(**settings)
+
+    def __str__(self) -> str:
+        named = []
+        for key, value in self.settings.items():
+            if value is True or isinstance(value, (Mapping, Codec)):
+                named.append(key)
+            elif value is not False and not isinstance(value, float):
+                named.append(f"{key}={value}")
+        return "-".join([self.name, *named])
+
+
+def cases_of(*methods: type) -> list[Case]:
+    """Classes of methods, with each of the examples that they give of themselves."""
+    return [Case(method, settings) for method in methods for settings in method.examples]
+
+
+def cases_in(conf: Path) -> list[Case]:
+    """All methods that ``conf``/compressor/*.yaml name, with each of the examples that they give."""
+    found = []
+    for path in sorted((conf / "compressor").glob("*.yaml")):
+        found += [Case(path, settings) for settings in get_class(_config(path)._target_).examples]
+    return found
+
+
+@lru_cache(maxsize=256)
+def _config(path: Path) -> Any:
+    """What a yaml says of a method, the entries of its defaults list included."""
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(version_base="1.3", config_dir=str(path.parents[1].absolute())):
+            return OmegaConf.select(compose(config_name=f"{path.parent.name}/{path.stem}"), path.parent.name)
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+def is_codec(method: Any) -> bool:
+    return isinstance(method, Codec)
+
+
+def reducer_of(method: Any, size: int, feedback: Feedback = no_feedback) -> Reducer:
+    """What a trainer runs for ``method`` with a model of ``size`` parameters."""
+    return build_reducer(method, size, feedback)
+
+
+def segment(rows: Tensor, name: str = "a") -> Segment:
+    """A segment of one layer."""
+    return Segment(name, rows, ((rows.shape[1],),))
+
+
+def plan(rates: Sequence[float] = (1.0,), **changes: Any) -> Plan:
+    """A training with such factors on the learning rate, by plain SGD under error feedback."""
+    plain = Plan("layer", "ErrorFeedback", "SGD", 0.0, rates, min(rates))
+    return plain._replace(**changes)
+
+
+def gathered(codec: Codec) -> Compress:
+    """The reducer that gathers what ``codec`` sends."""
+    return Compress(codec, AllGather())
+
+
+def communicator_for(reducer: Reducer, workers: int) -> Communicator:
+    """One process with all workers, which counts what ``reducer`` sends."""
+    communicator = Communicator(workers)
+    communicator.declare_kinds(reducer.kinds)
+    return communicator
+
+
+def reduce_once(
+    reducer: Reducer,
+    rows: Tensor,
+    state: State = None,
+    step: int = 0,
+    learning_rate: float = 1.0,
+    communicator: Communicator | None = None,
+) -> tuple[Reduced, State, Communicator]:
+    """One reduction of one segment in one process. ``rows`` [W, d] is copied before."""
+    communicator = communicator or communicator_for(reducer, len(rows))
+    segments = [segment(rows.clone())]
+    if state is None:
+        state = reducer.init(segments)
+    reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step, learning_rate), communicator)
+    return reduced, state, communicator

@@ -1,0 +1,75 @@
+"""A communicator that takes down what its collectives are given."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from trainers.communicator import Communicator
+
+
+class Handed(Communicator):
+    """One process. ``handed`` [W, kinds] are the bytes of the tensors that the collectives got."""
+
+    def __init__(self, workers: int) -> None:
+        self.handed = np.zeros((workers, 0))
+        super().__init__(workers)
+
+    def declare_kinds(self, kinds: Sequence[str]) -> None:
+        super().declare_kinds(kinds)
+        missing = len(self.kinds) - self.handed.shape[1]
+        self.handed = np.pad(self.handed, ((0, 0), (0, missing)))
+
+    def all_reduce_mean(
+        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+    ) -> list[Tensor]:
+        for tensor in rows:
+            self._take_down("values", tensor)
+        return super().all_reduce_mean(rows, add_up)
+
+    def all_gather(self, rows: Tensor, kind: str) -> Tensor:
+        self._take_down(kind, rows)
+        return super().all_gather(rows, kind)
+
+    def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
+        for tensor in fields:
+            self._take_down(kind, tensor)
+        return super().all_gather_fields(fields, kind)
+
+    def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
+        self.handed[:, self.kinds.index("metadata")] += 4 * len(counts)
+        return super().all_gather_counts(counts, largest)
+
+    def all_gather_ragged(
+        self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
+    ) -> list[list[Tensor]]:
+        for tensors, kind in zip(fields, kinds, strict=True):
+            for tensor, own in zip(tensors, lengths, strict=True):
+                assert tensor.numel() == own.sum()
+                self.handed[:, self.kinds.index(kind)] += own * tensor.itemsize
+        return super().all_gather_ragged(fields, lengths, kinds)
+
+    def all_gather_messages(self, messages: list[list[tuple[str, Any]]], largest: int) -> list[np.ndarray]:
+        for row, parts in enumerate(messages):
+            self.handed[row, self.kinds.index("metadata")] += 4
+            for kind, part in parts:
+                self.handed[row, self.kinds.index(kind)] += part.nbytes
+        return super().all_gather_messages(messages, largest)
+
+    def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
+        self.handed[worker, self.kinds.index(kind)] += tensor.nbytes
+        return super().broadcast_from(worker, tensor, kind)
+
+    def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
+        self._take_down(kind, rows)
+        return super().all_to_all(rows, kind)
+
+    def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
+        sends = np.array([partner != worker for worker, partner in enumerate(partners)])
+        self.handed[:, self.kinds.index(kind)] += sends * (rows.nbytes / len(rows))
+        return super().exchange(rows, partners, kind)
+
+    def _take_down(self, kind: str, tensor: Tensor) -> None:
+        """As many bytes from every worker."""
+        self.handed[:, self.kinds.index(kind)] += tensor.nbytes / len(self.handed)

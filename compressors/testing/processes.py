@@ -1,0 +1,81 @@
+"""Reductions in several processes, held against the same ones in a single process."""
+
+import multiprocessing
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch import Tensor
+
+from compressors.api import Segment, Step, inputs_of
+from compressors.feedback import ErrorFeedback
+from compressors.testing.cases import Case, reducer_of
+from trainers.communicator import Communicator
+from trainers.tree import walk
+
+N, STEPS = 4, 3
+SHAPES = {"a": ((20, 10), (50,)), "b": ((7,),), "c": ((1,),)}  # of the layers of each segment
+
+
+def compare_layouts(cases: list[Case], processes: int) -> None:
+    """Raise unless ``N`` workers in ``processes`` processes reduce as in one, for every case."""
+    multiprocessing.set_forkserver_preload(["torch", "torch.distributed"])
+    with tempfile.TemporaryDirectory() as folder:
+        mp.start_processes(_child, (processes, folder, cases), nprocs=processes, start_method="forkserver")
+
+
+def _child(process: int, processes: int, folder: str, cases: list[Case]) -> None:
+    os.environ["GLOO_SOCKET_IFNAME"] = "lo"
+    torch.set_num_threads(1)
+    meeting = Path(folder) / "meeting"
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=process, world_size=processes)
+    try:
+        for case in cases:
+            together = Communicator(N)
+            expected = _reductions(case, together)
+            own = Communicator(N, process=process, processes=processes, reduction="worker_order")
+            _require_equal(str(case), expected, _reductions(case, own), own.ranks)
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
+
+
+def _reductions(case: Case, communicator: Communicator) -> dict[str, Any]:
+    """What some steps under error feedback give, of all workers alike or row by row."""
+    size = sum(torch.Size(shape).numel() for shapes in SHAPES.values() for shape in shapes)
+    reducer = ErrorFeedback(reducer_of(case.method(), size))
+    communicator.declare_kinds(reducer.kinds)
+    state, alike, rows = None, {}, {}
+    for number in range(STEPS):
+        segments = []
+        for name, shapes in SHAPES.items():
+            length = sum(torch.Size(shape).numel() for shape in shapes)
+            generator = torch.Generator().manual_seed(1000 * number + length)
+            drawn = torch.randn(N, length, generator=generator)
+            segments.append(Segment(name, drawn[list(communicator.ranks)], shapes))
+        state = reducer.init(segments) if state is None else state
+        reduced, state = reducer.reduce(inputs_of(segments), state, Step(5, number), communicator)
+        for name in SHAPES:
+            alike[f"mean {number} {name}"] = reduced.mean[name].clone()
+            rows[f"left {number} {name}"] = reduced.remainder[name].clone()
+            rows[f"sent {number} {name}"] = torch.from_numpy(reduced.compressed[name].sent)
+    rows["bytes"] = torch.from_numpy(communicator.take_charges())
+    rows["link bytes"] = torch.from_numpy(communicator.take_link_bytes())
+    alike |= dict(walk(state, "state", shared=True))
+    rows |= dict(walk(state, "state"))
+    return {"alike": alike, "rows": rows}
+
+
+def _require_equal(name: str, expected: dict[str, Any], found: dict[str, Any], ranks: range) -> None:
+    for what, tensor in expected["alike"].items():
+        _require_same(tensor, found["alike"][what], f"{name}: {what}")
+    for what, tensor in expected["rows"].items():
+        _require_same(tensor[ranks.start : ranks.stop], found["rows"][what], f"{name}: {what}")
+
+
+def _require_same(one: Tensor, other: Tensor, what: str) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True, msg=what)

@@ -1,0 +1,159 @@
+"""Tests of feedback beside error feedback: each against its definition, and what all have to keep."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from methods import communicator_for, plan, reduce_once, segment
+from torch import Tensor
+
+from compressors.api import Reducer, Step, inputs_of
+from compressors.build import build_reducer
+from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
+from compressors.none import NoCompression
+from compressors.qsgd import QSGD
+from compressors.top_k import TopK
+from compressors.two_way import TwoWay
+from trainers.tree import walk
+
+W, D, STEPS = 3, 60, 6
+FEEDBACKS: dict[str, Callable[[Reducer], Reducer]] = {
+    "ef": ErrorFeedback,
+    "ef21": EF21,
+    "momentum_correction": MomentumCorrection,
+    "without masking": partial(MomentumCorrection, masking=False),
+}
+every_feedback = pytest.mark.parametrize("feedback", FEEDBACKS.values(), ids=FEEDBACKS)
+
+
+def gradients(step: int, workers: int = W) -> Tensor:
+    return torch.randn(workers, D, generator=torch.Generator().manual_seed(step))
+
+
+def means(reducer: Reducer) -> list[np.ndarray]:
+    """The mean of each step."""
+    state, found = None, []
+    for step in range(STEPS):
+        reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
+        found.append(reduced.mean["a"].numpy().copy())
+    return found
+
+
+def top(x: np.ndarray, k: int) -> np.ndarray:
+    """A mask of the k largest magnitudes of each row."""
+    return np.abs(x) >= np.sort(np.abs(x), 1)[:, -k][:, None]
+
+
+def test_ef21_is_its_definition() -> None:
+    """h += C(g - h) on every worker, and the mean of h is what is applied."""
+    believed = np.zeros((W, D))
+    for step, mean in enumerate(means(build_reducer(TopK(density=0.1), D, EF21))):
+        difference = gradients(step).numpy() - believed
+        believed += np.where(top(difference, 6), difference, 0)
+        np.testing.assert_allclose(mean, believed.mean(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("masking", [True, False])
+def test_momentum_correction_is_its_definition(masking: bool) -> None:
+    """u = m u + g, v += u; C(v) is sent, and v, with masking u too, forgets it (Lin et al., algorithm 4)."""
+    feedback = partial(MomentumCorrection, momentum=0.8, masking=masking)
+    velocity, total = np.zeros((W, D)), np.zeros((W, D))
+    for step, mean in enumerate(means(build_reducer(TopK(density=0.1), D, feedback))):
+        velocity = 0.8 * velocity + gradients(step).numpy()
+        total += velocity
+        kept = top(total, 6)
+        np.testing.assert_allclose(mean, np.where(kept, total, 0).mean(0), rtol=1e-5, atol=1e-6)
+        total[kept] = 0
+        if masking:
+            velocity[kept] = 0
+
+
+def test_momentum_correction_of_what_loses_nothing_is_momentum_sgd() -> None:
+    velocity = np.zeros(D)
+    feedback = partial(MomentumCorrection, masking=False)
+    for step, mean in enumerate(means(build_reducer(NoCompression(), D, feedback))):
+        velocity = 0.9 * velocity + gradients(step).numpy().mean(0)
+        np.testing.assert_allclose(mean, velocity, rtol=1e-5, atol=1e-6)
+
+
+def test_ef21_of_what_loses_nothing_is_left_out() -> None:
+    assert isinstance(build_reducer(NoCompression(), D, EF21), NoCompression)
+    assert isinstance(build_reducer(TopK(density=1.0), D, EF21), EF21)  # whose schedule may change it
+    for mean, step in zip(means(build_reducer(TopK(density=1.0), D, EF21)), range(STEPS), strict=True):
+        np.testing.assert_allclose(mean, gradients(step).numpy().mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_two_way_owes_what_its_servers_have_not_sent() -> None:
+    """What arrived, what workers keep and what servers keep are all that there was."""
+    codec = QSGD(bits=4, norm="max", bucket_size=16)
+    reducer = ErrorFeedback(TwoWay(up=codec, down=codec))
+    state, arrived, given = None, torch.zeros(D), torch.zeros(D)
+    for step in range(STEPS):
+        reduced, state, communicator = reduce_once(reducer, gradients(step), state, step)
+        arrived += reduced.mean["a"]
+        given += gradients(step).mean(0)
+        owed = state.inner.residual["a"]
+        torch.testing.assert_close(
+            arrived + (state.residual["a"] + owed).mean(0), given, rtol=1e-4, atol=1e-4
+        )
+        assert (owed != 0).sum(0).max() <= 1  # a part has one server
+    charged = dict(zip(communicator.kinds, communicator.take_charges()[0].tolist(), strict=True))
+    assert charged == {
+        "values": 0,
+        "indices": 0,
+        "padding": 0,
+        "metadata": 4 * 4 * 2,  # of 3 parts of 20 entries, 2 norms each, and of a part of the mean
+        "levels": 4 * 10,
+    }
+
+
+@every_feedback
+def test_some_segments_now_and_some_later(feedback: Callable[[Reducer], Reducer]) -> None:
+    reducer = build_reducer(TopK(density=0.1), D, feedback)
+    states = []
+    for buckets in (["abc"], ["c", "ab"]):
+        state = reducer.init([segment(gradients(0), name) for name in "abc"])
+        communicator = communicator_for(reducer, W)
+        for step in range(2):
+            for bucket in buckets:
+                own = [segment(gradients(ord(name) + step), name) for name in bucket]
+                _, state = reducer.reduce(inputs_of(own), state, Step(0, step), communicator)
+        states.append(state)
+    for shared in (False, True):
+        one, other = (dict(walk(state, "", shared=shared)) for state in states)
+        assert one.keys() == other.keys()
+        for name in one:
+            assert torch.equal(one[name], other[name]), name
+
+
+@every_feedback
+def test_what_is_about_to_be_compressed_can_be_seen(feedback: Callable[[Reducer], Reducer]) -> None:
+    """``carried`` tells p, whose norm is measured, and changes nothing."""
+    reducer = build_reducer(TopK(density=0.1), D, feedback)
+    state, communicator = reducer.init([segment(gradients(0))]), communicator_for(reducer, W)
+    for step in range(3):
+        own = inputs_of([segment(gradients(step))])
+        (seen,) = reducer.carried(own, state, Step(0, step))
+        p = seen.seen().rows.clone()
+        reduced, state = reducer.reduce(own, state, Step(0, step), communicator)
+        norms = reduced.compressed["a"].input_norm.squeeze(1)
+        torch.testing.assert_close(p.double().square().sum(1), norms)
+
+
+def test_refusals() -> None:
+    inner = build_reducer(TopK(density=0.1), D)
+    for momentum in (-0.1, 1.0, True, "0.9"):
+        with pytest.raises(ValueError, match=r"MomentumCorrection\.momentum must be in \[0, 1\), got"):
+            MomentumCorrection(inner, momentum=momentum)
+    with pytest.raises(ValueError, match=r"MomentumCorrection\.masking must be false with a method"):
+        build_reducer(QSGD(), D, MomentumCorrection)
+    corrected = MomentumCorrection(inner)
+    with pytest.raises(ValueError, match=r"optimizer\.momentum must be 0 under feedback=momentum_correction"):
+        corrected.check(plan(momentum=0.9))
+    with pytest.raises(ValueError, match=r"optimizer must be SGD under feedback=momentum_correction"):
+        corrected.check(plan(optimizer="Adam"))
+    corrected.check(plan())
+    with pytest.raises(ValueError, match=r"TwoWay\.up must be a codec that sends something of every element"):
+        TwoWay(up=TopK(density=0.1), down=QSGD())
