@@ -61,8 +61,8 @@ class QSGD(Codec):
         norms = buckets.norm(dim=1) if self.norm == "l2" else buckets.abs().amax(1)
         norms = norms.to(torch.float32)
         scales = (self.levels / norms.where(norms > 0, 1)).to(wide)
-        generator = torch.Generator(x.device).manual_seed(step.derive_seed(shared=False))
-        drawn = torch.rand(buckets.shape, generator=generator, device=x.device, dtype=wide)
+        generator = torch.Generator().manual_seed(step.derive_seed(shared=False))
+        drawn = torch.rand(buckets.shape, generator=generator, dtype=wide).to(x.device)
         levels = (buckets.abs() * scales.unsqueeze(1) + drawn).floor_()
         levels.clamp_(max=self.levels)  # where rounding took the norm below an entry
         codes = (levels.to(torch.uint8) << 1) | (buckets < 0)

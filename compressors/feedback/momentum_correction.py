@@ -5,7 +5,7 @@ the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u wh
 nothing left behind it is momentum SGD. Memory: two buffers of the size of the gradients.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -44,8 +44,8 @@ class MomentumCorrection(Wrapper):
     """
 
     inner: Reducer
-    momentum: float = 0.9
-    masking: bool = True
+    momentum: float = field(default=0.9, kw_only=True)
+    masking: bool = field(default=True, kw_only=True)
 
     keeps_residual = True
 

@@ -92,7 +92,7 @@ class CpuKernels(Backend):
         return torch.from_numpy(out)
 
     def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
-        if not _can_add(payload) or out.dtype != payload.values.dtype:
+        if not _can_add(payload, compressed) or out.dtype != payload.values.dtype:
             super().add(payload, out, compressed)
         else:
             sums.add_at(payload.values.numpy(), payload.indices.numpy(), out.numpy())
@@ -100,7 +100,7 @@ class CpuKernels(Backend):
     def means(
         self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
     ) -> list[Tensor]:
-        if len(everyones[0]) > 1 or not _can_add(everyones[0][0]):
+        if len(everyones[0]) > 1 or not _can_add(everyones[0][0], local[0]):
             return super().means(everyones, inputs, local, num_workers)
         outs = [
             own.room if own.room is not None else x.rows.new_zeros(x.size)
@@ -172,9 +172,11 @@ def _can_run(inputs: Sequence[Input]) -> bool:
     )
 
 
-def _can_add(payload: Any) -> bool:
+def _can_add(payload: Any, compressed: Compressed) -> bool:
+    """Whether ``payload`` is of values and indices, and says by itself what was sent."""
     is_known = isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
-    return is_known and payload.indices.dtype == torch.int32
+    says_it_itself = type(compressed.origin[0]).add is Codec.add
+    return is_known and says_it_itself and payload.indices.dtype == torch.int32
 
 
 def _can_sum(rows: Tensor) -> bool:

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
@@ -58,10 +56,12 @@ class Case(NamedTuple):
     def __str__(self) -> str:
         named = []
         for key, value in self.settings.items():
-            if value is True or isinstance(value, (Mapping, Codec)):
+            if value is True or isinstance(value, Mapping):
                 named.append(key)
-            elif value is not False and not isinstance(value, float):
+            elif isinstance(value, (int, str)) and value is not False:
                 named.append(f"{key}={value}")
+            elif not isinstance(value, (bool, float)):
+                named.append(f"{key}={type(value).__name__}")
         return "-".join([self.name, *named])
 
 
@@ -80,18 +80,27 @@ def cases_in(conf: Path) -> list[Case]:
 
 @lru_cache(maxsize=256)
 def _config(path: Path) -> Any:
-    """What a yaml says of a method, the entries of its defaults list included."""
-    before = GlobalHydra.instance().hydra
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(version_base="1.3", config_dir=str(path.parents[1].absolute())):
-            return OmegaConf.select(compose(config_name=f"{path.parent.name}/{path.stem}"), path.parent.name)
-    finally:
-        GlobalHydra.instance().hydra = before
+    """What a yaml says of a method, with the methods that its defaults list puts into it.
+
+    Hydra would want the whole config for it, which a package of compressors does not bring.
+    """
+    config = OmegaConf.load(path)
+    parts = {}
+    for entry in config.pop("defaults", []):
+        if isinstance(entry, Mapping):
+            ((group, name),) = entry.items()
+            where, _, key = str(group).lstrip("/").partition("@")
+            parts[key] = _config(path.parents[1] / where / f"{name}.yaml")
+    return OmegaConf.merge(parts, config)
 
 
 def is_codec(method: Any) -> bool:
     return isinstance(method, Codec)
+
+
+def is_exact(method: Any) -> bool:
+    """Whether kernels may have a part in it: a codec of exact values."""
+    return is_codec(method) and method.traits.exact
 
 
 def reducer_of(method: Any, size: int, feedback: Feedback = no_feedback) -> Reducer:

@@ -19,6 +19,7 @@ from compressors.chain import Chain
 from compressors.feedback import ErrorFeedback
 from compressors.fields import KINDS, Field
 from compressors.payloads import Sparse
+from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
 from compressors.wire import Wire
 from trainers.checkpoint_files import read_checkpoint, step_folders, write_part
@@ -123,8 +124,12 @@ def test_the_largest_number_sent_is_of_elements_whatever_their_fields_hold() -> 
 def test_methods_that_need_one_value_an_element_say_so() -> None:
     with pytest.raises(ValueError, match="wire must be plain with ScaledSign: it does not send one value an"):
         build_reducer(ScaledSign(), D, wire=Wire(indices="auto"))
-    with pytest.raises(ValueError, match="Chain must be of codecs that send one value an element"):
-        Chain(first=TopK(density=0.5), second=ScaledSign())
+    rule = r"Chain\.first must be a codec that sends one exact value an element, got 'ScaledSign'"
+    with pytest.raises(ValueError, match=rule):
+        Chain(first=ScaledSign(), second=TopK(density=0.5))
+    rule = r"Chain\.second after RandomBlock must be a sparsifier, got 'ScaledSign'"
+    with pytest.raises(ValueError, match=rule):  # whose block's length does not travel
+        Chain(first=RandomBlock(density=0.5, shared_coordinates=False), second=ScaledSign())
 
     class Summed(ScaledSign):
         traits = Traits(linear=True)

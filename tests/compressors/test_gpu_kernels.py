@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from methods import Case, cases, is_codec, segment
+from methods import Case, cases, is_exact, segment
 from torch import Tensor
 
 from compressors import backends
@@ -107,7 +107,7 @@ def test_equals_reference(codec: object, dtype: torch.dtype, ties: bool) -> None
         assert torch.equal(found.input_norm, norms)
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if is_codec(c.method())])
+@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if is_exact(c.method())])
 def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean, remainder, error, counts and bytes of three steps with feedback."""
     found = []

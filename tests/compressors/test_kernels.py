@@ -13,7 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from methods import CONF, Case, cases, is_codec, segment
+from methods import CONF, Case, cases, is_exact, segment
 from torch import Tensor
 
 from compressors.api import Segment, Step, inputs_of
@@ -36,7 +36,7 @@ SIZES = {
     "layers around a block's size": [1, 256, 255, 257, 1024, 3],
     "sampled": [20_000, 1, 3000],
 }
-CODECS = [pytest.param(case, id=str(case)) for case in cases() if is_codec(case.method())]
+CODECS = [pytest.param(case, id=str(case)) for case in cases() if is_exact(case.method())]
 
 
 def normal(step: int, size: int) -> Tensor:

@@ -12,9 +12,11 @@ from compressors.chain import Chain
 from compressors.compress import Compress
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.randomness import derive_seed, distinct_coordinates
+from compressors.testing.contract import Contract
 from compressors.top_k import TopK
 from compressors.transports import AllGather, AllReduce
 from trainers.communicator import Communicator
@@ -96,30 +98,44 @@ def test_draws_differ_between_segments_and_seeds() -> None:
 
 
 def test_chain_takes_the_second_from_what_the_first_keeps() -> None:
-    """A random block, and of it the largest half."""
+    """A random block, and of it the largest half; the block need not travel."""
     x = torch.randn(100, generator=torch.Generator().manual_seed(0))
     chain = Chain(first=RandomBlock(density=0.2), second=TopK(density=0.5))
-    block = RandomBlock(density=0.2).encode(x.clone(), Step(0, 3)).positions(100)
+    step = Step(0, 3)
+    block = RandomBlock(density=0.2).encode(x.clone(), step).positions(100)
     rest = x.clone()
-    payload = chain.encode(rest, Step(0, 3))
+    payload = chain.encode(rest, step)
     sent = torch.zeros(100)
-    payload.add_to(sent)
+    chain.add(payload, sent, step)
     assert torch.equal(rest + sent, x)
     best = block[x[block].abs().topk(10).indices]
-    assert set(payload.positions(100).tolist()) == set(best.tolist())
+    assert set(chain.positions(payload, 100, step).tolist()) == set(best.tolist())
     assert set(sent.nonzero().squeeze(1).tolist()) == set(best.tolist())
+    assert payload.indices.max() < 20
 
 
-@pytest.mark.parametrize(
-    "chain",
-    [
-        Chain(first=RandomBlock(density=0.5), second=TopK(density=0.5)),
-        Chain(first=RandomK(density=0.5, shared_coordinates=False), second=HardThreshold(threshold=0.5)),
-        Chain(first=HardThreshold(threshold=0.5), second=TopK(density=0.5)),
-        Chain(first=RandomBlock(density=0.5), second=RandomK(density=0.5)),
-    ],
-    ids=["block-top_k", "own_random_k-threshold", "threshold-top_k", "linear"],
-)
+CHAINS = {
+    "block-top_k": Chain(first=RandomBlock(density=0.5), second=TopK(density=0.5)),
+    "own_block-top_k": Chain(
+        first=RandomBlock(density=0.5, shared_coordinates=False), second=TopK(density=0.5)
+    ),
+    "own_random_k-threshold": Chain(
+        first=RandomK(density=0.5, shared_coordinates=False), second=HardThreshold(threshold=0.5)
+    ),
+    "threshold-top_k": Chain(first=HardThreshold(threshold=0.5), second=TopK(density=0.5)),
+    "linear": Chain(first=RandomBlock(density=0.5), second=RandomK(density=0.5)),
+    "threshold-qsgd": Chain(first=HardThreshold(threshold=0.5), second=QSGD(bits=2, bucket_size=16)),
+    "random_k-top_k-qsgd": Chain(
+        first=RandomK(density=0.5), second=Chain(first=TopK(density=0.5), second=QSGD(norm="max"))
+    ),
+}
+
+
+class TestChains(Contract):
+    cases = tuple(Case(Chain, {"first": c.first, "second": c.second}) for c in CHAINS.values())
+
+
+@pytest.mark.parametrize("chain", [c for c in CHAINS.values() if c.traits.exact], ids=str)
 def test_chain_conserves_and_travels(chain: Chain) -> None:
     g = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
     reduced, _, communicator = reduce_once(ErrorFeedback(build_reducer(chain, 60)), g)

@@ -76,3 +76,26 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # of the messages
     heard["charges"] = charges[:, 1:].tolist()
     return heard
+
+
+def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
+    """What each local worker heard, sent and was charged for, by what multi-round methods use."""
+    communicator = Communicator(WORKERS, process=process, processes=processes)
+    ranks, heard = communicator.ranks, {}
+
+    def note(name: str, rows: Tensor) -> None:
+        heard[name] = rows.tolist()
+        heard[f"{name}, bytes"] = communicator.take_charges().sum(1).tolist()
+        heard[f"{name}, link"] = communicator.take_link_bytes().tolist()
+
+    for leader in range(WORKERS):
+        told = torch.arange(3.0) + leader if leader in ranks else torch.empty(3)
+        found = communicator.broadcast_from(leader, told, "indices")
+        note(f"from {leader}", found.expand(len(ranks), -1))
+    addressed = torch.tensor([[[10.0 * worker + other] * 2 for other in range(WORKERS)] for worker in ranks])
+    note("to all", communicator.all_to_all(addressed, "values"))
+    note("scattered", communicator.reduce_scatter_mean(addressed / 3))
+    own = torch.tensor([[float(worker)] * 5 for worker in ranks])
+    for partners in ([1, 0, 3, 2], [2, 3, 0, 1], [3, 1, 2, 0]):
+        note(f"with {partners}", communicator.exchange(own, partners, "values"))
+    return heard

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from processes import run_in_processes
-from talking import add_up, talk
+from talking import add_up, talk, talk_in_rounds
 
 from trainers.communicator import Communicator
 from trainers.slices import slices, strided
@@ -27,6 +27,34 @@ def test_processes_hear_what_one_process_hears(processes: int) -> None:
             else:
                 assert torch.equal(value, alone[name]), name
     assert on_links == alone["link"]  # [n, 2], workers in order
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_hear_in_rounds_what_one_process_hears(processes: int) -> None:
+    alone, together = talk_in_rounds(0, 1), {}
+    for heard in run_in_processes(talk_in_rounds, processes):
+        for name, rows in heard.items():
+            together.setdefault(name, []).extend(rows)
+    assert together == alone
+
+
+def test_rounds_move_and_charge_what_their_definitions_say() -> None:
+    heard = talk_in_rounds(0, 1)
+    assert heard["from 2"] == [[2.0, 3.0, 4.0]] * 4
+    assert heard["from 2, bytes"] == [0, 0, 12, 0]
+    # Counted from worker 2: it sends to worker 3, then both send, to workers 0 and 1.
+    assert heard["from 2, link"] == [[0, 12], [0, 12], [24, 0], [12, 12]]
+    assert heard["to all"] == [[[10.0 * v + w] * 2 for v in range(4)] for w in range(4)]
+    assert heard["to all, bytes"] == [32] * 4
+    assert heard["to all, link"] == [[24, 24]] * 4
+    assert heard["scattered"] == [pytest.approx([(15.0 + w) / 3] * 2) for w in range(4)]
+    assert heard["scattered, link"] == [[24, 24]] * 4
+    assert heard["with [2, 3, 0, 1]"] == [[2.0] * 5, [3.0] * 5, [0.0] * 5, [1.0] * 5]
+    assert heard["with [3, 1, 2, 0]"] == [[3.0] * 5, [1.0] * 5, [2.0] * 5, [0.0] * 5]
+    assert heard["with [3, 1, 2, 0], bytes"] == [20, 0, 0, 20]
+    assert heard["with [3, 1, 2, 0], link"] == [[20, 20], [0, 0], [0, 0], [20, 20]]
+    with pytest.raises(ValueError, match="bytes of kind 'signs' are not declared"):
+        Communicator(2).broadcast_from(0, torch.ones(1), "signs")
 
 
 def test_what_leaves_and_what_reaches_a_worker() -> None:
