@@ -7,14 +7,14 @@ not say it, as configs of older code, stands in ``USUAL``.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 Config = Mapping[str, Any]
-Value = str | int | float | bool | tuple | None
+Value = str | int | float | bool | tuple["Value", ...] | None
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 
 METHOD = ("compressor", "feedback", "wire")  # the groups of conf/ that make a method; all others, a setting
@@ -30,9 +30,9 @@ class WithoutEffect(NamedTuple):
     is_idle: bool = False  # nothing at all follows from it, so that nobody can mean it
 
 
-def at(config: Config, key: str) -> Any:
+def at(config: Config, key: str) -> object:
     """The setting at a dotted key, None where there is none."""
-    value: Any = config
+    value: object = config
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
     return value
@@ -183,9 +183,11 @@ class Method:
     def legend(self) -> str:
         """The same with a density in per cent; a threshold's is that of the paper's rule."""
         said, words = self.compressor, list(self._words)
-        if words and words[0].key == "compressor.density" and words[0].number is not None:
+        first = words[0] if words else None
+        if first is not None and first.key == "compressor.density" and first.number is not None:
             joint = " for" if self.compressor == "hard_threshold" else ","
-            said += f"{joint} density {_per_cent(words.pop(0).number)}"
+            said += f"{joint} density {_per_cent(first.number)}"
+            del words[0]
         return ", ".join([said, *(word.text for word in words)])
 
     @cached_property
@@ -194,7 +196,7 @@ class Method:
         return ", ".join([self.compressor, *(word.text for word in self._words if word.number is None)])
 
     @cached_property
-    def order(self) -> tuple:
+    def order(self) -> tuple[str, list[tuple[str, float]], str]:
         """A key for sorting: by family, then by the numbers, then by the words."""
         numbers = [(word.key, word.number) for word in self._words if word.number is not None]
         return self.family, numbers, self.label
@@ -246,7 +248,7 @@ class Identity:
     @property
     def origin(self) -> str:
         """The other run's checkpoint that it began at, or nothing."""
-        return self.settings.get(ORIGIN, "")
+        return str(self.settings.get(ORIGIN, ""))
 
     def across(self, keys: Iterable[str]) -> "Identity":
         """The same run, with settings of it taken for a part of its method."""
@@ -319,7 +321,7 @@ def _reads_otherwise(word: str) -> bool:
     return True
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -330,25 +332,29 @@ def _settings(config: Config) -> Iterator[tuple[str, Value]]:
             yield key, value
 
 
-def flatten(config: Any, prefix: str = "") -> Iterator[tuple[str, Value]]:
+def flatten(config: Config | Sequence[object], prefix: str = "") -> Iterator[tuple[str, Value]]:
     """Every value by its dotted key, equal numbers written alike: 1 and 1.0, 0 and -0.0.
 
     A density schedule ``{kind: NAME, ...}`` is NAME, and its settings stand below.
     """
+    entries: Iterable[tuple[object, object]]
     entries = config.items() if isinstance(config, Mapping) else enumerate(config)
     for name, value in entries:
         is_kind = name == "kind" and prefix.endswith(".schedule.")
         key = prefix.removesuffix(".") if is_kind else f"{prefix}{name}"
-        holds_parts = isinstance(value, (list, tuple)) and any(isinstance(part, Mapping) for part in value)
         if name == "_partial_":  # tells Hydra to leave the call to run.py
             continue
-        if isinstance(value, Mapping) or holds_parts:
+        if isinstance(value, Mapping) or (isinstance(value, (list, tuple)) and _holds_parts(value)):
             yield from flatten(value, f"{key}.")
         else:
             yield key, _alike(value)
 
 
-def _alike(value: Any) -> Value:
+def _holds_parts(values: Sequence[object]) -> bool:
+    return any(isinstance(part, Mapping) for part in values)
+
+
+def _alike(value: object) -> Value:
     if isinstance(value, (list, tuple)):
         return tuple(map(_alike, value))
     if isinstance(value, float) and value.is_integer():
