@@ -2,12 +2,13 @@
 
 import time
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from trainers.communicator import Communicator
-from trainers.reading import read_together
+from trainers.parts import Loader, reads_files
+from trainers.reading import agree
 from trainers.state import TrainingState
 from trainers.step import GradientStep
 
@@ -34,9 +35,10 @@ class Outcome(NamedTuple):
 class Advance:
     """Takes ``state`` one step on. The first group's rate is what is called the learning rate."""
 
-    def __init__(self, state: TrainingState, loader: Any, communicator: Communicator) -> None:
+    def __init__(self, state: TrainingState, loader: Loader, communicator: Communicator) -> None:
         self.state = state
         self.loader = loader
+        self._may_fail = reads_files(loader)  # asked once: a check of a Protocol takes microseconds
         self.communicator = communicator
         self.base_rates = [group["lr"] for group in state.optimizer.param_groups]
 
@@ -49,7 +51,8 @@ class Advance:
         state, step = self.state, self.state.step
         for group, rate in zip(state.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
-        batches = read_together(self.communicator, self.loader, partial(self.loader.batches, step))
+        read = partial(self.loader.batches, step)
+        batches = agree(self.communicator, read) if self._may_fail else read()
         learning_rate = self.base_rates[0] * factor
         epoch = step * self.loader.epochs_per_step
         losses = state.gradient_step.run(batches, step, learning_rate, measure=measure, epoch=epoch)
@@ -67,5 +70,6 @@ class Advance:
         self.state.epoch = self.state.step * self.loader.epochs_per_step
 
     def mean_loss(self, outcome: Outcome) -> float:
-        """The mean loss over all workers."""
+        """The mean loss over all workers, of a step that was asked for its losses."""
+        assert outcome.losses is not None
         return self.communicator.collect(outcome.losses.double()).mean().item()

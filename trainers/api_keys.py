@@ -3,7 +3,8 @@
 import os
 import re
 from collections.abc import Iterable
-from typing import Any
+
+from trainers.plain import Config
 
 _NAMES = re.compile(
     r"(?:^|[._-])(?:api[_-]?key|apikey|secret|passw(?:or)?d|credentials?|auth|access[_-]?token)s?$", re.I
@@ -31,12 +32,12 @@ def refuse_keys(words: Iterable[str]) -> None:
         _check(name.lstrip("+~-"), value or name, bool(value), secrets)
 
 
-def refuse_keys_in(config: dict[str, Any]) -> None:
+def refuse_keys_in(config: Config) -> None:
     """Raise ``ValueError`` for a config that holds an API key, as ``refuse_keys`` tells one."""
     _search("", config, _secrets())
 
 
-def _search(name: str, value: Any, secrets: set[str]) -> None:
+def _search(name: str, value: object, secrets: set[str]) -> None:
     if isinstance(value, (dict, list, tuple)):
         entries = value.items() if isinstance(value, dict) else enumerate(value)
         for key, entry in entries:

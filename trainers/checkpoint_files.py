@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from trainers.plain import Fields
 from trainers.run_files import printable, read_description
 from trainers.safe_files import replacing, write_all
 from trainers.state import Snapshot, WorkerState
@@ -44,10 +44,10 @@ class Checkpoint:
     """A checkpoint with all of its parts."""
 
     path: Path
-    descriptions: tuple[dict[str, Any], ...]  # of the parts, in the order of the processes
+    descriptions: tuple[Fields, ...]  # of the parts, in the order of the processes
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> Fields:
         """What the first process wrote down beside the tensors."""
         return {"moved": 0, "optimizer_name": None, **self.descriptions[0]["facts"]}
 
@@ -84,7 +84,7 @@ class Checkpoint:
             found[worker] = WorkerState(self._read(part, f"worker/{worker}/"), part["memories"][str(worker)])
         return Snapshot(shared, found, self.facts, str(self.path))
 
-    def _read(self, description: dict[str, Any], prefix: str) -> dict[str, torch.Tensor]:
+    def _read(self, description: Fields, prefix: str) -> dict[str, torch.Tensor]:
         with safe_open(self.path / description["file"], framework="pt") as file:
             names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
             return {name.removeprefix(prefix): file.get_tensor(name) for name in names}
@@ -169,7 +169,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     return checkpoint
 
 
-def _require_tensors(file: Path, description: dict[str, Any]) -> None:
+def _require_tensors(file: Path, description: Fields) -> None:
     """Raise ``DamagedCheckpointError`` unless the tensors are there that the description names."""
     with safe_open(file, framework="pt") as opened:
         there = set(opened.keys())
@@ -203,7 +203,7 @@ def is_complete(folder: Path) -> bool:
     return any({f"part-{p}-of-{count}.json" for p in range(int(count))} <= names for count in counts)
 
 
-def _read_descriptions(folder: Path) -> tuple[dict[str, Any], ...]:
+def _read_descriptions(folder: Path) -> tuple[Fields, ...]:
     first = sorted(folder.glob("part-0-of-*.json"))
     if not first:
         raise DamagedCheckpointError(f"{folder.name} is not complete: the first process's part is missing")
@@ -234,7 +234,7 @@ def _read_descriptions(folder: Path) -> tuple[dict[str, Any], ...]:
     return tuple(descriptions)
 
 
-def _require_facts(folder: Path, facts: dict[str, Any], num_workers: int, step: int, searched: int) -> None:
+def _require_facts(folder: Path, facts: Fields, num_workers: int, step: int, searched: int) -> None:
     """Raise ``DamagedCheckpointError`` for facts that do not go with each other and the folder's name."""
     own = f"{folder.name}: its {{}}"
     _require_equal(facts, own, step=step, num_workers=num_workers)
@@ -244,13 +244,13 @@ def _require_facts(folder: Path, facts: dict[str, Any], num_workers: int, step: 
         raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in all")
 
 
-def _require_equal(found: dict[str, Any], whose: str, **expected: Any) -> None:
+def _require_equal(found: Fields, whose: str, **expected: object) -> None:
     for key, value in expected.items():
         if found[key] != value:
             raise DamagedCheckpointError(f"{whose.format(key)} is {found[key]!r}, not {value!r}")
 
 
-def _read_description(path: Path) -> dict[str, Any]:
+def _read_description(path: Path) -> Fields:
     try:
         description = read_description(path)
         skeletons = [*description["memories"].values()]

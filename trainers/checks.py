@@ -2,14 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from compressors.checks import KERNELS, is_real, shown
 from identity import without_effect
 from trainers.api_keys import refuse_keys_in
+from trainers.plain import Config
 from trainers.targets import GROUPS, check_targets
 
-Config = dict[str, Any]
 _TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
 _COUNTS = {"seed": (0, 2**63 - 1), "workers": (1, 2**20), "processes": (1, 2**16), "threads": (1, 1024)}
 _KEYS = {
@@ -50,7 +49,7 @@ def check(config: Config) -> None:
     if not isinstance(config.get("isolate"), bool):
         raise ValueError(f"isolate must be true or false, got {config.get('isolate')!r}")
     timeout = config.get("timeout_seconds")
-    if not is_real(timeout) or not 0 < timeout <= 1e6:
+    if timeout is None or not is_real(timeout) or not 0 < timeout <= 1e6:
         raise ValueError(f"timeout_seconds must be in (0, 1e6], got {shown(timeout)}")
     for key in _TEXTS:
         value = config["data"].get(key, "none")
@@ -60,7 +59,7 @@ def check(config: Config) -> None:
     tracker = config["tracker"]
     if tracker["_target_"] == "trainers.trackers.open_wandb":  # now, as the run folder comes before W&B
         check_wandb(**{key: tracker.get(key) for key in ("project", "mode", "group", "tags")})
-    started = int(os.environ.get("WORLD_SIZE", config["processes"]))
+    started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
     if config["processes"] not in (1, started):
         raise ValueError(f"processes={config['processes']}, but the launcher started {started}")
     if config["workers"] % started:
@@ -94,6 +93,7 @@ def _check_place(output: object, name: object, resume: object) -> None:
     for (key, rule), value in zip(rules.items(), (output, name, resume), strict=True):
         if not isinstance(value, str) or not value or not value.isprintable():
             raise ValueError(f"{key} must be {rule}, got {shown(value)}")
+    assert isinstance(name, str)  # as was just seen
     if "/" in name or "\\" in name or name.startswith("."):  # .multirun and the locks begin so
         raise ValueError(f"name must be the name of one folder, got {shown(name)}")
     if len(os.fsencode(name)) > 200:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
@@ -279,7 +278,7 @@ class Communicator:
 
     def _charge_link(self, own: np.ndarray | int, everyones: np.ndarray | int) -> None:
         """What a gather takes from each local worker to n - 1 others, and what theirs bring to it."""
-        self._link[:, 0] += gather_bytes(own, self.size)
+        self._link[:, 0] += gather_bytes(1, self.size) * own
         self._link[:, 1] += everyones - own
 
     # What follows serves measurement and control. It is not part of the algorithm and not charged.
@@ -383,7 +382,7 @@ class Communicator:
             _wait(departures)
         return list(means.split(sizes))
 
-    def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager) -> Tensor:
+    def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager[object]) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``. What only this process has to do for it is not the network's time."""
         if self.processes == 1:
             with on_the_clock:
@@ -427,7 +426,9 @@ class Communicator:
                 works += of
         _wait(works)
 
-    def _start(self, outgoing: list[Tensor], incoming: list[Tensor]) -> tuple[list[Any], list[Any]]:
+    def _start(
+        self, outgoing: list[Tensor], incoming: list[Tensor]
+    ) -> tuple[list[dist.Work], list[dist.Work]]:
         """Messages to and from all other processes, [P] each: what receives and what sends, on its way."""
         others = [(self.process + turn) % self.processes for turn in range(1, self.processes)]
         receives = [dist.P2POp(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
@@ -436,6 +437,6 @@ class Communicator:
         return works[: len(receives)], works[len(receives) :]
 
 
-def _wait(works: list[Any]) -> None:
+def _wait(works: list[dist.Work]) -> None:
     for work in works:
         work.wait()

@@ -51,7 +51,9 @@ class CompressionState:
             device=self.layout.device,
         )
         self.communicator.declare_kinds(reducer.kinds)
-        self.names = {parameter: name for name, parameter in self.layout.parameters.items()}
+        self.names: dict[Tensor, str] = {
+            parameter: name for name, parameter in self.layout.parameters.items()
+        }
         shapes = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
         self.state = reducer.init(
             [self.layout.segment_of(name, rows) for name, rows in zip(self.layout.names, shapes, strict=True)]
@@ -77,7 +79,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
     gradients = dict(zip(names, bucket.gradients(), strict=True))
     buffer, last = bucket.buffer(), bucket.is_last()
     if state.thread is None:  # kernels and NCCL run beside the backward pass by themselves
-        future = torch.futures.Future(devices=[buffer.device])
+        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[buffer.device])
         state.reduce(gradients, last=last)
         future.set_result(buffer)
         return future
@@ -88,7 +90,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
             state.reduce(gradients, last=last)
             future.set_result(buffer)
         except BaseException as error:  # the backward pass waits for this future: tell it
-            future.set_exception(error)
+            future.set_exception(error)  # type: ignore[arg-type]  # torch's stub asks for a result
 
     state.thread.submit(work)
     return future

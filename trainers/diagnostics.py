@@ -2,7 +2,6 @@
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from compressors.checks import is_count, require
 from trainers.bound import Bound
@@ -12,7 +11,7 @@ from trainers.selection_error import SelectionError
 from trainers.staleness import Staleness
 from trainers.xi import Xi
 
-KINDS = {
+KINDS: dict[str, type] = {
     "xi": Xi,
     "selection_error": SelectionError,
     "staleness": Staleness,
@@ -51,9 +50,10 @@ class Diagnostics:
         return [name for name in KINDS if getattr(self, name) is not None]
 
 
-def _made(name: str, kind: Any, settings: object) -> Any:
+def _made(name: str, kind: type, settings: object) -> object:
     """A diagnostic from its settings."""
     require(isinstance(settings, dict), f"diagnostics.{name}", "settings by their names", settings)
+    assert isinstance(settings, dict)
     known = {field.name for field in dataclasses.fields(kind)}
     for key in sorted(map(str, settings.keys() ^ known)):
         fault = "is missing" if key in known else f"has no effect: {name} has no such setting"

@@ -6,9 +6,9 @@ import subprocess
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from trainers.jobs import command
+from trainers.plain import Config
 
 PACKAGES = (
     "torch",
@@ -26,7 +26,7 @@ PACKAGES = (
 _PAGES = (":(top,exclude)results/*.md", ":(top,exclude)results/figures")
 
 
-def environment(config: dict[str, Any]) -> dict[str, Any]:
+def environment(config: Config) -> dict[str, object]:
     """Versions, code, hardware and command line of this process."""
     import torch
 

@@ -1,19 +1,19 @@
 """Quality on held-out data, every sample once, the same for every number of processes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from trainers.communicator import Communicator
 from trainers.forward import autocast
+from trainers.parts import Dataset
 from trainers.reading import read_together
 
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, dataset: Any, communicator: Communicator, batch_size: int, precision: str = "fp32"
+    model: nn.Module, dataset: Dataset, communicator: Communicator, batch_size: int, precision: str = "fp32"
 ) -> dict[str, float]:
     """Metrics of ``model`` on all held-out splits of the dataset, named ``split/metric``.
 
@@ -24,7 +24,8 @@ def evaluate(
     communicator.broadcast(list(model.buffers()))
     was_training = model.training
     model.eval()
-    task, metrics = dataset.task, {}
+    task = dataset.task
+    metrics: dict[str, float] = {}
     for split, samples in dataset.held_out.items():
         chunks = torch.arange(len(samples)).split(batch_size)
         sums = torch.zeros(len(chunks), task.num_sums, dtype=torch.float64)

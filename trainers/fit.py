@@ -5,25 +5,33 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 from torch import Tensor
 
 from trainers.autolrs import AutoLRS
 from trainers.forward import cut, in_precision
+from trainers.parts import Batch, Memory
+from trainers.plain import Fields, Record
 from trainers.reading import read_together
 from trainers.search import COSTS
 from trainers.state import MisfitError, Snapshot, Tensors, TrainingState, require_same_tensors
-from trainers.tree import put_together, take_apart, tensors_of
+from trainers.tree import Skeleton, Tree, put_together, take_apart, tensors_of
 
 if TYPE_CHECKING:
     from trainers.loop import Trainer
 
-Rows = Sequence[dict[str, float]]  # records
+Rows = Sequence[Record]
 
 
-def require_records(facts: dict[str, Any], rows: Rows, place: str) -> None:
+class Require(Protocol):
+    """Raises ``MisfitError``, which says what is wrong, unless something is fine."""
+
+    def __call__(self, fine: bool, what: str) -> None: ...
+
+
+def require_records(facts: Fields, rows: Rows, place: str) -> None:
     """Raise ``MisfitError`` unless the newest values and the best ones are those on record."""
     newest: dict[str, float] = {}
     values: dict[str, list[float]] = defaultdict(list)
@@ -51,7 +59,7 @@ def require_records(facts: dict[str, Any], rows: Rows, place: str) -> None:
         raise MisfitError(f"{place}: it skipped {facts['skipped']} steps, and other ones are on record")
 
 
-def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: str) -> None:
+def require_own(trainer: "Trainer", facts: Fields, rows: Rows, place: str) -> None:
     """Raise ``MisfitError`` for facts that a run of these settings cannot come to from its start."""
     step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
 
@@ -89,15 +97,15 @@ def require_own(trainer: "Trainer", facts: dict[str, Any], rows: Rows, place: st
         updated = step - 1 - facts["skipped_in_a_row"]  # the last step that was not skipped
         period = int((max(0, updated) * epochs_per_step + 1e-9) // settings.average_reset_epochs)
         require(facts["average_period"] == period, f"its average_period is {facts['average_period']}")
-    if facts["search"]:
-        _require_search(trainer, facts, rows, require)
+    if isinstance(trainer.schedule, AutoLRS):  # which has a search, as was just seen
+        _require_search(trainer, trainer.schedule, facts, rows, require)
 
 
-def _is_of_training_or_search(row: dict[str, float]) -> bool:
+def _is_of_training_or_search(row: Record) -> bool:
     return "train/learning_rate" in row or _is_of_search(row)
 
 
-def _is_of_search(row: dict[str, float]) -> bool:
+def _is_of_search(row: Record) -> bool:
     return all(name in ("step", "epoch") or name.startswith("autolrs/") for name in row)
 
 
@@ -111,16 +119,20 @@ def _evaluations(trainer: "Trainer", step: int, *, is_end: bool) -> list[int]:
     return [*due, step] if is_end and step not in due else due
 
 
-def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, require: Any) -> None:
+def _require_search(
+    trainer: "Trainer", schedule: AutoLRS, facts: Fields, rows: Rows, require: Require
+) -> None:
     """What a search for learning rates remembers, beside its records."""
-    search, schedule = facts["search"], trainer.schedule
+    search = facts["search"]
     rates = [*search["rates"], *([] if search["rate"] is None else [search["rate"]])]
     is_inside = all(schedule.low * (1 - 1e-9) <= rate <= schedule.high * (1 + 1e-9) for rate in rates)
     require(is_inside, "a rate is outside the schedule's interval")
     same = len(search["rates"]) == len(search["forecasts"]) < schedule.trials + 1
     require(same, "it has not as many forecasts as rates")
     require(search["costs"].keys() == set(COSTS.values()), "its searches cost something else")
-    last, before, stages, trials, ends = {}, 0, 0, 0, 0
+    last: Record = {}
+    before: float = 0
+    stages, trials, ends = 0, 0, 0
     for row in rows:
         trials += any(name.startswith("autolrs/trial_") for name in row)
         ends += "autolrs/loss_at_end" in row
@@ -148,31 +160,32 @@ def _require_search(trainer: "Trainer", facts: dict[str, Any], rows: Rows, requi
         require(tried.get(f"{name}/forecast") == found, f"its forecast of trial {number} is {found!r}")
     require(facts["step"] <= search["until"], "its stage is over")
     if trainer.settings.nonfinite == "stop":  # a step without effect has no loss
-        _require_losses(facts, rows, last.get("step", 0), require)
+        _require_losses(facts, rows, int(last.get("step", 0)), require)
     if search["rates"]:
-        _require_plan(trainer, search, stages, facts["step"], last.get("autolrs/search_steps", 0), require)
+        left = trainer.num_steps - facts["step"] - last.get("autolrs/search_steps", 0)
+        _require_plan(schedule, search, stages, left, require)
     elif search["losses"]:  # else the plan is of no use any more
-        _require_plan(trainer, search, stages - 1, last.get("step", 0), before, require)
+        left = trainer.num_steps - last.get("step", 0) - before
+        _require_plan(schedule, search, stages - 1, left, require)
 
 
-def _require_losses(facts: dict[str, Any], rows: Rows, begin: int, require: Any) -> None:
+def _require_losses(facts: Fields, rows: Rows, begin: int, require: Require) -> None:
     """The losses of the stage that began after that step, those on record among them."""
     losses = facts["search"]["losses"]
     require(len(losses) in (0, facts["step"] - begin), f"it has {len(losses)} losses")
     recorded = {row["step"]: row["train/loss"] for row in rows if "train/loss" in row}
     for step, loss in enumerate(losses, begin + 1):
         require(recorded.get(step, loss) == loss, f"its loss of step {step} is {loss!r}")
-    is_looked_back = rows and "autolrs/loss_at_end" in rows[-1]
-    require(bool(losses) or facts["step"] == begin or facts["search"]["rates"] or is_looked_back, "no losses")
+    is_looked_back = bool(rows) and "autolrs/loss_at_end" in rows[-1]
+    begins = facts["step"] == begin or bool(facts["search"]["rates"])
+    require(bool(losses) or begins or is_looked_back, "no losses")
 
 
-def _require_plan(
-    trainer: "Trainer", search: dict[str, Any], stage: int, begin: int, searched: int, require: Any
-) -> None:
+def _require_plan(schedule: AutoLRS, search: Fields, stage: int, steps_left: float, require: Require) -> None:
     """The lengths of a stage and of its trials, which follow from the steps that were left."""
-    plan = trainer.schedule.plan(stage, trainer.num_steps - begin - searched)
+    plan = schedule.plan(stage, cast(int, steps_left))  # a forged record's 0.5 gives lengths that none has
     require((search["stage_steps"], search["trial_steps"]) == plan, f"stage {stage} is planned otherwise")
-    by_validation = plan[1] >= trainer.schedule.validation_from
+    by_validation = plan[1] >= schedule.validation_from
     require(search["by_validation"] == by_validation, f"stage {stage} is judged otherwise")
 
 
@@ -203,7 +216,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
     _require_tree(expected, facts["optimizer"], "optimizer", saved, snapshot.place)
 
 
-def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Any) -> None:
+def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
     """What a worker's loss carries from one batch to the next, as this loss does."""
     expected = _memory_like(trainer, batch)
     for worker in trainer.communicator.ranks:
@@ -215,7 +228,7 @@ def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Any) -> Non
         _require_tree(expected, memory, "memory", saved, f"{snapshot.place}, worker {worker}:")
 
 
-def _require_tree(expected: Any, skeleton: Any, prefix: str, saved: Tensors, place: str) -> None:
+def _require_tree(expected: Tree, skeleton: Skeleton, prefix: str, saved: Tensors, place: str) -> None:
     """Raise ``MisfitError`` unless ``skeleton`` and its tensors are what ``expected`` comes apart to."""
     live: Tensors = {}
     wanted = take_apart(expected, prefix, live)
@@ -225,17 +238,18 @@ def _require_tree(expected: Any, skeleton: Any, prefix: str, saved: Tensors, pla
         raise MisfitError(f"{place} does not fit this run: its {prefix} is put together in another way")
 
 
-def _names(skeleton: Any) -> Any:
+def _names(skeleton: Skeleton) -> Tree:
     """A skeleton as a tree of names, whatever the order of the fields of an object."""
     return put_together(skeleton, {name: name for name in tensors_of(skeleton)})
 
 
-def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]:
+def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, object]]:
     """What ``optimizer`` has for each parameter after a step, in tensors without memory.
 
     Found out by a step of a copy that has a parameter of its own in each group.
     """
-    found, number = {}, 0
+    found: dict[int, dict[str, object]] = {}
+    number = 0
     for group in optimizer.param_groups:
         probe = torch.zeros(2, 3, dtype=group["params"][0].dtype, requires_grad=True)
         probe.grad = torch.zeros_like(probe)
@@ -250,14 +264,14 @@ def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, Any]]
     return found
 
 
-def _like(value: Any, probe: Tensor, parameter: Tensor) -> Any:
+def _like(value: object, probe: Tensor, parameter: Tensor) -> object:
     if not isinstance(value, Tensor):
         return value
     shape = parameter.shape if value.shape == probe.shape else value.shape
     return torch.empty(shape, dtype=value.dtype, device="meta")
 
 
-def _memory_like(trainer: "Trainer", batch: Any) -> list[Any]:
+def _memory_like(trainer: "Trainer", batch: Batch) -> list[Memory]:
     """What the loss of a batch leaves to the next one; nothing where a model writes its gradient down."""
     if trainer.is_analytic:
         return []

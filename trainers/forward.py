@@ -1,12 +1,15 @@
 """How a worker's loss is computed: in which precision, and in how many pieces."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-Loss = Callable[[nn.Module, Any, Any], tuple[Tensor, Any]]  # model, batch, memory -> mean loss, next memory
+from trainers.parts import Batch, Memory
+
+Loss = Callable[
+    [nn.Module, Batch, Memory], tuple[Tensor, Memory]
+]  # model, batch, memory -> mean loss, next memory
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
@@ -17,7 +20,7 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 def in_precision(loss: Loss, device: torch.device, precision: str) -> Loss:
     """``loss`` computed under ``autocast``; gradients come in the parameters' dtype all the same."""
 
-    def wrapped(model: nn.Module, batch: Any, memory: Any) -> tuple[Tensor, Any]:
+    def wrapped(model: nn.Module, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
         with autocast(device, precision):
             value, memory = loss(model, batch, memory)
         return value.float() if value.dtype == torch.bfloat16 else value, memory
@@ -33,7 +36,7 @@ def require_bf16(device: torch.device) -> None:
         )
 
 
-def cut(batch: Any, size: int | None) -> list[Any]:
+def cut(batch: Batch, size: int | None) -> list[Batch]:
     """A batch, a NamedTuple, as micro-batches of ``size`` samples; None leaves it whole."""
     if size is None:
         return [batch]

@@ -8,6 +8,7 @@ feedback.scale=step with one learning rate throughout, the mean residual over th
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -36,8 +37,8 @@ class Drift:
 
     def __init__(self, segments: list[Segment]) -> None:
         size, device = sum(segment.rows.shape[1] for segment in segments), segments[0].rows.device
-        wide = {"dtype": torch.float64, "device": device}
-        self.sums = Sums(torch.zeros(size, **wide), torch.zeros(size, **wide), torch.zeros(1, **wide))
+        zeros = partial(torch.zeros, dtype=torch.float64, device=device)
+        self.sums = Sums(zeros(size), zeros(size), zeros(1))
         self._backend = backend_of(device)
 
     def add_gradients(self, segments: list[Segment]) -> None:

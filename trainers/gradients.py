@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from compressors.randomness import derive_seed
 from trainers.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.layout import Layout
+from trainers.parts import AnalyticModel, Batch, Batches, Memory
 
 
 class NonFiniteGradientError(ArithmeticError):
@@ -25,10 +26,10 @@ class GradientSource(Protocol):
     """Where the gradients of the W local workers come from."""
 
     segments: list[Segment]  # the gradients that were computed last, which the reducer may consume
-    memories: list[list[Any]]  # what each local worker's loss carries to its next batch, per micro-batch
+    memories: list[list[Memory]]  # what each local worker's loss carries to its next batch, per micro-batch
     checks: bool  # whether gradients are known to be finite; else who reduces them has to look
 
-    def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
+    def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
         """Let ``segments`` hold the gradients of ``batches``; return the losses [W], if ``measure`` asks.
 
         If it ``checks``, it raises ``NonFiniteGradientError`` on all processes where one worker's gradient is
@@ -65,7 +66,7 @@ class WorkerGradients:
         self.seed = seed
         self.clip_norm = clip_norm
         self.micro_batch_size = micro_batch_size
-        self.memories: list[list[Any]] = [[] for _ in communicator.ranks]
+        self.memories: list[list[Memory]] = [[] for _ in communicator.ranks]
         flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
@@ -74,7 +75,7 @@ class WorkerGradients:
         self.buffers = list(model.buffers())
         self.shared_buffers = buffers_seen_by_forward(model)
 
-    def compute(self, batches: Sequence[Any], step: int, measure: bool = True) -> Tensor:
+    def compute(self, batches: Sequence[Batch], step: int, measure: bool = True) -> Tensor:
         """The gradients of W batches; with ``clip_norm``, scaled down to at most that L2 norm each."""
         self.communicator.broadcast(self.shared_buffers)
         several = len(batches) > 1
@@ -100,7 +101,9 @@ class WorkerGradients:
             self._check(norms, step, before, memories)
         return torch.stack(losses)
 
-    def _check(self, norms: list[Tensor], step: int, before: list[Tensor], memories: list[Any]) -> None:
+    def _check(
+        self, norms: list[Tensor], step: int, before: list[Tensor], memories: list[list[Memory]]
+    ) -> None:
         """Raise where a worker's gradient is not finite; buffers and memories are put back first."""
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
@@ -117,26 +120,26 @@ class WorkerGradients:
             self.memories[:] = memories
             raise
 
-    def _differentiate(self, row: int, batch: Any) -> Tensor:
+    def _differentiate(self, row: int, batch: Batch) -> Tensor:
         """The gradient of one worker's batch, into its views; the loss."""
         parameters, views = list(self.layout.parameters.values()), self.views[row]
         if self.lends:
             return self._lend(parameters, batch)
         pieces = cut(batch, self.micro_batch_size)
         before = self.memories[row] or [None] * len(pieces)
-        total, after = 0.0, []
+        losses, after = [], []
         for position, (piece, memory) in enumerate(zip(pieces, before, strict=True)):
             loss, memory = self.loss(self.model, piece, memory)
             share = loss / len(pieces) if len(pieces) > 1 else loss
             gradients = torch.autograd.grad(share, parameters, allow_unused=True, materialize_grads=True)
             for view, gradient in zip(views, gradients, strict=True):
                 view.add_(gradient) if position else view.copy_(gradient)
-            total = total + share.detach()
+            losses.append(share.detach())
             after.append(memory)
         self.memories[row] = after
-        return total
+        return sum(losses[1:], 0.0 + losses[0])
 
-    def _lend(self, parameters: list[nn.Parameter], batch: Any) -> Tensor:
+    def _lend(self, parameters: list[nn.Parameter], batch: Batch) -> Tensor:
         """The lone worker's gradient, in tensors of its own; the loss."""
         self.views[0], self.segments = [], []  # their memory is taken again
         for parameter in parameters:
@@ -151,19 +154,6 @@ class WorkerGradients:
         return loss.detach()
 
 
-class AnalyticModel(Protocol):
-    """A model that writes down its gradient instead of having autograd find it."""
-
-    def begin(self, shards: Any) -> None:
-        """Take a look at what the local workers hold, before the first step."""
-
-    def worker_gradients(self, batches: Any, out: Tensor, measure: bool) -> Tensor | None:
-        """Write the gradients of the W local workers to ``out`` [W, D].
-
-        Returns the losses [W], if ``measure`` asks for them.
-        """
-
-
 class AnalyticGradients:
     """Gradients of W workers from a model that has them all in a few matrix products."""
 
@@ -172,7 +162,7 @@ class AnalyticGradients:
     def __init__(
         self,
         model: AnalyticModel,
-        shards: Any,
+        shards: Batches,
         layout: Layout,
         communicator: Communicator,
         *,
@@ -182,14 +172,14 @@ class AnalyticGradients:
         self.layout = layout
         self.communicator = communicator
         self.clip_norm = clip_norm
-        self.memories: list[list[Any]] = [[] for _ in communicator.ranks]  # and stays empty
+        self.memories: list[list[Memory]] = [[] for _ in communicator.ranks]  # and stays empty
         with torch.inference_mode():
             self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
             self.segments = layout.segments(self.flat)
             model.begin(shards)
         self._entries = self.flat.numpy() if numpy_knows(self.flat) else self.flat
 
-    def compute(self, batches: Any, step: int, measure: bool = True) -> Tensor | None:
+    def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
         """The gradients of all local workers; with ``clip_norm``, scaled down to at most that L2 norm."""
         with torch.inference_mode():
             losses = self.model.worker_gradients(batches, self.flat, measure)

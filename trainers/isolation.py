@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import connection, resource_tracker
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
 
+from trainers.plain import Config
 from trainers.streams import keep_streams
 
 # What takes long to import and no config names; optimizers import torch._dynamo when they begin
-EVERY_JOB_IMPORTS = ("torch._dynamo", "compressors.build", "compressors.kernels.cpu", "trainers.loop")
-EVERY_JOB_IMPORTS += ("trainers.trackers", "wandb")
+EVERY_JOB_IMPORTS: tuple[str, ...] = ("torch._dynamo", "compressors.build", "compressors.kernels.cpu")
+EVERY_JOB_IMPORTS += ("trainers.loop", "trainers.trackers", "wandb")
 GRACE_SECONDS = 300  # for a job that was asked to stop, to end its step and save it
 ASKED = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _nursery: "Nursery | None" = None
@@ -41,7 +42,7 @@ class _Request:
     """What a child is to do: call ``entry``, as ``module:function``, where and as its parent would."""
 
     entry: str
-    argument: Any
+    argument: object
     environment: dict[str, str]
     folder: str
 
@@ -51,12 +52,12 @@ class _Outcome:
     """What became of it. ``fault``: an exception that nobody expected, whose traceback has been printed."""
 
     returned: bool = False
-    result: Any = None
+    result: object = None
     fault: str = ""
     exit_code: int | None = None
 
 
-def run_isolated(entry: str, config: dict[str, Any]) -> Any:
+def run_isolated(entry: str, config: Config) -> object:
     """``entry`` (``module:function``) of a config in a process of its own; what it returned, a plain value.
 
     What the first config names is imported once, for this and all later calls. Raises ``JobError`` when the
@@ -97,7 +98,7 @@ class Nursery:
         # Before multiprocessing waits at exit for the nursery, which waits for the pipe to close
         self.close_at_exit = Finalize(self, self.pipe.close, exitpriority=10)
 
-    def run(self, entry: str, argument: Any) -> Any:
+    def run(self, entry: str, argument: object) -> object:
         if not self.is_ready:
             self.is_ready = self.pipe.recv()
         sys.stdout.flush()
@@ -117,7 +118,7 @@ class Nursery:
         return self.process.exitcode
 
 
-def spawning() -> Any:
+def spawning() -> SpawnContext:
     """multiprocessing's context for fresh processes."""
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
         multiprocessing.set_start_method("spawn", force=True)  # joblib's own, unknown to a new process
@@ -167,7 +168,7 @@ def _fork(parent: connection.Connection, request: _Request) -> _Outcome:
     sender.close()
     outcome = _Outcome()
     with receiver:
-        awaited = [parent, child.sentinel, receiver]
+        awaited: list[connection.Connection | int] = [parent, child.sentinel, receiver]
         while child.is_alive():
             ready = connection.wait(awaited)
             if parent in ready:  # nothing but its end
@@ -195,7 +196,7 @@ def _child(request: _Request, sender: connection.Connection) -> None:
         os.environ.clear()
         os.environ.update(request.environment)
         os.chdir(request.folder)
-        function: Callable[[Any], Any] = resolve_name(request.entry)
+        function: Callable[[object], object] = resolve_name(request.entry)
         outcome = _Outcome(returned=True, result=function(request.argument))
     except KeyboardInterrupt:
         sys.exit(130)
@@ -205,7 +206,7 @@ def _child(request: _Request, sender: connection.Connection) -> None:
     sender.send(outcome)
 
 
-def _interrupt(*_: Any) -> None:
+def _interrupt(*_: object) -> None:
     """Once: what is closed now is not to be interrupted again."""
     for number in ASKED:  # not SIG_IGN: Python complains of a signal that came just before
         signal.signal(number, lambda *_: None)
@@ -213,5 +214,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def _end_with_nursery() -> None:
-    connection.wait([multiprocessing.parent_process().sentinel])
+    nursery = multiprocessing.parent_process()
+    assert nursery is not None
+    connection.wait([nursery.sentinel])
     os.kill(os.getpid(), signal.SIGKILL)

@@ -19,9 +19,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from types import FrameType
 
 from trainers.isolation import ASKED, JobError, signals_blocked, spawning
+from trainers.plain import Fields
 from trainers.stopping import SAME_SECONDS, StoppedError, end_with_parent
 from trainers.streams import keep_streams
 
@@ -43,7 +44,7 @@ class LostProcessError(RuntimeError):
         super().__init__(f"another process ended or did not answer for {timeout_seconds:g} s")
 
 
-def launch(entry: str, argument: Any, processes: int) -> None:
+def launch(entry: str, argument: object, processes: int) -> None:
     """Call ``entry``, as ``module:function``, with ``argument`` in ``processes`` fresh processes.
 
     Raises ``JobError`` when one of them dies, or cannot go on, after the others were stopped;
@@ -73,13 +74,13 @@ class _Group:
         self.processes = processes
         self.children: list[BaseProcess] = []
         self.pipes: list[Connection] = []
-        self.said: dict[int, dict[str, Any]] = {}  # by rank, in the order of their ends
+        self.said: dict[int, Fields] = {}  # by rank, in the order of their ends
         self.asked = 0  # the signal by which this process was
         self.asked_at = 0.0
         self.tell_at = self.kill_at = float("inf")  # when those that are left are told to stop, and killed
-        self.reasons: list[dict[str, Any]] | None = None  # what was said before they were told
+        self.reasons: list[Fields] | None = None  # what was said before they were told
 
-    def start(self, entry: str, argument: Any, meeting: Path) -> None:
+    def start(self, entry: str, argument: object, meeting: Path) -> None:
         context = spawning()
         with signals_blocked():  # a new process hears none until it has said how to take them
             for rank in range(self.processes):
@@ -131,7 +132,7 @@ class _Group:
             raise JobError(next(s["refused"] for _, s in sorted(self.said.items()) if "refused" in s))
         if self.asked or "stopped" in ends:
             stops = [said for said in self.said.values() if said.get("message")]
-            by_default = {"stopped": self.asked or ends["stopped"]["stopped"], "message": _STOPPED}
+            by_default: Fields = {"stopped": self.asked or ends["stopped"]["stopped"], "message": _STOPPED}
             stop = next(iter(stops), by_default)
             raise StoppedError(stop["stopped"], stop["message"])
         if "lost" in ends:
@@ -150,7 +151,7 @@ class _Group:
             for number, handler in before.items():
                 signal.signal(number, handler or signal.SIG_DFL)  # None: set by somebody else than Python
 
-    def _pass_on(self, number: int, _: Any) -> None:
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
         """A second Ctrl-C, later than the echo of the first, ends what is left at once."""
         now = time.monotonic()
         if not self.asked:
@@ -162,6 +163,7 @@ class _Group:
     def _send(self, number: int) -> None:
         for rank, child in enumerate(self.children):
             if rank not in self.said:
+                assert child.pid is not None  # it was started
                 with suppress(ProcessLookupError):
                     os.kill(child.pid, number)
 
@@ -179,9 +181,10 @@ class _Group:
                 child.join()
                 has_ended = True
             if has_ended:
+                assert child.exitcode is not None
                 self.said[rank] = self._end_of(rank, child.exitcode)
 
-    def _end_of(self, rank: int, code: int) -> dict[str, Any]:
+    def _end_of(self, rank: int, code: int) -> Fields:
         by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # which ends a process at once that does not train
         if self.asked:
             by_signal |= {-self.asked, -signal.SIGKILL}  # by ourselves, when it took too long
@@ -191,7 +194,7 @@ class _Group:
         return {"failed": f"process {rank} of {self.processes} {how}"}
 
 
-def _enter(entry: str, argument: Any, environment: dict[str, str], parent: Connection) -> None:
+def _enter(entry: str, argument: object, environment: dict[str, str], parent: Connection) -> None:
     """``entry`` in one of the processes; the last thing it does is to say how that ended."""
     end_with_parent()
     keep_streams()
@@ -205,7 +208,7 @@ def _enter(entry: str, argument: Any, environment: dict[str, str], parent: Conne
         parent.send_bytes(json.dumps(said).encode())
 
 
-def _call(entry: Callable[[Any], None], argument: Any) -> dict[str, Any]:
+def _call(entry: Callable[[object], None], argument: object) -> Fields:
     """What to tell the parent about how ``entry`` ended."""
     try:
         entry(argument)

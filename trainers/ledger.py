@@ -1,6 +1,7 @@
 """What compression cost: error, elements and bytes, exactly, every step, per worker and layer."""
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -179,7 +180,7 @@ class Ledger:
             )
         }
 
-    def _means(self, *groups: list[Any]) -> list[list[float]]:
+    def _means(self, *groups: Sequence[Tensor | np.ndarray]) -> list[list[float]]:
         """Means over all workers of columns [W]. The bits of a mean depend on the size of its group."""
         columns = [torch.as_tensor(column, dtype=torch.float64) for group in groups for column in group]
         everyones = self.communicator.collect(torch.stack(columns, 1))  # [n, columns]
@@ -191,7 +192,10 @@ class Ledger:
 
 
 def _entries(tensor: Tensor) -> Any:
-    """The same memory as an array where that can be had: of short sums numpy is done first."""
+    """The same memory as an array where that can be had: of short sums numpy is done first.
+
+    What is done with it is written alike for both.
+    """
     return tensor.numpy() if tensor.device.type == "cpu" else tensor
 
 

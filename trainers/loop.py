@@ -1,8 +1,9 @@
 """The training loop, from the first batch to the summary."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -19,11 +20,12 @@ from trainers.diagnostics import Diagnostics
 from trainers.evaluation import evaluate
 from trainers.fit import require_fit
 from trainers.forward import in_precision, require_bf16
-from trainers.gradients import AnalyticGradients, NonFiniteGradientError, WorkerGradients
+from trainers.gradients import AnalyticGradients, GradientSource, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.overlapped_step import OverlappedStep
 from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
+from trainers.parts import AnalyticModel, Dataset, HasDiagnostics, Loader, WholeLoader, facts_of
 from trainers.schedule import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
@@ -44,19 +46,19 @@ class Tracker(Protocol):
 class Trainer:
     """Everything a training needs, built and checked. Raises ``ValueError`` for what cannot train.
 
-    A model that has ``worker_gradients`` (``gradients.AnalyticModel``) is asked for its gradients;
-    any other is differentiated. What a model's ``diagnostics()`` gives becomes part of every
-    record, and of one before the first step. A dataset that holds nothing out is not evaluated.
+    A model that is a ``parts.AnalyticModel`` is asked for its gradients; any other is differentiated.
+    What a model's ``diagnostics()`` gives becomes part of every record, and of one before the first
+    step. A dataset that holds nothing out is not evaluated.
     """
 
     model: nn.Module
-    dataset: Any
+    dataset: Dataset
     reducer: Reducer
     optimizer: torch.optim.Optimizer
-    schedule: Schedule
+    schedule: Schedule | AutoLRS
     layout: Layout
     communicator: Communicator
-    loader: Any  # ``batches(step)`` of the local workers, ``epochs_per_step``; ``whole()``, all they hold
+    loader: Loader  # a ``WholeLoader`` for an analytic model
     settings: TrainerSettings
     seed: int
     diagnostics: Diagnostics = field(default_factory=Diagnostics)  # none
@@ -129,7 +131,7 @@ class Trainer:
 
     @property
     def is_analytic(self) -> bool:
-        return hasattr(self.model, "worker_gradients")
+        return isinstance(self.model, AnalyticModel)
 
     @property
     def overlaps(self) -> bool:
@@ -156,13 +158,14 @@ class Trainer:
     def num_steps(self) -> int:
         if self.settings.steps is not None:
             return self.settings.steps
+        assert self.settings.epochs is not None  # settings have one of both
         return max(1, math.ceil(self.settings.epochs / self.epochs_per_step - 1e-9))
 
     def step_at(self, epoch: float) -> int:
         """The number of steps after which this fractional ``epoch`` is reached."""
         return round(epoch / self.epochs_per_step)
 
-    def run(self, tracker: Tracker, checkpoints: Checkpoints | None = None) -> dict[str, Any]:
+    def run(self, tracker: Tracker, checkpoints: Checkpoints | None = None) -> dict[str, object]:
         """Train; send records to ``tracker``; return the last, best and total values.
 
         With ``checkpoints`` it goes on from where they start and saves itself there. Raises
@@ -171,7 +174,10 @@ class Trainer:
         ``StoppedError`` when it was asked to stop.
         """
         settings = self.settings
-        diagnose = getattr(self.model, "diagnostics", dict)
+        model = self.model
+        diagnose: Callable[[], dict[str, float]] = (
+            model.diagnostics if isinstance(model, HasDiagnostics) else dict
+        )
         state = self._state()
         watch = state.watch
         advance = Advance(state, self.loader, self.communicator)
@@ -187,8 +193,10 @@ class Trainer:
         while pace.steps_left() > 0:
             factor = pace.factor()
             finished = pace.steps_left() == 1
-            measured = watch is not None and watch.expect(state.step + 1, is_last=finished)
-            logged = finished or measured or (state.step + 1) % settings.log_every == 0
+            # the watch, in a step that it measures
+            looks = watch is not None and watch.expect(state.step + 1, is_last=finished)
+            looking = watch if looks else None
+            logged = finished or looking is not None or (state.step + 1) % settings.log_every == 0
             began_at = state.epoch
             try:
                 outcome = advance(factor, measure=logged or pace.needs_losses)
@@ -197,7 +205,7 @@ class Trainer:
                 self._skip_step(state, error)
                 advance.count()
                 outcome = None
-            if outcome is not None and not measured:
+            if outcome is not None and looking is None:
                 costs.add(state.gradient_step, state.ledger)
             loss = None
             if outcome is not None and (logged or pace.needs_losses):
@@ -212,13 +220,13 @@ class Trainer:
                 record |= {**state.ledger.metrics(), **diagnose()}
                 if outcome is not None:
                     record |= outcome.times(state.gradient_step)
-                    if measured:
-                        record |= watch.latest
-                        record["time/reduce_seconds"] -= watch.seconds
-                if measured:
-                    record |= watch.of_run(state.ledger)
+                    if looking is not None:
+                        record |= looking.latest
+                        record["time/reduce_seconds"] -= looking.seconds
+                if looking is not None:
+                    record |= looking.of_run(state.ledger)
                     if outcome is not None:
-                        record["time/diagnostics_seconds"] = watch.seconds
+                        record["time/diagnostics_seconds"] = looking.seconds
                 tracker.log(state.note(record))
             pace.took(loss)
             before = (began_at + 1e-9) // settings.evaluate_every
@@ -231,7 +239,7 @@ class Trainer:
                 checkpoints.after_step(state)
         if checkpoints is not None:
             checkpoints.at_end(state)
-        found = {**state.last, **pace.summary(), **costs.summary()}
+        found: dict[str, float] = {**state.last, **pace.summary(), **costs.summary()}
         return {**found, "best": state.best, "layers": state.ledger.layers(), **self.facts()}
 
     def _pace(
@@ -248,11 +256,11 @@ class Trainer:
             settings, state, self.num_steps, advance, communicator, validate, tracker.log, checkpoints
         )
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, dict[str, object]]:
         """What data, shards and model say of themselves: constants of the run that a reader needs."""
         found = {
-            "data": _facts_of(self.dataset) | _facts_of(self.loader),
-            "problem": _facts_of(self.model),
+            "data": facts_of(self.dataset) | facts_of(self.loader),
+            "problem": facts_of(self.model),
         }
         return {name: facts for name, facts in found.items() if facts}
 
@@ -303,21 +311,33 @@ class Trainer:
     def _gradient_step(self, ledger: Ledger, reducer: Reducer) -> GradientStep:
         model, layout, communicator, seed = self.model, self.layout, self.communicator, self.seed
         settings = self.settings
-        if self.is_analytic:
+        gradients: GradientSource
+        if isinstance(model, AnalyticModel):
+            assert isinstance(self.loader, WholeLoader)  # data that an analytic model is made for
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
         loss = in_precision(self.dataset.task.loss, layout.device, settings.precision)
-        pieces = {"seed": seed, "micro_batch_size": settings.micro_batch_size}
         if self.overlaps:
-            pieces["bucket_megabytes"] = settings.bucket_megabytes
-            return OverlappedStep(model, loss, reducer, communicator, ledger, **pieces)
-        # What a reducer sees comes too late for a step to be undone.
-        checks = settings.nonfinite == "skip" or not sees_faults(layout)
-        pieces |= {"clip_norm": settings.clip_norm, "checks": checks}
-        gradients = WorkerGradients(model, loss, layout, communicator, **pieces)
+            return OverlappedStep(
+                model,
+                loss,
+                reducer,
+                communicator,
+                ledger,
+                seed=seed,
+                micro_batch_size=settings.micro_batch_size,
+                bucket_megabytes=settings.bucket_megabytes,
+            )
+        gradients = WorkerGradients(
+            model,
+            loss,
+            layout,
+            communicator,
+            seed=seed,
+            clip_norm=settings.clip_norm,
+            micro_batch_size=settings.micro_batch_size,
+            # What a reducer sees comes too late for a step to be undone.
+            checks=settings.nonfinite == "skip" or not sees_faults(layout),
+        )
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
-
-
-def _facts_of(part: Any) -> dict[str, Any]:
-    return part.facts() if hasattr(part, "facts") else {}

@@ -2,17 +2,20 @@
 
 import inspect
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.checks import LARGEST, is_real, require
+from trainers.parts import HasStepSize
 
 UNDECAYED = ("batch_norm", "bias", "layer_norm")
+Group = dict[str, Any]  # parameters and their settings, as torch's optimizers take them
 
 
-def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[str]) -> list[dict]:
+def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[str]) -> list[Group]:
     """Two groups of trainable parameters: decayed, and those that ``undecayed`` names.
 
     ``batch_norm`` and ``layer_norm`` name every parameter of such a norm, ``bias`` every parameter
@@ -22,7 +25,9 @@ def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[
     is_list = isinstance(undecayed, Sequence) and not isinstance(undecayed, str)
     known = is_list and all(word in UNDECAYED for word in undecayed)
     require(known, "optimizer.undecayed", f"a list of {', '.join(UNDECAYED)}", undecayed)
-    decayed, spared, seen = [], [], set()
+    decayed: list[nn.Parameter] = []
+    spared: list[nn.Parameter] = []
+    seen: set[nn.Parameter] = set()
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             is_spared = (
@@ -45,11 +50,11 @@ _update = inspect.unwrap(torch.optim.SGD.step)
 class _SGD(torch.optim.SGD):
     """Without torch's hooks and profiler's record around ``step``: of a short update they are two thirds."""
 
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # a trainer has no closures
         with torch.no_grad():
             _update(self)
 
-    step.hooked = True  # or torch would wrap it again
+    step.__dict__["hooked"] = True  # or torch would wrap it again
 
 
 class _ReleasedNesterov(torch.optim.SGD):
@@ -59,17 +64,17 @@ class _ReleasedNesterov(torch.optim.SGD):
     decay; the state is torch's.
     """
 
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # as above
         with torch.no_grad():
             for group in self.param_groups:
                 for parameter in group["params"]:
                     if parameter.grad is not None:
-                        self._update(parameter, group)
+                        self._update(parameter, parameter.grad, group)
 
-    step.hooked = True  # as above
+    step.__dict__["hooked"] = True  # as above
 
-    def _update(self, parameter: nn.Parameter, group: dict) -> None:
-        gradient = parameter.grad.add(parameter, alpha=group["weight_decay"])
+    def _update(self, parameter: nn.Parameter, gradient: Tensor, group: Group) -> None:
+        gradient = gradient.add(parameter, alpha=group["weight_decay"])
         state = self.state[parameter]
         if "momentum_buffer" in state:
             state["momentum_buffer"].mul_(group["momentum"]).add_(gradient)
@@ -95,8 +100,7 @@ def sgd(
     Raises ``ValueError`` for settings torch refuses, and without an lr for a model that has none.
     """
     if lr is None:
-        lr = getattr(model, "step_size", None)
-        require(lr is not None, "optimizer.lr", "> 0: this model has no step size of its own", lr)
+        lr = _own_rate(model)
     _require_rates(lr=lr, momentum=momentum, weight_decay=weight_decay)
     require(momentum < 1, "optimizer.momentum", "in [0, 1)", momentum)
     is_form = isinstance(nesterov, bool) or nesterov == "release"
@@ -110,10 +114,16 @@ def sgd(
     foreach = False if on_cpu else None  # what torch would choose, without asking in every step
     if on_cpu:
         groups = _with_fused(groups)
-    return _SGD(groups, lr=lr, momentum=momentum, nesterov=nesterov, foreach=foreach)
+    return _SGD(groups, lr=lr, momentum=momentum, nesterov=bool(nesterov), foreach=foreach)
 
 
-def _with_fused(groups: list[dict]) -> list[dict]:
+def _own_rate(model: nn.Module) -> float:
+    if not isinstance(model, HasStepSize):
+        raise ValueError("optimizer.lr must be > 0: this model has no step size of its own, got None")
+    return model.step_size
+
+
+def _with_fused(groups: list[Group]) -> list[Group]:
     """The groups, of which those parameters have their own that one pass over memory can update.
 
     torch's fused loop on the CPU rounds as its single operations do, but for the entries that are left over
@@ -147,7 +157,7 @@ def adam(
     _require_betas(betas)
     _require_first_step(lr, betas)
     groups = parameter_groups(model, weight_decay, undecayed)
-    return torch.optim.Adam(groups, lr=lr, betas=tuple(betas), eps=eps)
+    return torch.optim.Adam(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps)
 
 
 def adamw(
@@ -168,7 +178,7 @@ def adamw(
     _require_betas(betas)
     _require_first_step(lr, betas)
     groups = parameter_groups(model, weight_decay, undecayed)
-    return torch.optim.AdamW(groups, lr=lr, betas=tuple(betas), eps=eps)
+    return torch.optim.AdamW(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps)
 
 
 def _require_betas(betas: Sequence[float]) -> None:

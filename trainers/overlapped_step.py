@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +14,7 @@ from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.parts import Batch, Batches, Memory
 from trainers.step import fault_of, sees_faults
 
 FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
@@ -60,6 +60,7 @@ class Buckets:
         if not self.is_open:
             return
         if position in self.rooms:
+            assert parameter.grad is not None  # which has just arrived
             parameter.grad = self.rooms[position].copy_(parameter.grad)
         self._missing[self._bucket_of[position]] -= 1
         while self._next < len(self.buckets) and not self._missing[self._next]:
@@ -112,6 +113,8 @@ class OverlappedStep:
     ``reduce_seconds`` is the reducer's own time, hidden or not.
     """
 
+    compression_seconds: float | None
+
     def __init__(
         self,
         model: nn.Module,
@@ -132,7 +135,7 @@ class OverlappedStep:
         self.layout = ledger.layout
         self.seed = seed
         self.micro_batch_size = micro_batch_size
-        self.memories: list[list[Any]] = [[]]
+        self.memories: list[list[Memory]] = [[]]
         self.shared_buffers = buffers_seen_by_forward(model)
         self.parameters = list(self.layout.parameters.values())
         rows = [p.detach().reshape(1, -1) for p in self.parameters]
@@ -145,7 +148,7 @@ class OverlappedStep:
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
 
     def run(
-        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+        self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Tensor | None:
         started = time.perf_counter()
         self.told = Step(self.seed, step, learning_rate, epoch)
@@ -157,7 +160,7 @@ class OverlappedStep:
         seed_worker(self.seed, step, self.communicator.process)
         for parameter in self.parameters:
             parameter.grad = None
-        self._launched: list[Future] = []
+        self._launched: list[Future[None]] = []
         self._means: dict[str, Tensor] = {}
         loss = self._differentiate(batch)
         for future in self._launched:
@@ -173,22 +176,22 @@ class OverlappedStep:
         self.ledger.close_step()
         return loss.reshape(1)
 
-    def _differentiate(self, batch: Any) -> Tensor:
+    def _differentiate(self, batch: Batch) -> Tensor:
         """Backward passes over one batch, of which the last one has the gradients; the loss."""
         pieces = cut(batch, self.micro_batch_size)
         before = self.memories[0] or [None] * len(pieces)
-        total, after = 0.0, []
+        losses, after = [], []
         for position, (piece, memory) in enumerate(zip(pieces, before, strict=True), start=1):
             loss, memory = self.loss(self.model, piece, memory)
             share = loss / len(pieces) if len(pieces) > 1 else loss
             if position == len(pieces):
                 self.buckets.open()
             share.backward()
-            total = total + share.detach()
+            losses.append(share.detach())
             after.append(memory)
         self.buckets.close()
         self.memories[0] = after
-        return total
+        return sum(losses[1:], 0.0 + losses[0])
 
     def _launch(self, positions: list[int]) -> None:
         segments = [self._segment(position) for position in positions]

@@ -2,9 +2,10 @@
 
 import itertools
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 from compressors.checks import LARGEST, is_real, require
+from trainers.autolrs import AutoLRS
 from trainers.schedule import Schedule
 from trainers.state import TrainingState
 
@@ -26,7 +27,7 @@ class Pace(Protocol):
     def took(self, loss: float | None) -> None:
         """A step was taken; its mean loss, where it is known."""
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         """What there is to tell when the training is over."""
 
 
@@ -53,18 +54,18 @@ class ScheduledPace:
     def took(self, loss: float | None) -> None:
         pass
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         return {}
 
 
-def rates_of_epochs(schedule: Any, num_steps: int, epochs_per_step: float) -> list[float]:
+def rates_of_epochs(schedule: Schedule | AutoLRS, num_steps: int, epochs_per_step: float) -> list[float]:
     """Factor on the rate at the first step of each epoch; 1 where ``schedule`` finds it on the way.
 
     Of at most ``_MOST_EPOCHS``: more take memory, and nobody waits for them.
     """
     first_steps = (math.ceil(epoch / epochs_per_step - 1e-9) for epoch in range(_MOST_EPOCHS))
     steps = itertools.takewhile(lambda step: step < num_steps, first_steps)
-    if not hasattr(schedule, "factor"):
+    if not isinstance(schedule, Schedule):
         return [1.0 for _ in steps]
     return [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
 

@@ -20,8 +20,8 @@ _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 def world() -> tuple[int, int, int]:
     """(process, processes, process on this machine) as torchrun announces them, or (0, 1, 0)."""
-    names = (("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0"))
-    return tuple(int(os.environ.get(name, default)) for name, default in names)
+    process, processes = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+    return int(process), int(processes), int(os.environ.get("LOCAL_RANK", "0"))
 
 
 @contextmanager

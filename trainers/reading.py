@@ -1,24 +1,30 @@
 """Reading from disk during the training, where one process may fail while the others go on."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 from trainers.communicator import Communicator
+from trainers.parts import reads_files
+
+Found = TypeVar("Found")
 
 
 class UnreadableDataError(OSError):
     """A file that a batch needs cannot be read."""
 
 
-def read_together(communicator: Communicator, data: Any, read: Callable[[], Any]) -> Any:
+def read_together(communicator: Communicator, data: object, read: Callable[[], Found]) -> Found:
     """What ``read`` returns; if it fails in one process, every process raises the same error.
 
     ``data``, a loader or dataset, says by ``reads_files = True`` that it can fail at all; only then do the
     processes agree, which takes a collective. Raises ``UnreadableDataError`` for an ``OSError``.
     """
-    if not getattr(data, "reads_files", False):
-        return read()
-    found, problem = None, ""
+    return agree(communicator, read) if reads_files(data) else read()
+
+
+def agree(communicator: Communicator, read: Callable[[], Found]) -> Found:
+    """``read_together`` of data that can fail."""
+    problem = ""
     try:
         found = read()
     except OSError as error:

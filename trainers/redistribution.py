@@ -7,8 +7,9 @@ import torch
 
 from trainers.checkpoint_files import Checkpoint
 from trainers.state import Snapshot, WorkerState
+from trainers.tree import Skeleton
 
-_FRESH = {"list": []}  # the skeleton of a memory before the first batch
+_FRESH: Skeleton = {"list": []}  # the skeleton of a memory before the first batch
 
 
 def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int, step: int) -> Snapshot:

@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from rich.console import Console
@@ -13,6 +13,10 @@ from rich.table import Table
 from compressors.backends import describe
 from compressors.fields import KINDS
 from trainers.overlapped_step import num_buckets
+
+if TYPE_CHECKING:
+    from trainers.loop import Trainer
+    from trainers.resume import Start
 
 _ROWS = (
     ("validation/accuracy", "validation accuracy", "{:.2%}"),
@@ -43,7 +47,7 @@ _ROWS = (
 _KIND = re.compile(r"comm/(\w+)_bytes_total")
 
 
-def print_summary(summary: dict[str, Any], console: Console | None = None) -> None:
+def print_summary(summary: Mapping[str, object], console: Console | None = None) -> None:
     """Print the quality, the total error and the bytes of a finished run."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column()
@@ -54,7 +58,7 @@ def print_summary(summary: dict[str, Any], console: Console | None = None) -> No
     (console or Console(width=100)).print(table)
 
 
-def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """Those that are known, and after the usual kinds of bytes those that a method has of its own."""
     for row in _ROWS:
         yield row
@@ -64,7 +68,7 @@ def _rows(summary: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
                 yield f"comm/{kind}_bytes_total", f"  {kind}", "{:,.0f}"
 
 
-def _overlap(trainer: Any) -> str:
+def _overlap(trainer: "Trainer") -> str:
     """What it costs to reduce beside the backward pass, and what it can hide."""
     communicator, settings = trainer.communicator, trainer.settings
     count = num_buckets(trainer.layout, trainer.reducer, settings.bucket_megabytes)
@@ -81,7 +85,7 @@ def _overlap(trainer: Any) -> str:
     )
 
 
-def announce(trainer: Any, path: Path, start: Any) -> None:
+def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
     """Say what is about to run."""
     communicator, layout = trainer.communicator, trainer.layout
     lines = [

@@ -3,7 +3,6 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from trainers.autolrs import AutoLRS
 from trainers.checkpoint_files import (
@@ -16,6 +15,7 @@ from trainers.checkpoint_files import (
 from trainers.communicator import Communicator
 from trainers.fit import Rows, require_own, require_records
 from trainers.loop import Trainer
+from trainers.plain import Config
 from trainers.redistribution import redistribute
 from trainers.run_files import RECORDS, UnreadableFileError, parse_records, read_file
 from trainers.state import MisfitError, Snapshot
@@ -35,7 +35,7 @@ class Start:
     messages: tuple[str, ...] = ()
 
 
-def origin_of(config: dict[str, Any]) -> str:
+def origin_of(config: Config) -> str:
     """What tells the checkpoint that ``resume`` names from all others; its run's id comes first.
 
     Raises ``ValueError`` for a setting that names no checkpoint, or one of another number of workers
@@ -64,7 +64,8 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
     if resume == NEVER:
         return Start()
     path = _path_of(resume) if resume != AUTO else None
-    own, messages = None, []
+    own: Start | None = None
+    messages: list[str] = []
     if path is None or describe_checkpoint(path).run != run:
         own, messages = _newest(run, folder)
     if own is not None or path is None:
@@ -119,7 +120,7 @@ def _snapshot(
     return redistribute(checkpoint, communicator.ranks, communicator.size, step)
 
 
-def _path_of(resume: Any) -> Path:
+def _path_of(resume: object) -> Path:
     path = Path(resume).absolute() if isinstance(resume, str) and resume else None
     if path is None or not path.is_dir():
         raise ValueError(f"resume must be {AUTO}, {NEVER} or the path of a checkpoint, got {resume!r}")
@@ -132,7 +133,7 @@ def _path_of(resume: Any) -> Path:
 
 
 def _newest(run: str, folder: Path) -> tuple[Start | None, list[str]]:
-    messages = []
+    messages: list[str] = []
     for path in step_folders(folder / FOLDER):
         try:
             checkpoint = read_checkpoint(path)

@@ -11,11 +11,11 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from trainers.plain import Fields, Record
 from trainers.safe_files import read_regular
 from trainers.schemas import Config, Description, Environment, Job, Search, Summary
 
@@ -43,7 +43,7 @@ class MissingFileError(UnreadableFileError):
     """A file that is not there."""
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
+def read_summary(folder: Path) -> Fields:
     """summary.json of a run that finished or failed.
 
     Its numbers are finite and its own checksum holds. One that was written before there were checksums
@@ -61,7 +61,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     return summary
 
 
-def read_records(folder: Path, summary: Mapping[str, Any] | None = None) -> bytes:
+def read_records(folder: Path, summary: Fields | None = None) -> bytes:
     """metrics.jsonl as it is, compared with the checksum in ``summary`` where that has one."""
     path = folder / RECORDS
     content = read_file(path)
@@ -71,7 +71,7 @@ def read_records(folder: Path, summary: Mapping[str, Any] | None = None) -> byte
     return content
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_config(folder: Path) -> Fields:
     """config.yaml: settings by their names, plain values in lists and mappings."""
     path = folder / CONFIG
     try:
@@ -84,7 +84,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def read_environment(folder: Path) -> dict[str, Any]:
+def read_environment(folder: Path) -> Fields:
     """environment.json, which informs: a run and a report can do without."""
     path = folder / ENVIRONMENT
     environment = parse_json(read_file(path), path)
@@ -92,7 +92,7 @@ def read_environment(folder: Path) -> dict[str, Any]:
     return environment
 
 
-def read_job(path: Path) -> dict[str, Any]:
+def read_job(path: Path) -> Fields:
     """What a job of a sweep said of itself; the file is called after its number."""
     job = parse_json(read_file(path), path)
     require_schema(Job, job, path)
@@ -101,7 +101,7 @@ def read_job(path: Path) -> dict[str, Any]:
     return job
 
 
-def read_description(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> Fields:
     """The description of a checkpoint's part: one line, and the checksum of that line."""
     content = read_file(path, _DESCRIPTION_LIMIT)
     line, *rest = content.split(b"\n")
@@ -125,7 +125,7 @@ def read_wandb_id(path: Path) -> str | None:
     return name if re.fullmatch(r"[0-9a-z]{1,64}", name) else None
 
 
-def parse_records(content: bytes, path: Path) -> list[dict[str, float]]:
+def parse_records(content: bytes, path: Path) -> list[Record]:
     """The lines of metrics.jsonl as records: a step, an epoch and metrics, finite numbers all."""
     if content and not content.endswith(b"\n"):
         raise UnreadableFileError(f"{path}: its last line is not whole")
@@ -164,7 +164,7 @@ def metric_bounds(name: str) -> tuple[float, float]:
     return (0.0 if is_sum else -largest), largest
 
 
-def summary_checksum(summary: Mapping[str, Any]) -> str:
+def summary_checksum(summary: Mapping[str, object]) -> str:
     """Of all fields but ``checksums``, whatever their order and the spaces between them.
 
     Raises ``ValueError`` for a number that JSON cannot hold.
@@ -184,12 +184,17 @@ def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
         raise UnreadableFileError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Any:
+def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Fields:
     """JSON as the standard has it: no key twice, no number beyond floats; ``constants`` lets NaN pass."""
     place = f"{path}: {where}" if where else str(path)
-    hooks = {} if constants else {"parse_constant": _refuse_constant, "parse_float": _finite}
+    read_constant, read_float = (None, None) if constants else (_refuse_constant, _finite)
     try:
-        return json.loads(_decoded(content, path), object_pairs_hook=_without_repeats, **hooks)
+        return json.loads(
+            _decoded(content, path),
+            object_pairs_hook=_without_repeats,
+            parse_constant=read_constant,
+            parse_float=read_float,
+        )
     except RecursionError as error:
         raise UnreadableFileError(f"{place} is nested too deeply") from error
     except UnreadableFileError:
@@ -198,7 +203,7 @@ def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool =
         raise UnreadableFileError(f"{place} is not JSON: {_one_line(error)}") from error
 
 
-def require_schema(schema: type[BaseModel], value: Any, path: Path) -> None:
+def require_schema(schema: type[BaseModel], value: object, path: Path) -> None:
     """Raise ``UnreadableFileError`` with the first thing that does not fit."""
     try:
         schema.model_validate(value)
@@ -212,14 +217,14 @@ def require_schema(schema: type[BaseModel], value: Any, path: Path) -> None:
         raise UnreadableFileError(f"{path}: {where} {_one_line(rule)}, got {got}") from error
 
 
-def _checksum_of(summary: Mapping[str, Any], path: Path) -> str:
+def _checksum_of(summary: Mapping[str, object], path: Path) -> str:
     try:
         return summary_checksum(summary)
     except ValueError as error:
         raise UnreadableFileError(f"{path} holds a number that is not finite") from error
 
 
-def _metrics(summary: Mapping[str, Any]) -> Iterable[tuple[str, float]]:
+def _metrics(summary: Fields) -> Iterable[tuple[str, float]]:
     """Every number with its name, those of ``best`` and of the layers among them."""
     for name, value in summary.items():
         if type(value) in (int, float):
@@ -236,7 +241,7 @@ def _decoded(content: bytes, path: Path) -> str:
         raise UnreadableFileError(f"{path} is not UTF-8") from error
 
 
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a key stands there twice")
@@ -254,13 +259,13 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _parse_yaml(text: str) -> Any:
+def _parse_yaml(text: str) -> Fields:
     open_keys: list[set[str] | None] = []  # of each collection that is open; None of a list
     comes_key: list[bool] = []
     for event in yaml.parse(text, Loader=_YAML):
         if isinstance(event, yaml.NodeEvent) and open_keys and open_keys[-1] is not None:
             if comes_key[-1]:
-                key = getattr(event, "value", None)
+                key = event.value if isinstance(event, yaml.ScalarEvent) else None
                 if key is None or key == "<<" or key in open_keys[-1]:
                     raise ValueError(f"{_short.repr(key)} is no key, or stands there twice")
                 open_keys[-1].add(key)
@@ -278,7 +283,7 @@ def _parse_yaml(text: str) -> Any:
     return value
 
 
-def _require_plain(value: Any) -> None:
+def _require_plain(value: object) -> None:
     """Raise ``ValueError`` for what JSON could not hold, and for aliases that stand for very much."""
     left, seen = [(value, 0)], 0
     while left:

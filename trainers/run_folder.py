@@ -5,15 +5,17 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 from filelock import FileLock, Timeout
 
 from identity import Identity, identify, names_checkpoint, subject_of
 from trainers.environment import environment
+from trainers.plain import Config, Fields
 from trainers.run_files import (
     RECORDS,
     SUMMARY,
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from trainers.resume import Start  # which needs torch; to look at a finished run takes none
 
 
-def identity_of(config: dict[str, Any]) -> Identity:
+def identity_of(config: Config) -> Identity:
     """The identity of the run that a command with this config starts or goes on with.
 
     A run that begins at another run's checkpoint owes its result to that one too. Raises ``ValueError``
@@ -49,7 +51,7 @@ def identity_of(config: dict[str, Any]) -> Identity:
 class RunFolder:
     """OUTPUT/NAME/ID/ with config.yaml, metrics.jsonl, summary.json, environment.json and checkpoint/."""
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: Config) -> None:
         self.config = config
         self.identity = identity_of(config)
         self.id = self.identity.id
@@ -57,7 +59,7 @@ class RunFolder:
         self.metrics = self.path / RECORDS
         self.checkpoints = self.path / "checkpoint"
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, object]:
         """What tells this run from others, flat, for a tracker's filters and groups.
 
         ``group`` is the same for all seeds of one setting. ``threshold`` and ``density`` are those of the
@@ -75,7 +77,7 @@ class RunFolder:
             "group": f"{subject}, {method.label}, {self.identity.group}",
         }
 
-    def summary(self) -> dict[str, Any] | None:
+    def summary(self) -> Fields | None:
         """The summary of a run that finished here, or None.
 
         Raises ``UnreadableFileError`` for one that is damaged, or whose records are, unless there is a
@@ -155,7 +157,9 @@ class RunFolder:
         write_whole(self.path / "environment.json", json.dumps(self.environment, indent=2) + "\n")
         return start
 
-    def close(self, summary: dict[str, Any], seconds: float, status: str = "finished") -> dict[str, Any]:
+    def close(
+        self, summary: Mapping[str, object], seconds: float, status: str = "finished"
+    ) -> dict[str, object]:
         """Write summary.json with the status and the wall time in seconds; return it without checksums.
 
         It is the last file that a run writes, and vouches for the records, which are on disk by then.
@@ -179,7 +183,7 @@ class RunFolder:
             os.fsync(file.fileno())
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
-    def _environment(self, start: "Start") -> dict[str, Any]:
+    def _environment(self, start: "Start") -> dict[str, object]:
         """This process's environment and, if it goes on from a checkpoint, those of the ones before it."""
         now = environment(self.config)
         if start.checkpoint is None:
@@ -193,9 +197,7 @@ class RunFolder:
         return {**now, "resumed_at_step": start.checkpoint.step, "earlier": earlier}
 
 
-def _finite(summary: Any) -> Any:
+def _finite(summary: Mapping[str, object]) -> dict[str, object]:
     """The same without numbers that JSON does not know."""
-    if not isinstance(summary, dict):
-        return summary
     kept = {k: v for k, v in summary.items() if not isinstance(v, float) or math.isfinite(v)}
-    return {key: _finite(value) for key, value in kept.items()}
+    return {key: _finite(value) if isinstance(value, dict) else value for key, value in kept.items()}

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from compressors.checks import LARGEST, is_real, require
 
 
+@runtime_checkable
 class Schedule(Protocol):
+    """What a run's learning rate follows."""
+
     def factor(self, epoch: float, total_epochs: float) -> float:
         """What the base learning rate is multiplied by, ``epoch`` epochs into ``total_epochs``."""
 

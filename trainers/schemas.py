@@ -1,6 +1,6 @@
 """What the files of a run folder must hold: types and bounds of every field that is read back."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,9 +35,9 @@ class Config(Open):
     feedback: Part
     model: Part
     data: Part
-    trainer: dict[str, Any]
+    trainer: dict[str, object]
     workers: Annotated[int, Field(ge=1)] = 1
-    diagnostics: dict[str, Any] = {}
+    diagnostics: dict[str, object] = {}
 
 
 class Layer(Open):
@@ -63,8 +63,8 @@ class Summary(Open):
     epoch: NotNegative = 0.0
     best: dict[str, Quantity] = {}
     layers: dict[str, Layer] = {}
-    data: dict[str, Any] = {}
-    problem: dict[str, Any] = {}
+    data: dict[str, object] = {}
+    problem: dict[str, object] = {}
     checksums: Checksums | None = None
 
 
@@ -76,7 +76,7 @@ class Environment(Open):
     packages: dict[str, str] = {}
     gpus: list[str] = []
     resumed_at_step: Count = 0
-    earlier: list[dict[str, Any]] = []
+    earlier: list[dict[str, object]] = []
 
 
 class Job(Strict):
@@ -99,8 +99,8 @@ class Facts(Strict):
     skipped_in_a_row: Count
     last: dict[str, Finite]
     best: dict[str, Finite]
-    search: dict[str, Any]  # Search, or empty
-    optimizer: Any  # a skeleton
+    search: dict[str, object]  # Search, or empty
+    optimizer: object  # a skeleton
     optimizer_name: Word | None = None  # None in an earlier version's
     average_period: Count | None
     seconds: NotNegative
@@ -137,5 +137,5 @@ class Description(Strict):
     file: Word
     bytes: Count
     blake2b: Digest
-    memories: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], Any]  # skeletons
+    memories: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], object]  # skeletons
     facts: Facts | None

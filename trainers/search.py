@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from trainers.autolrs import AutoLRS, forecast, smooth
 from trainers.checkpoints import Checkpoints
 from trainers.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
+from trainers.plain import Fields, Record
 from trainers.state import Snapshot, TrainingState
 
 LOOKS = 10  # at the validation loss, in a trial that is judged by it
@@ -40,8 +40,8 @@ class SearchedPace:
         num_steps: int,
         advance: Advance,
         communicator: Communicator,
-        validate: Callable[[], float] | None,
-        log: Callable[[dict[str, float]], None],
+        validate: Callable[[], float],
+        log: Callable[[Record], None],
         checkpoints: Checkpoints | None,
     ) -> None:
         self.settings = settings
@@ -84,7 +84,7 @@ class SearchedPace:
         if self.steps_left() == 0 and self.state.search["losses"]:
             self._look_back()
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, float]:
         search = self.state.search
         return {
             "autolrs/stages": search["stage"] + 1,
@@ -154,9 +154,10 @@ class SearchedPace:
             )
         self.state.search = search
 
-    def _try(self, rate: float, search: dict[str, Any], snapshot: Snapshot) -> tuple[list[float], int]:
+    def _try(self, rate: float, search: Fields, snapshot: Snapshot) -> tuple[list[float], int]:
         """Losses on the way of a trial, the last one infinite if it diverged, and steps taken."""
-        factor, values = rate / self.advance.base_rates[0], []
+        factor = rate / self.advance.base_rates[0]
+        values: list[float] = []
         num_steps = search["trial_steps"]
         looks = {round(num_steps * (look + 1) / LOOKS) for look in range(LOOKS)}
         for step in range(1, num_steps + 1):
@@ -183,7 +184,7 @@ class SearchedPace:
         search["losses"] = []
         self._tell(record)
 
-    def _tell(self, record: dict[str, float]) -> None:
+    def _tell(self, record: Record) -> None:
         self.log({"step": self.state.step, "epoch": self.state.epoch, **record})
 
     def _costs(self) -> dict[str, float]:

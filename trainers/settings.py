@@ -37,7 +37,7 @@ class TrainerSettings:
 
     def __post_init__(self) -> None:
         if self.steps is None:
-            valid = is_real(self.epochs) and 0 < self.epochs <= 1e6
+            valid = self.epochs is not None and is_real(self.epochs) and 0 < self.epochs <= 1e6
             require(valid, "trainer.epochs", "in (0, 1e6], unless trainer.steps is set", self.epochs)
         else:
             require(is_count(self.steps), "trainer.steps", "an integer >= 1", self.steps)
@@ -73,8 +73,8 @@ class TrainerSettings:
                 "the norm is known only when the backward pass is over"
             )
         if self.micro_batch_size is not None:
-            valid = is_count(self.micro_batch_size) and self.batch_size is not None
-            valid = valid and self.batch_size % self.micro_batch_size == 0
+            size = self.batch_size
+            valid = is_count(self.micro_batch_size) and size is not None and size % self.micro_batch_size == 0
             rule = f"a divisor of trainer.batch_size ({self.batch_size}), or null"
             require(valid, "trainer.micro_batch_size", rule, self.micro_batch_size)
 

@@ -3,7 +3,7 @@
 import copy
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from trainers.average import RunningAverage
 from trainers.communicator import Communicator
 from trainers.ledger import Ledger
+from trainers.plain import Fields, Record
 from trainers.run_files import printable
 from trainers.step import GradientStep
-from trainers.tree import put_together, take_apart, walk
+from trainers.tree import Skeleton, put_together, take_apart, walk
 from trainers.watch import Watch
 
 Tensors = dict[str, Tensor]
@@ -31,7 +32,7 @@ class WorkerState(NamedTuple):
     """What belongs to one worker: its residuals, its memory, its row of the ledger."""
 
     tensors: Tensors
-    memory: Any  # skeleton of what its loss carries from batch to batch
+    memory: Skeleton  # of what its loss carries from batch to batch
 
 
 class Snapshot(NamedTuple):
@@ -39,7 +40,7 @@ class Snapshot(NamedTuple):
 
     shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
     workers: dict[int, WorkerState]  # those of this process
-    facts: dict[str, Any]  # what JSON can hold: step, records so far, skeletons
+    facts: Fields  # what JSON can hold: step, records so far, skeletons
     place: str = "the state"  # where it was read from
     redistributed: bool = False  # to another number of workers, just now
 
@@ -63,11 +64,11 @@ class TrainingState:
     moved: int = 0  # steps that a change of the number of workers has put between the ledger and ``step``
     skipped: int = 0  # of them without effect, as a gradient was not finite
     skipped_in_a_row: int = 0  # of those, the last ones
-    last: dict[str, float] = field(default_factory=dict)  # the newest value of every metric
-    best: dict[str, float] = field(default_factory=dict)
-    search: dict[str, Any] = field(default_factory=dict)  # of learning rates, by ``search.SearchedPace``
+    last: Record = field(default_factory=dict)  # the newest value of every metric
+    best: Record = field(default_factory=dict)
+    search: Fields = field(default_factory=dict)  # of learning rates, by ``search.SearchedPace``
 
-    def note(self, found: dict[str, float]) -> dict[str, float]:
+    def note(self, found: Record) -> Record:
         """Take new values of metrics; those that are numbers. An overflow is none, and JSON lacks it."""
         known = {name: value for name, value in found.items() if math.isfinite(value)}
         for name in found.keys() - known.keys():

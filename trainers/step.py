@@ -1,16 +1,17 @@
 """One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from compressors.api import Reducer, Step, inputs_of
+from compressors.api import Reducer, State, Step, inputs_of
 from trainers.communicator import Communicator
 from trainers.gradients import GradientSource, encode_fault, raise_together
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.parts import Batches, Memory
 
 
 class GradientStep(Protocol):
@@ -20,11 +21,14 @@ class GradientStep(Protocol):
     reduce_seconds: float
     communication_seconds: float  # of those, in collectives
     compression_seconds: float | None  # of one worker; None where the clock cannot tell
-    state: Any  # the reducer's; its tensors are [W, ...]
-    memories: list[list[Any]]  # what each local worker's loss carries to its next batch, per micro-batch
+    state: State  # the reducer's; its tensors are [W, ...]
+
+    @property
+    def memories(self) -> list[list[Memory]]:
+        """What each local worker's loss carries to its next batch, per micro-batch."""
 
     def run(
-        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+        self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Tensor | None:
         """Return the local workers' losses [W].
 
@@ -35,6 +39,11 @@ class GradientStep(Protocol):
 
 class ExplicitStep:
     """All gradients first, then one reduction: any number of workers per process, any scope."""
+
+    gradient_seconds: float
+    reduce_seconds: float
+    communication_seconds: float
+    compression_seconds: float | None
 
     def __init__(
         self,
@@ -56,11 +65,11 @@ class ExplicitStep:
         self.seed = seed
 
     @property
-    def memories(self) -> list[list[Any]]:
+    def memories(self) -> list[list[Memory]]:
         return self.workers.memories
 
     def run(
-        self, batches: Any, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
+        self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Tensor | None:
         started = self._now()
         losses = self.workers.compute(batches, step, measure)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _LOOK_SECONDS = 0.2
@@ -37,7 +36,7 @@ def leave_when_interrupted() -> None:
         signal.signal(signal.SIGINT, _leave)
 
 
-def _leave(*_: Any) -> None:
+def _leave(*_: object) -> None:
     with suppress(Exception):  # it may be in the middle of a write
         sys.stdout.flush()
     if "RANK" not in os.environ:  # else who started this process says it
@@ -96,9 +95,7 @@ def stop_request() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before: dict[int, Any] = {}
-    for number in (signal.SIGTERM, signal.SIGINT):
-        before[number] = signal.signal(number, request.ask)
+    before = {number: signal.signal(number, request.ask) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield request
     finally:

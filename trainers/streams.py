@@ -19,20 +19,20 @@ def keep_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # which takes the lowest number that is free
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
-        settings: dict[str, Any] = {"encoding": "utf-8", "errors": "backslashreplace"}
+        encoding, errors = "utf-8", "backslashreplace"
         if stream is not None:
             with suppress(OSError):
                 stream.flush()
-            settings = {"encoding": stream.encoding, "errors": stream.errors}
+            encoding, errors = stream.encoding, stream.errors
         buffered = io.BufferedWriter(_Lasting(number, "wb", closefd=False))
         by_line = number == 2 or os.isatty(number)
-        setattr(sys, name, io.TextIOWrapper(buffered, **settings, line_buffering=by_line))
+        setattr(sys, name, io.TextIOWrapper(buffered, encoding, errors, line_buffering=by_line))
 
 
 class _Lasting(io.FileIO):
     """A stream that leads nowhere from the first write on that fails."""
 
-    def write(self, data: Any) -> int | None:
+    def write(self, data: Any) -> int:  # bytes of any kind: Python 3.11 has no name for a buffer
         try:
             return super().write(data)
         except OSError as error:

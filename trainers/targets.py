@@ -2,11 +2,12 @@
 
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-Config = dict[str, Any]
+from trainers.plain import Config
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -43,7 +44,7 @@ def check_targets(config: Config) -> None:
     Looks at every depth, at names alone; imports nothing. ``_args_`` and its like are refused, and so
     is what Hydra would interpolate once more when it instantiates.
     """
-    for path, value in _walk(config):
+    for path, value, _ in _walk(config):
         where, key = ".".join(path), path[-1]
         for text in (key, value):
             if isinstance(text, str) and "${" in text:
@@ -70,9 +71,9 @@ def check_factories(config: Config) -> None:
     To be called before anything is instantiated, after ``check_targets``. The factory must be defined
     where it is said to be: ``compressors.api.torch`` is not.
     """
-    for path, value in _walk(config):
+    for path, value, settings in _walk(config):
         if path[-1] == "_target_":
-            settings = _at(config, path[:-1])
+            assert isinstance(value, str) and isinstance(settings, dict)  # as ``check_targets`` has seen
             _check_factory(".".join(path), value, GROUPS[path[0]], settings)
 
 
@@ -88,20 +89,17 @@ def require_match(settings: Config, data: str, arguments: set[str]) -> None:
         raise ValueError(f"model.{decided[0]} has no effect: the data decide it")
 
 
-def _walk(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every key and list entry below ``value`` with the way to it."""
-    entries = value.items() if isinstance(value, dict) else enumerate(value)
+def _walk(
+    whole: Config | Sequence[object], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object, Config | Sequence[object]]]:
+    """The way to every key and list entry below ``whole``, the entry, and what it is an entry of."""
+    entries: Iterable[tuple[object, object]]
+    entries = whole.items() if isinstance(whole, dict) else enumerate(whole)
     for key, entry in entries:
         here = (*path, str(key))
-        yield here, entry
+        yield here, entry, whole
         if isinstance(entry, (dict, list, tuple)):
             yield from _walk(entry, here)
-
-
-def _at(config: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        config = config[int(key)] if isinstance(config, (list, tuple)) else config[key]
-    return config
 
 
 def _check_name(path: tuple[str, ...], value: object) -> None:
@@ -127,7 +125,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     module, _, attribute = name.rpartition(".")
     found = getattr(importlib.import_module(module), attribute, None)
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
-    if not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
+    if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
     if module == "compressors.api":
         raise ValueError(f"{where}: {name} is no compressor: methods extend it")
@@ -150,7 +148,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
         raise ValueError(f"{owner}.{missing[0]} is missing: {name} needs it")
 
 
-def _signature(found: Callable[..., Any], where: str, name: str) -> inspect.Signature:
+def _signature(found: Callable[..., object], where: str, name: str) -> inspect.Signature:
     try:
         return inspect.signature(found)
     except (TypeError, ValueError) as error:

@@ -8,19 +8,23 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from trainers.checks import check_wandb
+from trainers.plain import Config, Record
 from trainers.run_files import read_wandb_id
 from trainers.safe_files import replacing, write_all, write_whole
 
-Record = dict[str, float]
+if TYPE_CHECKING:
+    import wandb  # which takes seconds to import
+
+Summary = Mapping[str, object]  # of a run
 PLAIN_SECONDS = 10  # between two plain lines of training records
 _UPLOAD_SECONDS = 120.0  # that W&B may take after the training; what it has not uploaded is kept on disk
 
@@ -31,7 +35,7 @@ class Tracker(Protocol):
     def log(self, record: Record) -> None:
         """Take one record; ``step`` never decreases from one to the next."""
 
-    def finish(self, summary: dict[str, Any] | None) -> None:
+    def finish(self, summary: Summary | None) -> None:
         """Close: with the run's summary, or with None when it failed."""
 
 
@@ -48,7 +52,7 @@ class Trackers:
         for tracker in self.trackers:
             tracker.log(record)
 
-    def finish(self, summary: dict[str, Any] | None) -> None:
+    def finish(self, summary: Summary | None) -> None:
         for tracker in self.trackers:
             tracker.finish(summary)
 
@@ -76,7 +80,7 @@ class JsonLines:
         self._require_place()
         os.fsync(self.file.fileno())
 
-    def finish(self, summary: dict[str, Any] | None) -> None:
+    def finish(self, summary: Summary | None) -> None:
         self.file.close()
 
     def _require_place(self) -> None:
@@ -123,7 +127,7 @@ class Terminal:
             shown = self.training | record
             print(f"step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
 
-    def finish(self, summary: dict[str, Any] | None) -> None:
+    def finish(self, summary: Summary | None) -> None:
         if self.progress is not None:
             self.progress.stop()
 
@@ -158,11 +162,11 @@ class WeightsAndBiases:
     ``goes_on`` takes up the W&B run that an earlier part of the training began in ``folder``.
     """
 
-    def __init__(self, settings: dict[str, Any], folder: Path, *, goes_on: bool = False) -> None:
+    def __init__(self, settings: Config, folder: Path, *, goes_on: bool = False) -> None:
         self.settings = settings
         self.folder = folder
         self.goes_on = goes_on
-        self.run: Any = None
+        self.run: wandb.Run | None = None
         self.failed = False
 
     @property
@@ -180,15 +184,17 @@ class WeightsAndBiases:
         quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS)
         quiet.finish_timeout_raises = True
         logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
-        identity = {"id": self._id(), "resume": "allow" if self.goes_on else None}
+        name = self._id()
+        resume: Literal["allow"] | None = "allow" if self.goes_on else None
         try:
-            self.run = wandb.init(**self.settings, **identity, settings=quiet)
+            self.run = wandb.init(**self.settings, id=name, resume=resume, settings=quiet)
         except wandb.errors.CommError as error:
             if "timed out" not in str(error).lower():  # what W&B says of a key that is no good
                 raise
             reason = str(error).splitlines()[0]
             wandb.teardown()  # which holds the id in use
-            self.run = wandb.init(**self.settings | {"mode": "offline"}, **identity, settings=quiet)
+            offline = self.settings | {"mode": "offline"}
+            self.run = wandb.init(**offline, id=name, resume=resume, settings=quiet)
             _say(f"tracker.mode=online: Weights & Biases cannot be reached ({reason}); recording offline, ")
             _say(f"to be uploaded by: {self.sync_command}\n")
 
@@ -196,18 +202,22 @@ class WeightsAndBiases:
         def log() -> None:
             if self.run is None:
                 self.start()
-            self.run.log(record, step=record["step"])
+            assert self.run is not None
+            self.run.log(record, step=int(record["step"]))
 
         self._attempt(log)
 
-    def finish(self, summary: dict[str, Any] | None) -> None:
+    def finish(self, summary: Summary | None) -> None:
+        run = self.run
+        if run is None:
+            return
+
         def finish() -> None:
             if summary is not None:
-                self.run.summary.update({key: v for key, v in summary.items() if key != "layers"})
-            self.run.finish(exit_code=0 if summary is not None else 1)
+                run.summary.update({key: v for key, v in summary.items() if key != "layers"})
+            run.finish(exit_code=0 if summary is not None else 1)
 
-        if self.run is not None:
-            self._attempt(finish)
+        self._attempt(finish)
 
     def _attempt(self, action: Callable[[], None]) -> None:
         if self.failed:
@@ -242,8 +252,8 @@ def open_wandb(
     *,
     folder: Path,
     name: str,
-    config: dict[str, Any],
-    facts: dict[str, Any],
+    config: Config,
+    facts: Mapping[str, object],
     project: str,
     mode: str | None,
     group: str | None,
@@ -263,7 +273,7 @@ def open_wandb(
     settings = {
         "project": project,
         "name": name,
-        "config": config | facts,
+        "config": {**config, **facts},
         "dir": str(folder),
         "mode": mode,
         "group": facts["group"] if group is None else group,
@@ -279,6 +289,6 @@ def open_wandb(
     return [tracker]
 
 
-def no_tracker(**run: Any) -> list[Tracker]:
+def no_tracker(**run: object) -> list[Tracker]:
     """No destination beside the run folder's own files."""
     return []

@@ -1,17 +1,19 @@
 """Nested containers of tensors, taken apart into named tensors and a skeleton that JSON can hold."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from compressors.api import Shared
 
-Skeleton = Any
+Tree = Any  # tensors and plain values in tuples, lists and dicts; of a depth that no type tells
+Skeleton = dict[str, Any]  # one field, whose name tells the kind of what it holds
+Leaf = TypeVar("Leaf")
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def take_apart(tree: Any, prefix: str, out: dict[str, Tensor]) -> Skeleton:
+def take_apart(tree: object, prefix: str, out: dict[str, Tensor]) -> Skeleton:
     """Put the tensors of ``tree`` into ``out``, their names starting with ``prefix``; what is left of it.
 
     Trees are made of tuples, lists, dicts, tensors and plain values. Raises ``TypeError`` for
@@ -22,7 +24,7 @@ def take_apart(tree: Any, prefix: str, out: dict[str, Tensor]) -> Skeleton:
         return {"tensor": prefix}
     if isinstance(tree, _PLAIN):
         return {"value": tree}
-    if type(tree) in (tuple, list):
+    if type(tree) is tuple or type(tree) is list:
         parts = [take_apart(part, f"{prefix}/{i}", out) for i, part in enumerate(tree)]
         return {type(tree).__name__: parts}
     if type(tree) is dict:
@@ -31,9 +33,10 @@ def take_apart(tree: Any, prefix: str, out: dict[str, Tensor]) -> Skeleton:
     raise TypeError(f"{prefix} must be tensors in tuples, lists and dicts to be saved, got {type(tree)}")
 
 
-def tensors_of(skeleton: Any) -> set[str]:
+def tensors_of(skeleton: object) -> set[str]:
     """The names of the tensors in a skeleton. Raises ``ValueError`` for what is none."""
-    names, left = set(), [skeleton]
+    names: set[str] = set()
+    left = [skeleton]
     while left:
         part = left.pop()
         if not isinstance(part, dict) or len(part) != 1:
@@ -50,11 +53,11 @@ def tensors_of(skeleton: Any) -> set[str]:
     return names
 
 
-def _is_pair(pair: Any) -> bool:
+def _is_pair(pair: object) -> bool:
     return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], (str, int))
 
 
-def put_together(skeleton: Skeleton, tensors: dict[str, Tensor]) -> Any:
+def put_together(skeleton: Skeleton, tensors: Mapping[str, Leaf]) -> Tree:
     """The tree that ``take_apart`` took apart. Raises ``KeyError`` for a tensor that is missing."""
     ((kind, content),) = skeleton.items()
     if kind == "tensor":
@@ -67,7 +70,7 @@ def put_together(skeleton: Skeleton, tensors: dict[str, Tensor]) -> Any:
     return tuple(parts) if kind == "tuple" else parts
 
 
-def walk(tree: Any, prefix: str, *, shared: bool = False) -> Iterator[tuple[str, Tensor]]:
+def walk(tree: object, prefix: str, *, shared: bool = False) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of every leaf of a state whose kind stays: dicts, tuples and NamedTuples of tensors.
 
     Of those that are each worker's own or, ``shared``, of those that all hold alike.
@@ -75,7 +78,7 @@ def walk(tree: Any, prefix: str, *, shared: bool = False) -> Iterator[tuple[str,
     yield from ((name, tensor) for name, tensor, alike in _leaves(tree, prefix, False) if alike == shared)
 
 
-def _leaves(tree: Any, prefix: str, alike: bool) -> Iterator[tuple[str, Tensor, bool]]:
+def _leaves(tree: object, prefix: str, alike: bool) -> Iterator[tuple[str, Tensor, bool]]:
     if isinstance(tree, Tensor):
         yield prefix, tree, alike
     elif isinstance(tree, Shared):

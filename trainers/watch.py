@@ -5,6 +5,7 @@ import time
 import torch
 from torch import Tensor
 
+from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
 from compressors.backends import backend_of
 from compressors.magnitudes import Histogram
@@ -82,8 +83,9 @@ class Watch(Wrapper):
         return self.inner.carried(inputs, state, step)
 
     def reduce(
-        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+        self, inputs: list[Input], state: State, step: Step, communicator: api.Communicator
     ) -> tuple[Reduced, State]:
+        assert isinstance(communicator, Communicator)  # a trainer's, which also moves what is not charged
         settings, started = self.settings, time.perf_counter()
         is_due = self.is_due(step.number + 1)
         segments = [given.segment for given in inputs]
@@ -101,8 +103,7 @@ class Watch(Wrapper):
         started = self._now(segments, is_due)
         if self.drift is not None:
             self.drift.add_applied(segments, reduced)
-        if self.waiting is not None:
-            held = self.waiting.follow(segments, reduced, is_due)
+        held = self.waiting.follow(segments, reduced, is_due) if self.waiting is not None else None
         if is_due:
             if self.drift is not None:
                 self.latest |= self.drift.measure(communicator)
@@ -110,7 +111,7 @@ class Watch(Wrapper):
                 self.latest |= settings.bound.measure(seen, reduced, step, communicator)
             if settings.xi is not None:
                 self.latest |= settings.xi.measure(look, reduced, step)
-            if self.waiting is not None:
+            if settings.staleness is not None and self.waiting is not None and held is not None:
                 waits = self.waiting.waits
                 self.latest |= settings.staleness.measure(waits, held, segments, reduced, communicator)
         self.seconds = before + self._now(segments, is_due) - started
@@ -118,7 +119,7 @@ class Watch(Wrapper):
 
     def of_run(self, ledger: Ledger) -> dict[str, float]:
         """What is told of all steps so far, once ``ledger`` has them."""
-        if self.histogram is None:
+        if self.settings.hindsight is None or self.histogram is None:
             return {}
         started = time.perf_counter()
         found = self.settings.hindsight.measure(self.histogram.magnitudes, ledger)

@@ -39,7 +39,9 @@ class Xi:
         wholes = [mean.to(segment.rows.dtype).unsqueeze(0) for segment, mean in pairs]
         left = [s._replace(rows=x.clone()) for (s, _), x in zip(pairs, wholes, strict=True)]
         codecs = [reduced.compressed[segment.name].codec for segment in left]
-        backend_of(left[0].rows.device).compress(codecs, list(map(Input, left)), step, _ONE)
+        known = [codec for codec in codecs if codec is not None]
+        assert len(known) == len(codecs)  # ``require_codec`` lets no method pass that has none
+        backend_of(left[0].rows.device).compress(known, list(map(Input, left)), step, _ONE)
         of_mean = [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
         means = (reduced.mean[segment.name] for segment in left)  # divided by alpha again
         apart = [one.double().sub_(mean, alpha=look.alpha) for one, mean in zip(of_mean, means, strict=True)]

@@ -1,0 +1,7 @@
+"""Plain values: what a config, a record and any other JSON object holds by its names."""
+
+from typing import Any
+
+Config = dict[str, Any]  # resolved: numbers, texts, flags and null in lists and mappings
+Fields = dict[str, Any]  # of a JSON object that is read back; ``schemas.py`` has their types and bounds
+Record = dict[str, float]  # of metrics.jsonl: a step, an epoch, metrics
