@@ -1,5 +1,5 @@
 # make run     set up .venv and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
-# make test    set up .venv and run every check: format, lint, tests
+# make test    set up .venv and run every check: format, lint, types, tests
 # make test-slow   the long checks on top
 # make small   every preset of experiment=small/ with three methods and three seeds, and their table; an hour or two
 # make main_page   the main job with four methods and three seeds, and its page; half an hour
@@ -26,6 +26,7 @@ run: $(STAMP)
 test: $(STAMP)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
+	.venv/bin/mypy
 	.venv/bin/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(STAMP)
