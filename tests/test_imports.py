@@ -87,8 +87,8 @@ def test_results_read_files_and_share_names_alone() -> None:
         modules = {m for m in imports(path) if m.split(".")[0] in OURS - {"results"}}
         assert modules <= {"identity", "trainers.run_files"}, path.name
     assert imports(ROOT / "identity.py") <= sys.stdlib_module_names | {"collections.abc"}
-    ours, others = {"trainers.safe_files", "trainers.schemas"}, {"pydantic", "yaml"}
-    for name in ("run_files", "safe_files", "schemas"):
+    ours, others = {"trainers.plain", "trainers.safe_files", "trainers.schemas"}, {"pydantic", "yaml"}
+    for name in ("plain", "run_files", "safe_files", "schemas"):
         modules = imports(ROOT / "trainers" / f"{name}.py") - ours - others
         assert modules <= sys.stdlib_module_names | {"collections.abc"}, name
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from trainers.plain import Fields, Record
+from trainers.plain import Fields, Json, Record
 from trainers.safe_files import read_regular
 from trainers.schemas import Config, Description, Environment, Job, Search, Summary
 
@@ -184,7 +184,7 @@ def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
         raise UnreadableFileError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Fields:
+def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Json:
     """JSON as the standard has it: no key twice, no number beyond floats; ``constants`` lets NaN pass."""
     place = f"{path}: {where}" if where else str(path)
     read_constant, read_float = (None, None) if constants else (_refuse_constant, _finite)
@@ -259,7 +259,7 @@ def _finite(digits: str) -> float:
     return number
 
 
-def _parse_yaml(text: str) -> Fields:
+def _parse_yaml(text: str) -> Json:
     open_keys: list[set[str] | None] = []  # of each collection that is open; None of a list
     comes_key: list[bool] = []
     for event in yaml.parse(text, Loader=_YAML):

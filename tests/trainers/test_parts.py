@@ -1,0 +1,47 @@
+"""What a trainer asks of its parts, and how it finds out what they offer beside."""
+
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from libsvm_files import write_rows
+from torch import nn
+
+from compressors.randomness import generator
+from data.libsvm import libsvm
+from data.sklearn_data import digits
+from models.logistic_l2 import logistic_l2
+from trainers.autolrs import AutoLRS
+from trainers.parts import AnalyticModel, HasDiagnostics, HasStepSize, WholeLoader, facts_of, reads_files
+from trainers.schedule import Constant, Schedule
+
+
+def test_a_convex_problem_offers_all_there_is(tmp_path: Path) -> None:
+    write_rows(tmp_path, "few", 40, 6)
+    dataset = libsvm(name="few", root=str(tmp_path))
+    model = logistic_l2(**dataset.model_arguments())
+    loader = dataset.loader(2, range(2), 4, partial(generator, 1))
+    assert isinstance(model, AnalyticModel) and isinstance(model, HasDiagnostics)
+    assert isinstance(model, HasStepSize) and isinstance(loader, WholeLoader)
+    assert facts_of(model)["step_size"] == model.step_size
+    assert facts_of(loader) == {"rows_per_worker": 20}
+
+
+def test_a_network_and_images_in_memory_offer_nothing_beside() -> None:
+    model, dataset = nn.Linear(64, 10), digits()
+    loader = dataset.loader(2, range(2), 8, partial(generator, 1))
+    for kind in (AnalyticModel, HasDiagnostics, HasStepSize):
+        assert not isinstance(model, kind)
+    assert not isinstance(loader, WholeLoader) and not reads_files(loader) and not reads_files(dataset)
+    assert facts_of(model) == {}
+
+
+@pytest.mark.parametrize("says", [True, False])
+def test_data_say_themselves_whether_they_read_files(says: bool) -> None:
+    assert reads_files(SimpleNamespace(reads_files=says)) is says
+
+
+def test_a_search_for_rates_is_no_schedule() -> None:
+    assert isinstance(Constant(), Schedule)
+    assert not issubclass(AutoLRS, Schedule)
