@@ -40,7 +40,7 @@ class Advance:
         self.loader = loader
         self._may_fail = reads_files(loader)  # asked once: a check of a Protocol takes microseconds
         self.communicator = communicator
-        self.base_rates = [group["lr"] for group in state.optimizer.param_groups]
+        self.base_rates: list[float] = [group["lr"] for group in state.optimizer.param_groups]
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
         """One step at ``factor`` times the base rates; ``measure`` asks for losses and ||p||^2.

@@ -12,16 +12,17 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from trainers.plain import Fields
+from trainers.facts import Facts, PartDescription
 from trainers.run_files import printable, read_description
 from trainers.safe_files import replacing, write_all
 from trainers.state import Snapshot, WorkerState
@@ -44,12 +45,14 @@ class Checkpoint:
     """A checkpoint with all of its parts."""
 
     path: Path
-    descriptions: tuple[Fields, ...]  # of the parts, in the order of the processes
+    descriptions: tuple[PartDescription, ...]  # of the parts, in the order of the processes
 
     @property
-    def facts(self) -> Fields:
+    def facts(self) -> Facts:
         """What the first process wrote down beside the tensors."""
-        return {"moved": 0, "optimizer_name": None, **self.descriptions[0]["facts"]}
+        facts = self.descriptions[0]["facts"]
+        assert facts is not None  # as ``_read_descriptions`` has seen
+        return {"moved": 0, "optimizer_name": None, **facts}
 
     @property
     def run(self) -> str:
@@ -84,7 +87,7 @@ class Checkpoint:
             found[worker] = WorkerState(self._read(part, f"worker/{worker}/"), part["memories"][str(worker)])
         return Snapshot(shared, found, self.facts, str(self.path))
 
-    def _read(self, description: Fields, prefix: str) -> dict[str, torch.Tensor]:
+    def _read(self, description: PartDescription, prefix: str) -> dict[str, torch.Tensor]:
         with safe_open(self.path / description["file"], framework="pt") as file:
             names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
             return {name.removeprefix(prefix): file.get_tensor(name) for name in names}
@@ -129,7 +132,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
     if shutil.disk_usage(folder).free < needed:  # rather than fill it, and stop what else is written there
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {needed:,} bytes needed", str(partial))
     save_file(tensors, partial)
-    description = {
+    description: PartDescription = {
         "format": FORMAT,
         "run": run,
         "step": snapshot.facts["step"],
@@ -169,7 +172,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     return checkpoint
 
 
-def _require_tensors(file: Path, description: Fields) -> None:
+def _require_tensors(file: Path, description: PartDescription) -> None:
     """Raise ``DamagedCheckpointError`` unless the tensors are there that the description names."""
     with safe_open(file, framework="pt") as opened:
         there = set(opened.keys())
@@ -203,7 +206,7 @@ def is_complete(folder: Path) -> bool:
     return any({f"part-{p}-of-{count}.json" for p in range(int(count))} <= names for count in counts)
 
 
-def _read_descriptions(folder: Path) -> tuple[Fields, ...]:
+def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
     first = sorted(folder.glob("part-0-of-*.json"))
     if not first:
         raise DamagedCheckpointError(f"{folder.name} is not complete: the first process's part is missing")
@@ -230,11 +233,12 @@ def _read_descriptions(folder: Path) -> tuple[Fields, ...]:
         _require_equal(description, f"{folder.name}: {{}} of part {process}", **same)
         if (description["facts"] is not None) != (process == 0):
             raise DamagedCheckpointError(f"{folder.name}: facts are part 0's, and stand in part {process}")
+    assert opening["facts"] is not None  # it is part 0's
     _require_facts(folder, opening["facts"], len(workers), step, searched)
     return tuple(descriptions)
 
 
-def _require_facts(folder: Path, facts: Fields, num_workers: int, step: int, searched: int) -> None:
+def _require_facts(folder: Path, facts: Facts, num_workers: int, step: int, searched: int) -> None:
     """Raise ``DamagedCheckpointError`` for facts that do not go with each other and the folder's name."""
     own = f"{folder.name}: its {{}}"
     _require_equal(facts, own, step=step, num_workers=num_workers)
@@ -244,15 +248,15 @@ def _require_facts(folder: Path, facts: Fields, num_workers: int, step: int, sea
         raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in all")
 
 
-def _require_equal(found: Fields, whose: str, **expected: object) -> None:
+def _require_equal(found: Mapping[str, object], whose: str, **expected: object) -> None:
     for key, value in expected.items():
         if found[key] != value:
             raise DamagedCheckpointError(f"{whose.format(key)} is {found[key]!r}, not {value!r}")
 
 
-def _read_description(path: Path) -> Fields:
+def _read_description(path: Path) -> PartDescription:
     try:
-        description = read_description(path)
+        description = cast(PartDescription, read_description(path))  # which has checked it
         skeletons = [*description["memories"].values()]
         if description["facts"] is not None:
             skeletons.append(description["facts"]["optimizer"])

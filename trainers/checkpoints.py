@@ -110,7 +110,8 @@ class Checkpoints:
         self._saved_at = time.monotonic()
         if self._saved == _moment(snapshot):
             return
-        snapshot.facts.update(seconds=self.seconds, num_workers=self.communicator.size)
+        snapshot.facts["seconds"] = self.seconds
+        snapshot.facts["num_workers"] = self.communicator.size
         if self.records is not None:
             snapshot.facts["records"] = self.records.position()
         self._writing = self._thread.submit(self._write, snapshot)

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from trainers.autolrs import AutoLRS
+from trainers.facts import Facts, SearchFacts
 from trainers.forward import cut, in_precision
 from trainers.parts import Batch, Memory
-from trainers.plain import Fields, Record
+from trainers.plain import Record
 from trainers.reading import read_together
 from trainers.search import COSTS
 from trainers.state import MisfitError, Snapshot, Tensors, TrainingState, require_same_tensors
@@ -31,7 +32,7 @@ class Require(Protocol):
     def __call__(self, fine: bool, what: str) -> None: ...
 
 
-def require_records(facts: Fields, rows: Rows, place: str) -> None:
+def require_records(facts: Facts, rows: Rows, place: str) -> None:
     """Raise ``MisfitError`` unless the newest values and the best ones are those on record."""
     newest: dict[str, float] = {}
     values: dict[str, list[float]] = defaultdict(list)
@@ -59,7 +60,7 @@ def require_records(facts: Fields, rows: Rows, place: str) -> None:
         raise MisfitError(f"{place}: it skipped {facts['skipped']} steps, and other ones are on record")
 
 
-def require_own(trainer: "Trainer", facts: Fields, rows: Rows, place: str) -> None:
+def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> None:
     """Raise ``MisfitError`` for facts that a run of these settings cannot come to from its start."""
     step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
 
@@ -120,7 +121,7 @@ def _evaluations(trainer: "Trainer", step: int, *, is_end: bool) -> list[int]:
 
 
 def _require_search(
-    trainer: "Trainer", schedule: AutoLRS, facts: Fields, rows: Rows, require: Require
+    trainer: "Trainer", schedule: AutoLRS, facts: Facts, rows: Rows, require: Require
 ) -> None:
     """What a search for learning rates remembers, beside its records."""
     search = facts["search"]
@@ -169,7 +170,7 @@ def _require_search(
         _require_plan(schedule, search, stages - 1, left, require)
 
 
-def _require_losses(facts: Fields, rows: Rows, begin: int, require: Require) -> None:
+def _require_losses(facts: Facts, rows: Rows, begin: int, require: Require) -> None:
     """The losses of the stage that began after that step, those on record among them."""
     losses = facts["search"]["losses"]
     require(len(losses) in (0, facts["step"] - begin), f"it has {len(losses)} losses")
@@ -181,7 +182,9 @@ def _require_losses(facts: Fields, rows: Rows, begin: int, require: Require) -> 
     require(bool(losses) or begins or is_looked_back, "no losses")
 
 
-def _require_plan(schedule: AutoLRS, search: Fields, stage: int, steps_left: float, require: Require) -> None:
+def _require_plan(
+    schedule: AutoLRS, search: SearchFacts, stage: int, steps_left: float, require: Require
+) -> None:
     """The lengths of a stage and of its trials, which follow from the steps that were left."""
     plan = schedule.plan(stage, cast(int, steps_left))  # a forged record's 0.5 gives lengths that none has
     require((search["stage_steps"], search["trial_steps"]) == plan, f"stage {stage} is planned otherwise")

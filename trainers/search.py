@@ -11,8 +11,9 @@ from trainers.advance import Advance
 from trainers.autolrs import AutoLRS, forecast, smooth
 from trainers.checkpoints import Checkpoints
 from trainers.communicator import Communicator
+from trainers.facts import SearchFacts
 from trainers.gradients import NonFiniteGradientError
-from trainers.plain import Fields, Record
+from trainers.plain import Record
 from trainers.state import Snapshot, TrainingState
 
 LOOKS = 10  # at the validation loss, in a trial that is judged by it
@@ -76,7 +77,9 @@ class SearchedPace:
             if search["losses"]:
                 self._look_back()
             self._begin_stage()
-        return self.state.search["rate"] / self.advance.base_rates[0]
+        rate = self.state.search["rate"]
+        assert rate is not None  # the first stage has trials
+        return rate / self.advance.base_rates[0]
 
     def took(self, loss: float | None) -> None:
         if loss is not None:
@@ -112,6 +115,7 @@ class SearchedPace:
             search["rate"], search["forecast"] = search["rates"][best], search["forecasts"][best]
         else:
             search["forecast"] = None  # too few steps are left: the last rate goes on
+        assert search["rate"] is not None
         search["stage"] += 1
         search["until"] = self.state.step + search["stage_steps"]
         search["rates"], search["forecasts"] = [], []
@@ -154,7 +158,7 @@ class SearchedPace:
             )
         self.state.search = search
 
-    def _try(self, rate: float, search: Fields, snapshot: Snapshot) -> tuple[list[float], int]:
+    def _try(self, rate: float, search: SearchFacts, snapshot: Snapshot) -> tuple[list[float], int]:
         """Losses on the way of a trial, the last one infinite if it diverged, and steps taken."""
         factor = rate / self.advance.base_rates[0]
         values: list[float] = []

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from trainers.average import RunningAverage
 from trainers.communicator import Communicator
+from trainers.facts import Facts, SearchFacts
 from trainers.ledger import Ledger
-from trainers.plain import Fields, Record
+from trainers.plain import Record
 from trainers.run_files import printable
 from trainers.step import GradientStep
 from trainers.tree import Skeleton, put_together, take_apart, walk
@@ -40,7 +41,7 @@ class Snapshot(NamedTuple):
 
     shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
     workers: dict[int, WorkerState]  # those of this process
-    facts: Fields  # what JSON can hold: step, records so far, skeletons
+    facts: Facts
     place: str = "the state"  # where it was read from
     redistributed: bool = False  # to another number of workers, just now
 
@@ -66,7 +67,7 @@ class TrainingState:
     skipped_in_a_row: int = 0  # of those, the last ones
     last: Record = field(default_factory=dict)  # the newest value of every metric
     best: Record = field(default_factory=dict)
-    search: Fields = field(default_factory=dict)  # of learning rates, by ``search.SearchedPace``
+    search: SearchFacts = field(default_factory=SearchFacts)  # by ``search.SearchedPace``
 
     def note(self, found: Record) -> Record:
         """Take new values of metrics; those that are numbers. An overflow is none, and JSON lacks it."""
@@ -88,7 +89,7 @@ class TrainingState:
             tensors = {name: rows[row] for name, rows in self._per_worker()}
             memory = take_apart(self.gradient_step.memories[row], "memory", tensors)
             workers[worker] = WorkerState(_copies(tensors, device), memory)
-        facts = {
+        facts: Facts = {
             "step": self.step,
             "epoch": self.epoch,
             "steps_in_ledger": self.ledger.steps,
@@ -141,8 +142,9 @@ class TrainingState:
             moments = put_together(snapshot.facts["optimizer"], _copies(optimizer, "cpu"))
             groups = self.optimizer.state_dict()["param_groups"]
             self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        if self.average is not None:
-            self.average.period = snapshot.facts["average_period"]
+        period = snapshot.facts["average_period"]
+        if self.average is not None and period is not None:
+            self.average.period = period
         self.step, self.epoch = snapshot.facts["step"], snapshot.facts["epoch"]
         self.ledger.steps = snapshot.facts["steps_in_ledger"]
         self.moved = snapshot.facts["moved"]

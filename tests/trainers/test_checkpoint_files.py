@@ -10,6 +10,7 @@ import pytest
 import torch
 from forging import facts_of
 
+from trainers import facts, schemas
 from trainers.checkpoint_files import (
     DamagedCheckpointError,
     describe_checkpoint,
@@ -22,6 +23,18 @@ from trainers.state import Snapshot, WorkerState
 
 PROCESSES, WORKERS = 2, 4
 CORRUPTIONS = 60
+
+
+@pytest.mark.parametrize(
+    ("typed", "checked"),
+    [
+        (facts.Facts, schemas.Facts),
+        (facts.SearchFacts, schemas.Search),
+        (facts.PartDescription, schemas.Description),
+    ],
+)
+def test_what_is_typed_is_what_is_checked_when_it_is_read(typed: type, checked: type) -> None:
+    assert list(typed.__annotations__) == list(checked.model_fields)
 
 
 def snapshot(step: int, workers: range, seed: int = 0) -> Snapshot:
