@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -31,6 +31,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 import config_guard
 import config_yaml
+
+if TYPE_CHECKING:  # what takes long to import is imported where it is used
+    import torch
+
+    from trainers.communicator import Communicator
+    from trainers.loop import Trainer
 
 config_guard.install()
 Config = dict[str, Any]
@@ -255,7 +261,7 @@ def train(config: Config) -> None:
                     print(f"to Weights & Biases: {tracker.sync_command}")
 
 
-def build(config: Config, communicator: Any, device: Any) -> Any:
+def build(config: Config, communicator: "Communicator", device: "torch.device") -> "Trainer":
     """The trainer that the config describes, checked, with nothing run yet."""
     import torch
 

@@ -6,17 +6,20 @@ with others or alone in a call of ``batch_isend_irecv``.
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+
+if TYPE_CHECKING:
+    from trainers.communicator import Communicator
 
 COLLECTIVES = ("all_reduce", "exchange")
 TINY, TINY_CALLS = 8, 20  # fp32 elements of a call that carries next to nothing, and how many there are
 DENSE = 11_173_962  # elements of a call next to which headers are small: ResNet-18's D
 
 
-def tiny_calls(communicator: Any) -> dict[str, Callable[[], object]]:
+def tiny_calls(communicator: "Communicator") -> dict[str, Callable[[], object]]:
     """A call of each of ``COLLECTIVES`` between the processes of ``communicator``, with ``TINY`` elements."""
     tiny = torch.ones(1, TINY)
     return {

@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -13,7 +12,8 @@ from resuming import config_of, train
 from skipping import BAD_STEPS, STEPS
 
 import run
-from compressors.api import Input, Reduced, Step, Wrapper, inputs_of
+from compressors import api
+from compressors.api import Input, Reduced, Reducer, Segment, State, Step, Wrapper, inputs_of
 from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
@@ -120,13 +120,15 @@ def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path
 class Halved(Wrapper):
     """A wrapper of no known kind: what is handed to the optimizer is half of what was sent."""
 
-    def __init__(self, inner: Any) -> None:
+    def __init__(self, inner: Reducer) -> None:
         self.inner = inner
 
-    def init(self, segments: list) -> Any:
+    def init(self, segments: list[Segment]) -> State:
         return self.inner.init(segments)
 
-    def reduce(self, inputs: list[Input], state: Any, step: Step, communicator: Any) -> tuple[Reduced, Any]:
+    def reduce(
+        self, inputs: list[Input], state: State, step: Step, communicator: api.Communicator
+    ) -> tuple[Reduced, State]:
         reduced, state = self.inner.reduce(inputs, state, step, communicator)
         return reduced._replace(mean={name: mean / 2 for name, mean in reduced.mean.items()}), state
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Input, Reducer, Segment, Step
+from compressors import api
+from compressors.api import Input, Reduced, Reducer, Segment, State, Step
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
@@ -119,7 +120,9 @@ class Failing(Reducer):
     def init(self, segments: list[Segment]) -> tuple[()]:
         return ()
 
-    def reduce(self, inputs: list[Input], state: Any, step: Step, communicator: Any) -> Any:
+    def reduce(
+        self, inputs: list[Input], state: State, step: Step, communicator: api.Communicator
+    ) -> tuple[Reduced, State]:
         self.seen += 1
         if self.seen == 2:
             raise ConnectionError("the other one is gone")
