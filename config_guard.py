@@ -17,6 +17,7 @@ import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
 from hydra._internal.utils import get_args_parser
+from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ConfigDefault, GroupDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -24,6 +25,7 @@ from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 
 import config_yaml
+from trainers.installed import config_folders
 
 ENVIRONMENT = ("DATA_DIR",)  # what ${oc.env:...} may read; other variables hold keys and passwords
 OWN = {  # of conf/config.yaml
@@ -88,7 +90,14 @@ class GuardedRepository(CachingConfigRepository):
 
 
 class GuardedLoader(ConfigLoaderImpl):
-    """Hydra's loader of configs. Raises ``ConfigCompositionException`` for those that could run code."""
+    """Hydra's loader of configs, those of installed packages too (``trainers/installed.py``).
+
+    Raises ``ConfigCompositionException`` for configs that could run code.
+    """
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        add_packages(config_search_path)
+        super().__init__(config_search_path)
 
     def load_configuration(self, *arguments: Any, **named: Any) -> DictConfig:
         config_yaml.begin()
@@ -123,6 +132,32 @@ class GuardedLoader(ConfigLoaderImpl):
             _refuse("set hydra")
         check_files(OmegaConf.to_container(config.hydra, resolve=False), {d.config_path for d in defaults})
         return config
+
+
+def add_packages(search_path: ConfigSearchPath) -> None:
+    """Put the configs of installed packages behind this project's.
+
+    Raises ``ConfigCompositionException`` where one of these has the name of one of ours or of another
+    package's: the name alone would not tell which is meant.
+    """
+    path = search_path.get_path()
+    place = 1 + max(
+        (i for i, element in enumerate(path) if element.provider in ("hydra", "main")), default=-1
+    )
+    try:
+        folders = config_folders()
+    except ValueError as error:
+        raise ConfigCompositionException(str(error)) from error
+    seen: dict[Path, Path] = {}
+    for folder in folders:
+        for file in sorted(folder.path.rglob("*.yaml")):
+            name = file.relative_to(folder.path)
+            other = CONF / name if (CONF / name).exists() else seen.setdefault(name, file)
+            if other != file:
+                rule = f"there must be one config {name.with_suffix('')}"
+                raise ConfigCompositionException(f"{rule}, got {other} and {file} of {folder.owner}")
+        path.insert(place, SearchPathElement(folder.owner, f"file://{folder.path}"))
+        place += 1
 
 
 def check_files(section: dict[str, Any], chosen: set[str]) -> None:

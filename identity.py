@@ -288,7 +288,8 @@ def subject_of(config: Config) -> str:
 
     No part of an identity.
     """
-    return config["name"].removesuffix(f"-{compressor_name(config)}")
+    file = config["compressor"]["_target_"].split(".")[-2]  # which a compressor's yaml is named after
+    return config["name"].removesuffix(f"-{file}")
 
 
 def named(target: str) -> str:

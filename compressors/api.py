@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.fields import declared
+from compressors.fields import PayloadType, declared
 from compressors.randomness import derive_seed
 from compressors.rules import Rule
 from compressors.shapes import Shapes, edges_of
@@ -167,8 +167,12 @@ class Codec:
     of every element, has ``add`` besides. The others have defaults that fit most.
     """
 
-    payload: type  # of what ``encode`` returns
     examples: Sequence[Mapping[str, Any]] = ({},)  # settings, beside those of its yaml, to be tested with
+
+    @property
+    def payload(self) -> PayloadType:
+        """The class of what ``encode`` returns."""
+        raise NotImplementedError
 
     @property
     def traits(self) -> Traits:

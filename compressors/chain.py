@@ -6,18 +6,15 @@ these travel. Composed error bound: the first one's, and the second one's of as 
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from compressors.api import Codec, Plan, Step, Traits
 from compressors.checks import require
-from compressors.fields import Field, declared, payload_of, values_of
+from compressors.fields import Field, PayloadType, declared, payload_of, values_of
 from compressors.payloads import Sparse, index_dtype
-
-PayloadType: TypeAlias = type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +87,7 @@ class Chain(Codec):
         outer, inner = self._parts(payload, out.numel(), step)
         kept = values_of(outer).to(out.dtype)
         self.second.add(inner, kept, _within(step, len(kept)))
-        own = outer._replace(**{declared(self.first.payload).values: kept})
+        own = outer._replace(**{self._values_name: kept})
         self.first.add(own, out, step)
 
     def num_sent(self, payload: Any, size: int, step: Step) -> int:
@@ -123,6 +120,11 @@ class Chain(Codec):
         return self.second.traits.exact and payload_of(self.second).has_a_value_each
 
     @property
+    def _values_name(self) -> str:
+        """The field of ``first`` that holds its values."""
+        return declared(self.first.payload).values or "values"
+
+    @property
     def _where(self) -> dict[str, Field]:
         """The fields of ``first`` that say where its values belong."""
         names = declared(self.first.payload)
@@ -135,7 +137,7 @@ class Chain(Codec):
         where = dict(zip(self._where, payload, strict=False))
         inner = self.second.payload(*payload[len(where) :])
         count = max(len(where[name]) for name, own in self._where.items() if own.elements_per_entry == 1)
-        values = {declared(self.first.payload).values: torch.zeros(count, device=payload[0].device)}
+        values = {self._values_name: torch.zeros(count, device=payload[0].device)}
         return self.first.payload(**where, **values), inner
 
 
@@ -144,10 +146,15 @@ def _within(step: Step, count: int) -> Step:
     return step._replace(segment=f"{step.segment}/second", shapes=((count,),))
 
 
-@lru_cache(maxsize=256)
+_known: dict[tuple[PayloadType, PayloadType], PayloadType] = {}
+
+
 def _joined(first: PayloadType, second: PayloadType) -> PayloadType:
     """The payload of where the values of ``first`` belong, and of what ``second`` makes of them."""
+    if (first, second) in _known:
+        return _known[first, second]
     outer, inner = declared(first), declared(second)
     hints = [(name, Annotated[Tensor, own]) for name, own in outer.fields.items() if name != outer.values]
     hints += [(f"second_{name}", Annotated[Tensor, field]) for name, field in inner.fields.items()]
-    return NamedTuple(f"{first.__name__}Of{second.__name__}", hints)  # type: ignore[misc] # made at run time
+    made: Any = NamedTuple(f"{first.__name__}Of{second.__name__}", hints)  # type: ignore[misc] # at run time
+    return _known.setdefault((first, second), made)

@@ -1,5 +1,7 @@
 """One way to refuse a setting: say who, the rule and the value."""
 
+from typing import TypeGuard
+
 KERNELS = ("auto", "reference")  # compiled loops where there are some, or none
 LARGEST = 3.4028234663852886e38  # of a float32, which weights and gradients are computed in
 LARGEST_COUNT = 2**31 - 1  # of an int32; products of a few counts stay within int64
@@ -29,7 +31,7 @@ def _limit(value: object) -> str:
     return ""
 
 
-def is_real(value: object) -> bool:
+def is_real(value: object) -> TypeGuard[float]:
     """A float that is finite in 32 bits, or an int that is one; True and False are not numbers here."""
     return (
         isinstance(value, (int, float))
@@ -38,7 +40,7 @@ def is_real(value: object) -> bool:
     )
 
 
-def is_count(value: object, minimum: int = 1) -> bool:
+def is_count(value: object, minimum: int = 1) -> TypeGuard[int]:
     """An int from ``minimum`` to ``LARGEST_COUNT``; True and False are not numbers here."""
     return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_COUNT
 

@@ -116,9 +116,11 @@ def density_schedule(settings: object, density: float) -> DensitySchedule:
 
 def _made(settings: object) -> DensitySchedule:
     given = {"kind": settings} if isinstance(settings, str) else settings
-    name = given.get("kind") if isinstance(given, dict) else None
+    known = isinstance(given, dict) and isinstance(given.get("kind"), str) and given["kind"] in KINDS
     rule = f"{', '.join(KINDS)}, or {{kind: one of these, and its settings}}"
-    require(isinstance(name, str) and name in KINDS, "budget.schedule", rule, settings)
+    require(known, "budget.schedule", rule, settings)
+    assert isinstance(given, dict)
+    name = given["kind"]
     fields = {field.name: field for field in dataclasses.fields(KINDS[name])}
     values = {key: value for key, value in given.items() if key != "kind"}
     for key in sorted(map(str, values.keys() - fields.keys())):

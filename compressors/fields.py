@@ -3,8 +3,7 @@
 import re
 from abc import ABCMeta
 from collections.abc import Mapping
-from functools import lru_cache
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
 
 from torch import Tensor
 
@@ -27,6 +26,9 @@ class Field(NamedTuple):
     elements_per_entry: int | None = None
 
 
+PayloadType: TypeAlias = type[Any]  # a NamedTuple of tensors, each annotated with its ``Field``
+
+
 class Joining(metaclass=ABCMeta):  # noqa: B024 (a mark for classes that are NamedTuples already)
     """Payloads of which one may hold what several workers send: ``@Joining.register`` above the class.
 
@@ -44,13 +46,21 @@ class Declared(NamedTuple):
     joins: bool  # whether one payload may hold what several workers send, in a row
 
 
-@lru_cache(maxsize=256)
-def declared(payload: type) -> Declared:
-    """What ``payload``, a class, declares of its fields.
+_known: dict[PayloadType, Declared] = {}
+
+
+def declared(payload: PayloadType) -> Declared:
+    """What ``payload``, a class, declares of its fields; found out once.
 
     Raises ``ValueError`` for a class without fields, a field that is not declared, and a kind that is no name
     for a metric.
     """
+    if payload not in _known:
+        _known[payload] = _declared(payload)
+    return _known[payload]
+
+
+def _declared(payload: PayloadType) -> Declared:
     name = getattr(payload, "__name__", repr(payload))
     names = getattr(payload, "_fields", ())
     if not names:

@@ -54,6 +54,7 @@ class HardThreshold(Codec):
         require(is_count(num_parameters), "num_parameters", "an integer >= 1", num_parameters)
         if self.threshold is not None:
             return replace(self, density=None)
+        assert self.density is not None, "checked at the beginning"
         threshold = 1 / (2 * math.sqrt(self.density * num_parameters))
         return replace(self, threshold=threshold, density=None)
 
@@ -69,7 +70,7 @@ class HardThreshold(Codec):
     @property
     def _known_threshold(self) -> float:
         if self.threshold is None:
-            require(False, "HardThreshold.threshold", "set, by for_model()", None)
+            raise ValueError("HardThreshold.threshold must be set, by for_model(), got None")
         return self.threshold
 
 

@@ -79,12 +79,12 @@ class IndexCodes:
             packed = padded[starts[which][:, None] + np.arange(32 * width)]
             if which[-1] == len(widths) - 1:  # which may run on into what is not its own
                 packed[-1, len(low) - starts[-1] :] = 0
-            digits = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(which), BLOCK, width)
-            lowest[which] = digits.astype(np.int64) @ (1 << np.arange(width))
-        lowest = lowest.ravel()
-        if lowest[k:].any():
+            bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(which), BLOCK, width)
+            lowest[which] = bits.astype(np.int64) @ (1 << np.arange(width))
+        digits = lowest.ravel()
+        if digits[k:].any():
             raise BadMessageError("bits are set that stand for nothing")
-        positions = np.cumsum(((high << own) | lowest[:k]) + 1) - 1
+        positions = np.cumsum(((high << own) | digits[:k]) + 1) - 1
         if (positions >= size).any():
             raise BadMessageError("a position lies beyond the last element")
         return positions

@@ -27,7 +27,7 @@ from compressors.wire import VALUES, Wire
 
 PLAIN, BITMAP, RICE, DRAWN = range(4)
 _ALLOWED = {"plain": (PLAIN,), "bitmap": (BITMAP,), "rice": (RICE,), "auto": (PLAIN, BITMAP, RICE)}
-_NUMPYS = {torch.int32: np.dtype("<i4"), torch.int64: np.dtype("<i8")}
+_NUMPYS: dict[torch.dtype, np.dtype[Any]] = {torch.int32: np.dtype("<i4"), torch.int64: np.dtype("<i8")}
 Parts = list[tuple[str, np.ndarray]]  # what to charge, and bytes; in the order in which they are sent
 
 
@@ -45,7 +45,7 @@ class Format(NamedTuple):
         return int(self.edges[-1])
 
     @property
-    def index_type(self) -> np.dtype:
+    def index_type(self) -> np.dtype[Any]:
         return _NUMPYS[index_dtype(self.size)]
 
 

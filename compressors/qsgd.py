@@ -17,7 +17,7 @@ from torch.nn.functional import pad
 
 from compressors.api import Codec, Step, Traits
 from compressors.checks import is_count, require
-from compressors.fields import METADATA, Field
+from compressors.fields import METADATA, Field, PayloadType
 from compressors.norms import squared_norm
 from compressors.packing import pack, unpack
 
@@ -47,7 +47,7 @@ class QSGD(Codec):
         require(known, "QSGD.norm", f"one of {', '.join(NORMS)}", self.norm)
 
     @property
-    def payload(self) -> type:
+    def payload(self) -> PayloadType:
         return _payload(self.bits, self.bucket_size)
 
     @property
@@ -91,7 +91,7 @@ class QSGD(Codec):
 
 
 @lru_cache(maxsize=64)
-def _payload(bits: int, bucket_size: int) -> type:
+def _payload(bits: int, bucket_size: int) -> PayloadType:
     class Levels(NamedTuple):
         """Signs and levels, packed, and the norms of the buckets."""
 

@@ -20,7 +20,7 @@ class AtLeast(NamedTuple):
 class Largest(NamedTuple):
     """The largest magnitudes, as many on every worker; among equal ones those of the lowest index."""
 
-    count: int
+    number: int
 
 
 class Drawn(NamedTuple):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Communicator, Compressed, Input, Step
 from compressors.backends import backend_of
-from compressors.fields import declared, payload_of
+from compressors.fields import declared, payload_of, values_of
 
 
 class Transport(Protocol):
@@ -78,16 +78,16 @@ class AllGather:
 
 def _values(payloads: Any, num_rows: int) -> Tensor:
     """The values of each worker, [W, k]."""
-    name = declared(type(payloads[0])).values
-    if len(payloads) == 1:
-        values = getattr(payloads[0], name)
-        return values.view(num_rows, len(values) // num_rows)
-    return torch.stack([getattr(payload, name) for payload in payloads])
+    values = [values_of(payload) for payload in payloads]
+    if len(values) == 1:
+        return values[0].view(num_rows, len(values[0]) // num_rows)
+    return torch.stack(values)
 
 
 def _with_values(payloads: Any, num_rows: int, values: Tensor) -> Any:
     """The payload of one worker, with other values."""
-    first, name = payloads[0], declared(type(payloads[0])).values
+    first = payloads[0]
+    name = declared(type(first)).values or "values"
     if len(payloads) == 1 and num_rows > 1:
         others = {key: field[: len(field) // num_rows] for key, field in first._asdict().items()}
         return type(first)(**{**others, name: values})

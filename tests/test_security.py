@@ -12,11 +12,10 @@ import yaml
 from command_line import command
 from configs import resolved
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from own_process import say
 
-import run
 import trainers.targets
 from config_guard import GuardedLoader
-from trainers.loop import Trainer
 from trainers.targets import check_factories, check_targets
 
 ROOT = Path(__file__).parents[1]
@@ -51,17 +50,6 @@ MORE_SECTIONS = {
     "sweep over +hydra.callbacks": {"sweeper": {"params": {"+hydra.callbacks": "{}"}}},
     "sweep": {"sweep": {"dir": "/x"}},
 }
-
-
-def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: str) -> tuple[int, str]:
-    """Status and errors of run.py in this process, where training would be a no-op."""
-    monkeypatch.setattr(Trainer, "run", lambda *_: {"compression/total_error": 0.0})
-    monkeypatch.setattr("trainers.report.print_summary", lambda _: None)
-    monkeypatch.setattr(sys, "argv", ["run.py", *words])
-    monkeypatch.setattr(run, "statuses", [])
-    monkeypatch.setattr(run, "begun", [])
-    capfd.readouterr()
-    return run.command_line(), capfd.readouterr().err
 
 
 def strangers_file(folder: Path, section: dict) -> list[str]:
@@ -208,7 +196,7 @@ def test_pickles_of_hydra_are_not_opened(tmp_path: Path) -> None:
 BAD_TARGETS = {
     ("compressor", "os.system"): "must be compressors.MODULE.NAME",
     ("compressor", "models.mlp.mlp"): "must be compressors.MODULE.NAME",
-    ("compressor", "compressors.api.torch.load"): "must be compressors.MODULE.NAME",
+    ("compressor", "compressors.api.torch.load"): "there is no file compressors/api/torch.py",
     ("compressor", "compressors.api.torch"): "compressors.api defines no function or class torch",
     ("compressor", "compressors.api.Codec"): "is no compressor: methods extend it",
     ("compressor", "compressors.top_k.Tensor"): "compressors.top_k defines no function or class Tensor",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trainers.jobs import command
 from trainers.plain import Config
+from trainers.targets import packages_of
 
 PACKAGES = (
     "torch",
@@ -38,6 +39,7 @@ def environment(config: Config) -> dict[str, object]:
         "commit_is_modified": is_modified(Path(__file__).parent),
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
+        "outside_packages": packages_of(config),  # whose code is not that of the commit
         "platform": platform.platform(),
         "processor": _processor(),
         "cores": os.cpu_count(),

@@ -74,6 +74,7 @@ class Environment(Open):
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
     commit_is_modified: bool = False
     packages: dict[str, str] = {}
+    outside_packages: dict[str, str] = {}  # that the config names code of
     gpus: list[str] = []
     resumed_at_step: Count = 0
     earlier: list[dict[str, object]] = []

@@ -1,11 +1,17 @@
-"""What a config's ``_target_`` may name: a factory of this project, made for the group it stands in."""
+"""What a config's ``_target_`` may name: a factory made for the group it stands in.
+
+It lies in this project or in a module that an installed package declares for the group (``installed.py``).
+"""
 
 import importlib
 import inspect
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
+from trainers import installed
 from trainers.plain import Config
 
 ROOT = Path(__file__).parents[1]
@@ -14,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 class Group(NamedTuple):
     """Where the factories of a config group lie, and what they are."""
 
-    place: str  # a package, for any module in it; or one module
+    place: str  # a package, for any module below it; or one module
     is_partial: bool = False  # Hydra leaves the call to run.py
     given: tuple[str, ...] = ()  # what run.py adds to the settings then
     also: str = ""  # one more module
@@ -41,8 +47,8 @@ GROUPS = {
 def check_targets(config: Config) -> None:
     """Raise ``ValueError`` for a ``_target_`` that is no name of a factory in its group's place.
 
-    Looks at every depth, at names alone; imports nothing. ``_args_`` and its like are refused, and so
-    is what Hydra would interpolate once more when it instantiates.
+    Looks at every depth, at names and the metadata of packages alone; imports nothing. ``_args_`` and its
+    like are refused, and so is what Hydra would interpolate once more when it instantiates.
     """
     for path, value, _ in _walk(config):
         where, key = ".".join(path), path[-1]
@@ -69,12 +75,27 @@ def check_factories(config: Config) -> None:
     """Raise ``ValueError`` for a ``_target_`` that is no factory, or that has no such settings.
 
     To be called before anything is instantiated, after ``check_targets``. The factory must be defined
-    where it is said to be: ``compressors.api.torch`` is not.
+    where it is said to be, or below the package that hands it on: ``compressors.api.torch`` is not.
     """
     for path, value, settings in _walk(config):
         if path[-1] == "_target_":
             assert isinstance(value, str) and isinstance(settings, dict)  # as ``check_targets`` has seen
             _check_factory(".".join(path), value, GROUPS[path[0]], settings)
+
+
+def packages_of(config: Config) -> dict[str, str]:
+    """The installed packages that a config names code of, beside this project, with their versions."""
+    found = {}
+    for path, value, _ in _walk(config):
+        group = GROUPS.get(path[0])
+        if path[-1] != "_target_" or not isinstance(value, str) or group is None:
+            continue
+        if _is_ours(value.rpartition(".")[0], group):
+            continue
+        declared = installed.declaration_of(value.rpartition(".")[0], path[0])
+        if declared is not None:
+            found[declared.distribution] = declared.version
+    return dict(sorted(found.items()))
 
 
 def require_match(settings: Config, data: str, arguments: set[str]) -> None:
@@ -108,22 +129,42 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
     if group is None or len(path) < 2:
         raise ValueError(f"{where} has no effect: only {', '.join(GROUPS)} name code")
     place = group.place if "." in group.place else f"{group.place}.MODULE"
-    rule = f"{where} must be {place}.NAME, a factory of this project, got {_shown(value)}"
+    rule = f"{where} must be {place}.NAME, a factory of this project"
+    if path[0] in installed.GROUPS:
+        rule += f" or of a module that an installed package declares in {installed.GROUPS[path[0]]}"
     if not isinstance(value, str):
-        raise ValueError(rule)
+        raise ValueError(f"{rule}, got {_shown(value)}")
     parts = value.split(".")
-    plain = len(parts) == 3 and all(part.isidentifier() and not part.startswith("_") for part in parts)
-    module = ".".join(parts[:2])
-    if not plain or not (f"{module}.".startswith(f"{group.place}.") or module == group.also):
-        raise ValueError(rule)
-    found = (ROOT / parts[0] / name for name in (f"{parts[1]}.py", f"{parts[1]}/__init__.py"))
-    if not any(path.is_file() for path in found):
-        raise ValueError(f"{where}: there is no file {parts[0]}/{parts[1]}.py, got {value!r}")
+    module = ".".join(parts[:-1])
+    plain = all(part.isidentifier() and not part.startswith("_") for part in parts)
+    if plain and _is_ours(module, group):
+        file = "/".join(parts[:-1])
+        if not (ROOT / f"{file}.py").is_file() and not (ROOT / file / "__init__.py").is_file():
+            raise ValueError(f"{where}: there is no file {file}.py, got {value!r}")
+    elif not plain or installed.declaration_of(module, path[0]) is None:
+        raise ValueError(f"{rule}, got {_shown(value)}")
+
+
+def _is_ours(module: str, group: Group) -> bool:
+    """Whether a module lies in the group's place, which a package by itself does not."""
+    return "." in module and (f"{module}.".startswith(f"{group.place}.") or module == group.also)
+
+
+def _imported(module: str, where: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # of any kind: a module runs when it is imported
+        ours = (__file__, importlib.__file__)
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours]
+        own = [f"{Path(f.filename).name}, line {f.lineno}" for f in frames if "<frozen" not in f.filename]
+        place = f" ({own[-1]})" if own else ""
+        what = f"{type(error).__name__}: {error}{place}"
+        raise ValueError(f"{where}: {module} cannot be imported: {what}") from error
 
 
 def _check_factory(where: str, name: str, group: Group, settings: Config) -> None:
     module, _, attribute = name.rpartition(".")
-    found = getattr(importlib.import_module(module), attribute, None)
+    found = getattr(_imported(module, where), attribute, None)
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
     if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")

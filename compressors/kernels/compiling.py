@@ -1,11 +1,12 @@
 """How loops are compiled: at the first call, without Python's lock, and kept on disk."""
 
 from collections.abc import Callable
+from typing import Any
 
 from numba import njit
 
 
-def compiled(function: Callable) -> Callable:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Keep the code next to its file or, if that cannot be written to, in the user's cache folder.
 
     Where neither can be, each process compiles anew, which takes some seconds.

@@ -19,9 +19,14 @@ from compressors.magnitudes import SCALES, Histogram
 from compressors.payloads import Sparse
 from compressors.rules import AtLeast, Drawn, Largest
 
-_DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
 _INT64 = np.dtype(np.int64)
-_MAGNITUDE = {  # all bits but the sign, in the type that magnitudes are compared by
+_MAGNITUDE: dict[
+    np.dtype[Any], np.ndarray
+] = {  # all bits but the sign, in the type that magnitudes are compared by
     np.dtype(np.float32): np.array([2**31 - 1], dtype=np.uint32),
     np.dtype(np.float64): np.array([2**63 - 1], dtype=np.uint64),
 }
@@ -84,7 +89,7 @@ class CpuKernels(Backend):
         return _norms(table, table.sums)
 
     def add_rows(self, rows: Tensor) -> Tensor:
-        if rows.dtype not in _DTYPES:
+        if rows.dtype not in _DTYPES or rows.numel() == 0:  # of a segment that nothing is sent of
             return super().add_rows(rows)
         entries = rows.numpy()
         out = np.zeros(entries.shape[1], dtype=entries.dtype)
@@ -216,7 +221,7 @@ def _take_marked(table: Table, thresholds: np.ndarray, factor: np.floating) -> T
 def _take_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -> Taken:
     pieces, row_pieces = table.pieces, table.row_pieces
     masks, squares, counts, wholes = table.masks, table.sums, table.counts, table.wholes
-    wanted = table.per_row([r.count for r in rules], _INT64)
+    wanted = table.per_row([r.number for r in rules], _INT64)
     magnitude = _MAGNITUDE[factor.dtype]
     thresholds = np.empty(len(wanted), dtype=factor.dtype)
     keys = np.empty(len(wanted), dtype=magnitude.dtype)

@@ -21,7 +21,10 @@ from compressors.payloads import Sparse
 from compressors.rules import AtLeast, Drawn, Largest
 
 _TILE = 1024
-_DTYPES = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
+    torch.float32: np.dtype(np.float32),
+    torch.float64: np.dtype(np.float64),
+}
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # magnitudes, without the sign's bit
 # A product and a sum that the code writes as two operations round twice, as they do on the CPU.
 APART = {"enable_fp_fusion": False}
@@ -130,7 +133,7 @@ def _take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -
 
 def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> Taken:
     """Two digits of each row's key by visits to all entries, the rest by visits to what reaches these two."""
-    wanted = table.host.per_row([r.count for r in rules], np.dtype(np.int32))
+    wanted = table.host.per_row([r.number for r in rules], np.dtype(np.int32))
     left, kind = upload(wanted, table.device), _KEYS[factor.dtype]
     keys = torch.zeros(table.num_rows, dtype=kind, device=table.device)
     histogram = torch.zeros(table.num_rows * largest.DIGITS.value, dtype=torch.int32, device=table.device)

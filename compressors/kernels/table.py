@@ -28,7 +28,10 @@ class Table:
         self.shapes: list[Shapes] = [x.segment.shapes for x in inputs]
         self.edges = [x.segment.edges for x in inputs]
         self.num_layers = [len(edges) - 1 for edges in self.edges]
-        pieces, row_pieces, parts, part_pieces, block = [], [0], [], [], 0
+        pieces: list[tuple[int, ...]] = []
+        row_pieces, block = [0], 0
+        parts: list[tuple[int, int]] = []
+        part_pieces: list[int] = []
         for number, edges in enumerate(edges.tolist() for edges in self.edges):
             for worker in range(self.num_workers):
                 row = number * self.num_workers + worker
@@ -51,7 +54,7 @@ class Table:
         self.counts = np.empty(len(pieces), dtype=np.int64)
         self.wholes = np.empty(block)  # as ``sums``, of all entries
         self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
-        self._per_row: tuple[list, np.ndarray] = ([], np.empty(0))
+        self._per_row: tuple[list[float | tuple[float, ...]], np.ndarray] = ([], np.empty(0))
 
     def fits(self, inputs: list[Input]) -> bool:
         """Whether the layers of ``inputs``, which have the same names and sizes, lie alike."""
@@ -79,7 +82,8 @@ class Table:
         if shapes not in self._draws:
             workers = np.arange(self.num_workers)
             draws = np.zeros((len(shapes), self.num_workers, 4), dtype=np.int64)
-            sizes, drawn_from = [], 0
+            sizes: list[int] = []
+            drawn_from = 0
             for own, (rows, k) in zip(draws, shapes, strict=True):
                 own[:, 0] = drawn_from + (k * workers if rows > 1 else 0)
                 own[:, 1] = sum(sizes) + k * workers

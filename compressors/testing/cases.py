@@ -1,5 +1,6 @@
 """Methods with the settings that they are to be tested with, and one reduction of one segment."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -29,7 +30,7 @@ BUDGET = {"budget": {"density": 0.1, "threshold": None, "schedule": "constant"}}
 class Case(NamedTuple):
     """A method with some of its settings; the others come from its yaml, or are the class's own."""
 
-    source: Path | type  # the yaml in which a config names it, or the class
+    source: Path | type[Codec] | type[Reducer]  # the yaml in which a config names it, or the class
     settings: Mapping[str, Any]
 
     @property
@@ -40,7 +41,7 @@ class Case(NamedTuple):
         """The codec or reducer; ``changes`` that it has no setting for are left out."""
         wanted = {**self.settings, **changes}
         if isinstance(self.source, type):
-            known = self.source.__dataclass_fields__
+            known = inspect.signature(self.source).parameters
             return self.source(**{key: value for key, value in wanted.items() if key in known})
         config = _config(self.source)
         known_here = {key: value for key, value in wanted.items() if key in config}
@@ -65,7 +66,7 @@ class Case(NamedTuple):
         return "-".join([self.name, *named])
 
 
-def cases_of(*methods: type) -> list[Case]:
+def cases_of(*methods: type[Codec] | type[Reducer]) -> list[Case]:
     """Classes of methods, with each of the examples that they give of themselves."""
     return [Case(method, settings) for method in methods for settings in method.examples]
 
@@ -74,7 +75,8 @@ def cases_in(conf: Path) -> list[Case]:
     """All methods that ``conf``/compressor/*.yaml name, with each of the examples that they give."""
     found = []
     for path in sorted((conf / "compressor").glob("*.yaml")):
-        found += [Case(path, settings) for settings in get_class(_config(path)._target_).examples]
+        method: Any = get_class(_config(path)._target_)
+        found += [Case(path, settings) for settings in method.examples]
     return found
 
 
@@ -84,7 +86,7 @@ def _config(path: Path) -> Any:
 
     Hydra would want the whole config for it, which a package of compressors does not bring.
     """
-    config = OmegaConf.load(path)
+    config: Any = OmegaConf.load(path)
     parts = {}
     for entry in config.pop("defaults", []):
         if isinstance(entry, Mapping):

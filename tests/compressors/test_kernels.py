@@ -123,7 +123,7 @@ def test_threads_change_nothing(case: Case) -> None:
 @settings(max_examples=60, deadline=None)
 def test_ties_go_to_the_lowest_index(entries: np.ndarray, density: float) -> None:
     """On every path; by a stable sort, which none of them uses."""
-    k = TopK(density=density).rule(len(entries), Step(0, 0), range(1)).count
+    k = TopK(density=density).rule(len(entries), Step(0, 0), range(1)).number
     expected = sorted(sorted(range(len(entries)), key=lambda i: (-abs(entries[i]), i))[:k])
     rows = torch.from_numpy(entries.copy())
     alone = TopK(density=density).encode(rows.clone(), Step(0, 0))
@@ -209,3 +209,8 @@ def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == "300.0", done.stderr
     assert not list(tmp_path.glob("**/*.nbi"))
+
+
+def test_rows_of_a_segment_that_nothing_is_sent_of() -> None:
+    """As a linear method leaves a short layer out: the sum of rows without entries has none."""
+    assert backend_of(torch.device("cpu")).add_rows(torch.ones(3, 0)).shape == (0,)

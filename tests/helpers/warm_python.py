@@ -43,7 +43,8 @@ def become(request: dict) -> None:
         os.dup2(opened, number)
         os.close(opened)
     sys.argv = request["arguments"]
-    sys.path[0] = str(Path(sys.argv[0]).resolve().parent)
+    asked = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [str(Path(sys.argv[0]).resolve().parent), *(place for place in asked if place)]
 
 
 if __name__ == "__main__":

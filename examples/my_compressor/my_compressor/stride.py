@@ -1,0 +1,35 @@
+"""Stride: keep every m-th entry, from an offset that moves each step. Author, year, link.
+
+Biased. 8 bytes per kept fp32 element.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compressors.api import Codec, Step, Traits
+from compressors.checks import is_count, require
+from compressors.norms import squared_norm
+from compressors.payloads import Sparse, take
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stride(Codec):
+    """Keeps the entries whose position is step mod ``every``. Raises ``ValueError`` for every < 1."""
+
+    every: int
+
+    payload = Sparse  # what encode returns, and what its fields are
+    traits = Traits(linear=True, drawn=True, seeded=True, lossless_at={"every": 1})
+    examples = ({"every": 4},)  # settings that the contract is tested with
+
+    def __post_init__(self) -> None:
+        require(is_count(self.every), "Stride.every", "an integer >= 1", self.every)
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        first = min(step.number % self.every, x.numel())  # of a short layer, often none
+        return take(x, torch.arange(first, x.numel(), self.every, device=x.device))
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return squared_norm(x).item()

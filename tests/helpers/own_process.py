@@ -1,0 +1,19 @@
+"""run.py in the process of a test, with a training that does nothing."""
+
+import sys
+
+import pytest
+
+import run
+from trainers.loop import Trainer
+
+
+def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: str) -> tuple[int, str]:
+    """Status and errors of run.py in this process, where training would be a no-op."""
+    monkeypatch.setattr(Trainer, "run", lambda *_: {"compression/total_error": 0.0})
+    monkeypatch.setattr("trainers.report.print_summary", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    monkeypatch.setattr(run, "statuses", [])
+    monkeypatch.setattr(run, "begun", [])
+    capfd.readouterr()
+    return run.command_line(), capfd.readouterr().err

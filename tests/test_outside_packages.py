@@ -1,0 +1,378 @@
+"""Compressors, feedbacks, models and data of installed packages, and what these may not do."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from command_line import command
+from configs import resolved
+from own_process import say
+from packages import EXAMPLE, install, install_example, write_metadata
+
+from identity import identify, subject_of
+from trainers import installed, targets
+from trainers.targets import check_factories, check_targets, packages_of
+
+ROOT = Path(__file__).parents[1]
+WORDS = ("experiment=quick", "tracker=none")
+TINY = (*WORDS, "model=mlp", "trainer.steps=2", "workers=2")
+METHOD = (EXAMPLE / "my_compressor" / "stride.py").read_text()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that Python looks in for packages; what is imported of it is forgotten."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    known = set(sys.modules)
+    yield folder
+    for name in set(sys.modules) - known:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
+            del sys.modules[name]
+
+
+def read(output: Path, file: str) -> str:
+    (path,) = output.glob(f"*/*/{file}")
+    return path.read_text()
+
+
+# The example
+
+
+def test_the_example_is_the_one_of_the_guide() -> None:
+    block = (ROOT / "CONTRIBUTING.md").read_text().split("```python\n")[1].split("```")[0]
+    assert "\n".join(line[3:] for line in block.splitlines()).strip() == METHOD.strip()
+    assert len(METHOD.splitlines()) <= 40
+
+
+def test_a_run_of_an_installed_method_is_like_any_other(tmp_path: Path) -> None:
+    """And it is recorded with the package that the method comes from."""
+    site, output = tmp_path / "site", tmp_path / "o"
+    install_example(site)
+    words = (*TINY, "trainer.steps=12", "compressor=stride", "compressor.every=20")
+    result = command(*words, f"output={output}", PYTHONPATH=str(site))
+    assert result.returncode == 0, result.stderr
+    config = yaml.safe_load(read(output, "config.yaml"))
+    assert config["compressor"] == {"_target_": "my_compressor.stride.Stride", "every": 20}
+    summary = json.loads(read(output, "summary.json"))
+    assert (summary["status"], summary["step"]) == ("finished", 12)
+    assert summary["compression/density_mean"] == pytest.approx(1 / 20, abs=0.002)
+    assert summary["id"] == identify(config).id
+    assert subject_of(config) == subject_of(resolved(*TINY, "compressor=top_k"))
+    assert json.loads(read(output, "environment.json"))["outside_packages"] == {"my-compressor": "0.1.0"}
+
+
+WAYS = {
+    "two processes": ("processes=2", "compressor=stride"),
+    "a sweep": ("-m", "compressor=stride,top_k"),
+    "a sweep of joblib": (
+        "-m",
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+        "compressor=stride,top_k",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_processes_find_installed_methods(way: str, tmp_path: Path) -> None:
+    site, output = tmp_path / "site", tmp_path / "o"
+    install_example(site)
+    result = command(*WAYS[way], *TINY, f"output={output}", PYTHONPATH=str(site))
+    assert result.returncode == 0, result.stderr
+    found = [json.loads(path.read_text()) for path in sorted(output.glob("*/*/environment.json"))]
+    expected = [{"my-compressor": "0.1.0"}, {}][: 2 if "-m" in WAYS[way] else 1]
+    assert [facts["outside_packages"] for facts in found] == expected
+
+
+def test_help_lists_the_methods_of_packages(tmp_path: Path) -> None:
+    install_example(tmp_path)
+    (listed,) = [
+        line
+        for line in command("--help", PYTHONPATH=str(tmp_path)).stdout.splitlines()
+        if line.startswith("compressor: ")
+    ]
+    assert "stride" in listed.split(": ")[1].split(", ")
+
+
+# Configs
+
+
+def test_a_config_imports_only_what_it_names(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    marker = tmp_path / "marker"
+    files = {"__init__.py": f"open({str(marker)!r}, 'w')\n", "stride.py": METHOD}
+    files["conf/compressor/theirs.yaml"] = "_target_: theirs.stride.Stride\nevery: 3\n"
+    install(site, "theirs", files)
+    assert say(monkeypatch, capfd, *TINY, f"output={tmp_path / 'o'}") == (0, "")
+    assert not marker.exists()
+    assert say(monkeypatch, capfd, *TINY, "compressor=theirs", f"output={tmp_path / 'o'}") == (0, "")
+    assert marker.exists()
+
+
+def test_a_package_without_configs_and_unreadable_ones_of_others(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    (site / "lone.py").write_text(METHOD)
+    write_metadata(site, "lone", "[total_error.compressors]\nx = lone\n")
+    write_metadata(site, "others", "[others.plugins]\nx = there.is.none\nno entry at all\n")
+    write_metadata(site, "binary", "")
+    (site / "binary-1.0.dist-info" / "entry_points.txt").write_bytes(b"\xff\xfe\x00")
+    words = ("compressor=none", "compressor._target_=lone.Stride", "+compressor.every=3")
+    assert say(monkeypatch, capfd, *TINY, *words, f"output={tmp_path / 'o'}") == (0, "")
+
+
+def test_no_config_of_a_package_has_the_name_of_another_one(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    install(site, "theirs", {"conf/compressor/top_k.yaml": "_target_: theirs.x.X\n"})
+    status, said = say(monkeypatch, capfd, *TINY)
+    ours, their = ROOT / "conf/compressor/top_k.yaml", site / "theirs/conf/compressor/top_k.yaml"
+    assert (status, said) == (
+        1,
+        f"error: there must be one config compressor/top_k, got {ours} and {their} of theirs 1.0\n",
+    )
+    shutil.rmtree(site / "theirs-1.0.dist-info")
+    for name in ("one", "two"):
+        install(site, name, {"conf/compressor/same.yaml": f"_target_: {name}.x.X\n"})
+    status, said = say(monkeypatch, capfd, *TINY)
+    assert status == 1 and said.count("\n") == 1
+    assert "one config compressor/same, got " in said
+    assert str(site / "one/conf") in said and "two 1.0" in said
+
+
+HOSTILE_CONFIGS = {
+    "a config file must not set hydra.callbacks": {"callbacks": {"x": {"_target_": "theirs.x.X"}}},
+    "a config file must not set hydra.run": {"run": {"dir": "/x"}},
+    "Overriding hydra.searchpath is only supported from the primary": {"searchpath": ["pkg://theirs"]},
+}
+
+
+@pytest.mark.parametrize("refusal", HOSTILE_CONFIGS)
+def test_configs_of_packages_set_nothing_of_hydras(
+    refusal: str, site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    config = {"defaults": ["/experiment/quick"], "hydra": HOSTILE_CONFIGS[refusal]}
+    text = "# @package _global_\n" + yaml.safe_dump(config)
+    install(site, "theirs", {"conf/experiment/nice.yaml": text})
+    words = ("experiment=nice", "tracker=none", f"output={tmp_path / 'o'}")
+    status, said = say(monkeypatch, capfd, *words)
+    assert status == 1 and said.count("\n") == 1 and refusal in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_configs_of_packages_choose_nothing_of_hydras(
+    site: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    defaults = {"defaults": ["/experiment/quick", {"override /hydra/launcher": "joblib"}]}
+    text = "# @package _global_\n" + yaml.safe_dump(defaults)
+    install(site, "theirs", {"conf/experiment/nice.yaml": text})
+    status, said = say(monkeypatch, capfd, "experiment=nice")
+    assert status == 1 and said.count("\n") == 1 and "a config file must not choose /hydra/launcher" in said
+    launcher = {"conf/hydra/launcher/basic.yaml": "_target_: theirs.x.X\n"}  # Hydra's own default
+    install(site, "others", launcher)
+    status, said = say(monkeypatch, capfd, *TINY)
+    assert status == 1 and said.count("\n") == 1 and "a config file must not set hydra.launcher" in said
+
+
+# Targets
+
+
+@cache
+def composed() -> dict:
+    return resolved(*TINY)
+
+
+def method_of(target: str) -> dict:
+    config = deepcopy(composed())
+    config["compressor"] = {"_target_": target, "every": 3}
+    return config
+
+
+def test_targets_are_those_of_declared_modules(site: Path) -> None:
+    install(site, "theirs", {"stride.py": METHOD, "more/stride.py": METHOD, "_own.py": METHOD})
+    install(site, "others", {"stride.py": METHOD}, group="feedback")
+    (site / "undeclared.py").write_text(METHOD)
+    for target in ("theirs.stride.Stride", "theirs.more.stride.Stride"):
+        check_targets(method_of(target))
+        check_factories(method_of(target))
+        assert packages_of(method_of(target)) == {"theirs": "1.0"}
+    nested = method_of("compressors.chain.Chain")
+    nested["compressor"]["first"] = {"_target_": "others.stride.Stride"}
+    bad = ["undeclared.Stride", "theirs", "theirs._own.Stride", "theirsx.stride.Stride", "torch.load"]
+    for config in [*map(method_of, [*bad, "others.stride.Stride", "stride.Stride", "theirs."]), nested]:
+        with pytest.raises(ValueError, match=r"^compressor\..*declares in total_error\.compressors, got "):
+            check_targets(config)
+    assert "undeclared" not in sys.modules
+
+
+def test_every_group_has_entry_points_of_its_own(site: Path) -> None:
+    groups = {"compressor": "compressors", "feedback": "feedback", "model": "models", "data": "data"}
+    for group, name in groups.items():
+        install(site, f"their_{group}", {"x.py": ""}, group=name)
+    for group in groups:
+        for other in groups:
+            config = deepcopy(composed())
+            config[other]["_target_"] = f"their_{group}.x.make"
+            if group == other:
+                check_targets(config)
+                continue
+            with pytest.raises(ValueError, match=rf"declares in total_error\.{groups[other]}, got "):
+                check_targets(config)
+    config = deepcopy(composed())
+    config["trainer"]["_target_"] = "their_model.x.make"
+    with pytest.raises(ValueError, match=r"must be trainers\.settings\.NAME, a factory of this project, got"):
+        check_targets(config)
+
+
+IMPORTS = {
+    "import nothing_of_that_name": r"ModuleNotFoundError: No module named '.*' \(bad\.py, line 1\)",
+    "def x(:": r"SyntaxError: .*\(bad\.py, line 1\)",
+    "\n1 / 0": r"ZeroDivisionError: division by zero \(bad\.py, line 2\)",
+}
+
+
+@pytest.mark.parametrize("text", IMPORTS)
+def test_a_module_that_cannot_be_imported(text: str, site: Path) -> None:
+    install(site, "theirs", {"bad.py": text})
+    config = method_of("theirs.bad.Stride")
+    check_targets(config)
+    with pytest.raises(
+        ValueError, match=rf"^compressor\._target_: theirs\.bad cannot be imported: {IMPORTS[text]}$"
+    ):
+        check_factories(config)
+    with pytest.raises(ValueError, match=r"theirs\.none cannot be .*No module named 'theirs\.none'$"):
+        check_factories(method_of("theirs.none.Stride"))
+
+
+def test_a_module_that_cannot_be_imported_ends_a_run_in_a_line(
+    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    files = {"bad.py": "import x_y_z\n", "conf/compressor/bad.yaml": "_target_: theirs.bad.Bad\n"}
+    install(site, "theirs", files)
+    status, said = say(monkeypatch, capfd, *TINY, "compressor=bad", f"output={tmp_path / 'o'}")
+    assert status == 1 and said.count("\n") == 1
+    assert said.startswith("error: compressor._target_: theirs.bad cannot be imported: ModuleNotFoundError")
+    text = (
+        "# @package _global_\ncompressor: {_target_: undeclared.x.X}\ndefaults: [/experiment/quick, _self_]\n"
+    )
+    (site / "theirs/conf/experiment").mkdir()
+    (site / "theirs/conf/experiment/nice.yaml").write_text(text)
+    status, said = say(monkeypatch, capfd, "experiment=nice", f"output={tmp_path / 'o'}")
+    assert status == 1 and said.count("\n") == 1
+    assert "must be compressors.MODULE.NAME" in said and "got 'undeclared.x.X'" in said
+    assert not (tmp_path / "o").exists()
+
+
+def test_sub_packages_of_this_project(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory may lie in any file below its group's package, which must be there."""
+    (tmp_path / "compressors" / "feedback" / "more").mkdir(parents=True)
+    for name in ("top_k", "feedback/__init__", "feedback/plain", "feedback/more/deep", "feedback/_own"):
+        (tmp_path / "compressors" / f"{name}.py").touch()
+    monkeypatch.setattr(targets, "ROOT", tmp_path)
+
+    groups = dict(targets.GROUPS)
+
+    def check(group: str, target: str) -> None:
+        part = {"_target_": target} | ({"_partial_": True} if groups[group].is_partial else {})
+        monkeypatch.setattr(targets, "GROUPS", {group: groups[group]})
+        check_targets({group: part})
+
+    below = ("compressors.feedback.plain.X", "compressors.feedback.more.deep.X")
+    for target in ("compressors.feedback.X", *below):
+        check("feedback", target)
+        check("compressor", target)
+    for target in ("compressors.feedback._own.X", "compressors.feedback.more._x.X", "compressors.top_k.X"):
+        with pytest.raises(ValueError, match=r"must be compressors\.feedback\.NAME"):
+            check("feedback", target)
+    for target in ("compressors.feedback.none.X", "compressors.feedback.more.X", "compressors.top_k.X.y"):
+        with pytest.raises(ValueError, match=r"there is no file compressors/.*\.py, got"):
+            check("compressor", target)
+
+
+# Declarations
+
+BROKEN = {
+    "x = theirs:Stride": "must name a module, as my_package or my_package.my_module",
+    "x = compressors.top_k": "must not name compressors, which is a module of this project",
+    "x = run": "must not name run, which is a module of this project",
+    "x = no_such_module.below": "theirs 1.0 declares no_such_module.below in total_error.compressors, but",
+    "nothing": "the entry points of theirs 1.0 must be lines of NAME = MODULE",
+}
+
+
+@pytest.mark.parametrize("line", BROKEN)
+def test_declarations_that_name_no_module_of_theirs(
+    line: str, site: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    write_metadata(site, "theirs", f"[total_error.compressors]\n{line}\n")
+    status, said = say(monkeypatch, capfd, *TINY)
+    assert status == 1 and said.count("\n") == 1 and BROKEN[line] in said
+
+
+def test_of_two_versions_the_first_on_the_path_counts(site: Path, tmp_path: Path) -> None:
+    for folder, version in ((site, "2.0"), (tmp_path / "later", "1.0")):
+        write_metadata(folder, "theirs", "[total_error.data]\nx = theirs\n", version)
+    sys.path.append(str(tmp_path / "later"))
+    try:
+        found = [each for each in installed.declarations() if each.distribution == "theirs"]
+    finally:
+        sys.path.remove(str(tmp_path / "later"))
+    assert found == [installed.Declaration("data", "theirs", "theirs", "2.0")]
+
+
+def test_packages_that_share_a_namespace_share_its_configs(site: Path, tmp_path: Path) -> None:
+    """And one that two distributions declare joins the configs once."""
+    for place, name in ((site, "one"), (tmp_path / "more", "two")):
+        (place / "shared" / name).mkdir(parents=True)
+        (place / "shared" / "conf").mkdir()
+        write_metadata(place, name, f"[total_error.compressors]\nx = shared.{name}\n")
+    sys.path.append(str(tmp_path / "more"))
+    try:
+        folders = installed.config_folders()
+    finally:
+        sys.path.remove(str(tmp_path / "more"))
+    places = [site / "shared" / "conf", tmp_path / "more" / "shared" / "conf"]
+    assert folders == [installed.ConfigFolder("one 1.0 and two 1.0", place) for place in places]
+    assert "shared" not in sys.modules
+
+
+@pytest.mark.slow
+def test_the_example_installs_into_a_fresh_environment(tmp_path: Path) -> None:
+    """Without a network: what it depends on is taken from this environment."""
+    source, venv, output = tmp_path / "source", tmp_path / "venv", tmp_path / "o"
+    shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
+    python = venv / "bin" / "python"
+
+    def do(*words: object, status: int = 0) -> str:
+        clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DATA_DIR")}
+        found = subprocess.run(
+            [str(word) for word in words], cwd=ROOT, env=clean, capture_output=True, text=True, check=False
+        )
+        assert found.returncode == status, found.stdout + found.stderr
+        return found.stdout + found.stderr
+
+    do(sys.executable, "-m", "venv", "--without-pip", venv)
+    (place,) = venv.glob("lib/python*/site-packages")
+    (place / "this_environment.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    words = (*TINY, "compressor=stride", f"output={output}")
+    assert "Could not find 'compressor/stride'" in do(python, "run.py", *words, status=1)
+    options = ("--no-index", "--no-build-isolation", "--no-deps", "--disable-pip-version-check")
+    do(sys.executable, "-m", "pip", "--python", python, "install", *options, source)
+    assert (place / "my_compressor/conf/compressor/stride.yaml").is_file()
+    do(python, "run.py", *words)
+    assert json.loads(read(output, "summary.json"))["status"] == "finished"
+    assert json.loads(read(output, "environment.json"))["outside_packages"] == {"my-compressor": "0.1.0"}
+    do(python, "-m", "pytest", EXAMPLE / "tests", "-p", "no:cacheprovider")
