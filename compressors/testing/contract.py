@@ -8,8 +8,8 @@ A package tests its methods by a class of its own, which pytest collects:
     class TestStride(Contract):
         cases = cases_of(Stride)
 
-``pytest --pyargs compressors.testing.contract`` tests the methods of all installed packages that declare
-themselves (entry points ``total_error.compressors``) and bring a conf folder.
+``pytest --pyargs compressors.testing`` tests the methods of all installed packages that declare themselves
+(entry points ``total_error.compressors``) and bring a conf folder.
 """
 
 import math
