@@ -181,7 +181,9 @@ class WeightsAndBiases:
         """Raises ``ValueError`` when W&B refuses to go online; goes offline if it cannot be reached."""
         import wandb
 
-        quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS)
+        # The commit of this project, wherever runs are written to and whether their folder is still there.
+        git_root = str(Path(__file__).parents[1])
+        quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS, git_root=git_root)
         quiet.finish_timeout_raises = True
         logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
         name = self._id()

@@ -157,6 +157,19 @@ def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
+def test_wandb_of_a_removed_run_folder_adds_no_warning(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+    """What is wrong is said by who cannot write; the commit recorded is this project's."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    tracker = open_offline(folder)
+    folder.rmdir()
+    tracker.log(RECORD)
+    root = tracker.run.settings.git_root
+    tracker.finish(None)
+    assert "git root" not in capfd.readouterr().err
+    assert Path(root) == Path(__file__).parents[2]
+
+
 def test_wandb_that_was_not_there_before_gets_an_id_of_its_own(tmp_path: Path) -> None:
     tracker = open_offline(tmp_path, goes_on=True)
     tracker.log(RECORD)
