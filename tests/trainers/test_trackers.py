@@ -157,17 +157,18 @@ def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_wandb_of_a_removed_run_folder_adds_no_warning(tmp_path: Path, capfd: pytest.CaptureFixture) -> None:
+def test_wandb_of_a_folder_that_is_removed_as_it_starts_adds_no_warning(
+    tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is wrong is said by who cannot write; the commit recorded is this project's."""
     folder = tmp_path / "run"
     folder.mkdir()
-    tracker = open_offline(folder)
-    folder.rmdir()
+    tracker = open_offline(folder, goes_on=False)
+    monkeypatch.setattr(tracker, "_id", lambda: (folder.rmdir(), "again")[1])
     tracker.log(RECORD)
-    root = tracker.run.settings.git_root
+    assert Path(tracker.run.settings.git_root) == Path(__file__).parents[2]
     tracker.finish(None)
     assert "git root" not in capfd.readouterr().err
-    assert Path(root) == Path(__file__).parents[2]
 
 
 def test_wandb_that_was_not_there_before_gets_an_id_of_its_own(tmp_path: Path) -> None:
