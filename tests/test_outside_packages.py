@@ -72,6 +72,38 @@ def test_a_run_of_an_installed_method_is_like_any_other(tmp_path: Path) -> None:
     assert json.loads(read(output, "environment.json"))["outside_packages"] == {"my-compressor": "0.1.0"}
 
 
+GRACES = """
+import torch
+
+
+class TopK:
+    def __init__(self, share):
+        self.share = share
+
+    def compress(self, tensor, name):
+        kept = tensor.abs().topk(max(1, int(tensor.numel() * self.share))).indices
+        return [tensor[kept], kept], tensor.numel()
+
+    def decompress(self, tensors, ctx):
+        values, kept = tensors
+        return values.new_zeros(ctx).index_put((kept,), values)
+"""
+
+
+def test_a_compressor_of_graces_runs_in_the_adapter(tmp_path: Path) -> None:
+    site, output = tmp_path / "site", tmp_path / "o"
+    adapted = "_target_: compressors.grace.Grace\ncompressor:\n  _target_: theirs.top.TopK\n  share: 0.1\n"
+    install(site, "theirs", {"top.py": GRACES, "conf/compressor/theirs.yaml": adapted})
+    result = command(*TINY, "compressor=theirs", "scope=global", f"output={output}", PYTHONPATH=str(site))
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(read(output, "summary.json"))
+    model = summary["layers"].values()
+    kept = int(0.1 * sum(layer["elements"] for layer in model))
+    assert summary["comm/message_bytes_total"] == 2 * kept * (4 + 8)  # 2 steps; their indices are int64
+    alone = command(*TINY, "compressor._target_=theirs.top.TopK", PYTHONPATH=str(site))
+    assert "theirs.top.TopK is no compressor: it has no encode or reduce" in alone.stderr
+
+
 WAYS = {
     "two processes": ("processes=2", "compressor=stride"),
     "a sweep": ("-m", "compressor=stride,top_k"),

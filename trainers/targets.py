@@ -25,6 +25,7 @@ class Group(NamedTuple):
     given: tuple[str, ...] = ()  # what run.py adds to the settings then
     also: str = ""  # one more module
     makes: tuple[str, ...] = ()  # attributes of which a class must have one
+    inside: tuple[str, ...] = ()  # others, of which one will do in a setting of another class
 
 
 # Factories take settings, by keyword only. The packages hold other functions too, which write files
@@ -32,7 +33,7 @@ class Group(NamedTuple):
 GROUPS = {
     "model": Group("models"),
     "data": Group("data"),
-    "compressor": Group("compressors", makes=("encode", "reduce")),
+    "compressor": Group("compressors", makes=("encode", "reduce"), inside=("compress",)),
     "feedback": Group("compressors.feedback", is_partial=True, given=("inner",)),
     "optimizer": Group("trainers.optimizer", is_partial=True, given=("model",)),
     "schedule": Group("trainers.schedule", also="trainers.autolrs", makes=("factor", "propose")),
@@ -170,10 +171,13 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
     if module == "compressors.api":
         raise ValueError(f"{where}: {name} is no compressor: methods extend it")
-    if group.makes and not any(hasattr(found, made) for made in group.makes):
-        raise ValueError(f"{where}: {name} is no {where.split('.')[0]}: it has no {' or '.join(group.makes)}")
+    makes = group.makes + (group.inside if where.count(".") > 1 else ())
+    if makes and not any(hasattr(found, made) for made in makes):
+        raise ValueError(f"{where}: {name} is no {where.split('.')[0]}: it has no {' or '.join(makes)}")
     parameters = _signature(found, where, name).parameters
     kinds = {p.kind for key, p in parameters.items() if key not in group.given}
+    if not _is_ours(module, group):  # ours hold functions that are no factories, which take positions
+        kinds -= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
     if not kinds <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
         raise ValueError(f"{where}: {name} is no factory: it must take its settings by keyword only")
     owner = where.rpartition(".")[0]
@@ -183,7 +187,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
         raise ValueError(f"{owner}.{unknown[0]} has no effect: {name} has no such setting")
     required = (p for p in settable if parameters[p].default is parameters[p].empty)
     missing = sorted(
-        p for p in required if parameters[p].kind is parameters[p].KEYWORD_ONLY and p not in settings
+        p for p in required if parameters[p].kind is not inspect.Parameter.VAR_KEYWORD and p not in settings
     )
     if missing and owner != "model":  # a model's other arguments come from the data
         raise ValueError(f"{owner}.{missing[0]} is missing: {name} needs it")
