@@ -27,7 +27,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
 from compressors.build import PLAIN, build_reducer
 from compressors.feedback import ErrorFeedback, Memory
 from compressors.norms import squared_norm
+from compressors.testing.cases import configured
 from compressors.wire import Wire
 from trainers.communicator import Communicator
 from trainers.layout import SCOPES, WHOLE, Layout
@@ -57,15 +58,9 @@ class Case(NamedTuple):
 
     def reducer(self, density: float, num_parameters: int, wire: Wire = PLAIN) -> Reducer:
         """With error feedback; a threshold is the one that normal draws pass at ``density``."""
-        config = OmegaConf.load(ROOT / "conf" / "compressor" / f"{self.name}.yaml")
-        changes: dict[str, Any] = dict(self.settings)
-        if "threshold" in config:
-            changes["threshold"] = threshold_of(density)
-        if "k_high" in config:
-            changes["k_high"] = density  # which it begins with
-        budget = {"density": density, "schedule": "constant"}
-        merged = OmegaConf.merge({"budget": budget}, {"it": config}, {"it": changes})
-        method = instantiate(merged.it, _convert_="all")
+        path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
+        begins = {"threshold": threshold_of(density), "k_high": density}  # of the methods that have these
+        method = configured(path, {**self.settings, **begins}, density)
         return build_reducer(method, num_parameters, ErrorFeedback, wire=wire)
 
     def __str__(self) -> str:
@@ -135,6 +130,7 @@ class Reduction:
         self.reducer = reducer
         self.segments = segments
         self.communicator = communicator
+        communicator.declare_kinds(reducer.kinds)
         self.state = reducer.init(segments)
         self.step = 0
         self.sent: dict[str, np.ndarray] = {}

@@ -96,8 +96,8 @@ def jobs(scopes: list[str], methods: list[str] | None) -> Iterator[Job]:
             if methods and case.name not in methods:
                 continue
             coded = [wire for wire in CODED if _fits(case, wire)]
-            # what no values are coded of is averaged on its way
-            for reduction in [""] if coded else [WORKER_ORDER, ALL_REDUCE]:
+            averaged = case.reducer(0.1, 1000).traits.linear
+            for reduction in [WORKER_ORDER, ALL_REDUCE] if averaged else [""]:
                 yield Job(case, scope, reduction, PLAIN)
             for wire in coded:
                 yield Job(case, scope, "", wire)

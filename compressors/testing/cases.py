@@ -24,7 +24,6 @@ FEEDBACKS: dict[str, Feedback] = {
     "gradient": partial(ErrorFeedback, scale="gradient"),
     "step": partial(ErrorFeedback, scale="step"),
 }
-BUDGET = {"budget": {"density": 0.1, "threshold": None, "schedule": "constant"}}
 
 
 class Case(NamedTuple):
@@ -43,9 +42,7 @@ class Case(NamedTuple):
         if isinstance(self.source, type):
             known = inspect.signature(self.source).parameters
             return self.source(**{key: value for key, value in wanted.items() if key in known})
-        config = _config(self.source)
-        known_here = {key: value for key, value in wanted.items() if key in config}
-        return instantiate(OmegaConf.merge(BUDGET, {"it": config}, {"it": known_here}).it, _convert_="all")
+        return configured(self.source, wanted)
 
     def lossless(self) -> Any:
         """The method at the settings that keep everything. Skips the test where there are none."""
@@ -64,6 +61,14 @@ class Case(NamedTuple):
             elif not isinstance(value, (bool, float)):
                 named.append(f"{key}={type(value).__name__}")
         return "-".join([self.name, *named])
+
+
+def configured(path: Path, settings: Mapping[str, Any], density: float = 0.1) -> Any:
+    """The codec or reducer that a yaml names, with these of ``settings`` that it has."""
+    config = _config(path)
+    known = {key: value for key, value in settings.items() if key in config}
+    budget = {"budget": {"density": density, "threshold": None, "schedule": "constant"}}
+    return instantiate(OmegaConf.merge(budget, {"it": config}, {"it": known}).it, _convert_="all")
 
 
 def cases_of(*methods: type[Codec] | type[Reducer]) -> list[Case]:
