@@ -70,7 +70,7 @@ class Chain(Codec):
         outer = self.first.encode(x, step)
         kept = values_of(outer)
         within = _within(step, len(kept))
-        inner = self.second.encode(kept, within)
+        inner = self.second.encode(kept, within) if len(kept) else self._nothing(kept, step)
         outer.add_to(x)  # its values are now what the second one did not take
         if self._is_redrawn:
             return inner
@@ -86,6 +86,8 @@ class Chain(Codec):
             return
         outer, inner = self._parts(payload, out.numel(), step)
         kept = values_of(outer).to(out.dtype)
+        if not len(kept):
+            return
         self.second.add(inner, kept, _within(step, len(kept)))
         own = outer._replace(**{self._values_name: kept})
         self.first.add(own, out, step)
@@ -95,7 +97,7 @@ class Chain(Codec):
             return payload.num_sent(size)
         outer, inner = self._parts(payload, size, step)
         kept = len(values_of(outer))
-        return self.second.num_sent(inner, kept, _within(step, kept))
+        return 0 if not kept else self.second.num_sent(inner, kept, _within(step, kept))
 
     def positions(self, payload: Any, size: int, step: Step) -> Tensor:
         if self._sparsifies_twice and not self._is_redrawn:
@@ -108,6 +110,15 @@ class Chain(Codec):
         kept = len(values_of(self.first.encode(x.clone(), step)))
         largest = x[x.abs().topk(kept).indices]
         return self.first.error_bound(x, step) + self.second.error_bound(largest, _within(step, kept))
+
+    def _nothing(self, kept: Tensor, step: Step) -> Any:
+        """What ``second`` sends of no values: fields without entries, but for those of a fixed length."""
+        like = self.second.encode(kept.new_zeros(1), _within(step, 1))
+        own = declared(self.second.payload).fields
+        parts = [
+            field[:0] if own[name].elements_per_entry else field for name, field in like._asdict().items()
+        ]
+        return self.second.payload(*parts)
 
     @property
     def _is_redrawn(self) -> bool:

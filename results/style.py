@@ -13,6 +13,11 @@ COLOURS = {
     "random_k": "#009E73",
     "random_block": "#CC79A7",
     "accordion": "#E69F00",
+    "reused_threshold": "#332288",  # from here on Paul Tol's muted colours
+    "clt_k": "#882255",
+    "qsgd": "#44AA99",
+    "two_way": "#117733",
+    "chain": "#999933",
 }
 OTHER_COLOURS = ("#56B4E9", "#8C6D31")
 DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), "random_k": (0, (6, 2, 1, 2))}

@@ -22,6 +22,7 @@ from bad_settings import (
     NOT_NEGATIVE,
     NOT_NEGATIVE_OR_NULL,
     NUMBERS_OR_NULL,
+    PARTS,
     POSITIVE,
     POSITIVE_OR_NULL,
     SECTIONS,
@@ -228,11 +229,13 @@ def test_every_setting_is_among_them() -> None:
     """A new key in conf/ has to be thought of here too."""
     tables = (WORDS, FLAGS, COUNTS, COUNTS_OR_NULL, POSITIVE, POSITIVE_OR_NULL, NOT_NEGATIVE)
     tables += (NUMBERS_OR_NULL, NOT_NEGATIVE_OR_NULL, SEEDS, SHARES, LISTS, TEXTS, TEXTS_OR_NULL, LARGE)
+    tables += (PARTS,)
     covered = {key.split(" ")[-1] for table in tables for key in table}
     missing = set()
     for path in CONF.glob("*/*.yaml"):
         group = path.parent.name
         if group in SECTIONS:
             settings_of = yaml.safe_load(path.read_text()) or {}
-            missing |= {f"{group}.{key}" for key in settings_of if not key.startswith("_")} - covered
+            own = {key for key in settings_of if not key.startswith("_") and key != "defaults"}
+            missing |= {f"{group}.{key}" for key in own} - covered
     assert missing == set()

@@ -33,7 +33,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
     if option == "accordion":  # its first choice comes after 10 epochs, and not while the rate falls
         overrides += ["schedule=constant", "trainer.epochs=11"]
     if option == "momentum_correction":
-        overrides.append("optimizer.momentum=0")
+        overrides += ["optimizer.momentum=0", "optimizer.nesterov=false"]
     if option in ("libsvm", "logistic_l2"):
         overrides = ["model=logistic_l2", "data=libsvm"]
     elif option in ("lstm", "python_docs"):

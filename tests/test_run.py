@@ -164,5 +164,5 @@ def test_wandb_mode_is_respected(tmp_path: Path) -> None:
 def test_help_names_the_groups() -> None:
     result = command("--help")
     assert result.returncode == 0
-    for told in ("compressor: accordion, hard_threshold, none, random_block", "model: ", "python run.py -m"):
+    for told in ("compressor: accordion, chain, clt_k, hard_threshold, none", "model: ", "python run.py -m"):
         assert told in result.stdout

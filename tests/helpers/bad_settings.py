@@ -15,6 +15,7 @@ WORDS = {  # a setting of each kind of word, with all that it may be
     "trainer.nonfinite": ("stop", "skip"),
     "trainer.reduction": ("worker_order", "all_reduce"),
     "compressor=top_k wire.indices": ("plain", "auto", "bitmap", "rice"),
+    "compressor=qsgd compressor.norm": ("l2", "max"),
     "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8"),
     "tracker=wandb tracker.mode": ("online", "offline"),
     "compressor=top_k budget.schedule": ("constant", "exponential"),
@@ -25,6 +26,7 @@ WORDS = {  # a setting of each kind of word, with all that it may be
 }
 IMAGES = "data=image_folder data.name=x"
 MAY_BE_NULL = {"tracker=wandb tracker.mode", *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels"))}
+CORRECTED = "optimizer.nesterov=false optimizer.momentum=0 feedback=momentum_correction"
 FLAGS = (
     "optimizer.nesterov",
     "checkpoint.at_end",
@@ -47,6 +49,7 @@ FLAGS = (
     "data=libsvm data.name=rows model=logistic_l2 model.shift",
     "compressor=random_k compressor.shared_coordinates",
     "compressor=random_block compressor.shared_coordinates",
+    f"{CORRECTED} feedback.masking",
 )
 RATINGS = "data=synthetic_ratings model=neumf"
 SPEECH = "data=python_docs model=lstm"
@@ -68,6 +71,9 @@ COUNTS = (  # whole numbers of at least 1; no null
     "data=movielens model=neumf data.min_ratings",
     "data=image_folder data.name=x data.decoders",
     "compressor=accordion compressor.period",
+    "compressor=reused_threshold compressor.period",
+    "compressor=qsgd compressor.bits",
+    "compressor=qsgd compressor.bucket_size",
     "schedule=autolrs schedule.tau",
     "schedule=autolrs schedule.tau_max",
     "schedule=autolrs schedule.trial_steps",
@@ -142,7 +148,14 @@ LARGE = (  # whose product with other sizes has to be allocated
     "trainer.steps",
 )
 SEEDS = ("seed", f"{RATINGS} data.draw_seed")
+PARTS = (  # which are methods by themselves
+    "compressor=chain compressor.first",
+    "compressor=chain compressor.second",
+    "compressor=two_way compressor.up",
+    "compressor=two_way compressor.down",
+)
 SHARES = (  # in [0, 1); no null
+    f"{CORRECTED} feedback.momentum",
     "optimizer.momentum",
     "model.dropout",
     "schedule=linear schedule.warmup_share",
@@ -282,5 +295,8 @@ def bad_settings() -> Iterator[st.SearchStrategy]:
     )
     yield setting(
         TEXTS_OR_NULL, st.one_of(st.integers(), st.booleans(), st.lists(words, max_size=2), st.just(""))
+    )
+    yield setting(
+        PARTS, st.one_of(words, st.integers(), st.booleans(), st.lists(words, max_size=2)), null=True
     )
     yield setting(SECTIONS, st.dictionaries(st.sampled_from("abc"), st.integers(), min_size=1, max_size=2))
