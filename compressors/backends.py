@@ -165,8 +165,8 @@ def rules_of(codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: 
         codec.rule(given.size, step_of(step, given.segment), workers)
         for codec, given in zip(codecs, inputs, strict=True)
     ]
-    kinds = set(map(type, rules))
-    return rules if len(kinds) == 1 and rules[0] is not None else None
+    known = [rule for rule in rules if rule is not None]
+    return known if len(known) == len(rules) and len(set(map(type, known))) == 1 else None
 
 
 def step_of(step: Step, segment: Segment) -> Step:

@@ -2,9 +2,10 @@
 
 Sparsify, then quantise, as Basu et al., 2019 (Qsparse-local-SGD), https://arxiv.org/abs/1906.02367, do; or
 sparsify twice. Bytes per element: those of the second codec's payload, and the first one's indices where
-these travel. Composed error bound: the first one's, and the second one's of as many of the largest entries.
+these travel.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
@@ -14,6 +15,7 @@ from torch import Tensor
 from compressors.api import Codec, Plan, Step, Traits
 from compressors.checks import require
 from compressors.fields import Field, PayloadType, declared, payload_of, values_of
+from compressors.norms import squared_norm
 from compressors.payloads import Sparse, index_dtype
 
 
@@ -107,9 +109,13 @@ class Chain(Codec):
         return outer.positions(size)[self.second.positions(inner, kept, _within(step, kept))]
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        kept = len(values_of(self.first.encode(x.clone(), step)))
-        largest = x[x.abs().topk(kept).indices]
-        return self.first.error_bound(x, step) + self.second.error_bound(largest, _within(step, kept))
+        """Everything, of exact values; else what both promise, of what ``first`` keeps of ``x``."""
+        if self.traits.exact:
+            return squared_norm(x).item()
+        if self.first.traits.seeded:  # which keeps something else in every step
+            return math.inf
+        kept = values_of(self.first.encode(x.clone(), step))
+        return self.first.error_bound(x, step) + self.second.error_bound(kept, _within(step, len(kept)))
 
     def _nothing(self, kept: Tensor, step: Step) -> Any:
         """What ``second`` sends of no values: fields without entries, but for those of a fixed length."""

@@ -3,7 +3,7 @@
 import re
 from abc import ABCMeta
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, get_type_hints
+from typing import Any, NamedTuple, Protocol, TypeAlias, get_type_hints
 
 from torch import Tensor
 
@@ -27,6 +27,13 @@ class Field(NamedTuple):
 
 
 PayloadType: TypeAlias = type[Any]  # a NamedTuple of tensors, each annotated with its ``Field``
+
+
+class HasPayload(Protocol):
+    """What names the payload that it makes: a codec."""
+
+    @property
+    def payload(self) -> PayloadType: ...
 
 
 class Joining(metaclass=ABCMeta):  # noqa: B024 (a mark for classes that are NamedTuples already)
@@ -84,7 +91,7 @@ def _declared(payload: PayloadType) -> Declared:
     return Declared(found, values, has_a_value_each, kinds, issubclass(payload, Joining))
 
 
-def payload_of(codec: Any) -> Declared:
+def payload_of(codec: object) -> Declared:
     """What a codec's payload declares. Raises ``ValueError`` where the codec names none, or it does not."""
     payload = getattr(codec, "payload", None)
     if not isinstance(payload, type):
@@ -93,12 +100,12 @@ def payload_of(codec: Any) -> Declared:
     return declared(payload)
 
 
-def values_of(payload: Any) -> Tensor:
+def values_of(payload: tuple[Tensor, ...]) -> Tensor:
     """The one field of values of a payload, a tensor [k]."""
     return getattr(payload, declared(type(payload)).values or "values")
 
 
-def require_own(codec: Any, part: Any) -> None:
+def require_own(codec: "HasPayload", part: object) -> None:
     """Raise ``ValueError`` unless ``part`` is of the class that ``codec`` names as its payload."""
     if type(part) is not codec.payload:
         name, own = type(codec).__name__, codec.payload.__name__

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.index_codes import BLOCK, WIDEST, BadMessageError, low_bytes
+from compressors.index_codes import BLOCK, WIDEST, BadMessageError, IndexCodes, low_bytes
 from compressors.payloads import index_dtype
 from compressors.value_codes import decode_values, encode_values, sizes
 from compressors.wire import VALUES, Wire
@@ -37,7 +37,7 @@ class Format(NamedTuple):
     wire: Wire
     edges: np.ndarray  # [L + 1] int64, where the layers of all segments begin and end in the line; 0, ..., D
     dtype: torch.dtype  # of values before they are coded
-    codes: Any  # ``IndexCodes`` or what stands for them
+    codes: IndexCodes
 
     @property
     def size(self) -> int:

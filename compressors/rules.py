@@ -5,7 +5,7 @@ of a segment and these workers it is what is kept of each worker's vector. One m
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -28,7 +28,9 @@ class Drawn(NamedTuple):
 
     positions: np.ndarray  # [R, k] int64, ascending, one row for each worker or one for all
     rotations: np.ndarray  # [R] int64, the j-th position's value goes to place (j + rotation) mod k
-    payload: Callable[[Tensor, int], Any]  # values [R k] of R workers, one after the other, to their payload
+    payload: Callable[
+        [Tensor, int], tuple[Tensor, ...]
+    ]  # values [R k] of R workers, one after the other, to their payload
 
 
 Rule = AtLeast | Largest | Drawn

@@ -89,8 +89,7 @@ def _with_values(payloads: Any, num_rows: int, values: Tensor) -> Any:
     first = payloads[0]
     name = declared(type(first)).values or "values"
     if len(payloads) == 1 and num_rows > 1:
-        others = {key: field[: len(field) // num_rows] for key, field in first._asdict().items()}
-        return type(first)(**{**others, name: values})
+        first = type(first)(*(field[: field.shape[0] // num_rows] for field in first))
     return first._replace(**{name: values})
 
 

@@ -7,11 +7,10 @@ Bytes per element: those of ``up``, and those of ``down`` for the part that a wo
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from compressors.api import (
     Codec,
@@ -84,46 +83,65 @@ class TwoWay(Reducer):
 
     def _reduce(self, segment: Segment, owed: Tensor, step: Step, communicator: Communicator) -> Tensor:
         """The mean [d]. p - C(p) is left in the segment's rows, and what servers owe in ``owed`` [W, d]."""
-        (num_rows, size), workers = segment.rows.shape, communicator.size
+        size, workers = segment.rows.shape[1], communicator.size
         length = -(-size // workers)
-        of_part = step._replace(segment=segment.name, shapes=((length,),))
-        parts = pad(segment.rows, (0, workers * length - size)).view(num_rows, workers, length)
-        payloads = [
-            [self.up.encode(part, of_part._replace(worker=worker, segment=f"{segment.name}/{number}"))
-             for number, part in enumerate(row)]
-            for worker, row in zip(communicator.ranks, parts, strict=True)
-        ]  # fmt: skip
-        segment.rows.copy_(parts.flatten(1)[:, :size])
-        arrived = [
-            communicator.all_to_all(torch.stack([torch.stack(row) for row in field]), own.kind)
-            for field, own in zip(_by_field(payloads), declared(self.up.payload).fields.values(), strict=True)
+        own = [
+            step._replace(segment=f"{segment.name}/{part}", shapes=((length,),)) for part in range(workers)
         ]
-        wide = torch.promote_types(owed.dtype, torch.float32)
-        unsent = pad(owed, (0, workers * length - size)).view(num_rows, workers, length)
-        replies = []
+        parts, unsent = (_in_parts(rows, workers, length) for rows in (segment.rows, owed))
+        debts = []
         for row, server in enumerate(communicator.ranks):
-            total = unsent[row, server].to(wide)
+            debts.append(unsent[row, server].clone())
+            unsent[row, server] = 0
+        parts += unsent  # nothing, but where the rows of ``owed`` were other workers' before
+        unsent.zero_()
+        means = []
+        arrived = self._to_servers(parts, own, communicator)
+        for row, server in enumerate(communicator.ranks):
+            total = debts[row].to(torch.promote_types(owed.dtype, torch.float32))
             for worker in range(workers):
                 payload = self.up.payload(*(field[row, worker] for field in arrived))
-                self.up.add(payload, total, of_part._replace(worker=worker))
-            total /= workers
-            reply = of_part._replace(worker=server, segment=f"{segment.name}/server")
-            replies.append(self.down.encode(total, reply))
-            unsent[row, server] = total * workers
+                self.up.add(payload, total, own[server]._replace(worker=worker))
+            means.append(total.div_(workers))
+        found = self._to_all(means, own, communicator)
+        for row, server in enumerate(communicator.ranks):
+            unsent[row, server] = means[row] * workers
+        segment.rows.copy_(parts.flatten(1)[:, :size])
         owed.copy_(unsent.flatten(1)[:, :size])
-        kinds = [own.kind for own in declared(self.down.payload).fields.values()]
-        told = [
-            communicator.all_gather(torch.stack(list(field)), kind)
-            for field, kind in zip(zip(*replies, strict=True), kinds, strict=True)
+        return found.flatten()[:size].to(owed.dtype)
+
+    def _to_servers(self, parts: Tensor, own: list[Step], communicator: Communicator) -> list[Tensor]:
+        """``parts`` [W, n, m] to what arrives at the local servers, [W, n, ...] of each field of ``up``."""
+        payloads = [
+            [self.up.encode(part, step._replace(worker=worker)) for part, step in zip(row, own, strict=True)]
+            for worker, row in zip(communicator.ranks, parts, strict=True)
         ]
-        means = torch.zeros(workers, length, dtype=wide, device=owed.device)
-        for server, mean in enumerate(means):
-            reply = of_part._replace(worker=server, segment=f"{segment.name}/server")
-            self.down.add(self.down.payload(*(field[server] for field in told)), mean, reply)
-        return means.flatten()[:size].to(owed.dtype)
+        fields = declared(self.up.payload).fields.values()
+        return [
+            communicator.all_to_all(
+                torch.stack([torch.stack([p[i] for p in row]) for row in payloads]), f.kind
+            )
+            for i, f in enumerate(fields)
+        ]
+
+    def _to_all(self, means: list[Tensor], own: list[Step], communicator: Communicator) -> Tensor:
+        """What all servers say of the means of their parts, [n, m]; the rest is left in ``means``."""
+        steps = [step._replace(segment=f"{step.segment}/mean", worker=w) for w, step in enumerate(own)]
+        replies = [
+            self.down.encode(mean, steps[w]) for w, mean in zip(communicator.ranks, means, strict=True)
+        ]
+        told = [
+            communicator.all_gather(torch.stack([reply[i] for reply in replies]), f.kind)
+            for i, f in enumerate(declared(self.down.payload).fields.values())
+        ]
+        found = means[0].new_zeros(len(own), len(means[0]))
+        for server, mean in enumerate(found):
+            self.down.add(self.down.payload(*(field[server] for field in told)), mean, steps[server])
+        return found
 
 
-def _by_field(payloads: list[list[Any]]) -> list[list[list[Tensor]]]:
-    """Payloads [W][n] to their fields, [fields][W][n]."""
-    count = len(payloads[0][0])
-    return [[[payload[field] for payload in row] for row in payloads] for field in range(count)]
+def _in_parts(rows: Tensor, count: int, length: int) -> Tensor:
+    """A copy of ``rows`` [W, d] as [W, count, length], with zeros at the end."""
+    padded = rows.new_zeros(len(rows), count * length)
+    padded[:, : rows.shape[1]] = rows
+    return padded.view(len(rows), count, length)

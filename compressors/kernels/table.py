@@ -105,6 +105,8 @@ class Table:
     def per_segment(self, of_parts: Any) -> list[Any]:
         """[sum of W L] to [W, L] for each segment; arrays or tensors."""
         starts, num_layers = self.part_of_segment, self.num_layers
+        if len(num_layers) == 1:
+            return [of_parts.reshape(-1, num_layers[0])]
         return [
             of_parts[starts[i] : starts[i + 1]].reshape(-1, num_layers[i]) for i in range(len(num_layers))
         ]

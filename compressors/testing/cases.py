@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import pytest
 from hydra.utils import get_class, instantiate
@@ -101,16 +101,16 @@ def _config(path: Path) -> Any:
     return OmegaConf.merge(parts, config)
 
 
-def is_codec(method: Any) -> bool:
+def is_codec(method: object) -> TypeGuard[Codec]:
     return isinstance(method, Codec)
 
 
-def is_exact(method: Any) -> bool:
+def is_exact(method: object) -> bool:
     """Whether kernels may have a part in it: a codec of exact values."""
     return is_codec(method) and method.traits.exact
 
 
-def reducer_of(method: Any, size: int, feedback: Feedback = no_feedback) -> Reducer:
+def reducer_of(method: Codec | Reducer, size: int, feedback: Feedback = no_feedback) -> Reducer:
     """What a trainer runs for ``method`` with a model of ``size`` parameters."""
     return build_reducer(method, size, feedback)
 
