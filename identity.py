@@ -143,7 +143,8 @@ USUAL: dict[str, Value] = {
     "wire.indices": "plain",
     "wire.values": "fp32",
 }
-CLASSES = {"none": "NoCompression"}  # other methods are named after their file
+# Methods that are not named after their file.
+CLASSES = {"none": "NoCompression", "clt_k": "CLTK", "qsgd": "QSGD"}
 
 
 def without_effect(config: Config, key: str) -> WithoutEffect | None:
