@@ -62,6 +62,11 @@ def _has_no_buckets(config: Config) -> bool:
     return not at(config, "trainer.overlap") and at(config, "compressor._target_") != NONE
 
 
+def _has_nothing_to_feed_back(config: Config) -> bool:
+    """Whether nothing is lost, and feedback is of what was lost alone."""
+    return at(config, "compressor._target_") == NONE and at(config, "feedback._target_") != CORRECTED
+
+
 def _idle(key: str, reason: str, applies: Callable[[Config], bool]) -> WithoutEffect:
     return WithoutEffect((key,), reason, applies, is_idle=True)
 
@@ -80,6 +85,7 @@ NO_TEST = "with these data, which hold nothing out to test"
 AUTOLRS = "trainers.autolrs.AutoLRS"
 SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
 NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
+CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that has a part in dense training
 WITHOUT_EFFECT = (
     WithoutEffect(("budget",), "by itself: the compressor holds its values"),
     WithoutEffect(("name", "output"), "but on where the run folder lies"),
@@ -116,7 +122,7 @@ WITHOUT_EFFECT = (
     _idle(
         "feedback",
         "with compressor=none, which leaves nothing to feed back",
-        _has("compressor._target_", NONE),
+        _has_nothing_to_feed_back,
     ),
     _idle("feedback.scale", "with feedback=none", _has("feedback._target_", NO_FEEDBACK)),
 )

@@ -115,6 +115,8 @@ class Traits(NamedTuple):
     ragged: bool = False  # how many elements are sent depends on their values
     exact: bool = True  # an element sent travels as it is, and none of it is left
     drawn: bool = False  # the seed tells which elements are sent
+    drawn_in_part: bool = False  # the seed tells which elements are not
+    individual: bool = False  # in a step it is another method for every worker
     dense: bool = False  # something of every element is sent
     relays: bool = False  # the mean is not that of C(p): it takes up what arrived before, or leaves some
     seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
@@ -237,7 +239,7 @@ class Compressed(NamedTuple):
     input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
     payloads: Sequence[Any] = ()  # one for each worker, or one of all in a row
     codec: Codec | None = None  # that made these
-    step: Step | None = None  # in which it did
+    step: Step | None = None  # in which it did, as the first local worker's
     room: Tensor | None = None  # [d] zeros for the mean, where a compiled loop has left some
 
     @property
@@ -256,7 +258,11 @@ class Compressed(NamedTuple):
         if self.codec is None:
             return torch.arange(size).repeat(len(self.sent))
         codec, step = self.origin
-        found = [codec.positions(payload, size, step) for payload in self.payloads]
+        first = step.worker
+        found = [
+            codec.positions(payload, size, step._replace(worker=first + row))
+            for row, payload in enumerate(self.payloads)
+        ]
         return torch.cat(found) if len(found) > 1 else found[0]
 
 

@@ -43,14 +43,14 @@ class Backend:
         norms = self.squared_norms(segments)
         found = []
         for codec, segment, norm in zip(codecs, segments, norms, strict=True):
-            own = step_of(step, segment)
-            payloads = [
-                codec.encode(row, own._replace(worker=worker))
-                for row, worker in zip(segment.rows, workers, strict=True)
-            ]
+            steps = [step_of(step, segment)._replace(worker=worker) for worker in workers]
+            payloads = [codec.encode(row, own) for row, own in zip(segment.rows, steps, strict=True)]
             require_own(codec, payloads[0])
-            counts = [codec.num_sent(payload, segment.rows.shape[1], own) for payload in payloads]
-            compressed = Compressed(np.array(counts)[:, None], norm, norm, payloads, codec, own)
+            size = segment.rows.shape[1]
+            counts = [
+                codec.num_sent(payload, size, own) for payload, own in zip(payloads, steps, strict=True)
+            ]
+            compressed = Compressed(np.array(counts)[:, None], norm, norm, payloads, codec, steps[0])
             found.append(compressed._replace(sent=count_sent(compressed, segment.edges)))
         errors = self.squared_norms(segments)
         return [own._replace(error=error) for own, error in zip(found, errors, strict=True)]

@@ -47,4 +47,6 @@ def _require_plain(wire: Wire, method: Codec | Reducer) -> None:
             "up on their way, and nobody could feed back what rounding took from the sums"
         )
     if wire.is_coded:
-        raise ValueError(f"wire.indices={wire.indices} has no effect with {name}: it sends no indices")
+        raise ValueError(
+            f"wire.indices={wire.indices} has no effect with {name}: an all-reduce carries its values"
+        )

@@ -31,11 +31,11 @@ class Chain(Codec):
     first: Codec
     second: Codec
 
-    examples = ({},)
-
     def __post_init__(self) -> None:
         for codec in (self.first, self.second):
             require(isinstance(codec, Codec), "Chain", "of codecs", type(codec).__name__)
+            rule = "of codecs that encode() alone decides of, without a look at all workers or a state"
+            require(type(codec).choose is Codec.choose, "Chain", rule, type(codec).__name__)
         first, second = self.first, self.second
         exact = payload_of(first).has_a_value_each and first.traits.exact
         require(exact, "Chain.first", "a codec that sends one exact value an element", type(first).__name__)
@@ -58,6 +58,7 @@ class Chain(Codec):
             ragged=first.ragged or second.ragged,
             exact=first.exact and second.exact,
             drawn=first.drawn and second.drawn,
+            drawn_in_part=self._is_redrawn and not second.drawn,
             seeded=first.seeded or second.seeded,
         )
 
@@ -66,18 +67,20 @@ class Chain(Codec):
         self.second.check(plan)
 
     def for_model(self, num_parameters: int) -> "Chain":
-        return Chain(first=self.first.for_model(num_parameters), second=self.second)
+        first, second = (codec.for_model(num_parameters) for codec in (self.first, self.second))
+        return Chain(first=first, second=second)
 
     def encode(self, x: Tensor, step: Step) -> Any:
         outer = self.first.encode(x, step)
         kept = values_of(outer)
         within = _within(step, len(kept))
         inner = self.second.encode(kept, within) if len(kept) else self._nothing(kept, step)
-        outer.add_to(x)  # its values are now what the second one did not take
+        self.first.add(outer, x, step)  # its values are now what the second one did not take
         if self._is_redrawn:
             return inner
         if self._sparsifies_twice:
-            positions = outer.positions(x.numel())[self.second.positions(inner, len(kept), within)]
+            positions = self.first.positions(outer, x.numel(), step)
+            positions = positions[self.second.positions(inner, len(kept), within)]
             ascending = positions.argsort()
             return Sparse(values_of(inner)[ascending], positions[ascending].to(index_dtype(x.numel())))
         return self.payload(*(getattr(outer, name) for name in self._where), *inner)
@@ -106,7 +109,8 @@ class Chain(Codec):
             return payload.positions(size)
         outer, inner = self._parts(payload, size, step)
         kept = len(values_of(outer))
-        return outer.positions(size)[self.second.positions(inner, kept, _within(step, kept))]
+        within = self.second.positions(inner, kept, _within(step, kept))
+        return self.first.positions(outer, size, step)[within]
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """Everything, of exact values; else what both promise, of what ``first`` keeps of ``x``."""

@@ -49,14 +49,21 @@ class CLTK(CodecWithDensity):
         indices = torch.empty(sum(counts), dtype=index_dtype(max(given.size for given in inputs)))
         if leader in communicator.ranks:
             row = communicator.ranks.index(leader)
-            vectors = [given.seen().rows[row].clone() for given in inputs]
+            vectors = [_vector(given, row) for given in inputs]
             indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
         indices = communicator.broadcast_from(leader, indices, "indices")
-        return [Chosen(where=part.cpu().long().numpy()) for part in indices.split(counts)], state
+        return [_Chosen(where=part.cpu().long().numpy()) for part in indices.split(counts)], state
+
+
+def _vector(given: Input, row: int) -> Tensor:
+    """p of one worker, [d]."""
+    if given.memory is None:
+        return given.segment.rows[row].clone()
+    return given.memory[row].add(given.segment.rows[row], alpha=given.scale)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Chosen(Codec):
+class _Chosen(Codec):
     """Keeps the entries at ``where`` [k], ascending."""
 
     where: np.ndarray

@@ -38,9 +38,10 @@ class Grace(Codec):
     """``compressor`` as a codec.
 
     What other workers send is read with one's own ``ctx``, as GRACE does: neither it nor the sizes of the
-    tensors may depend on values. The compressor must remember nothing from step to step: a checkpoint would
-    not hold it. As GRACE does not tell which elements were sent, all count as sent. Raises ``ValueError`` for
-    an object without ``compress`` and ``decompress``.
+    tensors may depend on values. All workers draw from one seed, so that what is drawn may be in it. The
+    compressor must remember nothing from step to step: a checkpoint would not hold it. As GRACE does not tell
+    which elements were sent, all count as sent. Raises ``ValueError`` for an object without ``compress`` and
+    ``decompress``.
     """
 
     compressor: GraceCompressor
@@ -59,9 +60,9 @@ class Grace(Codec):
     def encode(self, x: Tensor, step: Step) -> Message:
         devices = [x.device] if x.device.type == "cuda" else []
         with torch.random.fork_rng(devices):
-            torch.manual_seed(step.derive_seed(shared=False))
+            torch.manual_seed(step.derive_seed(shared=True))
             tensors, ctx = self.compressor.compress(x.clone(), step.segment)
-        self._contexts[step.segment] = ctx, [tensor.new_empty(tensor.shape) for tensor in tensors]
+        self._contexts[step.segment] = ctx, [tensor.to("meta") for tensor in tensors]
         payload = Message(torch.cat([tensor.contiguous().flatten().view(torch.uint8) for tensor in tensors]))
         self.subtract(payload, x, step)
         return payload

@@ -58,12 +58,14 @@ class QSGD(Codec):
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)
         buckets = self._buckets(x.to(wide))
-        norms = buckets.norm(dim=1) if self.norm == "l2" else buckets.abs().amax(1)
-        norms = norms.to(torch.float32)
-        scales = (self.levels / norms.where(norms > 0, 1)).to(wide)
+        norms = buckets.abs().amax(1)
+        if self.norm == "l2":  # of shares of the largest entry, whose squares neither overflow nor vanish
+            norms = norms * (buckets / norms.where(norms > 0, 1).unsqueeze(1)).norm(dim=1)
+        norms = norms.to(torch.float32).clamp(max=torch.finfo(torch.float32).max)
+        shares = buckets.abs() / norms.where(norms > 0, 1).to(wide).unsqueeze(1)
         generator = torch.Generator().manual_seed(step.derive_seed(shared=False))
         drawn = torch.rand(buckets.shape, generator=generator, dtype=wide).to(x.device)
-        levels = (buckets.abs() * scales.unsqueeze(1) + drawn).floor_()
+        levels = (shares * self.levels + drawn).floor_()
         levels.clamp_(max=self.levels)  # where rounding took the norm below an entry
         codes = (levels.to(torch.uint8) << 1) | (buckets < 0)
         payload = self.payload(pack(codes.flatten()[: x.numel()], self.bits), norms)
@@ -86,7 +88,7 @@ class QSGD(Codec):
 
     def _buckets(self, x: Tensor) -> Tensor:
         """``x`` [d] in rows of a bucket each, with zeros at the end."""
-        size = min(self.bucket_size, x.numel())
+        size = max(1, min(self.bucket_size, x.numel()))
         return pad(x, (0, -x.numel() % size)).view(-1, size)
 
 

@@ -8,6 +8,7 @@ collectives. Biased; no bound on how much is sent between two searches. 8 bytes 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from compressors.api import Codec, Communicator, Input, Segment, Step, Traits
@@ -37,7 +38,9 @@ class ReusedThreshold(CodecWithDensity):
     period: int = 32  # the paper's
 
     payload = Sparse
-    traits = Traits(ragged=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1})
+    traits = Traits(
+        ragged=True, individual=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1}
+    )
     examples = ({"density": 0.1}, {"density": 0.1, "period": 2})
 
     def __post_init__(self) -> None:
@@ -59,14 +62,16 @@ class ReusedThreshold(CodecWithDensity):
         for given in inputs:
             if step.number % self.period == 0 or (state.by_segment[given.name] < 0).any():
                 k = self.elements_at(step, given.size)
-                magnitudes = given.seen().rows.abs()
-                state.by_segment[given.name].copy_(magnitudes.topk(k).values[:, -1:])
+                found = given.seen().rows.abs().topk(k).values[:, -1:]
+                if k < given.size:  # of fewer entries than k, zeros are not sent
+                    found = found.clamp(min=torch.finfo(found.dtype).smallest_normal)
+                state.by_segment[given.name].copy_(found)
         thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
-        return [Above(thresholds=tuple(own), first=communicator.ranks[0]) for own in thresholds], state
+        return [_Above(thresholds=tuple(own), first=communicator.ranks[0]) for own in thresholds], state
 
 
 @dataclass(frozen=True, kw_only=True)
-class Above(Codec):
+class _Above(Codec):
     """Keeps x_i iff |x_i| is at least the worker's threshold; ``first`` is whose the first one is."""
 
     thresholds: tuple[float, ...]

@@ -136,7 +136,7 @@ def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_wo
         if name in lengths:
             pieces.append(whole.split(lengths[name][segment].tolist()))
         else:
-            pieces.append(whole.view(num_workers, -1).unbind())
+            pieces.append(whole.view(num_workers, len(whole) // num_workers).unbind())
     return [type(payload)(*of_worker) for of_worker in zip(*pieces, strict=True)]
 
 

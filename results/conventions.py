@@ -61,7 +61,8 @@ def counts_of(run: Run) -> list[Count]:
     most = summary.get("comm/largest_sent_total")
     # A gathered payload says beside its values where they belong. Bytes on the link do not tell: with 2
     # workers a gather moves as many as an all-reduce.
-    is_averaged = summary[VALUES] == handed
+    # Where one worker tells all others its indices, the others hand over values alone.
+    is_averaged = left < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed
     index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # a buffer counts once
     back = handed if is_averaged else min(reached, dense)
     return [

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from compressors.api import Reduced, Reducer, Segment, Step
+from compressors.backends import step_of
 from trainers.communicator import Communicator
 
 
@@ -24,8 +25,7 @@ class Bound:
         """Raise ``ValueError`` where there is no method that loses anything."""
         if reducer.traits.lossless:
             raise ValueError(
-                "diagnostics=bound needs a compressor that loses something, and has a bound of what; "
-                "selection_error goes with all"
+                "diagnostics=bound needs a compressor that loses something; selection_error goes with all"
             )
 
     def measure(
@@ -40,8 +40,8 @@ class Bound:
             codec = reduced.compressed[segment.name].codec
             if codec is None:
                 return {}
-            own = step._replace(segment=segment.name)
-            for row, x in enumerate(segment.rows):
-                bounds[row] += codec.error_bound(x, own)
+            own = step_of(step, segment)
+            for row, (worker, x) in enumerate(zip(communicator.ranks, segment.rows, strict=True)):
+                bounds[row] += codec.error_bound(x, own._replace(worker=worker))
         mean = communicator.collect(bounds).mean().item()
         return {"diagnostics/error_bound": mean} if math.isfinite(mean) else {}

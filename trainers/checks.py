@@ -1,6 +1,7 @@
 """What a composed config must not say, checked before anything heavy is imported."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from compressors.checks import KERNELS, is_real, shown
@@ -100,21 +101,30 @@ def _check_place(output: object, name: object, resume: object) -> None:
         raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")
 
 
+def _keys(settings: Config) -> Iterator[str]:
+    """The names of all settings, those of methods inside of others included."""
+    for key, value in settings.items():
+        yield key
+        if isinstance(value, dict):
+            yield from _keys(value)
+
+
 def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool = False) -> None:
     """Raise ``ValueError`` for what was typed on the command line although it cannot have an effect."""
     if "isolate" in overrides and not in_sweep:
         raise ValueError("isolate has no effect without -m")
     compressor = config["compressor"]
+    known = set(_keys(compressor))
     density = {"budget.density", "compressor.density"} & overrides
-    if density and not {"density", "k_low"} & compressor.keys():
+    if density and not {"density", "k_low"} & known:
         raise ValueError(f"{min(density)} has no effect with this compressor, which has no density")
     threshold = {"budget.threshold", "compressor.threshold"} & overrides
-    if threshold and "threshold" not in compressor:
+    if threshold and "threshold" not in known:
         raise ValueError(f"{min(threshold)} has no effect with this compressor, which has no threshold")
     schedule = {
         key for key in overrides if f"{key}.".startswith(("budget.schedule.", "compressor.schedule."))
     }
-    if schedule and "schedule" not in compressor:
+    if schedule and "schedule" not in known:
         name = compressor["_target_"].split(".")[-1]
         raise ValueError(f"{min(schedule)} has no effect with {name}, whose density follows no schedule")
     for key in sorted(key for key in overrides if "." in key):  # a group says more than one thing

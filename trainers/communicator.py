@@ -104,7 +104,7 @@ class Communicator:
         if self.processes == 1:
             with on_the_clock:
                 return fields
-        rows = [tensor.view(num_workers, -1) for tensor in fields]
+        rows = [tensor.view(num_workers, len(tensor) // num_workers) for tensor in fields]
         everyones = self._all_gather(torch.cat(rows, 1), on_the_clock)
         return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
@@ -223,6 +223,8 @@ class Communicator:
         sends nothing. Charged under ``kind``.
         """
         self._require_kind(kind)
+        pairs = [partners[partners[worker]] == worker for worker in range(self.size)]
+        require(all(pairs), "partners", "pairs of workers", list(partners))
         local = range(len(rows))
         others = [partners[self.ranks[w]] for w in local]
         moves = np.array([other != own for other, own in zip(others, self.ranks, strict=True)])

@@ -93,7 +93,7 @@ class Ledger:
         most = self.communicator.take_largest_sent()
         self.total_largest_sent += counts if most is None else most
         self.choice = self._no_choice
-        if not self.has_a_value_each:
+        if not self.has_a_value_each or self.traits.drawn_in_part:
             self.choice = np.full_like(self._no_choice, math.inf)
         elif not self.traits.drawn:
             size = self.layout.num_parameters

@@ -37,10 +37,13 @@ class Look:
     def mean_input(self) -> list[Tensor]:
         """The mean of p over all n workers, per segment [d] float64."""
         memories = [given.memory for given in self.carried if given.memory is not None]
+        added = [given.segment.rows for given in self.carried]  # g, or what feedback makes of it
+        alike = all(own is segment.rows for own, segment in zip(added, self.segments, strict=True))
+        means = self.mean_gradient if alike else self._mean(added)
         if not memories:
-            return [self.alpha * mean for mean in self.mean_gradient]
-        pairs = zip(self._mean(memories), self.mean_gradient, strict=True)
-        return [memory.add_(gradient, alpha=self.alpha) for memory, gradient in pairs]
+            return [self.alpha * mean for mean in means]
+        pairs = zip(self._mean(memories), means, strict=True)
+        return [memory.add_(mean, alpha=self.alpha) for memory, mean in pairs]
 
     def _mean(self, rows: list[Tensor]) -> list[Tensor]:
         sums = [backend_of(part.device).sum_wide(part) for part in rows]

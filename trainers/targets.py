@@ -33,7 +33,7 @@ class Group(NamedTuple):
 GROUPS = {
     "model": Group("models"),
     "data": Group("data"),
-    "compressor": Group("compressors", makes=("encode", "reduce"), inside=("compress",)),
+    "compressor": Group("compressors", makes=("encode", "reduce"), inside=("decompress",)),
     "feedback": Group("compressors.feedback", is_partial=True, given=("inner",)),
     "optimizer": Group("trainers.optimizer", is_partial=True, given=("model",)),
     "schedule": Group("trainers.schedule", also="trainers.autolrs", makes=("factor", "propose")),

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from compressors.api import Input, Reduced, Reducer, Step
 from compressors.backends import backend_of
+from compressors.compress import Compress
 from trainers.look import Look, norm_of
 
 _ONE = range(1)  # worker, which has the mean
@@ -24,10 +25,13 @@ class Xi:
 
     def require_codec(self, reducer: Reducer) -> None:
         """Raise ``ValueError`` where there is no one C to apply to the mean."""
-        if reducer.traits.lossless or reducer.traits.seeded:
+        traits, method = reducer.traits, reducer.innermost
+        has_codec = isinstance(method, Compress) and not traits.individual and not traits.relays
+        if traits.lossless or traits.seeded or not has_codec:
             raise ValueError(
                 "diagnostics=xi needs a compressor that goes by magnitude, such as top_k or hard_threshold: "
-                "with others C(mean) is another draw, or mean C(p) itself; selection_error goes with all"
+                "with others C(mean) is another draw, or mean C(p) itself, or there is no one C; "
+                "selection_error goes with all"
             )
 
     def measure(self, look: Look, reduced: Reduced, step: Step) -> dict[str, float]:

@@ -84,7 +84,7 @@ class MomentumCorrection(Wrapper):
             own.append(Input(segment, state.residual[segment.name]))
         reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
         residual = state.residual | {name: left.contiguous() for name, left in reduced.remainder.items()}
-        if self.masking:
+        if self.masking and not self.inner.traits.lossless:  # else nothing waits for its turn
             for given in own:
                 self._forget(state.velocity[given.name], reduced, given)
         return reduced, Velocities(state.velocity, residual, inner)

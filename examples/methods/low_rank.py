@@ -19,11 +19,10 @@ class LowRank(Reducer):
     examples = ({"rank": 2},)
 
     def init(self, segments: list[Segment]) -> Shared:  # Q [n, r] of every matrix, alike on all workers
-        found, stream = {}, torch.Generator().manual_seed(0)
-        for name, x in layers_of(segments).items():
-            if x.dim() > 2:
-                found[name] = torch.randn(x[0, 0].numel(), self.rank, generator=stream).to(x)
-        return Shared(found)
+        stream, like = torch.Generator().manual_seed(0), segments[0].rows
+        sizes = {i: x.flatten(2).shape[1:] for i, x in layers_of(segments).items() if x.dim() > 2}
+        drawn = {i: torch.randn(n, min(self.rank, m, n), generator=stream) for i, (m, n) in sizes.items()}
+        return Shared({i: q.to(like) for i, q in drawn.items()})
 
     def reduce(
         self, inputs: list[Input], state: Shared, step: Step, communicator: Communicator

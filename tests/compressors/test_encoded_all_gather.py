@@ -185,7 +185,9 @@ def test_a_wire_that_does_not_fit_is_refused(method: object) -> None:
         ValueError, match=r"wire.values must be fp32 with \w+, got 'bf16': an all-reduce adds"
     ):
         build_reducer(method, D, wire=Wire(values="bf16"))
-    with pytest.raises(ValueError, match=r"wire.indices=auto has no effect with \w+: it sends no indices"):
+    with pytest.raises(
+        ValueError, match=r"wire.indices=auto has no effect with \w+: an all-reduce carries its values"
+    ):
         build_reducer(method, D, wire=Wire(indices="auto"))
 
 

@@ -72,8 +72,7 @@ def test_momentum_correction_is_its_definition(masking: bool) -> None:
 
 def test_momentum_correction_of_what_loses_nothing_is_momentum_sgd() -> None:
     velocity = np.zeros(D)
-    feedback = partial(MomentumCorrection, masking=False)
-    for step, mean in enumerate(means(build_reducer(NoCompression(), D, feedback))):
+    for step, mean in enumerate(means(build_reducer(NoCompression(), D, MomentumCorrection))):
         velocity = 0.9 * velocity + gradients(step).numpy().mean(0)
         np.testing.assert_allclose(mean, velocity, rtol=1e-5, atol=1e-6)
 

@@ -9,6 +9,7 @@ from methods import Case, cases, gathered, is_codec, reduce_once, segment
 from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.chain import Chain
+from compressors.clt_k import CLTK
 from compressors.compress import Compress
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -16,6 +17,7 @@ from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.randomness import derive_seed, distinct_coordinates
+from compressors.reused_threshold import ReusedThreshold
 from compressors.testing.contract import Contract
 from compressors.top_k import TopK
 from compressors.transports import AllGather, AllReduce
@@ -125,6 +127,15 @@ CHAINS = {
     "threshold-top_k": Chain(first=HardThreshold(threshold=0.5), second=TopK(density=0.5)),
     "linear": Chain(first=RandomBlock(density=0.5), second=RandomK(density=0.5)),
     "threshold-qsgd": Chain(first=HardThreshold(threshold=0.5), second=QSGD(bits=2, bucket_size=16)),
+    "random_k of random_k, then top_k": Chain(
+        first=Chain(first=RandomK(density=0.5), second=RandomK(density=0.5)), second=TopK(density=0.5)
+    ),
+    "top_k of random_k, then qsgd": Chain(
+        first=Chain(first=RandomK(density=0.5), second=TopK(density=0.5)), second=QSGD(bucket_size=16)
+    ),
+    "top_k of random_k, then top_k": Chain(
+        first=Chain(first=RandomK(density=0.5), second=TopK(density=0.5)), second=TopK(density=0.5)
+    ),
     "random_k-top_k-qsgd": Chain(
         first=RandomK(density=0.5), second=Chain(first=TopK(density=0.5), second=QSGD(norm="max"))
     ),
@@ -144,6 +155,43 @@ def test_chain_conserves_and_travels(chain: Chain) -> None:
     assert reduced.compressed["a"].sent.squeeze(1).tolist() == (kept == 0).sum(1).tolist()
     sent = reduced.compressed["a"].sent.squeeze(1)
     assert communicator.take_charges()[:, 0].tolist() == (4 * sent).tolist()
+
+
+def test_chains_of_what_looks_at_all_workers_first_are_refused() -> None:
+    for codec in (CLTK(density=0.1), ReusedThreshold(density=0.1)):
+        rule = f"Chain must be of codecs that encode\\(\\) alone decides of.*, got '{type(codec).__name__}'"
+        with pytest.raises(ValueError, match=rule):
+            Chain(first=codec, second=QSGD())
+
+
+def test_the_threshold_of_a_chain_knows_the_model() -> None:
+    chain = Chain(first=TopK(density=0.5), second=HardThreshold(density=0.1)).for_model(1000)
+    assert chain.second.threshold == pytest.approx(1 / 20)
+
+
+def test_zeros_are_not_sent_to_reach_a_count() -> None:
+    """Of fewer entries than k; the threshold found then stays for some steps."""
+    codec, g = ReusedThreshold(density=0.1), torch.zeros(2, 100)
+    g[:, :3] = 1.0
+    reducer, state = build_reducer(codec, 100), None
+    for step in range(3):
+        reduced, state, _ = reduce_once(reducer, g, state, step)
+        assert reduced.compressed["a"].counts.tolist() == [3, 3]
+
+
+@pytest.mark.parametrize("norm", ["l2", "max"])
+@pytest.mark.parametrize("size", [1e-36, 1e-30, 1e19, 1e38])
+def test_qsgd_of_very_small_and_large_entries(norm: str, size: float) -> None:
+    codec = QSGD(bits=8, norm=norm, bucket_size=64)
+    x = torch.randn(256, generator=torch.Generator().manual_seed(0)).clamp(-3, 3) * size
+    rest = x.clone()
+    codec.encode(rest, Step(0, 0, segment="a"))
+    assert rest.isfinite().all()
+    assert rest.abs().max() <= 3.2 * size * (8 if norm == "l2" else 1) / 64
+
+
+def test_qsgd_of_nothing() -> None:
+    assert QSGD().error_bound(torch.zeros(0), Step(0, 0)) == 0
 
 
 def test_linear_codecs_are_averaged_and_others_gathered() -> None:

@@ -53,6 +53,8 @@ def test_rounds_move_and_charge_what_their_definitions_say() -> None:
     assert heard["with [3, 1, 2, 0]"] == [[3.0] * 5, [1.0] * 5, [2.0] * 5, [0.0] * 5]
     assert heard["with [3, 1, 2, 0], bytes"] == [20, 0, 0, 20]
     assert heard["with [3, 1, 2, 0], link"] == [[20, 20], [0, 0], [0, 0], [20, 20]]
+    with pytest.raises(ValueError, match=r"partners must be pairs of workers, got \[1, 2, 0\]"):
+        Communicator(3).exchange(torch.ones(3, 1), [1, 2, 0], "values")
     with pytest.raises(ValueError, match="bytes of kind 'signs' are not declared"):
         Communicator(2).broadcast_from(0, torch.ones(1), "signs")
 

@@ -200,7 +200,7 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
             "diagnostics=xi needs .* top_k or hard_threshold: .*; selection_error goes with all",
         ),
         ("none", "gradient", {"xi": Xi()}, "diagnostics=xi needs .*; selection_error goes with all"),
-        ("none", "gradient", {"bound": Bound()}, "diagnostics=bound needs .* a bound"),
+        ("none", "gradient", {"bound": Bound()}, "diagnostics=bound needs .* loses something"),
         ("top_k", "none", {"staleness": Staleness(ages=[1])}, "diagnostics=staleness needs feedback=ef"),
         ("none", "gradient", {"staleness": Staleness(ages=[1])}, "diagnostics=staleness needs feedback=ef"),
     ],

@@ -1,6 +1,6 @@
 """Stride: keep every m-th entry, from an offset that moves each step. Author, year, link.
 
-Biased. 8 bytes per kept fp32 element.
+Biased. 4 bytes per kept fp32 element.
 """
 
 from dataclasses import dataclass
