@@ -81,6 +81,14 @@ DEPENDS = [
     ("feedback.scale", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback._target_", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback.scale", {"feedback._target_": "compressors.feedback.no_feedback"}, {}),
+    (
+        "feedback.momentum",
+        {"compressor._target_": "compressors.none.NoCompression"},
+        {
+            "compressor._target_": "compressors.none.NoCompression",
+            "feedback._target_": "compressors.feedback.MomentumCorrection",
+        },
+    ),
 ]
 KNOWN_IDS = (  # of presets: folders of runs that were made by this version are found again by later ones
     ("quick", "top_k", "5a84d453b9"),

@@ -32,7 +32,7 @@ import run
 from compressors.api import Step, inputs_of
 from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
-from compressors.feedback import ErrorFeedback
+from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
 from trainers.bound import Bound
 from trainers.communicator import Communicator
 from trainers.diagnostics import Diagnostics
@@ -200,6 +200,8 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
             "diagnostics=xi needs .* top_k or hard_threshold: .*; selection_error goes with all",
         ),
         ("none", "gradient", {"xi": Xi()}, "diagnostics=xi needs .*; selection_error goes with all"),
+        ("reused_threshold", "gradient", {"xi": Xi()}, "diagnostics=xi needs .* or there is no one C"),
+        ("two_way", "gradient", {"xi": Xi()}, "diagnostics=xi needs .* or there is no one C"),
         ("none", "gradient", {"bound": Bound()}, "diagnostics=bound needs .* loses something"),
         ("top_k", "none", {"staleness": Staleness(ages=[1])}, "diagnostics=staleness needs feedback=ef"),
         ("none", "gradient", {"staleness": Staleness(ages=[1])}, "diagnostics=staleness needs feedback=ef"),
@@ -212,6 +214,20 @@ def test_what_a_method_cannot_give_is_refused(name: str, feedback: str, asked: d
     with pytest.raises(ValueError, match=message):
         Watch(inner, Diagnostics(**asked))
     Watch(inner, Diagnostics(selection_error=SelectionError(densities=[0.1])))
+
+
+def test_xi_is_of_what_feedback_makes_of_the_gradients() -> None:
+    """One worker, and so C(mean) = mean C: 0 under momentum correction; refused where means are relayed."""
+    inner = build_reducer(named("top_k", {}).method(density=0.1), 60)
+    watch = Watch(MomentumCorrection(inner), Diagnostics(xi=Xi(), every=1))
+    state, communicator = watch.init([segment(torch.zeros(1, 60))]), Communicator(1)
+    for step in range(3):
+        g = torch.randn(1, 60, generator=torch.Generator().manual_seed(step))
+        _, state = watch.reduce(inputs_of([segment(g)]), state, Step(0, step), communicator)
+        assert watch.latest["diagnostics/xi"] == pytest.approx(0, abs=1e-6)
+    with pytest.raises(ValueError, match="diagnostics=xi needs"):
+        Watch(EF21(inner), Diagnostics(xi=Xi(), every=1))
+
 
 
 @pytest.mark.parametrize(

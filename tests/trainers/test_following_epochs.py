@@ -116,3 +116,4 @@ def test_a_method_without_a_density_takes_no_schedule(method: str) -> None:
     with pytest.raises(ValueError, match=r"budget.schedule has no effect with .*, whose density follows no"):
         refuse_idle_settings(config, {"budget.schedule"})
     refuse_idle_settings(resolved("compressor=top_k"), {"budget.schedule"})
+    refuse_idle_settings(resolved("compressor=chain"), {"budget.schedule", "budget.density"})
