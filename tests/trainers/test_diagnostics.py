@@ -229,7 +229,6 @@ def test_xi_is_of_what_feedback_makes_of_the_gradients() -> None:
         Watch(EF21(inner), Diagnostics(xi=Xi(), every=1))
 
 
-
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
