@@ -1,4 +1,4 @@
-"""What a config's ``_target_`` may name: a factory made for the group it stands in.
+"""Check of the ``_target_``s of a config: each names a factory that is made for its group.
 
 It lies in this project or in a module that an installed package declares for the group (``installed.py``).
 """

@@ -1,4 +1,4 @@
-"""Stride: keep every m-th entry, from an offset that moves each step. Author, year, link.
+"""Stride: keep every m-th entry, from an offset that moves each step. An example, of no paper.
 
 Biased. 4 bytes per kept fp32 element.
 """
