@@ -22,7 +22,7 @@ from compressors.communicator import Communicator
 from compressors.fields import PayloadType, declared
 from compressors.randomness import derive_seed
 from compressors.rules import Rule
-from compressors.shapes import Shapes, edges_of
+from compressors.shapes import Shapes, edges_of, sizes_of
 
 # NamedTuples and dicts of tensors [W, ...], ``Shared``, or (): a checkpoint is these tensors, row by row.
 State = Any
@@ -39,6 +39,11 @@ class Segment(NamedTuple):
     def edges(self) -> np.ndarray:
         """Where the layers begin and end in a row, [L + 1] int64: 0, ..., d."""
         return edges_of(self.shapes)
+
+    @property
+    def num_elements(self) -> np.ndarray:
+        """Elements per worker and layer, [W, L] int64."""
+        return sizes_of(self.shapes)[None].repeat(self.rows.shape[0], 0)
 
     def layers(self) -> list[Tensor]:
         """The layers of all rows, views [W, *shape]."""

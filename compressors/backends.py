@@ -159,11 +159,13 @@ def _of_type(device: str) -> tuple[Backend, str]:
     return (_REFERENCE, reason) if reason else (GpuKernels(), "")
 
 
-def rules_of(codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range) -> list[Any] | None:
+def rules_of(
+    codecs: Sequence[Codec], inputs: list[Input], steps: list[Step], workers: range
+) -> list[Any] | None:
     """What is kept of every segment, all in rules of one kind; None where a codec has no rule, or another."""
     rules = [
-        codec.rule(given.size, step_of(step, given.segment), workers)
-        for codec, given in zip(codecs, inputs, strict=True)
+        codec.rule(given.size, step, workers)
+        for codec, given, step in zip(codecs, inputs, steps, strict=True)
     ]
     known = [rule for rule in rules if rule is not None]
     return known if len(known) == len(rules) and len(set(map(type, known))) == 1 else None

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,10 +30,9 @@ class NoCompression(Reducer):
             mean[segment.name] = own
             # Nothing is left: no memory to be zeroed, read and summed in every step.
             left[segment.name] = segment.rows.new_zeros(1, 1).expand_as(segment.rows)
-            sent = np.diff(segment.edges)[None].repeat(len(segment.rows), 0)
-            compressed[segment.name] = Compressed(sent, torch.zeros_like(norm), norm)
+            compressed[segment.name] = Compressed(segment.num_elements, torch.zeros_like(norm), norm)
         return Reduced(mean, left, compressed), state
 
 
 def _add_up(rows: Tensor) -> Tensor:
-    return rows.sum(0) if len(rows) > 1 else rows[0]
+    return rows.sum(0) if rows.shape[0] > 1 else rows[0]

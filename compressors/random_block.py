@@ -81,9 +81,10 @@ class RandomBlock(CodecWithDensity):
         starts = [self._start(size, step._replace(worker=worker)) for worker in draws]
         wrapped = [max(0, start + k - size) for start in starts]  # entries at the segment's begin
         positions = np.empty((len(starts), k), dtype=np.int64)
-        positions[:] = np.arange(k)
         for row, start, begin in zip(positions, starts, wrapped, strict=True):
-            row[begin:] += start - begin
+            row[begin:] = np.arange(start, start + k - begin)
+            if begin:
+                row[:begin] = np.arange(begin)
 
         def payload(values: Tensor, num_rows: int) -> Block:
             every = np.array(starts * (num_rows // len(starts)))

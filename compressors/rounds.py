@@ -1,6 +1,5 @@
 """Parts of a reducer of several rounds: layers by name, means of tensors, and what it returns."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,6 +37,5 @@ def end(segments: list[Segment], means: dict[str, Tensor], norms: list[Tensor]) 
         name, count = segment.name, len(segment.shapes)
         whole = [means[name]] if name in means else [means[f"{name}/{i}"].flatten() for i in range(count)]
         mean[name] = torch.cat(whole) if len(whole) > 1 else whole[0]
-        sent = np.diff(segment.edges)[None].repeat(len(segment.rows), 0)
-        compressed[name] = Compressed(sent, error, norm)
+        compressed[name] = Compressed(segment.num_elements, error, norm)
     return Reduced(mean, {segment.name: segment.rows for segment in segments}, compressed)

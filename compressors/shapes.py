@@ -15,3 +15,11 @@ def edges_of(shapes: Shapes) -> np.ndarray:
     np.cumsum([math.prod(shape) for shape in shapes], out=edges[1:])
     edges.setflags(write=False)
     return edges
+
+
+@lru_cache(maxsize=4096)
+def sizes_of(shapes: Shapes) -> np.ndarray:
+    """Elements of each layer, [L] int64; not to be written to."""
+    sizes = np.diff(edges_of(shapes))
+    sizes.setflags(write=False)
+    return sizes

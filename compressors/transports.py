@@ -9,7 +9,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Communicator, Compressed, Input, Step
 from compressors.backends import backend_of
-from compressors.fields import declared, payload_of, values_of
+from compressors.fields import declared, payload_of
 
 
 class Transport(Protocol):
@@ -45,12 +45,16 @@ class AllReduce:
         self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
     ) -> list[Tensor]:
         backend = backend_of(inputs[0].rows.device)
-        rows = [_values(own.payloads, len(own.sent)) for own in compressed]
+        name = declared(type(compressed[0].payloads[0])).values or "values"
+        rows = [_values(own.payloads, name, len(own.sent)) for own in compressed]
         averages = communicator.all_reduce_mean(rows, backend.add_rows)
         means = []
         for given, own, average in zip(inputs, compressed, averages, strict=True):
             mean = own.room if own.room is not None else given.rows.new_zeros(given.size)
-            backend.add(_with_values(own.payloads, len(own.sent), average), mean, own)
+            share = len(own.sent) // len(own.payloads)  # workers whose entries the first payload has
+            fields = zip(own.payloads[0]._fields, own.payloads[0], strict=True)
+            first = [average if field == name else x[: x.shape[0] // share] for field, x in fields]
+            backend.add(type(own.payloads[0])(*first), mean, own)
             means.append(mean)
         return means
 
@@ -76,21 +80,12 @@ class AllGather:
         return backend.means(everyones, inputs, compressed, communicator.size)
 
 
-def _values(payloads: Any, num_rows: int) -> Tensor:
-    """The values of each worker, [W, k]."""
-    values = [values_of(payload) for payload in payloads]
+def _values(payloads: Any, name: str, num_rows: int) -> Tensor:
+    """Field ``name`` of each worker, [W, k]."""
+    values: list[Tensor] = [getattr(payload, name) for payload in payloads]
     if len(values) == 1:
-        return values[0].view(num_rows, len(values[0]) // num_rows)
+        return values[0].view(num_rows, values[0].shape[0] // num_rows)
     return torch.stack(values)
-
-
-def _with_values(payloads: Any, num_rows: int, values: Tensor) -> Any:
-    """The payload of one worker, with other values."""
-    first = payloads[0]
-    name = declared(type(first)).values or "values"
-    if len(payloads) == 1 and num_rows > 1:
-        first = type(first)(*(field[: field.shape[0] // num_rows] for field in first))
-    return first._replace(**{name: values})
 
 
 def _gather(inputs: list[Input], compressed: list[Compressed], communicator: Communicator) -> list[list[Any]]:

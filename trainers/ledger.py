@@ -46,6 +46,8 @@ class Ledger:
         self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
         self.total_link_bytes = np.zeros_like(self.link_bytes)
         self.total_dense_bytes = np.zeros(shape[0])  # that would have left a worker without compression
+        gradient_bytes = layout.num_parameters * layout.dtype.itemsize
+        self._dense_bytes = all_reduce_bytes(gradient_bytes, communicator.size)  # in a step
         # A count that has no meaning for what is sent is infinite.
         self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
         self._no_choice = np.zeros(shape[0])
@@ -83,8 +85,7 @@ class Ledger:
         self.bytes = self.communicator.take_charges()
         self.link_bytes = self.communicator.take_link_bytes()
         self.total_link_bytes += self.link_bytes
-        gradient_bytes = self.layout.num_parameters * self.layout.dtype.itemsize
-        self.total_dense_bytes += all_reduce_bytes(gradient_bytes, self.communicator.size)
+        self.total_dense_bytes += self._dense_bytes
         self._total_error += self._error
         self.total_sent += self.sent
         self.total_bytes += self.bytes

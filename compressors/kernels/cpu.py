@@ -49,7 +49,8 @@ class CpuKernels(Backend):
         The first worker's gradient becomes zeros, room for the mean: where it has just been read they cost
         next to nothing, unlike a buffer of zeros.
         """
-        rules = rules_of(codecs, inputs, step, workers) if _can_run(inputs) else None
+        steps = [step_of(step, x.segment) for x in inputs]
+        rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
         if rules is None:
             return super().compress(codecs, inputs, step, workers)
         table = self._tables.of(inputs)
@@ -61,18 +62,20 @@ class CpuKernels(Backend):
             values, indices, sizes = _take_marked(table, thresholds, factor)
         else:
             values, indices, sizes = _take_largest(table, rules, factor)
-        taken = values.split(sizes) if len(sizes) > 1 else (values,)
-        where = [None] * len(sizes) if indices is None else indices.split(sizes)
+        taken, where = (
+            _split(values, sizes),
+            [None] * len(sizes) if indices is None else _split(indices, sizes),
+        )
         sent = table.per_segment(table.per_part(table.counts.copy()))
-        measured = zip(sent, _norms(table, table.sums), _norms(table, table.wholes), strict=True)
+        errors, norms = _norms(table, table.squares)
         found = []
-        for codec, x, rule, kept, at, (counts, error, norm) in zip(
-            codecs, inputs, rules, taken, where, measured, strict=True
+        for codec, x, own, rule, kept, at, counts, error, norm in zip(
+            codecs, inputs, steps, rules, taken, where, sent, errors, norms, strict=True
         ):
             payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
             require_own(codec, payload)
             room = x.segment.rows[0] if x.memory is not None else None
-            found.append(Compressed(counts, error, norm, [payload], codec, step_of(step, x.segment), room))
+            found.append(Compressed(counts, error, norm, [payload], codec, own, room))
         return found
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
@@ -86,7 +89,8 @@ class CpuKernels(Backend):
             native.square(pieces, first, last, like, squares)
 
         share_out(work, len(pieces))
-        return _norms(table, table.sums)
+        (norms,) = _norms(table, table.squares[:1])
+        return norms
 
     def add_rows(self, rows: Tensor) -> Tensor:
         if rows.dtype not in _DTYPES or rows.numel() == 0:  # of a segment that nothing is sent of
@@ -179,9 +183,10 @@ def _can_run(inputs: Sequence[Input]) -> bool:
 
 def _can_add(payload: Any, compressed: Compressed) -> bool:
     """Whether ``payload`` is of values and indices, and says by itself what was sent."""
-    is_known = isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
+    if not isinstance(payload, Sparse):
+        return False
     says_it_itself = type(compressed.origin[0]).add is Codec.add
-    return is_known and says_it_itself and payload.indices.dtype == torch.int32
+    return says_it_itself and payload.values.dtype in _DTYPES and payload.indices.dtype == torch.int32
 
 
 def _can_sum(rows: Tensor) -> bool:
@@ -273,11 +278,16 @@ def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.
 
 def _sizes(table: Table, offsets: np.ndarray) -> list[int]:
     """How much was taken of each segment."""
-    return np.diff(offsets[table.row_pieces[:: table.num_workers]]).tolist()
+    ends = offsets[table.row_pieces[:: table.num_workers]]
+    return (ends[1:] - ends[:-1]).tolist()
 
 
-def _norms(table: Table, of_blocks: np.ndarray) -> list[Tensor]:
-    """Sums ``of_blocks`` (consumed) added up per layer, [W, L] for each segment."""
-    totals = np.empty(len(table.parts))
-    sums.total_up(table.parts, 0, len(totals), of_blocks, totals)
-    return [torch.from_numpy(norm) for norm in table.per_segment(totals)]
+def _split(whole: Tensor, sizes: list[int]) -> Sequence[Tensor]:
+    return whole.split(sizes) if len(sizes) > 1 else (whole,)
+
+
+def _norms(table: Table, of_blocks: np.ndarray) -> list[list[Tensor]]:
+    """Each row of sums ``of_blocks`` (consumed) added up per layer, [W, L] for each segment."""
+    totals = np.empty((len(of_blocks), len(table.parts)))
+    sums.total_up(table.parts, of_blocks, totals)
+    return [[torch.from_numpy(norm) for norm in table.per_segment(row)] for row in totals]

@@ -59,7 +59,8 @@ class GpuKernels(Backend):
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
     ) -> list[Compressed]:
-        rules = rules_of(codecs, inputs, step, workers) if _can_run(inputs) else None
+        steps = [step_of(step, x.segment) for x in inputs]
+        rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
         if rules is None:
             return super().compress(codecs, inputs, step, workers)
         rows = inputs[0].rows
@@ -74,12 +75,12 @@ class GpuKernels(Backend):
                 taken, where, sent = _take_largest(table, rules, factor)
             errors, norms = _totals(table, table.sums), _totals(table, table.wholes)
         found = []
-        for codec, x, rule, kept, at, counts, error, norm in zip(
-            codecs, inputs, rules, taken, where, sent, errors, norms, strict=True
+        for codec, own, rule, kept, at, counts, error, norm in zip(
+            codecs, steps, rules, taken, where, sent, errors, norms, strict=True
         ):
             payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
             require_own(codec, payload)
-            found.append(Compressed(counts, error, norm, [payload], codec, step_of(step, x.segment)))
+            found.append(Compressed(counts, error, norm, [payload], codec, own))
         return found
 
     def add_rows(self, rows: Tensor) -> Tensor:

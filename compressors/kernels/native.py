@@ -18,6 +18,7 @@ BLOCK, LANES, MASKS = 256, 32, 4  # entries of a block, its partial sums, its ma
 REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces
 _BINS = 2**16
 _FEW = 8  # entries of a block: their partial sums are taken anew one by one
+_MANY = 4  # beyond them a block's sums with and without what is marked take one pass, not two
 AHEAD = 1024  # entries: what hardware fetches by itself ends at a page's end, after as many of fp32
 
 
@@ -32,6 +33,20 @@ def add_squares(x, start, everything, threshold, lanes):
             entry = x[start + line * LANES + lane]
             wide = np.float64(entry if everything or abs(entry) < threshold else nothing)
             lanes[lane] += wide * wide
+
+
+@njit(inline="always")
+def add_both(x, start, threshold, lanes, others):
+    """Partial sums of the squares of a block without what ``at_least`` marks and, in ``others``, of all."""
+    for lane in range(LANES):
+        lanes[lane] = others[lane] = 0.0
+    for line in range(BLOCK // LANES):
+        for lane in range(LANES):
+            entry = x[start + line * LANES + lane]
+            wide = np.float64(entry)
+            square = wide * wide
+            others[lane] += square
+            lanes[lane] += square if abs(entry) < threshold else 0.0
 
 
 @njit(inline="always")
@@ -85,7 +100,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
         g = carray(pointer(pieces[piece, GRADIENT], threshold), (size,))
         adds = pieces[piece, GRADIENT] != 0
         clears = adds and pieces[piece, ROW] % workers == 0
-        count = 0
+        count = marked = 0
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             if start + AHEAD < size:
@@ -96,13 +111,19 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[start : start + BLOCK] = 0
-            add_squares(p, start, False, threshold, lanes)
+            many = marked > _MANY  # of the block before: of this one, too, most likely
+            if many:
+                add_both(p, start, threshold, lanes, others)
+            else:
+                add_squares(p, start, False, threshold, lanes)
             marked = 0
             for quarter in range(MASKS):
                 mask = at_least(p, start + 64 * quarter, threshold)
                 masks[MASKS * to + quarter] = mask
                 marked += num_set(mask)
-            if marked == 0:
+            if many:
+                wholes[to], sums[to] = add_halves(others), add_halves(lanes)
+            elif marked == 0:
                 sums[to] = wholes[to] = add_halves(lanes)
             else:
                 if marked <= _FEW:
@@ -319,6 +340,7 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
             if clears:
                 g[whole:size] = 0
             wholes[number] = sum_from(p, whole, size, block, factor, lanes)
+            before = at
             at = move(p, base, size, positions, at, rotation, own)
-            sums[number] = sum_from(p, whole, size, block, factor, lanes)
+            sums[number] = wholes[number] if at == before else sum_from(p, whole, size, block, factor, lanes)
         counts[piece] = at - begin

@@ -8,16 +8,17 @@ from compressors.kernels.machine import pointer
 
 
 @compiled
-def total_up(parts, first, last, sums, totals):
-    """Per part, blocks from ``parts[:, 0]`` to ``parts[:, 1]`` of ``sums`` (consumed), their total."""
-    for part in range(first, last):
-        begin, count = parts[part, 0], parts[part, 1] - parts[part, 0]
-        while count > 1:
-            half = (count + 1) // 2
-            for i in range(count - half):
-                sums[begin + i] += sums[begin + half + i]
-            count = half
-        totals[part] = sums[begin] if count else 0.0
+def total_up(parts, sums, totals):
+    """Per row of ``sums`` (consumed) and part, the total of blocks ``parts[:, 0]`` to ``parts[:, 1]``."""
+    for row in range(len(sums)):
+        for part in range(len(parts)):
+            begin, count = parts[part, 0], parts[part, 1] - parts[part, 0]
+            while count > 1:
+                half = (count + 1) // 2
+                for i in range(count - half):
+                    sums[row, begin + i] += sums[row, begin + half + i]
+                count = half
+            totals[row, part] = sums[row, begin] if count else 0.0
 
 
 @compiled

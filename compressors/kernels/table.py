@@ -49,10 +49,10 @@ class Table:
         self.parts = np.array(parts, dtype=np.int64)  # [sum of W L, 2], first and last block
         self.part_pieces = np.array(part_pieces, dtype=np.int64)
         self.part_of_segment = np.cumsum([0] + [self.num_workers * n for n in self.num_layers]).tolist()
-        self.sums = np.empty(block)  # one for each block
+        self.squares = np.empty((2, block))  # of what stays of each block, and of all its entries
+        self.sums, self.wholes = self.squares
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
-        self.wholes = np.empty(block)  # as ``sums``, of all entries
         self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
         self._per_row: tuple[list[float | tuple[float, ...]], np.ndarray] = ([], np.empty(0))
 
