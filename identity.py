@@ -18,7 +18,7 @@ Value = str | int | float | bool | tuple["Value", ...] | None
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 
 METHOD = ("compressor", "feedback", "wire")  # the groups of conf/ that make a method; all others, a setting
-ORIGIN = "resume"  # in a setting: the other run's checkpoint that the run began at
+ORIGIN = "resume"  # in a setting: what the runs share that its runs began at checkpoints of
 
 
 class WithoutEffect(NamedTuple):
@@ -229,6 +229,13 @@ class Method:
         return found
 
 
+class Origin(NamedTuple):
+    """Another run's checkpoint that a run began at."""
+
+    checkpoint: str  # this one and no other; its run's id comes first
+    group: str  # the same for all seeds of that run, if each has begun at its own
+
+
 @dataclass(frozen=True)
 class Identity:
     """What makes a run that run and no other."""
@@ -236,6 +243,7 @@ class Identity:
     method: Method
     setting: Settings  # runs of one setting may be compared
     seed: Value
+    origin: Origin | None = None
 
     @cached_property
     def settings(self) -> dict[str, Value]:
@@ -245,17 +253,12 @@ class Identity:
     @cached_property
     def id(self) -> str:
         """A hash of it, 10 hexadecimal digits."""
-        return _hash(self.settings)
+        return _hash(self.settings | ({ORIGIN: self.origin.checkpoint} if self.origin else {}))
 
     @cached_property
     def group(self) -> str:
         """A hash of it without the seed."""
         return _hash({key: value for key, value in self.settings.items() if key != "seed"})
-
-    @property
-    def origin(self) -> str:
-        """The other run's checkpoint that it began at, or nothing."""
-        return str(self.settings.get(ORIGIN, ""))
 
     def across(self, keys: Iterable[str]) -> "Identity":
         """The same run, with settings of it taken for a part of its method."""
@@ -266,18 +269,15 @@ class Identity:
         return replace(self, method=method, setting=kept)
 
 
-def identify(config: Config, origin: str = "") -> Identity:
-    """The identity of a run with this config.
-
-    ``origin`` names the checkpoint of another run that it began at.
-    """
+def identify(config: Config, origin: Origin | None = None) -> Identity:
+    """The identity of a run with this config, which began at ``origin`` if not at its start."""
     found = dict(sorted(_settings(config)))
     if origin:
-        found[ORIGIN] = origin
+        found[ORIGIN] = origin.group
     seed = found.pop("seed", None)
     method = {key: value for key, value in found.items() if key.partition(".")[0] in METHOD}
     setting = {key: value for key, value in found.items() if key not in method}
-    return Identity(Method(tuple(method.items())), tuple(sorted(setting.items())), seed)
+    return Identity(Method(tuple(method.items())), tuple(sorted(setting.items())), seed, origin)
 
 
 def names_checkpoint(config: Config) -> bool:

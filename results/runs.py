@@ -16,6 +16,7 @@ from identity import (
     METHOD,
     USUAL,
     Identity,
+    Origin,
     Settings,
     at,
     identify,
@@ -48,7 +49,9 @@ class Run:
         """Method, setting and seed, by today's rules; an older version's summary holds another id."""
         own, known = identify(self.config), self.summary.get("id", self.path.name)
         if names_checkpoint(self.config) and known != own.id:  # an older version's id is of config and origin
-            own = identify(self.config, self.summary.get("origin", known))
+            checkpoint = str(self.summary.get("origin", known))
+            origin = Origin(checkpoint, str(self.summary.get("origin_group", checkpoint)))
+            own = identify(self.config, origin)
         return own.across(self.across)
 
     @property

@@ -19,6 +19,7 @@ from identity import (
     USUAL,
     WITHOUT_EFFECT,
     Identity,
+    Origin,
     at,
     identify,
     named,
@@ -419,10 +420,20 @@ def test_settings_taken_for_a_part_of_the_method_leave_the_id() -> None:
 
 
 def test_a_run_that_begins_at_another_runs_checkpoint_is_a_setting_of_its_own() -> None:
-    fresh, one, two = identify(base()), identify(base(), "a 100 x"), identify(base(), "b 100 y")
+    fresh, one, two = (
+        identify(base(), origin) for origin in (None, Origin("a 100 x", "f 100"), Origin("b 100 y", "g 100"))
+    )
     assert len({each.id for each in (fresh, one, two)}) == 3
     assert len({each.setting for each in (fresh, one, two)}) == 3
-    assert fresh.method == one.method and (fresh.origin, one.origin) == ("", "a 100 x")
+    assert fresh.method == one.method
+    assert len({each.group for each in (fresh, one, two)}) == 3
+
+
+def test_seeds_that_begin_at_their_own_seeds_checkpoints_are_of_one_group() -> None:
+    one, two = (
+        identify(changed(base(), seed=seed), Origin(f"{run} 100 x", "f 100")) for seed, run in enumerate("ab")
+    )
+    assert one.id != two.id and (one.group, one.setting) == (two.group, two.setting)
 
 
 def test_every_id_is_of_one_cell_and_every_cell_of_one_id() -> None:

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from identity import Origin, identify
 from trainers.autolrs import AutoLRS
 from trainers.checkpoint_files import (
     Checkpoint,
@@ -17,7 +18,7 @@ from trainers.fit import Rows, require_own, require_records
 from trainers.loop import Trainer
 from trainers.plain import Config
 from trainers.redistribution import redistribute
-from trainers.run_files import RECORDS, UnreadableFileError, parse_records, read_file
+from trainers.run_files import RECORDS, UnreadableFileError, parse_records, read_config, read_file
 from trainers.state import MisfitError, Snapshot
 
 AUTO, NEVER = "auto", "never"
@@ -35,8 +36,8 @@ class Start:
     messages: tuple[str, ...] = ()
 
 
-def origin_of(config: Config) -> str:
-    """What tells the checkpoint that ``resume`` names from all others; its run's id comes first.
+def origin_of(config: Config) -> Origin:
+    """The checkpoint that ``resume`` names.
 
     Raises ``ValueError`` for a setting that names no checkpoint, or one of another number of workers
     that was not asked to be redistributed.
@@ -51,7 +52,20 @@ def origin_of(config: Config) -> str:
             f"workers must be {checkpoint.num_workers} as in the checkpoint, got {config['workers']}; "
             "checkpoint.redistribute=true deals their residuals out to another number"
         )
-    return f"{checkpoint.run} {path.name} {checkpoint.identity}"
+    exact = f"{checkpoint.run} {path.name} {checkpoint.identity}"
+    return Origin(exact, _group_of(path, checkpoint.run) or exact)
+
+
+def _group_of(path: Path, run: str) -> str:
+    """What a checkpoint shares with that of the same step of the same run with another seed.
+
+    Empty where that is not known: without the run's config beside it, or where it began at another's.
+    """
+    try:
+        its_own = identify(read_config(path.parents[1]))
+    except UnreadableFileError:
+        return ""
+    return f"{its_own.group} {path.name}" if its_own.id == run else ""
 
 
 def choose_start(run: str, folder: Path, resume: str) -> Start:

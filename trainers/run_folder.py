@@ -45,7 +45,7 @@ def identity_of(config: Config) -> Identity:
     from trainers.resume import origin_of
 
     origin = origin_of(config)
-    return own if origin.startswith(f"{own.id} ") else identify(config, origin)
+    return own if origin.checkpoint.startswith(f"{own.id} ") else identify(config, origin)
 
 
 class RunFolder:
@@ -164,11 +164,12 @@ class RunFolder:
 
         It is the last file that a run writes, and vouches for the records, which are on disk by then.
         """
+        origin = self.identity.origin
         fields = {
             "status": status,
             "id": self.id,
             "seed": self.config["seed"],
-            **({"origin": self.identity.origin} if self.identity.origin else {}),
+            **({"origin": origin.checkpoint, "origin_group": origin.group} if origin else {}),
             "wall_seconds": seconds,
             **_finite(summary),
         }

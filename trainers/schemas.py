@@ -58,6 +58,7 @@ class Summary(Open):
     seed: Count | None = None
     wall_seconds: NotNegative = 0.0
     origin: str | None = None  # the other run's checkpoint that it began at
+    origin_group: str | None = None  # the same without that run's seed
     error: str = ""
     step: Count = 0
     epoch: NotNegative = 0.0

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from run_folders import write_run
 
-from identity import identify
+from identity import Origin, identify
 from results.runs import (
     by_cell,
     by_method,
@@ -365,7 +365,8 @@ def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: 
     for name, summary in (("newer", {"origin": "c0ffee step-000000009 x"}), ("older", {})):
         write_run(tmp_path / name, resume="some/checkpoint", summary=summary)
     runs = {run.path.parents[1].name: run for run in read_runs([tmp_path])}
-    assert runs["own"].id == runs["fresh"].id and runs["newer"].identity.origin.startswith("c0ffee ")
+    exact = "c0ffee step-000000009 x"
+    assert runs["own"].id == runs["fresh"].id and runs["newer"].identity.origin == Origin(exact, exact)
     assert [len(group) for group in by_setting(runs.values())] == [2, 1, 1]
 
 
