@@ -1,0 +1,1 @@
+"""Speed and memory, each with its own command."""

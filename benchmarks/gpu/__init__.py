@@ -1,0 +1,1 @@
+"""What a GPU does with this project, measured in parts that do not need each other: `make gpu`."""

@@ -1,0 +1,201 @@
+"""What a GPU does with this project, measured in less than nine minutes; a page and its numbers.
+
+    make gpu
+    python -m benchmarks.gpu [--parts tests,bandwidth] [--out results/pages/gpu] [--device cpu --quick]
+
+Every part runs in a process of its own with a time limit: one that fails is named with its last lines, and
+the others go on. The page is written anew after every part. It needs a GPU and a torch that can use it; a
+part whose packages are missing is named and left out. ``--device cpu --quick`` goes the same ways on a CPU,
+in small sizes, and measures nothing.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu.goals import MISSED, judge
+from benchmarks.gpu.page import page
+from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
+
+ROOT = Path(__file__).parents[2]
+LAST_LINES = 15
+PACKAGES = {"hydra": "hydra-core", "yaml": "PyYAML", "sklearn": "scikit-learn"}  # to be installed as
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    started = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
+    parser.add_argument("--out", type=Path, default=ROOT / "results" / "pages" / "gpu")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
+    parser.add_argument("--commit", help="of these files, where git cannot tell")
+    arguments = parser.parse_args(words)
+    chosen = [name for name in arguments.parts.split(",") if name]
+    unknown = [name for name in chosen if name not in PARTS]
+    if unknown or not chosen:
+        return _refuse(f"--parts must be some of {', '.join(PARTS)}, got {arguments.parts!r}")
+    if arguments.device == "cpu" and not arguments.quick:
+        return _refuse("--device cpu measures nothing: it needs --quick")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended too
+    machine = _machine()
+    missing = _missing(machine, arguments.device)
+    for name, why in missing.items():
+        print(f"missing: {name}: {why}")
+    if not {"torch", "numpy", "GPU"}.isdisjoint(missing):
+        return _refuse("without these nothing can be measured")
+    numbers = _begin(arguments, machine, chosen, words)
+    for position, name in enumerate(chosen):
+        lacking = [need for need in PARTS[name].needs if need in missing]
+        own: dict[str, Any] = {"commit": numbers["commit"], "date": numbers["date"]}
+        if lacking:
+            own |= {"status": f"not run: {', '.join(lacking)} missing", "rows": []}
+        else:
+            later = sum(PARTS[other].seconds for other in chosen[position + 1 :])
+            limit = TOTAL_SECONDS - (time.monotonic() - started) - later
+            print(f"{name}: {PARTS[name].title}, at most {limit:.0f} s", flush=True)
+            own |= _run(name, arguments.device, arguments.quick, limit)
+        print(f"{name}: {own['status']}", *own.get("last_lines", []), sep="\n  ", flush=True)
+        numbers["parts"][name] = own
+        _write(arguments.out, numbers)
+    goals = judge([row for own in numbers["parts"].values() for row in own["rows"]], arguments.quick)
+    for goal in goals:
+        print(f"{goal.verdict}: {goal.what}: {goal.found or '-'} ({goal.bound})")
+    print(f"page: {arguments.out / 'gpu.md'}, {time.monotonic() - started:.0f} s")
+    done = all(numbers["parts"][name]["status"] == "done" for name in chosen)
+    return 0 if done and not any(goal.verdict == MISSED for goal in goals) else 1
+
+
+def _refuse(why: str) -> int:
+    print(f"error: {why}", file=sys.stderr)
+    return 1
+
+
+def _environment() -> dict[str, str]:
+    """Of a part: the project is found although it is not installed."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+
+
+def _machine() -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.gpu.machine"]
+    done = subprocess.run(
+        command, cwd=ROOT, env=_environment(), capture_output=True, text=True, timeout=120, check=False
+    )
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["no word"])[-1]
+        raise SystemExit(f"error: {sys.executable} cannot look at the machine: {why}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _missing(machine: Mapping[str, Any], device: str) -> dict[str, str]:
+    """What is not there and some part needs, with a word on it."""
+    found = {}
+    needed = ["torch", "numpy", *dict.fromkeys(need for part in PARTS.values() for need in part.needs)]
+    for name in needed:
+        if importlib.util.find_spec(name) is None:
+            found[name] = f"{sys.executable} has no package {PACKAGES.get(name, name)}"
+    if device == "cuda" and "torch" not in found and not machine["gpus"]:
+        has_cuda = machine.get("torch_cuda")
+        version = machine["versions"].get("torch")
+        found["GPU"] = (
+            "torch sees none"
+            if has_cuda
+            else f"torch {version} is a build without CUDA, which could not use one"
+        )
+    return found
+
+
+def _begin(
+    arguments: argparse.Namespace, machine: dict[str, Any], chosen: list[str], words: Sequence[str] | None
+) -> dict[str, Any]:
+    """What is known before anything is measured; other parts' numbers of the same machine stay."""
+    kept: dict[str, Any] = {}
+    path = arguments.out / "numbers.json"
+    if len(chosen) < len(PARTS) and path.is_file():
+        before = json.loads(path.read_text(encoding="utf-8"))
+        if before["machine"] == machine:
+            kept = {name: own for name, own in before["parts"].items() if name not in chosen}
+    typed = sys.argv[1:] if words is None else list(words)
+    return {
+        "command": " ".join(["python -m benchmarks.gpu", *typed]) if typed else "make gpu",
+        "commit": arguments.commit or _commit(),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "quick": arguments.quick,
+        "machine": machine,
+        "parts": kept,
+    }
+
+
+def _commit() -> str:
+    """Of these files, and whether they are changed; results are none of it."""
+    git = ["git", "-C", str(ROOT)]
+    try:
+        commit = subprocess.run(
+            [*git, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        ).stdout
+        status = [*git, "status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)results"]
+        changed = subprocess.run(status, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return "not known: there is no repository here"
+    return commit.strip() + (" (changed)" if changed.strip() else " (clean)")
+
+
+def _run(name: str, device: str, quick: bool, limit: float) -> dict[str, Any]:
+    """A part in a process of its own, ended with all that it started when its time is over."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        rows, log = Path(folder) / "rows", Path(folder) / "log"
+        command = [sys.executable, "-m", "benchmarks.gpu.part", name, f"--rows={rows}", f"--device={device}"]
+        command += [f"--seconds={limit - 5:.0f}", *(["--quick"] if quick else [])]
+        with log.open("w", encoding="utf-8") as out:
+            child = subprocess.Popen(
+                command, cwd=ROOT, env=_environment(), stdout=out, stderr=out, start_new_session=True
+            )
+            try:
+                status = child.wait(max(1.0, limit))
+                said = "done" if status == 0 else f"failed with status {status}"
+            except subprocess.TimeoutExpired:
+                said = f"ended after its {limit:.0f} s"
+            finally:
+                _end(child)
+        found: dict[str, Any] = {"status": said, "seconds": round(time.monotonic() - started, 1)}
+        lines = rows.read_text(encoding="utf-8").splitlines() if rows.exists() else []
+        found["rows"] = [json.loads(line) for line in lines if line.endswith("}")]
+        if said != "done":
+            found["last_lines"] = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+    return found
+
+
+def _end(child: subprocess.Popen) -> None:
+    """The whole group: a part starts processes of its own."""
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _write(out: Path, numbers: Mapping[str, Any]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in (("numbers.json", json.dumps(numbers, indent=1) + "\n"), ("gpu.md", page(numbers))):
+        unfinished = out / f".{name}"
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(out / name)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

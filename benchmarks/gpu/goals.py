@@ -1,0 +1,106 @@
+"""The goals on a GPU, and whether what was measured meets them."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+Row = dict[str, Any]
+MET, MISSED, NOT_MEASURED = "met", "missed", "not measured"
+SIZES = ("11 M", "100 M", "1 B")
+BANDWIDTH, TIMES_TOPK, SHARE = 0.7, 10.0, 0.03
+METHODS = ("top_k 0.1 %", "hard_threshold, the rule at 0.1 %")
+
+
+class Goal(NamedTuple):
+    what: str
+    bound: str
+    found: str
+    verdict: str
+
+
+def judge(rows: Sequence[Row], quick: bool) -> list[Goal]:
+    """Every goal, in the order in which they are read; what is ``quick`` says nothing about speed."""
+    of_speed = [] if quick else rows
+    return [
+        *_tests(rows),
+        *_kernels(of_speed),
+        *_steps(of_speed),
+        *_job(rows),
+        *_models(rows),
+        *_collectives(rows),
+    ]
+
+
+def _rows(rows: Iterable[Row], table: str, **fields: object) -> list[Row]:
+    return [r for r in rows if r["table"] == table and all(r.get(k) == v for k, v in fields.items())]
+
+
+def _goal(what: str, bound: str, found: list[Row], key: str, fine: Callable[[Any], bool], form: str) -> Goal:
+    values = [row[key] for row in found if key in row]
+    if not values:
+        return Goal(what, bound, "", NOT_MEASURED)
+    value = values[-1]
+    return Goal(what, bound, format(value, form), MET if fine(value) else MISSED)
+
+
+def _all_fine(what: str, bound: str, rows: list[Row], fine: Callable[[Row], bool]) -> Goal:
+    if not rows:
+        return Goal(what, bound, "", NOT_MEASURED)
+    right = sum(map(fine, rows))
+    return Goal(what, bound, f"{right} of {len(rows)}", MET if right == len(rows) else MISSED)
+
+
+def _tests(rows: Sequence[Row]) -> Iterator[Goal]:
+    found = _rows(rows, "tests")
+    yield _goal("the kernels' tests on the device", "none fails", found, "failed", lambda n: n == 0, "d")
+    checks = _rows(rows, "checks")
+    what = "what the kernels select at every size, beside the reference"
+    yield _all_fine(what, "all equal", checks, lambda row: row["result"] in ("equal", "found"))
+
+
+def _kernels(rows: Sequence[Row]) -> Iterator[Goal]:
+    for work in ("threshold 0.1 %", "Top-k 0.1 %"):
+        for size in SIZES:
+            found = _rows(rows, "bandwidth", size=size, work=f"select, {work}")
+            what = f"{work} at {size}, error included: share of the copy's bandwidth"
+            bound = f"at least {BANDWIDTH:.0%}"
+            yield _goal(what, bound, found, "share_of_copy", lambda share: share >= BANDWIDTH, ".1%")
+    for size in SIZES:
+        found = _rows(rows, "bandwidth", size=size, work="select, Top-k 0.1 %")
+        what = f"Top-k 0.1 % at {size}: times faster than torch.topk"
+        bound = f"at least {TIMES_TOPK:g}"
+        yield _goal(what, bound, found, "times_faster_than_topk", lambda times: times >= TIMES_TOPK, ".1f")
+
+
+def _steps(rows: Sequence[Row]) -> Iterator[Goal]:
+    for workers in (1, 8):
+        for scope in ("layer", "global"):
+            for method in METHODS:
+                found = _rows(rows, "steps", workers=workers, scope=scope, method=method)
+                what = (
+                    f"reduction and ledger of {method}, {workers} worker(s), scope={scope}: share of a step"
+                )
+                bound = f"at most {SHARE:.0%}"
+                yield _goal(what, bound, found, "share_of_step", lambda share: share <= SHARE, ".1%")
+
+
+def _job(rows: Sequence[Row]) -> Iterator[Goal]:
+    for method, quantity, bound in (
+        ("top_k", "bytes_sent", "the CPU's exactly"),
+        ("hard_threshold", "density", "within two standard deviations of the seeds"),
+        ("hard_threshold", "accuracy", "within two standard deviations of the seeds"),
+    ):
+        found = _rows(rows, "comparison", method=method, quantity=quantity)
+        what = f"the default job with {method}, 8 workers in one process: {quantity.replace('_', ' ')}"
+        yield _all_fine(what, bound, found, lambda row: row["agrees"])
+
+
+def _models(rows: Sequence[Row]) -> Iterator[Goal]:
+    found = _rows(rows, "precision")
+    what = "bf16, channels_last and torch.compile with a compressor"
+    yield _all_fine(what, "all run", found, lambda row: "failed" not in row)
+
+
+def _collectives(rows: Sequence[Row]) -> Iterator[Goal]:
+    for several, what in ((False, "one process"), (True, "a process for each of several GPUs")):
+        found = [row for row in _rows(rows, "collectives") if (row["processes"] > 1) == several]
+        yield _all_fine(f"collectives and hook over NCCL with {what}", "all right", found, lambda row: True)

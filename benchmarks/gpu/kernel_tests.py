@@ -1,0 +1,40 @@
+"""The tests of the GPU's kernels, run by pytest on the device; what failed, by name."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from benchmarks.gpu.measuring import Options, Record
+
+ROOT = Path(__file__).parents[2]
+FILES = ("tests/compressors/test_gpu_kernels.py",)
+FEW = "totals_of_many or ties_of_many"  # where it is enough to see that they run
+
+
+def measure(options: Options, record: Record) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", *FILES, "-p", "no:cacheprovider", f"--junitxml={report}"]
+        hidden = {"CUDA_VISIBLE_DEVICES": ""} if options.device.type == "cpu" else {}
+        if options.quick:
+            command += ["-k", FEW]
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | hidden, check=False)
+        if not report.exists():
+            raise SystemExit(f"pytest ended with status {done.returncode} and left no report")
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    failed = {f"{case.get('name')}": _why(case, "failure", "error") for case in cases}
+    failed = {name: why for name, why in failed.items() if why is not None}
+    skipped = [case for case in cases if case.find("skipped") is not None]
+    passed = len(cases) - len(failed) - len(skipped)
+    where = "the GPU" if options.device.type == "cuda" else "Triton's interpreter"
+    record("tests", where=where, passed=passed, failed=len(failed), skipped=len(skipped))
+    for name, why in failed.items():
+        record("failed tests", test=name, why=why)
+
+
+def _why(case: ElementTree.Element, *kinds: str) -> str | None:
+    found = next((own for kind in kinds if (own := case.find(kind)) is not None), None)
+    return None if found is None else (found.get("message") or "").split("\n")[0][:200]

@@ -1,0 +1,100 @@
+"""The machine that something is measured on, as JSON, from a process that does not keep the GPU.
+
+python -m benchmarks.gpu.machine
+"""
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+PACKAGES = ("torch", "torchvision", "triton", "numba", "numpy", "hydra-core", "pytest")
+DATASHEETS = {  # bytes per second that a GPU's memory is sold with, in 10^9, by a part of its name
+    "H200": 4800,
+    "H100 NVL": 3938,
+    "H100 PCIe": 2039,
+    "H100": 3352,
+    "GH200": 4023,
+    "B200": 8000,
+    "A100-SXM4-80GB": 2039,
+    "A100-PCIE-80GB": 1935,
+    "A100 80GB PCIe": 1935,
+    "A100": 1555,
+    "L40S": 864,
+    "V100": 900,
+    "RTX 4090": 1008,
+}
+
+
+def datasheet_bandwidth(name: str) -> int | None:
+    """In 10^9 bytes per second, None for a GPU that is not known here."""
+    known = sorted((part for part in DATASHEETS if part in name), key=len)
+    return DATASHEETS[known[-1]] if known else None
+
+
+def versions() -> dict[str, str]:
+    """Of Python and the packages that are there."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def machine() -> dict[str, object]:
+    found: dict[str, object] = {
+        "versions": versions(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "gpus": [],
+    }
+    if importlib.util.find_spec("torch") is None:
+        return found
+    import torch
+
+    found["torch_cuda"] = torch.version.cuda
+    if not torch.cuda.is_available():
+        return found
+    properties = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    found["gpus"] = [
+        {
+            "name": own.name,
+            "memory_gib": own.total_memory / 2**30,
+            "multiprocessors": own.multi_processor_count,
+            "capability": f"{own.major}.{own.minor}",
+            "datasheet_gigabytes_per_second": datasheet_bandwidth(own.name),
+        }
+        for own in properties
+    ]
+    found["cudnn"] = torch.backends.cudnn.version()
+    found["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
+    found["convolutions_in_tf32"] = torch.backends.cudnn.allow_tf32
+    found["driver"] = _driver()
+    return found
+
+
+def _driver() -> str | None:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return said.splitlines()[0].strip() if said.strip() else None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+if __name__ == "__main__":
+    print(json.dumps(machine()))

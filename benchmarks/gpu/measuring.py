@@ -1,0 +1,143 @@
+"""Times, memory and process groups on a GPU; on a CPU the same calls with the CPU's own means."""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import torch
+import torch.distributed as dist
+
+MOST_ROUNDS, SECONDS = 50, 1.0  # rounds of one measurement, and how long they may take together
+
+
+class Record(Protocol):
+    """Keeps a row of a table, at once."""
+
+    def __call__(self, table: str, /, **row: object) -> None: ...
+
+
+class Options(NamedTuple):
+    """What a part is told."""
+
+    device: torch.device
+    quick: bool  # small sizes and few rounds: whether it works, not how fast
+    ends: float  # by ``time.monotonic``, when it is stopped
+
+    @property
+    def seconds_left(self) -> float:
+        return self.ends - time.monotonic()
+
+
+class Times(NamedTuple):
+    """Milliseconds of some rounds."""
+
+    median: float
+    lowest: float
+    highest: float
+    rounds: int
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for what the device was given to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def milliseconds(
+    work: Callable[[], object],
+    device: torch.device,
+    before: Callable[[], object] = lambda: None,
+    *,
+    rounds: int = MOST_ROUNDS,
+    seconds: float = SECONDS,
+) -> Times:
+    """How long ``work`` takes, after ``before``, which is not counted.
+
+    The first two rounds, which compile and allocate, are left out; only the first one where it takes longer
+    than ``seconds``. No round begins after ``seconds``, but the first. On a GPU the time is between two of
+    its events, what it waits for the host included.
+    """
+    started = time.perf_counter()
+    _round(work, device, before)
+    if time.perf_counter() - started < seconds:
+        _round(work, device, before)
+    taken: list[float] = []
+    started = time.perf_counter()
+    while not taken or (len(taken) < rounds and time.perf_counter() - started < seconds):
+        taken.append(_round(work, device, before))
+    return Times(statistics.median(taken), min(taken), max(taken), len(taken))
+
+
+def _round(work: Callable[[], object], device: torch.device, before: Callable[[], object]) -> float:
+    before()
+    synchronize(device)
+    if device.type != "cuda":
+        started = time.perf_counter()
+        work()
+        return 1e3 * (time.perf_counter() - started)
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    work()
+    end.record()
+    synchronize(device)
+    return begin.elapsed_time(end)
+
+
+def kernel_milliseconds(work: Callable[[], object], device: torch.device) -> dict[str, float]:
+    """Per kernel of a GPU how long it ran in one call of ``work``, the longest first; nothing on a CPU.
+
+    Their sum, beside the time of the whole, says how long the GPU had nothing to do.
+    """
+    if device.type != "cuda":
+        return {}
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        work()
+        synchronize(device)
+    found = {event.key: event.self_device_time_total / 1e3 for event in profile.key_averages()}
+    return dict(sorted(((k, v) for k, v in found.items() if v > 0), key=lambda pair: -pair[1]))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Of the device's memory, what torch holds in reserve included."""
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    fields = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in fields if line.startswith("MemAvailable"))
+
+
+def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
+    """The most memory that was in use during ``work``: torch's tensors on a GPU, resident on a CPU."""
+    if device.type == "cuda":
+        synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        work()
+        synchronize(device)
+        return torch.cuda.max_memory_allocated(device)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
+    work()
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
+@contextmanager
+def lone_group(device: torch.device) -> Iterator[None]:
+    """A process group of this process alone: NCCL on a GPU, gloo on a CPU; over the loopback interface."""
+    for library in ("GLOO", "NCCL"):
+        os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
+    on_gpu = device.type == "cuda"
+    dist.init_process_group(
+        "nccl" if on_gpu else "gloo",
+        store=dist.HashStore(),
+        rank=0,
+        world_size=1,
+        device_id=device if on_gpu else None,
+    )
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()

@@ -1,0 +1,218 @@
+"""Collectives of the processes that a machine's GPUs allow: NCCL with one, and with one for each GPU.
+
+Every collective of the communicator is held against what it must give, which each process can work out for
+itself; then some steps of DistributedDataParallel with a reducer as its hook are held against the trainer's
+own step, bit for bit. On a CPU it is gloo, with one process and two.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from benchmarks.gpu.measuring import Options, Record, lone_group, milliseconds, synchronize
+from compressors.api import Reducer
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
+from compressors.hard_threshold import HardThreshold
+from compressors.top_k import TopK
+from trainers.communicator import Communicator
+from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.device import choose_device
+from trainers.gradients import WorkerGradients
+from trainers.launch import launch
+from trainers.layout import Layout
+from trainers.ledger import Ledger
+from trainers.process_group import process_group
+from trainers.step import ExplicitStep
+
+STEPS, RATE = 4, 1e-2
+
+
+def measure(options: Options, record: Record) -> None:
+    with lone_group(options.device):
+        for name, milliseconds_taken in _look(1, 0, options.device, options.quick):
+            record("collectives", processes=1, what=name, ms=milliseconds_taken)
+    several = torch.cuda.device_count() if options.device.type == "cuda" else 2
+    if several < 2:
+        record("not measured", what="NCCL with several processes", reason="this machine has one GPU")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        told = {"device": options.device.type, "quick": options.quick, "folder": folder}
+        launch("benchmarks.gpu.nccl:among_others", told, several)
+        for line in (Path(folder) / "0").read_text(encoding="utf-8").splitlines():
+            name, taken = json.loads(line)
+            record("collectives", processes=several, what=name, ms=taken)
+
+
+def among_others(told: dict[str, object]) -> None:
+    """One of several processes; the first one leaves its times in a file."""
+    process, processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = choose_device(str(told["device"]), processes, process)
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    path = Path(str(told["folder"])) / str(process)
+    with path.open("w", encoding="utf-8") as file, process_group(device, timeout_seconds=60):
+        for row in _look(processes, process, device, bool(told["quick"])):
+            file.write(json.dumps(row) + "\n")
+
+
+def _look(processes: int, process: int, device: torch.device, quick: bool) -> Iterator[tuple[str, float]]:
+    """What was looked at, and its milliseconds. Raises ``AssertionError`` where a result is not right."""
+    for check in (_check_torchs, _check_sums, _check_gathers, _check_moves):
+        synchronize(device)
+        started = time.perf_counter()
+        check(processes, process, device)
+        synchronize(device)
+        yield check.__doc__ or "", 1e3 * (time.perf_counter() - started)
+    for name, reducer in (("Top-k", TopK(density=0.01)), ("threshold", HardThreshold(threshold=0.01))):
+        yield f"DDP with {name} as its hook, {STEPS} steps", _check_hook(processes, process, device, reducer)
+    sent = torch.ones(10_000 if quick else 2**26, device=device)  # 256 MiB
+    times = milliseconds(lambda: dist.all_reduce(sent), device, rounds=3 if quick else 20)
+    yield f"all-reduce of {sent.nbytes / 2**20:.1f} MiB", times.median
+
+
+def _rows(worker: int, device: torch.device, *shape: int) -> Tensor:
+    """What a worker has: whole numbers, of which sums are exact in any order."""
+    generator = torch.Generator().manual_seed(worker)
+    return torch.randint(-100, 100, shape, generator=generator).float().to(device)
+
+
+def _check_torchs(processes: int, process: int, device: torch.device) -> None:
+    """torch's own: all-reduce, all-gather, broadcast, barrier"""
+    own = _rows(process, device, 1001)
+    everyones = [_rows(worker, device, 1001) for worker in range(processes)]
+    total = own.clone()
+    work = dist.all_reduce(total, async_op=True)
+    work.wait()
+    assert torch.equal(total, sum(everyones)), "all_reduce"
+    received = [torch.empty_like(own) for _ in range(processes)]
+    dist.all_gather(received, own)
+    assert all(map(torch.equal, received, everyones)), "all_gather"
+    first = own.clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(first, everyones[0]), "broadcast"
+    dist.barrier()
+
+
+def _check_sums(processes: int, process: int, device: torch.device) -> None:
+    """the communicator's means, in worker order and by all-reduce"""
+    workers = 2 * processes
+    mean = sum(_rows(worker, device, 1001) for worker in range(workers)) / workers
+    for reduction in ("worker_order", "all_reduce"):
+        of = _communicator(workers, process, processes, device, reduction)
+        rows = torch.stack([_rows(worker, device, 1001) for worker in of.ranks])
+        found = of.all_reduce_mean([rows[:, :400].contiguous(), rows[:, 400:].contiguous()])
+        assert torch.equal(torch.cat(found), mean), reduction
+
+
+def _check_gathers(processes: int, process: int, device: torch.device) -> None:
+    """the communicator's gathers: of as many, of unlike many, of none, and of messages"""
+    workers = 2 * processes
+    of = _communicator(workers, process, processes, device)
+    everyones = [_rows(worker, device, 60) for worker in range(workers)]
+    rows = torch.stack([everyones[worker] for worker in of.ranks])
+    assert torch.equal(of.all_gather(rows, "values"), torch.stack(everyones)), "all_gather"
+    counts = np.array([[worker % 3 * 20 for worker in of.ranks]])  # the first process's first one sends none
+    lengths = of.all_gather_counts(counts, 60)
+    assert lengths.tolist() == [[worker % 3 * 20 for worker in range(workers)]], "all_gather_counts"
+    cut = [everyones[worker][: worker % 3 * 20] for worker in range(workers)]
+    own = torch.cat([cut[worker] for worker in of.ranks])
+    ((found,),) = of.all_gather_ragged([[own]], lengths, ["values"])
+    assert torch.equal(found, torch.cat(cut)), "all_gather_ragged"
+    messages = [np.arange(worker + 1, dtype=np.uint8) for worker in range(workers)]
+    arrived = of.all_gather_messages([[("values", messages[worker])] for worker in of.ranks], 2**20)
+    assert all(map(np.array_equal, arrived, messages)), "all_gather_messages"
+
+
+def _check_moves(processes: int, process: int, device: torch.device) -> None:
+    """the communicator's broadcast, all-to-all, exchange, and what control needs"""
+    workers = 2 * processes
+    of = _communicator(workers, process, processes, device)
+    last = _rows(workers - 1, device, 7)
+    given = last if workers - 1 in of.ranks else torch.zeros_like(last)
+    assert torch.equal(of.broadcast_from(workers - 1, given.clone(), "values"), last), "broadcast_from"
+    everyones = torch.stack([_rows(worker, device, workers, 5) for worker in range(workers)])  # [n, n, 5]
+    own = everyones[of.ranks.start : of.ranks.stop]
+    expected = everyones.transpose(0, 1)[of.ranks.start : of.ranks.stop]
+    assert torch.equal(of.all_to_all(own.clone(), "values"), expected), "all_to_all"
+    assert torch.equal(of.reduce_scatter_mean(own.clone()), expected.sum(1) / workers), "reduce_scatter_mean"
+    partners = [workers - 1 - worker for worker in range(workers)]
+    across = torch.stack([everyones[partners[worker], 0] for worker in of.ranks])
+    assert torch.equal(of.exchange(own[:, 0].clone(), partners, "values"), across), "exchange"
+    assert of.largest(process) == processes - 1, "largest"
+    assert of.first_text("last" if process == processes - 1 else "") == "last", "first_text"
+    assert of.sum(torch.ones(3)).tolist() == 3 * [float(processes)], "sum"
+
+
+def _communicator(
+    workers: int, process: int, processes: int, device: torch.device, reduction: str = "worker_order"
+) -> Communicator:
+    return Communicator(workers, process=process, processes=processes, device=device, reduction=reduction)
+
+
+def _network(device: torch.device) -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)]).to(device)
+
+
+def _inputs(step: int, worker: int, device: torch.device) -> Tensor:
+    return torch.randn(8, 64, generator=torch.Generator().manual_seed(100 * step + worker)).to(device)
+
+
+def _loss(model: nn.Module, inputs: Tensor) -> Tensor:
+    return model(inputs).square().mean()
+
+
+def _check_hook(processes: int, process: int, device: torch.device, codec: TopK | HardThreshold) -> float:
+    """Milliseconds of a step; the weights are those that the trainer's own step gives."""
+    model = _network(device)
+    devices = [device] if device.type == "cuda" else None
+    of_torch = DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=0.02)
+    state = CompressionState(_reducer(codec, model), model)
+    of_torch.register_comm_hook(state, compression_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    synchronize(device)
+    started = time.perf_counter()
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        _loss(of_torch, _inputs(step, process, device)).backward()
+        optimizer.step()
+    synchronize(device)
+    taken = 1e3 * (time.perf_counter() - started) / STEPS
+    expected = _by_hand(processes, device, codec)
+    same = all(map(torch.equal, model.parameters(), expected.parameters()))
+    assert same, f"the hook's weights are not those of the trainer's step, with {codec}"
+    return taken
+
+
+def _by_hand(workers: int, device: torch.device, codec: TopK | HardThreshold) -> nn.Module:
+    """The same training with all workers in this process."""
+    model = _network(device)
+    layout, communicator = (
+        Layout(dict(model.named_parameters()), "layer"),
+        Communicator(workers, device=device),
+    )
+    reducer = _reducer(codec, model)
+    loss = lambda model, inputs, memory: (_loss(model, inputs), memory)  # noqa: E731
+    gradients = WorkerGradients(model, loss, layout, communicator, seed=0)
+    step_taker = ExplicitStep(
+        gradients, reducer, layout, communicator, Ledger(layout, communicator, reducer), seed=0
+    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    for step in range(STEPS):
+        step_taker.run([_inputs(step, worker, device) for worker in range(workers)], step, RATE)
+        optimizer.step()
+    return model
+
+
+def _reducer(codec: TopK | HardThreshold, model: nn.Module) -> Reducer:
+    return build_reducer(codec, sum(p.numel() for p in model.parameters()), ErrorFeedback)

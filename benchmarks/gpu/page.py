@@ -1,0 +1,137 @@
+"""The page of `make gpu`, written from its numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from benchmarks.gpu.goals import judge
+from benchmarks.gpu.parts import PARTS
+
+Row = Mapping[str, Any]
+HEADINGS = {
+    "tests": "pytest tests/compressors/test_gpu_kernels.py",
+    "bandwidth": "One segment of one worker, fp32, density as named; 12 bytes an entry by definition",
+    "kernels": "How long each kernel ran in one call of the above",
+    "checks": "What is selected, looked at on the device",
+    "PowerSGD": "torch's PowerSGD hook, rank 4, on as many of ResNet-18's tensors",
+    "steps": "Medians of steps; share: reduction and ledger of the step",
+    "memory": "The most memory in use during a step",
+    "precision": "One worker, scope=layer; first step: with what is compiled in it",
+    "methods": "One reduction with error feedback, scope=global, one worker, density 0.1 %",
+    "jobs": "The command is run.py with the method, device= and seed= named",
+    "comparison": "Means over the seeds of both sides",
+    "paper": "experiment=paper/resnet18_cifar10, 8 workers of 256 images in one process",
+    "collectives": "Milliseconds of the first call, what it sets up included; of the last row, of one call",
+    "failed tests": "What failed",
+    "not measured": "What there was no room or time for",
+}
+
+NAMED = {
+    "gigabytes_per_second": "GB/s",
+    "share_of_copy": "share of the copy's bandwidth",
+    "share_of_datasheet": "share of the datasheet's",
+    "times_faster_than_topk": "torch.topk's time over this",
+    "times_torchs_loop": "over torch's loop",
+    "times_fp32": "over fp32",
+}
+
+
+def page(numbers: Mapping[str, Any]) -> str:
+    """Markdown: where, whether the goals are met, and every table."""
+    parts: Mapping[str, Any] = numbers["parts"]
+    rows = [row for own in parts.values() for row in own.get("rows", [])]
+    lines = ["# On a GPU", "", *_about(numbers), "", "## Goals", ""]
+    lines += _table([goal._asdict() for goal in judge(rows, numbers["quick"])])
+    lines += ["", "## Parts", ""]
+    lines += _table([_state(name, parts[name]) for name in PARTS if name in parts])
+    for name, part in PARTS.items():
+        own = parts.get(name, {})
+        if own.get("rows") or own.get("last_lines"):
+            lines += ["", f"## {part.title}", "", *tables(own.get("rows", []))]
+        if own.get("last_lines"):
+            lines += ["", "Its last lines:", "", "```", *own["last_lines"], "```"]
+    lines += ["", "Numbers and nothing else: `numbers.json`, beside this page.", ""]
+    return "\n".join(lines)
+
+
+def tables(rows: Sequence[Row]) -> list[str]:
+    """Markdown, a table for each of those that the rows name."""
+    lines: list[str] = []
+    for name in dict.fromkeys(row["table"] for row in rows):
+        own = [{k: v for k, v in row.items() if k != "table"} for row in rows if row["table"] == name]
+        lines += (
+            ["", f"{HEADINGS[name]}:", "", *_table(own)]
+            if lines
+            else [f"{HEADINGS[name]}:", "", *_table(own)]
+        )
+    return lines
+
+
+def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
+    machine = numbers["machine"]
+    gpus, found = machine["gpus"], machine["versions"]
+    named = ", ".join(f"{name} {version}" for name, version in found.items())
+    yield f"- Command: `{numbers['command']}`"
+    yield f"- Commit: {numbers['commit']}"
+    if gpus:
+        first = gpus[0]
+        sold = first["datasheet_gigabytes_per_second"]
+        bandwidth = f"{sold} GB/s by its datasheet" if sold else "the datasheet's bandwidth not known here"
+        yield (
+            f"- GPU: {len(gpus)} x {first['name']}, {first['memory_gib']:.0f} GiB, "
+            f"{first['multiprocessors']} multiprocessors, compute capability {first['capability']}, {bandwidth}"
+        )
+        yield (
+            f"- Driver {machine['driver']}, CUDA {machine['torch_cuda']}, cuDNN {machine['cudnn']}, NCCL "
+            f"{machine['nccl']}; convolutions in TF32: {_shown('', machine['convolutions_in_tf32'])}"
+        )
+    else:
+        yield "- GPU: none; everything below ran on the CPU, in small sizes, and measures nothing"
+    yield f"- Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}"
+    yield f"- Versions: {named}"
+    yield f"- Date: {numbers['date']}"
+
+
+def _state(name: str, own: Row) -> dict[str, object]:
+    return {
+        "part": name,
+        "what": PARTS[name].title,
+        "status": own["status"],
+        "seconds": own.get("seconds", ""),
+        "commit": own["commit"][:10],
+        "date": own["date"],
+    }
+
+
+def _table(rows: Sequence[Row]) -> list[str]:
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    sides = ["---:" if _is_number(key, rows) else "---" for key in columns]
+    lines = [_line(map(_heading, columns)), f"|{'|'.join(sides)}|"]
+    return lines + [_line(_shown(key, row.get(key, "")) for key in columns) for row in rows]
+
+
+def _heading(key: str) -> str:
+    """``reduce_ms`` to "reduce, ms": the unit is the last word."""
+    name, _, unit = key.rpartition("_")
+    if name and unit in ("ms", "mib"):
+        return f"{name.replace('_', ' ')}, {unit.replace('mib', 'MiB')}"
+    return NAMED.get(key, key.replace("_", " "))
+
+
+def _line(cells: Any) -> str:
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+
+
+def _is_number(key: str, rows: Sequence[Row]) -> bool:
+    return all(
+        isinstance(row.get(key, 0), (int, float)) and not isinstance(row.get(key), bool) for row in rows
+    )
+
+
+def _shown(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        if key.startswith("share"):
+            return f"{value:.1%}"
+        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,53 @@
+"""The parts of `make gpu`: what each needs, and how long it may take."""
+
+from typing import NamedTuple
+
+CONFIGS = ("hydra", "omegaconf", "pydantic", "rich", "filelock", "safetensors", "yaml")
+MODELS = ("torchvision", "scipy")
+
+
+class Part(NamedTuple):
+    """One measurement, made by a function in a process of its own."""
+
+    title: str
+    entry: str  # module:function, called with ``Options`` and ``Record``
+    seconds: float  # after which it is ended; what earlier parts left over comes on top
+    needs: tuple[str, ...] = ()  # modules, beside torch and numpy
+
+
+PARTS = {
+    "tests": Part(
+        "The kernels beside the reference, bit for bit",
+        "benchmarks.gpu.kernel_tests:measure",
+        75,
+        ("pytest", "triton", *CONFIGS),
+    ),
+    "bandwidth": Part(
+        "Kernels beside the memory's bandwidth",
+        "benchmarks.kernels_cuda:measure_kernels",
+        80,
+        ("triton", *MODELS),
+    ),
+    "step": Part("Steps with and without compression", "benchmarks.gpu.step:measure", 45, MODELS),
+    "memory": Part("Memory of a step", "benchmarks.gpu.step:measure_memory", 25, MODELS),
+    "job": Part(
+        "The default job here and on the CPU",
+        "benchmarks.gpu.job:measure",
+        85,
+        (*CONFIGS, "numba", "sklearn", *MODELS),
+    ),
+    "paper": Part(
+        "The paper's ResNet-18 at its full batch", "benchmarks.gpu.paper:measure", 55, (*CONFIGS, *MODELS)
+    ),
+    "precision": Part(
+        "bf16, channels_last and torch.compile", "benchmarks.gpu.step:measure_precision", 60, MODELS
+    ),
+    "nccl": Part("NCCL", "benchmarks.gpu.nccl:measure", 35, MODELS),
+    "methods": Part(
+        "Every method, one reduction",
+        "benchmarks.kernels_cuda:measure_methods",
+        60,
+        ("pytest", "triton", *CONFIGS, *MODELS),
+    ),
+}
+TOTAL_SECONDS = 525.0  # of all parts together: below nine minutes with what comes around them
