@@ -10,6 +10,8 @@
 # make convex  all of madelon's convex experiments with three seeds, their figures and table; some ten minutes
 # make three_parameters   scheme, coordinates, scope and feedback on two networks, their page and figure; half an hour
 # make regret  regret of five methods on three problems with three seeds, and its page; a quarter of an hour
+# make gpu     on a machine with an NVIDIA GPU: kernels, methods, steps and collectives there, and their page; nine minutes.
+#              Without .venv it takes python3, if that has torch; GPU_PYTHON=... names another; ARGS="--parts step" some of it
 # make page-small   the page alone, from runs that are there; so for convex, main, lambda_vs_k, topk_convergence, autolrs,
 #              accordion, three_parameters and regret; OUTPUTS=DIR reads runs from elsewhere
 
@@ -18,7 +20,7 @@ STAMP := .venv/installed
 
 PAGES := convex small main lambda_vs_k topk_convergence autolrs accordion three_parameters regret
 .PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence main_page lambda_vs_k regret
-.PHONY: $(addprefix page-,$(PAGES))
+.PHONY: gpu $(addprefix page-,$(PAGES))
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -129,6 +131,12 @@ regret: $(STAMP)
 	  $(REGRET) +sweeps=regret_$$problem compressor=accordion compressor.period=1 $(ARGS) || exit 1; \
 	done
 	$(MAKE) --no-print-directory page-regret
+
+# It installs nothing: machines with GPUs often have a torch of their own, and no network.
+GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(shell command -v python3))
+
+gpu:
+	$(GPU_PYTHON) -m benchmarks.gpu $(ARGS)
 
 # Pages and figures from the runs in OUTPUTS, without running anything.
 OUTPUTS ?= outputs

@@ -56,8 +56,16 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
     try:
         store = _meeting_point(processes, timeout)
         store.set_timeout(timeout)
-        backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=process, world_size=processes, timeout=timeout)
+        on_gpu = device.type == "cuda"
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=store,
+            rank=process,
+            world_size=processes,
+            timeout=timeout,
+            # NCCL connects now, and all of its messages take one group: it need not guess the GPU later.
+            device_id=device if on_gpu else None,
+        )
     except (RuntimeError, ValueError) as error:
         if _LATE.search(str(error)):
             raise LostProcessError(timeout.total_seconds()) from error

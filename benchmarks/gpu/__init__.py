@@ -1,1 +1,8 @@
 """What a GPU does with this project, measured in parts that do not need each other: `make gpu`."""
+
+import sys
+
+if sys.version_info < (3, 11):  # noqa: UP036  a machine's own Python may be older
+    raise SystemExit(
+        f"error: the project needs Python 3.11, and {sys.executable} is {sys.version.split()[0]}"
+    )

@@ -30,6 +30,7 @@ from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
 
 ROOT = Path(__file__).parents[2]
 LAST_LINES = 15
+OLDEST_TORCH = (2, 9)  # as pyproject.toml has it
 PACKAGES = {"hydra": "hydra-core", "yaml": "PyYAML", "sklearn": "scikit-learn"}  # to be installed as
 
 
@@ -73,8 +74,11 @@ def main(words: Sequence[str] | None = None) -> int:
     for goal in goals:
         print(f"{goal.verdict}: {goal.what}: {goal.found or '-'} ({goal.bound})")
     print(f"page: {arguments.out / 'gpu.md'}, {time.monotonic() - started:.0f} s")
-    done = all(numbers["parts"][name]["status"] == "done" for name in chosen)
-    return 0 if done and not any(goal.verdict == MISSED for goal in goals) else 1
+    unfinished = [name for name in chosen if numbers["parts"][name]["status"] != "done"]
+    missed = sum(goal.verdict == MISSED for goal in goals)
+    if unfinished or missed:
+        print(f"{missed} goal(s) missed; not done: {', '.join(unfinished) or 'no part'}")
+    return 1 if unfinished or missed else 0
 
 
 def _refuse(why: str) -> int:
@@ -106,9 +110,11 @@ def _missing(machine: Mapping[str, Any], device: str) -> dict[str, str]:
     for name in needed:
         if importlib.util.find_spec(name) is None:
             found[name] = f"{sys.executable} has no package {PACKAGES.get(name, name)}"
+    version = machine["versions"].get("torch", "")
+    if version and tuple(map(int, version.split(".")[:2])) < OLDEST_TORCH:
+        found["torch"] = f"{version} is older than {'.'.join(map(str, OLDEST_TORCH))}"
     if device == "cuda" and "torch" not in found and not machine["gpus"]:
         has_cuda = machine.get("torch_cuda")
-        version = machine["versions"].get("torch")
         found["GPU"] = (
             "torch sees none"
             if has_cuda
@@ -153,15 +159,27 @@ def _commit() -> str:
 
 
 def _run(name: str, device: str, quick: bool, limit: float) -> dict[str, Any]:
-    """A part in a process of its own, ended with all that it started when its time is over."""
+    """A part in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.gpu.part", name, f"--device={device}"]
+    return supervise([*command, f"--seconds={limit - 5:.0f}", *(["--quick"] if quick else [])], limit)
+
+
+def supervise(command: Sequence[str], limit: float) -> dict[str, Any]:
+    """What became of a command that is given --rows=FILE, the rows that it left there, its last lines.
+
+    When its time is over it is ended with all that it started; its rows are kept.
+    """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         rows, log = Path(folder) / "rows", Path(folder) / "log"
-        command = [sys.executable, "-m", "benchmarks.gpu.part", name, f"--rows={rows}", f"--device={device}"]
-        command += [f"--seconds={limit - 5:.0f}", *(["--quick"] if quick else [])]
         with log.open("w", encoding="utf-8") as out:
             child = subprocess.Popen(
-                command, cwd=ROOT, env=_environment(), stdout=out, stderr=out, start_new_session=True
+                [*command, f"--rows={rows}"],
+                cwd=ROOT,
+                env=_environment(),
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
             )
             try:
                 status = child.wait(max(1.0, limit))

@@ -77,8 +77,8 @@ def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
         sold = first["datasheet_gigabytes_per_second"]
         bandwidth = f"{sold} GB/s by its datasheet" if sold else "the datasheet's bandwidth not known here"
         yield (
-            f"- GPU: {len(gpus)} x {first['name']}, {first['memory_gib']:.0f} GiB, "
-            f"{first['multiprocessors']} multiprocessors, compute capability {first['capability']}, {bandwidth}"
+            f"- GPU: {len(gpus)} x {first['name']}, {first['memory_gib']:.0f} GiB, {bandwidth}, "
+            f"{first['multiprocessors']} multiprocessors, compute capability {first['capability']}"
         )
         yield (
             f"- Driver {machine['driver']}, CUDA {machine['torch_cuda']}, cuDNN {machine['cudnn']}, NCCL "
@@ -118,7 +118,7 @@ def _heading(key: str) -> str:
 
 
 def _line(cells: Any) -> str:
-    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |"
+    return f"| {' | '.join(' '.join(cell.replace('|', '/').split()) for cell in cells)} |"
 
 
 def _is_number(key: str, rows: Sequence[Row]) -> bool:

@@ -105,8 +105,9 @@ class GpuKernels(Backend):
 
 def _can_run(inputs: Sequence[Input]) -> bool:
     """Whether dtypes, memory layout and sizes are ones that the kernels are made for."""
+    longest = 2**31 - _TILE  # the kernels count what is drawn in int32, up to the end of the last tile
     return all(
-        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size < 2**31
+        _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= longest
         for x in inputs
     )
 

@@ -212,6 +212,8 @@ def test_what_takes_the_reference() -> None:
     assert not _can_run([Input(segment(rows.half()))])
     assert not _can_run([Input(segment(rows.t().contiguous().t()))])
     assert not _can_run([Input(segment(rows.bfloat16()), rows)])
+    assert _can_run([Input(segment(torch.empty(1, 2**31 - 1024, device="meta")))])
+    assert not _can_run([Input(segment(torch.empty(1, 2**31 - 1, device="meta")))])  # int32 would overflow
 
 
 def test_choice() -> None:

@@ -1,0 +1,389 @@
+"""What `make gpu` does, as far as a CPU can: its parts in small sizes, their supervision, the page."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from benchmarks.gpu import __main__ as driver
+from benchmarks.gpu import job, kernel_tests, machine, nccl, paper, step
+from benchmarks.gpu.goals import BANDWIDTH, SIZES, judge
+from benchmarks.gpu.measuring import Options, lone_group
+from benchmarks.gpu.page import page, tables
+from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ("step_ms", "gradient_ms", "reduce_ms", "first_step_ms", "loss")
+METHODS = {path.stem for path in (ROOT / "conf" / "compressor").glob("*.yaml")}
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def interpreter(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    if torch.cuda.is_available():
+        pytest.skip("with a GPU the kernels are not interpreted")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+
+
+def rows_of(measure: Callable[[Options, Any], None], seconds: float = 600.0) -> dict[str, list[dict]]:
+    """What a part records on the CPU, by table."""
+    found: dict[str, list[dict]] = {}
+
+    def record(table: str, /, **row: object) -> None:
+        found.setdefault(table, []).append(json.loads(json.dumps(row)))
+
+    measure(Options(torch.device("cpu"), True, time.monotonic() + seconds), record)
+    assert tables([{"table": name, **row} for name, rows in found.items() for row in rows])
+    return found
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_kernels_are_measured_and_select_what_the_reference_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import kernels_cuda
+
+    monkeypatch.setitem(kernels_cuda.QUICK, "tiny", 4400)
+    found = rows_of(kernels_cuda.measure_kernels)
+    work = {row["work"] for row in found["bandwidth"]}
+    assert {"copy", "select, threshold 0.1 %", "select, Top-k 0.1 %", "torch.topk(p.abs(), k)"} <= work
+    assert [row["result"] for row in found["checks"]] == 2 * ["equal"] + 3 * ["found"]
+    assert found["PowerSGD"][0]["elements"] == 4400
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import kernels_cuda
+    from compressors.backends import Backend
+    from compressors.kernels.gpu import GpuKernels
+
+    def forgets(self: object, *arguments: Any) -> list:
+        (found,) = Backend().compress(*arguments)
+        return [found._replace(payloads=[own._replace(values=own.values + 1) for own in found.payloads])]
+
+    monkeypatch.setattr(GpuKernels, "compress", forgets)
+    record: list[dict] = []
+    options = Options(torch.device("cpu"), True, time.monotonic() + 60)
+    kernels_cuda._check_size(options, lambda _, /, **row: record.append(row), "tiny", 4400)
+    kernels_cuda._check_planted(options, lambda _, /, **row: record.append(row), 1, 4400)
+    found = [row["result"] for row in record]
+    assert found == 2 * ["differ: values"] + 3 * ["WRONG"]
+    assert judge([{"table": "checks", **row} for row in record], True)[1].verdict == "missed"
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_every_method_is_measured() -> None:
+    from benchmarks import kernels_cuda
+
+    found = rows_of(kernels_cuda.measure_methods)
+    assert {row["method"].split(",")[0] for row in found["methods"]} == METHODS
+    over = rows_of(kernels_cuda.measure_methods, seconds=0.0)
+    assert {row["what"].split(",")[0].split(" at ")[0] for row in over["not measured"]} == METHODS
+
+
+@pytest.mark.usefixtures("interpreter")
+def test_sizes_without_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks import kernels_cuda
+
+    monkeypatch.setattr(kernels_cuda, "free_bytes", lambda device: 1000)
+    found = rows_of(kernels_cuda.measure_kernels)
+    assert found.keys() == {"not measured"}
+    assert "GiB of memory" in found["not measured"][0]["reason"]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_steps() -> None:
+    rows = rows_of(step.measure)["steps"]
+    assert len(rows) == 2 * (1 + 2 * len(step.METHODS))
+    for row in rows:
+        if "scope" in row:
+            parts = [row[f"{name}_ms"] for name in ("gradient", "reduce", "ledger", "update")]
+            assert min(parts) > 0 and max(parts) < row["step_ms"]
+            assert row["share_of_step"] == (row["reduce_ms"] + row["ledger_ms"]) / row["step_ms"]
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_memory_of_steps() -> None:
+    rows = rows_of(step.measure_memory)["memory"]
+    assert all(row["peak_mib"] > row.get("gradients_mib", 0) for row in rows)
+    with_feedback = [row for row in rows if row.get("residuals_mib")]
+    assert {row["method"] for row in with_feedback} == step.METHODS.keys() - {"none"}
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_precision_and_compiler() -> None:
+    rows = rows_of(step.measure_precision)["precision"]
+    assert not any("failed" in row for row in rows)
+    assert [row["graph_breaks"] for row in rows if "graphs" in row] == [0, 0]
+    assert max(row["loss"] for row in rows) < 1.1 * min(row["loss"] for row in rows)
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_one_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device) -> None:
+        raise ValueError("this device does not compute in bf16")
+
+    monkeypatch.setattr(step, "require_bf16", refuse)
+    monkeypatch.setattr(step.Training, "measured", lambda *_: dict.fromkeys(MEASURED, 1.0))
+    rows = rows_of(step.measure_precision)["precision"]
+    failed = [row["failed"] for row in rows if "failed" in row]
+    assert failed[:2] == 2 * ["this device does not compute in bf16"]
+    assert failed[2:] == ["torch.compile compiled nothing", "this device does not compute in bf16"]
+    (goal,) = (g for g in judge([{"table": "precision", **r} for r in rows], True) if g.found == "2 of 6")
+    assert goal.verdict == "missed"
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_the_papers_preset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DATA_DIR", raising=False)
+    rows = rows_of(paper.measure)["paper"]
+    assert [row["method"] for row in rows] == list(paper.METHODS)
+    for row in rows:
+        assert "random images" in row["data"]
+        expected = row["steps_of_them"] * row["step_ms"] + 2 * 300 * row["evaluation_ms"]
+        assert row["hours_for_300_epochs"] == pytest.approx(expected / 3.6e6)
+
+
+def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that ``run.py`` understands, and what is said of numbers that differ between the devices."""
+    asked: list[dict] = []
+    wrong: dict[str, float] = {}
+
+    def start(overrides: list[str], seconds: float) -> subprocess.CompletedProcess:
+        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+            config = compose("config", overrides, return_hydra_config=True)
+        asked.append({"device": config.device, "seed": config.seed, "workers": config.workers})
+        numbers = dict.fromkeys(job.NUMBERS, 0.5) | {"test/accuracy": 0.9 + 0.01 * config.seed}
+        folder = Path(config.output) / "name" / "id"
+        folder.mkdir(parents=True)
+        changes = wrong if config.device == "cuda" else {}
+        (folder / "summary.json").write_text(json.dumps(numbers | changes))
+        return subprocess.CompletedProcess(overrides, 0, "", "")
+
+    monkeypatch.setattr(job, "_start", start)
+    monkeypatch.setattr(job.os, "cpu_count", lambda: 1)
+    assert all(row["agrees"] for row in rows_of(job.measure)["comparison"])
+    on_gpu = Options(torch.device("cuda"), False, time.monotonic() + 60)
+    for wrong in ({}, {"comm/bytes_sent_total": 0.6}, {"test/accuracy": 0.94}):
+        asked.clear()
+        rows: list[dict] = []
+        job.measure(on_gpu, lambda table, /, rows=rows, **row: rows.append({"table": table, **row}))
+        agrees = {row["quantity"]: row["agrees"] for row in rows if row["table"] == "comparison"}
+        expected = {"bytes_sent": True, "density": True, "accuracy": True}
+        if wrong:
+            expected["bytes_sent" if "comm/bytes_sent_total" in wrong else "accuracy"] = False
+        assert agrees == expected
+    assert sorted(own["device"] for own in asked) == 4 * ["cpu"] + 4 * ["cuda"]
+    assert {own["seed"] for own in asked} == {0, 1, 2} and {own["workers"] for own in asked} == {8}
+    monkeypatch.setattr(job, "_start", lambda o, s: subprocess.CompletedProcess(o, 1, "", "error: no data"))
+    with pytest.raises(RuntimeError, match=r"run\.py compressor=top_k .*: error: no data"):
+        rows_of(job.measure)
+
+
+def test_collectives_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    with lone_group(torch.device("cpu")):
+        found = [what for what, _ in nccl._look(1, 0, torch.device("cpu"), True)]
+    assert len(found) == 7
+
+
+def test_a_wrong_sum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nccl.Communicator, "all_reduce_mean", lambda self, rows: [r[0] for r in rows])
+    with pytest.raises(AssertionError, match="worker_order"):
+        nccl._check_sums(1, 0, torch.device("cpu"))
+
+
+def test_tests_are_counted_and_failures_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Of a file outside of tests/, which starts in a moment."""
+    file = tmp_path / "test_some.py"
+    lines = ["import pytest", "def test_a(): pass", "def test_b(): assert 1 == 2, 'one is not two'"]
+    file.write_text("\n".join([*lines, "@pytest.mark.skip", "def test_c(): pass"]))
+    monkeypatch.setattr(kernel_tests, "FILES", (str(file),))
+    monkeypatch.setattr(kernel_tests, "FEW", "test")
+    found = rows_of(kernel_tests.measure)
+    assert found["tests"] == [{"where": "Triton's interpreter", "passed": 1, "failed": 1, "skipped": 1}]
+    assert found["failed tests"][0]["test"] == "test_b"
+    assert "one is not two" in found["failed tests"][0]["why"]
+    ended = subprocess.CompletedProcess([], 4)
+    monkeypatch.setattr(kernel_tests.subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(SystemExit, match="pytest ended with status 4"):
+        rows_of(kernel_tests.measure)
+
+
+def test_the_selected_tests_are_there() -> None:
+    text = (ROOT / kernel_tests.FILES[0]).read_text()
+    assert all(f"def test_{name}" in text for name in kernel_tests.FEW.split(" or "))
+
+
+WRITE = "import sys, pathlib; file = pathlib.Path(sys.argv[-1][7:]); "
+
+
+def test_what_a_part_left_is_kept_however_it_ends() -> None:
+    row = WRITE + 'file.write_text(\'{"table": "tests"}\\n{"table": "ha\'); '
+    done = driver.supervise([sys.executable, "-c", row], 20)
+    assert done["status"] == "done" and done["rows"] == [{"table": "tests"}] and "last_lines" not in done
+    failed = driver.supervise([sys.executable, "-c", row + "print('on the way'); sys.exit('broken')"], 20)
+    assert failed["status"] == "failed with status 1" and failed["rows"] == [{"table": "tests"}]
+    assert failed["last_lines"] == ["on the way", "broken"]
+
+
+def test_a_part_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    """In its time, which nobody waits for twice."""
+    mark = tmp_path / "alive"
+    other = f"import time, pathlib; time.sleep(2.5); pathlib.Path({str(mark)!r}).touch()"
+    script = (
+        f"import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', {other!r}]); time.sleep(60)"
+    )
+    started = time.monotonic()
+    found = driver.supervise([sys.executable, "-c", script], 1.0)
+    assert time.monotonic() - started < 10
+    assert found["status"] == "ended after its 1 s" and found["rows"] == []
+    time.sleep(2.5)
+    assert not mark.exists()
+
+
+GPU = {"name": "NVIDIA H200", "memory_gib": 139.8, "multiprocessors": 132, "capability": "9.0"}
+MACHINE = {
+    "versions": {"python": "3.12.3", "torch": "2.11.0+cu130"},
+    "system": "Linux",
+    "processor": "X",
+    "cores": 16,
+    "gpus": [GPU | {"datasheet_gigabytes_per_second": machine.datasheet_bandwidth(GPU["name"])}],
+    "torch_cuda": "13.0",
+    "cudnn": 91000,
+    "nccl": "2.28",
+    "driver": "580",
+    "convolutions_in_tf32": True,
+}
+
+
+def command_line(monkeypatch: pytest.MonkeyPatch, found: dict, *words: str, machine: dict = MACHINE) -> int:
+    """The driver's, with parts that end as ``found`` says."""
+    monkeypatch.setattr(driver, "_machine", lambda: json.loads(json.dumps(machine)))
+    monkeypatch.setattr(driver, "_run", lambda name, *_: dict(found[name]))
+    return driver.main(words)
+
+
+def test_without_a_gpu_it_says_so_and_leaves_no_page(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    bare = MACHINE | {"gpus": []}
+    assert command_line(monkeypatch, {}, f"--out={tmp_path}", machine=bare) == 1
+    assert "missing: GPU: torch sees none" in capsys.readouterr().out
+    on_cpu = bare | {"torch_cuda": None, "versions": {"torch": "2.13.0+cpu"}}
+    assert command_line(monkeypatch, {}, f"--out={tmp_path}", machine=on_cpu) == 1
+    assert "2.13.0+cpu is a build without CUDA" in capsys.readouterr().out
+    old = MACHINE | {"versions": {"torch": "2.4.1"}}
+    assert command_line(monkeypatch, {}, f"--out={tmp_path}", machine=old) == 1
+    assert "missing: torch: 2.4.1 is older than 2.9" in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"), [(["--parts", "x"], "tests, band"), (["--device=cpu"], "--quick")]
+)
+def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
+    assert driver.main(words) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_page_of_what_ran_and_of_what_could_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
+) -> None:
+    """Parts whose packages are missing are left out; the others' numbers survive a later, partial command."""
+    spec = driver.importlib.util.find_spec
+    monkeypatch.setattr(driver.importlib.util, "find_spec", lambda n: None if n == "hydra" else spec(n))
+    fast = [
+        {"table": "bandwidth", "size": s, "work": "select, Top-k 0.1 %", "share_of_copy": 0.8} for s in SIZES
+    ]
+    found = {name: {"status": "done", "rows": [], "seconds": 1.0} for name in PARTS}
+    found["bandwidth"]["rows"] = fast
+    found["nccl"] = {"status": "ended after its 35 s", "rows": [], "last_lines": ["a | b", "stuck"]}
+    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--commit=abc") == 1
+    said = capsys.readouterr().out
+    assert "missing: hydra: " in said and "has no package hydra-core" in said
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["parts"]["job"]["status"] == "not run: hydra missing"
+    assert numbers["parts"]["step"]["status"] == "done"
+    text = (tmp_path / "gpu.md").read_text()
+    for part in ("NVIDIA H200", "4800 GB/s by its datasheet", "torch 2.11.0+cu130", "- Commit: abc", "stuck"):
+        assert part in text
+    assert (
+        f"| Top-k 0.1 % at 1 B, error included: share of the copy's bandwidth | at least {BANDWIDTH:.0%} |"
+        in text
+    )
+    assert "| 80.0% | met |" in text
+    found["nccl"] = {"status": "done", "rows": [], "seconds": 1.0}
+    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", "--commit=abd") == 0
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["parts"]["bandwidth"]["rows"] == fast and numbers["parts"]["nccl"]["commit"] == "abd"
+    other = MACHINE | {"driver": "590"}
+    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", machine=other) == 0
+    assert json.loads((tmp_path / "numbers.json").read_text())["parts"].keys() == {"nccl"}
+
+
+def test_goals_of_speed() -> None:
+    rows = [
+        {"table": "bandwidth", "size": "11 M", "work": "select, threshold 0.1 %", "share_of_copy": 0.69},
+        {"table": "bandwidth", "size": "1 B", "work": "select, Top-k 0.1 %", "times_faster_than_topk": 10.0},
+        {
+            "table": "steps",
+            "workers": 1,
+            "scope": "layer",
+            "method": "top_k 0.1 %",
+            "share_of_step": 0.031,
+        },
+    ]
+    verdicts = {goal.what: goal.verdict for goal in judge(rows, False) if goal.found}
+    assert list(verdicts.values()) == ["missed", "met", "missed"]
+    assert not any(goal.found for goal in judge(rows, True)), "what is quick says nothing about speed"
+
+
+def test_the_whole_stays_below_nine_minutes() -> None:
+    assert sum(part.seconds for part in PARTS.values()) <= TOTAL_SECONDS <= 530
+
+
+@pytest.mark.parametrize(
+    ("name", "bandwidth"),
+    [("NVIDIA H200", 4800), ("NVIDIA H100 PCIe", 2039), ("NVIDIA H100 80GB HBM3", 3352), ("Riva 128", None)],
+)
+def test_datasheets(name: str, bandwidth: int | None) -> None:
+    assert machine.datasheet_bandwidth(name) == bandwidth
+
+
+def test_pages_have_no_row_of_two_lines() -> None:
+    numbers = {
+        "machine": MACHINE,
+        "command": "make gpu",
+        "commit": "a",
+        "date": "b",
+        "quick": False,
+        "parts": {},
+    }
+    numbers["parts"]["nccl"] = {"status": "done", "commit": "a", "date": "b"}
+    numbers["parts"]["nccl"]["rows"] = [{"table": "checks", "what": "a | b\nc", "result": 1.5}]
+    assert "| a / b c | 1.5 |" in page(numbers)
+
+
+@pytest.mark.slow
+def test_the_command_on_a_cpu(tmp_path: Path) -> None:
+    words = ["--device=cpu", "--quick", f"--out={tmp_path}"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.gpu", *words], cwd=ROOT, timeout=540, check=False
+    )
+    assert done.returncode == 0
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert {name: own["status"] for name, own in numbers["parts"].items()} == dict.fromkeys(PARTS, "done")
