@@ -13,7 +13,6 @@ a CPU has.
 
 import argparse
 import os
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,84 +21,31 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.machine import datasheet_bandwidth
-from benchmarks.gpu.measuring import (
-    Options,
-    Record,
-    free_bytes,
-    kernel_milliseconds,
-    lone_group,
-    milliseconds,
-)
-from compressors.api import Codec, Input, Segment, Step, elements_of
-from compressors.backends import Backend
+from benchmarks.gpu.measuring import Options, Record, attempt, kernel_milliseconds, lone_group
+from benchmarks.gpu.selection import check_many, check_size
+from benchmarks.gpu.sizes import DENSITY, SELECTED, Yardstick, fits, sizes_of, threshold_of, whole
+from compressors.api import Codec, Step, elements_of
 from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
-from trainers.layout import WHOLE
 
-SIZES = {"11 M": 11_173_962, "100 M": 100_000_000, "1 B": 1_000_000_000}
-QUICK = {"tiny": 9_000}
-DENSITY = 0.001
-SELECTED = 12  # bytes of an entry: e and g read, p written
-MANY_ROWS = (8, 3)  # of 1 B entries each, more than 2^31 together; the first number that there is room for
 TOPK = "torch.topk(p.abs(), k)"
-
-
-def threshold_of(density: float) -> float:
-    """The magnitude that a share ``density`` of standard normal draws exceeds."""
-    return -statistics.NormalDist().inv_cdf(density / 2)
-
-
-def sizes_of(options: Options) -> dict[str, int]:
-    return QUICK if options.quick else SIZES
-
-
-def whole(rows: Tensor, memory: Tensor | None = None) -> Input:
-    return Input(Segment(WHOLE, rows, ((rows.shape[1],),)), memory)
-
-
-def fits(options: Options, record: Record, label: str, num_bytes: int) -> bool:
-    """Whether the device has room; a row says where it has none."""
-    free = free_bytes(options.device)
-    if num_bytes > free:
-        needed = f"{num_bytes / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
-        record("not measured", what=label, reason=f"needs {needed}")
-    return num_bytes <= free
-
-
-class Yardstick:
-    """A copy on the device, and caches that hold something else before each measurement."""
-
-    def __init__(self, options: Options, num_bytes: int) -> None:
-        self.options = options
-        self.source = torch.empty(num_bytes // 2, dtype=torch.uint8, device=options.device)
-        self.target = torch.empty_like(self.source)
-        self.cache = torch.empty(2**10 if options.quick else 2**28, dtype=torch.uint8, device=options.device)
-
-    def copy_milliseconds(self) -> float:
-        return self.time(lambda: self.target.copy_(self.source)).median
-
-    def time(self, work: Callable[[], object], before: Callable[[], object] = lambda: None) -> Any:
-        def all_before() -> None:
-            before()
-            self.cache.zero_()
-
-        rounds, seconds = (2, 0.05) if self.options.quick else (50, 1.0)
-        return milliseconds(work, self.options.device, all_before, rounds=rounds, seconds=seconds)
 
 
 def measure_kernels(options: Options, record: Record) -> None:
     """The kernels by themselves, ``torch.topk`` and PowerSGD beside them; what they select, checked."""
-    for label, size in sizes_of(options).items():
-        if fits(options, record, f"kernels at {label}", 48 * size + 2**29):
-            _measure_size(options, record, label, size)
-            _check_size(options, record, label, size)
-    _check_many(options, record)
+    steps = ((_measure_size, "kernels", 48), (check_size, "what the kernels select", 48))
+    for work, what, bytes_an_entry in steps:
+        for label, size in sizes_of(options).items():
+            name = f"{what} at {label}"
+            if fits(options, record, name, bytes_an_entry * size + 2**29):
+                attempt(record, name, lambda w=work, la=label, s=size: w(options, record, la, s))
+    attempt(record, "what the kernels select in many rows", lambda: check_many(options, record))
     with lone_group(options.device):
         for label, size in sizes_of(options).items():
-            if fits(options, record, f"PowerSGD at {label}", 20 * size):
-                _measure_power_sgd(options, record, label, size)
+            name = f"PowerSGD at {label}"
+            if fits(options, record, name, 20 * size):
+                attempt(record, name, lambda la=label, s=size: _measure_power_sgd(options, record, la, s))
 
 
 def _measure_size(options: Options, record: Record, label: str, size: int) -> None:
@@ -157,70 +103,6 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
                 for kernel, own in list(each.items())[:12]:
                     record("kernels", size=label, work=name, kernel=kernel[:60], ms=own)
         record("bandwidth", size=label, work=name, **row)
-
-
-def _check_size(options: Options, record: Record, label: str, size: int) -> None:
-    """The kernels' payload, remainder, error and norm beside the reference's, on the device, bit for bit."""
-    from compressors.kernels.gpu import GpuKernels
-
-    gradient = torch.randn(1, size, device=options.device)
-    for codec in (HardThreshold(threshold=threshold_of(DENSITY)), TopK(density=DENSITY)):
-        found = []
-        for backend in (GpuKernels(), Backend()):
-            # Nothing is rounded in 0 + 1 g, so that it does not matter whether that is one operation or two.
-            rest = torch.zeros_like(gradient)
-            (own,) = backend.compress([codec], [whole(gradient, rest)], Step(0, 0), range(1))
-            (payload,) = own.payloads
-            found.append([payload.values, payload.indices, own.error, own.input_norm, rest])
-        same = [torch.equal(ours, reference) for ours, reference in zip(*found, strict=True)]
-        names = ("values", "indices", "error", "norm", "remainder")
-        differ = [name for name, equal in zip(names, same, strict=True) if not equal]
-        what = f"{type(codec).__name__} at {label}, beside the reference on the device"
-        record("checks", what=what, result="equal" if not differ else f"differ: {', '.join(differ)}")
-
-
-def _check_many(options: Options, record: Record) -> None:
-    """As many rows as there is room for."""
-    size = QUICK["tiny"] if options.quick else SIZES["1 B"]
-    for num_rows in MANY_ROWS[1:] if options.quick else MANY_ROWS:
-        if fits(options, record, f"{num_rows} rows of {size:,}", 10 * num_rows * size):
-            _check_planted(options, record, num_rows, size)
-            break
-
-
-def _check_planted(options: Options, record: Record, num_rows: int, size: int) -> None:
-    """A few entries among zeros are found, in rows that together have more than 2^31 entries."""
-    from compressors.kernels.gpu import GpuKernels
-
-    device, kernels = options.device, GpuKernels()
-    edges = {0, 1, 255, 256, 4095, 4096, size // 2, size - 257, size - 1}
-    at = torch.tensor(sorted(edges), device=device)
-    signs = torch.arange(len(at), device=device) % 2 * 2.0 - 1
-    gradient = torch.zeros(num_rows, size, device=device)
-    rest = torch.zeros_like(gradient)
-    what = f"in {num_rows} rows of {size:,}, {num_rows * size:,} entries"
-
-    def look(codec: Codec, expected: Tensor, values: Tensor, norm: int) -> None:
-        (own,) = kernels.compress([codec], [whole(gradient, rest)], Step(0, 0), range(num_rows))
-        (payload,) = own.payloads
-        left = own.error.flatten().tolist() == num_rows * [norm - len(values)]
-        fine = (
-            torch.equal(payload.indices.long(), expected.repeat(num_rows))
-            and torch.equal(payload.values, values.repeat(num_rows))
-            and own.input_norm.flatten().tolist() == num_rows * [norm]
-            and left
-        )
-        record("checks", what=f"{type(codec).__name__} {what}", result="found" if fine else "WRONG")
-
-    gradient[:, at] = signs
-    look(HardThreshold(threshold=0.5), at, signs, len(at))
-    rest.zero_()
-    look(TopK(density=(len(at) + 0.5) / size), at, signs, len(at))
-    gradient.fill_(1.0)  # whose squares add up exactly
-    rest.zero_()
-    codec, step = RandomK(density=DENSITY), Step(0, 0, segment=WHOLE)
-    drawn = torch.from_numpy(codec.rule(size, step, range(1)).positions[0]).to(device)
-    look(codec, drawn, torch.ones(len(drawn), device=device), size)
 
 
 class _Bucket:
@@ -281,68 +163,6 @@ def _measure_power_sgd(options: Options, record: Record, label: str, size: int) 
     )
 
 
-def measure_methods(options: Options, record: Record) -> None:
-    """One reduction of every method in conf/compressor, the smallest size first, until the time is over."""
-    from benchmarks.compress import cases
-
-    seconds: dict[str, float] = {}  # that each took at 100 M, to know what 1 B will take at most
-    for label, size in sizes_of(options).items():
-        if not fits(options, record, f"methods at {label}", 40 * size + 2**29):
-            continue
-        drawn = torch.randn(1, size, device=options.device)
-        copied = Yardstick(options, 2 * 8 * size).copy_milliseconds() / 16  # per byte of an entry
-        beside = Yardstick(options, 2)
-        k = elements_of(DENSITY, size)
-        topk = beside.time(lambda drawn=drawn, k=k: torch.topk(drawn[0].abs(), k)).median
-        for case in cases():
-            name = f"{case} at {label}"
-            expected = seconds.get(str(case), 0.0) * size / SIZES["100 M"]
-            if options.seconds_left < expected + 2:
-                record("not measured", what=name, reason="the part's time was over")
-                continue
-            started = time.monotonic()
-            try:
-                row = _method(options, beside, case, drawn)
-            except torch.OutOfMemoryError as error:
-                record("not measured", what=name, reason=str(error).splitlines()[0])
-                torch.cuda.empty_cache()
-                continue
-            if label == "100 M":
-                seconds[str(case)] = time.monotonic() - started
-            share = row["bytes_an_entry"] * copied / row["ms"]
-            record(
-                "methods",
-                size=label,
-                method=str(case),
-                **row,
-                share_of_copy=share,
-                times_faster_than_topk=topk / row["ms"],
-            )
-
-
-def _method(options: Options, yardstick: Yardstick, case: Any, drawn: Tensor) -> dict[str, float]:
-    from benchmarks.compress import Reduction
-
-    flat = drawn.clone()
-    size = flat.shape[1]
-    reducer = case.reducer(DENSITY, size)
-    communicator = Communicator(1, device=options.device)
-    reduction = Reduction(reducer, [Segment(WHOLE, flat, ((size,),))], communicator)
-
-    def before() -> None:
-        flat.copy_(drawn)  # a method may leave the mean there
-        reduction.forget()
-
-    times = yardstick.time(reduction, before)
-    return {
-        "ms": times.median,
-        "lowest_ms": times.lowest,
-        "highest_ms": times.highest,
-        "elements_sent": reduction.elements_sent,
-        "bytes_an_entry": 16.0 if reducer.keeps_residual else 8.0,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
@@ -353,6 +173,7 @@ def main() -> None:
         raise SystemExit("error: this benchmark needs a GPU that torch can use")
     if arguments.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
+    from benchmarks.gpu import methods  # which the part of the kernels can do without
     from benchmarks.gpu.page import tables
 
     rows: list[dict[str, Any]] = []
@@ -363,7 +184,7 @@ def main() -> None:
     device = torch.device(arguments.device)
     torch.manual_seed(0)
     options = Options(device, arguments.quick, time.monotonic() + arguments.seconds)
-    for measure in (measure_kernels, measure_methods):
+    for measure in (measure_kernels, methods.measure):
         measure(options, record)
     print("\n".join(tables(rows)))
 

@@ -1,5 +1,6 @@
 """What `make gpu` does, as far as a CPU can: its parts in small sizes, their supervision, the page."""
 
+import ast
 import json
 import subprocess
 import sys
@@ -11,9 +12,10 @@ from typing import Any
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from torch import Tensor
 
 from benchmarks.gpu import __main__ as driver
-from benchmarks.gpu import job, kernel_tests, machine, nccl, paper, step
+from benchmarks.gpu import job, kernel_tests, machine, methods, nccl, paper, sizes, step
 from benchmarks.gpu.goals import BANDWIDTH, SIZES, judge
 from benchmarks.gpu.measuring import Options, lone_group
 from benchmarks.gpu.page import page, tables
@@ -56,7 +58,7 @@ def rows_of(measure: Callable[[Options, Any], None], seconds: float = 600.0) -> 
 def test_kernels_are_measured_and_select_what_the_reference_does(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import kernels_cuda
 
-    monkeypatch.setitem(kernels_cuda.QUICK, "tiny", 4400)
+    monkeypatch.setitem(sizes.QUICK, "tiny", 4400)
     found = rows_of(kernels_cuda.measure_kernels)
     work = {row["work"] for row in found["bandwidth"]}
     assert {"copy", "select, threshold 0.1 %", "select, Top-k 0.1 %", "torch.topk(p.abs(), k)"} <= work
@@ -66,7 +68,7 @@ def test_kernels_are_measured_and_select_what_the_reference_does(monkeypatch: py
 
 @pytest.mark.usefixtures("interpreter")
 def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks import kernels_cuda
+    from benchmarks.gpu import selection
     from compressors.backends import Backend
     from compressors.kernels.gpu import GpuKernels
 
@@ -77,8 +79,8 @@ def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GpuKernels, "compress", forgets)
     record: list[dict] = []
     options = Options(torch.device("cpu"), True, time.monotonic() + 60)
-    kernels_cuda._check_size(options, lambda _, /, **row: record.append(row), "tiny", 4400)
-    kernels_cuda._check_planted(options, lambda _, /, **row: record.append(row), 1, 4400)
+    selection.check_size(options, lambda _, /, **row: record.append(row), "tiny", 4400)
+    selection._check_planted(options, lambda _, /, **row: record.append(row), 1, 4400)
     found = [row["result"] for row in record]
     assert found == 2 * ["differ: values"] + 3 * ["WRONG"]
     assert judge([{"table": "checks", **row} for row in record], True)[1].verdict == "missed"
@@ -86,19 +88,32 @@ def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_every_method_is_measured() -> None:
-    from benchmarks import kernels_cuda
-
-    found = rows_of(kernels_cuda.measure_methods)
+    found = rows_of(methods.measure)
     assert {row["method"].split(",")[0] for row in found["methods"]} == METHODS
-    over = rows_of(kernels_cuda.measure_methods, seconds=0.0)
+    over = rows_of(methods.measure, seconds=0.0)
     assert {row["what"].split(",")[0].split(" at ")[0] for row in over["not measured"]} == METHODS
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_one_method_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def times(options: Options, yardstick: object, case: object, drawn: Tensor) -> dict[str, float]:
+        if str(case) == "qsgd":
+            raise RuntimeError("no kernel image\nis available")
+        return {"ms": 1.0, "bytes_an_entry": 16.0}
+
+    monkeypatch.setattr(methods, "_times", times)
+    found = rows_of(methods.measure)
+    assert found["failures"] == [{"what": "qsgd at tiny", "error": "RuntimeError: no kernel image"}]
+    assert {row["method"].split(",")[0] for row in found["methods"]} == METHODS - {"qsgd"}
+    every = [{"table": name, **row} for name, rows in found.items() for row in rows]
+    assert "missed" in [goal.verdict for goal in judge(every, True)]
 
 
 @pytest.mark.usefixtures("interpreter")
 def test_sizes_without_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     from benchmarks import kernels_cuda
 
-    monkeypatch.setattr(kernels_cuda, "free_bytes", lambda device: 1000)
+    monkeypatch.setattr(sizes, "free_bytes", lambda device: 1000)
     found = rows_of(kernels_cuda.measure_kernels)
     assert found.keys() == {"not measured"}
     assert "GiB of memory" in found["not measured"][0]["reason"]
@@ -106,7 +121,9 @@ def test_sizes_without_room_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("one_thread")
 def test_steps() -> None:
-    rows = rows_of(step.measure)["steps"]
+    found = rows_of(step.measure)
+    assert "compression_by" in found["backend"][0]
+    rows = found["steps"]
     assert len(rows) == 2 * (1 + 2 * len(step.METHODS))
     for row in rows:
         if "scope" in row:
@@ -349,6 +366,9 @@ def test_goals_of_speed() -> None:
     ]
     verdicts = {goal.what: goal.verdict for goal in judge(rows, False) if goal.found}
     assert list(verdicts.values()) == ["missed", "met", "missed"]
+    for computes, verdict in (("triton 3.7", "met"), ("reference, as triton is not installed", "missed")):
+        (found,) = [g for g in judge([{"table": "backend", "compression_by": computes}], False) if g.found]
+        assert found.verdict == verdict
     assert not any(goal.found for goal in judge(rows, True)), "what is quick says nothing about speed"
 
 
@@ -376,6 +396,31 @@ def test_pages_have_no_row_of_two_lines() -> None:
     numbers["parts"]["nccl"] = {"status": "done", "commit": "a", "date": "b"}
     numbers["parts"]["nccl"]["rows"] = [{"table": "checks", "what": "a | b\nc", "result": 1.5}]
     assert "| a / b c | 1.5 |" in page(numbers)
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_a_part_loads_no_package_that_it_does_not_name(name: str) -> None:
+    """Read from the sources, from the entry on: what is imported at the top of a file."""
+    optional = {need for part in PARTS.values() for need in part.needs}
+    allowed = {*PARTS[name].needs, "numba", "yaml"}  # imported by what uses them, where they are there
+    seen: set[str] = set()
+    waiting = [PARTS[name].entry.partition(":")[0], "benchmarks.gpu.part"]
+    while waiting:
+        module = waiting.pop()
+        file = ROOT / Path(*module.split("."))
+        path = next((p for p in (file.with_suffix(".py"), file / "__init__.py") if p.is_file()), None)
+        if module in seen or path is None:
+            continue
+        seen.add(module)
+        for node in ast.parse(path.read_text()).body:
+            found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom):
+                found = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for other in found:
+                top = other.split(".")[0]
+                assert top not in optional - allowed, f"{module} imports {other}"
+                waiting.append(other)
+    assert len(seen) > 3
 
 
 @pytest.mark.slow

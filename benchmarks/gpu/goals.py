@@ -21,7 +21,7 @@ def judge(rows: Sequence[Row], quick: bool) -> list[Goal]:
     """Every goal, in the order in which they are read; what is ``quick`` says nothing about speed."""
     of_speed = [] if quick else rows
     return [
-        *_tests(rows),
+        *_working(rows),
         *_kernels(of_speed),
         *_steps(of_speed),
         *_job(rows),
@@ -49,15 +49,26 @@ def _all_fine(what: str, bound: str, rows: list[Row], fine: Callable[[Row], bool
     return Goal(what, bound, f"{right} of {len(rows)}", MET if right == len(rows) else MISSED)
 
 
-def _tests(rows: Sequence[Row]) -> Iterator[Goal]:
+def _working(rows: Sequence[Row]) -> Iterator[Goal]:
     found = _rows(rows, "tests")
     yield _goal("the kernels' tests on the device", "none fails", found, "failed", lambda n: n == 0, "d")
     checks = _rows(rows, "checks")
     what = "what the kernels select at every size, beside the reference"
     yield _all_fine(what, "all equal", checks, lambda row: row["result"] in ("equal", "found"))
+    methods = {row["method"]: row for row in _rows(rows, "methods")}
+    failures = _rows(rows, "failures")
+    yield _all_fine(
+        "every method, and whatever else is tried",
+        "none fails",
+        [*methods.values(), *failures],
+        lambda row: "error" not in row,
+    )
 
 
 def _kernels(rows: Sequence[Row]) -> Iterator[Goal]:
+    backends = _rows(rows, "backend")
+    what = "compression in steps and reductions is by the GPU's kernels"
+    yield _all_fine(what, "Triton's", backends, lambda row: row["compression_by"].startswith("triton"))
     for work in ("threshold 0.1 %", "Top-k 0.1 %"):
         for size in SIZES:
             found = _rows(rows, "bandwidth", size=size, work=f"select, {work}")

@@ -41,6 +41,17 @@ class Times(NamedTuple):
     rounds: int
 
 
+def attempt(record: Record, what: str, work: Callable[[], object]) -> bool:
+    """Whether ``work`` could be done; a row says why not, and what comes after it is still measured."""
+    try:
+        work()
+    except Exception as error:  # of compilers, libraries and drivers, which raise errors of many kinds
+        reason = (str(error).splitlines() or [""])[0]
+        record("failures", what=what, error=f"{type(error).__name__}: {reason}"[:300])
+        return False
+    return True
+
+
 def synchronize(device: torch.device) -> None:
     """Wait for what the device was given to do."""
     if device.type == "cuda":

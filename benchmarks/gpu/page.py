@@ -13,6 +13,7 @@ HEADINGS = {
     "kernels": "How long each kernel ran in one call of the above",
     "checks": "What is selected, looked at on the device",
     "PowerSGD": "torch's PowerSGD hook, rank 4, on as many of ResNet-18's tensors",
+    "backend": "What selects, and what it is not where it is the reference",
     "steps": "Medians of steps; share: reduction and ledger of the step",
     "memory": "The most memory in use during a step",
     "precision": "One worker, scope=layer; first step: with what is compiled in it",
@@ -22,6 +23,7 @@ HEADINGS = {
     "paper": "experiment=paper/resnet18_cifar10, 8 workers of 256 images in one process",
     "collectives": "Milliseconds of the first call, what it sets up included; of the last row, of one call",
     "failed tests": "What failed",
+    "failures": "What could not be done",
     "not measured": "What there was no room or time for",
 }
 

@@ -33,20 +33,20 @@ PARTS = {
     "job": Part(
         "The default job here and on the CPU",
         "benchmarks.gpu.job:measure",
-        85,
+        75,
         (*CONFIGS, "numba", "sklearn", *MODELS),
     ),
     "paper": Part(
-        "The paper's ResNet-18 at its full batch", "benchmarks.gpu.paper:measure", 55, (*CONFIGS, *MODELS)
+        "The paper's ResNet-18 at its full batch", "benchmarks.gpu.paper:measure", 45, (*CONFIGS, *MODELS)
     ),
     "precision": Part(
-        "bf16, channels_last and torch.compile", "benchmarks.gpu.step:measure_precision", 60, MODELS
+        "bf16, channels_last and torch.compile", "benchmarks.gpu.step:measure_precision", 95, MODELS
     ),
-    "nccl": Part("NCCL", "benchmarks.gpu.nccl:measure", 35, MODELS),
+    "nccl": Part("NCCL", "benchmarks.gpu.nccl:measure", 30, MODELS),
     "methods": Part(
         "Every method, one reduction",
-        "benchmarks.kernels_cuda:measure_methods",
-        60,
+        "benchmarks.gpu.methods:measure",
+        50,
         ("pytest", "triton", *CONFIGS, *MODELS),
     ),
 }

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.gpu.measuring import Options, Record, peak_bytes, synchronize
+from compressors import backends
 from compressors.api import Codec
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
@@ -183,6 +184,7 @@ def _forget(options: Options) -> None:
 
 def measure(options: Options, record: Record) -> None:
     """Steps of one worker and of eight, with the parts that the compression takes."""
+    record("backend", compression_by=backends.describe(options.device))
     many = 2 if options.quick else 8
     seconds = 0.05 if options.quick else 1.5
     for workers in (1, many):

@@ -1,0 +1,79 @@
+"""What the kernels select of long vectors, beside the reference and where it is known beforehand."""
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.measuring import Options, Record
+from benchmarks.gpu.sizes import DENSITY, QUICK, SIZES, fits, threshold_of, whole
+from compressors.api import Codec, Step
+from compressors.backends import Backend
+from compressors.hard_threshold import HardThreshold
+from compressors.random_k import RandomK
+from compressors.top_k import TopK
+from trainers.layout import WHOLE
+
+MANY_ROWS = (8, 3)  # of 1 B entries each, more than 2^31 together; the first number that there is room for
+
+
+def check_size(options: Options, record: Record, label: str, size: int) -> None:
+    """The kernels' payload, remainder, error and norm beside the reference's, on the device, bit for bit."""
+    from compressors.kernels.gpu import GpuKernels
+
+    gradient = torch.randn(1, size, device=options.device)
+    for codec in (HardThreshold(threshold=threshold_of(DENSITY)), TopK(density=DENSITY)):
+        found = []
+        for backend in (GpuKernels(), Backend()):
+            # Nothing is rounded in 0 + 1 g, so that it does not matter whether that is one operation or two.
+            rest = torch.zeros_like(gradient)
+            (own,) = backend.compress([codec], [whole(gradient, rest)], Step(0, 0), range(1))
+            (payload,) = own.payloads
+            found.append([payload.values, payload.indices, own.error, own.input_norm, rest])
+        same = [torch.equal(ours, reference) for ours, reference in zip(*found, strict=True)]
+        names = ("values", "indices", "error", "norm", "remainder")
+        differ = [name for name, equal in zip(names, same, strict=True) if not equal]
+        what = f"{type(codec).__name__} at {label}, beside the reference on the device"
+        record("checks", what=what, result="equal" if not differ else f"differ: {', '.join(differ)}")
+
+
+def check_many(options: Options, record: Record) -> None:
+    """As many rows as there is room for."""
+    size = QUICK["tiny"] if options.quick else SIZES["1 B"]
+    for num_rows in MANY_ROWS[1:] if options.quick else MANY_ROWS:
+        if fits(options, record, f"{num_rows} rows of {size:,}", 10 * num_rows * size):
+            _check_planted(options, record, num_rows, size)
+            break
+
+
+def _check_planted(options: Options, record: Record, num_rows: int, size: int) -> None:
+    """A few entries among zeros are found, in rows that together have more than 2^31 entries."""
+    from compressors.kernels.gpu import GpuKernels
+
+    device, kernels = options.device, GpuKernels()
+    edges = {0, 1, 255, 256, 4095, 4096, size // 2, size - 257, size - 1}
+    at = torch.tensor(sorted(edges), device=device)
+    signs = torch.arange(len(at), device=device) % 2 * 2.0 - 1
+    gradient = torch.zeros(num_rows, size, device=device)
+    rest = torch.zeros_like(gradient)
+    what = f"in {num_rows} rows of {size:,}, {num_rows * size:,} entries"
+
+    def look(codec: Codec, expected: Tensor, values: Tensor, norm: int) -> None:
+        (own,) = kernels.compress([codec], [whole(gradient, rest)], Step(0, 0), range(num_rows))
+        (payload,) = own.payloads
+        left = own.error.flatten().tolist() == num_rows * [norm - len(values)]
+        fine = (
+            torch.equal(payload.indices.long(), expected.repeat(num_rows))
+            and torch.equal(payload.values, values.repeat(num_rows))
+            and own.input_norm.flatten().tolist() == num_rows * [norm]
+            and left
+        )
+        record("checks", what=f"{type(codec).__name__} {what}", result="found" if fine else "WRONG")
+
+    gradient[:, at] = signs
+    look(HardThreshold(threshold=0.5), at, signs, len(at))
+    rest.zero_()
+    look(TopK(density=(len(at) + 0.5) / size), at, signs, len(at))
+    gradient.fill_(1.0)  # whose squares add up exactly
+    rest.zero_()
+    codec, step = RandomK(density=DENSITY), Step(0, 0, segment=WHOLE)
+    drawn = torch.from_numpy(codec.rule(size, step, range(1)).positions[0]).to(device)
+    look(codec, drawn, torch.ones(len(drawn), device=device), size)
