@@ -8,7 +8,26 @@ from compressors.api import Input
 from compressors.kernels.table import REST, Table
 
 PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
+TILE = 2**10  # sums that a program works on at a time
+ALONE = 2**16  # sums of a part that one program adds up; longer ones are halved by many before
 _WORDS = 8  # masks of 32 bits for each block
+
+
+class Adding:
+    """Which sums are to be added up, and how long parts are made short first."""
+
+    def __init__(self, parts: np.ndarray, device: torch.device) -> None:
+        starts, counts = parts[:, 0], parts[:, 1] - parts[:, 0]
+        self.levels: list[Tensor] = []  # [J, 3] each: what ``halve`` takes
+        while counts.max(initial=0) > ALONE:
+            long = counts > ALONE
+            left = -(-counts // 8)  # three times half of it, rounded up each time
+            tiles = -(-left // TILE) * long
+            of = np.repeat(np.arange(len(parts)), tiles)
+            tile = np.arange(len(of)) - np.repeat(tiles.cumsum() - tiles, tiles)
+            self.levels.append(upload(np.stack([starts[of], counts[of], TILE * tile], 1), device))
+            counts = np.where(long, left, counts)
+        self.parts = upload(np.stack([starts, starts + counts], 1), device)  # first and last of what is left
 
 
 class DeviceTable:
@@ -20,10 +39,12 @@ class DeviceTable:
         num_pieces, num_blocks = len(host.pieces), len(host.sums)
         ends = np.append(host.part_pieces[1:], num_pieces) - 1
         self.row_pieces = upload(host.row_pieces, self.device)  # [S W + 1]
-        self.parts = upload(host.parts, self.device)  # [sum of W L, 2]
         self.part_ends = upload(ends, self.device)  # [sum of W L], the last piece of each
-        self.sums = torch.empty(num_blocks, dtype=torch.float64, device=self.device)
-        self.wholes = torch.empty_like(self.sums)
+        # Side by side, to be added up together.
+        self.both = torch.empty(2 * num_blocks, dtype=torch.float64, device=self.device)
+        self.sums, self.wholes = self.both[:num_blocks], self.both[num_blocks:]
+        self.adding_both = Adding(np.concatenate([host.parts, host.parts + num_blocks]), self.device)
+        self.adding = Adding(host.parts, self.device)
         self.masks = torch.empty(_WORDS * num_blocks, dtype=torch.int32, device=self.device)
         self.counts = torch.empty(num_pieces, dtype=torch.int32, device=self.device)
         self.pieces = self.rows = torch.empty(0)

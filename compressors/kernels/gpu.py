@@ -15,12 +15,11 @@ from compressors.fields import require_own
 from compressors.kernels import triton_blocks as blocks
 from compressors.kernels import triton_drawn as drawn
 from compressors.kernels import triton_largest as largest
-from compressors.kernels.device_table import DeviceTable, upload
+from compressors.kernels.device_table import TILE, Adding, DeviceTable, upload
 from compressors.kernels.table import Tables
 from compressors.payloads import Sparse
 from compressors.rules import AtLeast, Drawn, Largest
 
-_TILE = 1024
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
@@ -68,12 +67,12 @@ class GpuKernels(Backend):
             table = self._tables.of(inputs)
             factor = rows.new_full((1,), inputs[0].scale)
             if isinstance(rules[0], Drawn):
-                taken, where, sent = _take_drawn(table, rules, factor)
+                taken, where, sent, totals = _take_drawn(table, rules, factor)
             elif isinstance(rules[0], AtLeast):
-                taken, where, sent = _take_marked(table, rules, factor)
+                taken, where, sent, totals = _take_marked(table, rules, factor)
             else:
-                taken, where, sent = _take_largest(table, rules, factor)
-            errors, norms = _totals(table, table.sums), _totals(table, table.wholes)
+                taken, where, sent, totals = _take_largest(table, rules, factor)
+            errors, norms = map(table.host.per_segment, totals)
         found = []
         for codec, own, rule, kept, at, counts, error, norm in zip(
             codecs, steps, rules, taken, where, sent, errors, norms, strict=True
@@ -90,7 +89,7 @@ class GpuKernels(Backend):
         num_rows, size = rows.shape
         out = rows.new_empty(size)
         with torch.cuda.device_of(rows):
-            drawn.add_rows[(-(-size // _TILE),)](rows, out, num_rows, size, TILE=_TILE)
+            drawn.add_rows[(-(-size // TILE),)](rows, out, num_rows, size, TILE=TILE)
         return out
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
@@ -100,12 +99,12 @@ class GpuKernels(Backend):
         with torch.cuda.device_of(segments[0].rows):
             table = self._tables.of(inputs)
             _mark(table, segments[0].rows.new_ones(1), table.masks, blocks.NOTHING, add=False)
-            return _totals(table, table.wholes)
+            return table.host.per_segment(_add_up(table.wholes, table.adding))
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
     """Whether dtypes, memory layout and sizes are ones that the kernels are made for."""
-    longest = 2**31 - _TILE  # the kernels count what is drawn in int32, up to the end of the last tile
+    longest = 2**31 - TILE  # the kernels count what is drawn in int32, up to the end of the last tile
     return all(
         _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= longest
         for x in inputs
@@ -116,9 +115,9 @@ def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
-Taken = tuple[
-    Sequence[Tensor], Sequence[Tensor | None], list[np.ndarray]
-]  # values, indices, [W, L] by segment
+# Values, indices and [W, L] by segment; sums of squares of what is left and of all, [sum of W L] each.
+Taken = tuple[Sequence[Tensor], Sequence[Tensor | None], list[np.ndarray], Sequence[Tensor]]
+Packed = tuple[Sequence[Tensor], Sequence[Tensor], list[np.ndarray]]
 
 
 def _mark(table: DeviceTable, factor: Tensor, keys: Tensor, rule: Any, *, add: bool = True) -> None:
@@ -130,7 +129,8 @@ def _take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -
     own = table.host.per_row([r.threshold for r in rules], _DTYPES[factor.dtype])
     keys = upload(np.abs(own), table.device).view(_KEYS[factor.dtype])
     _mark(table, factor, keys, blocks.AT_LEAST)
-    return _pack(table, factor, keys, table.counts)
+    totals = _totals(table)  # before the host waits for the counts
+    return (*_pack(table, factor, keys, table.counts), totals)
 
 
 def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> Taken:
@@ -148,13 +148,14 @@ def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) 
         largest.count_digits[(len(above),)](*entries, histogram, **options, **WIDE)
         largest.choose_digit[(len(wanted),)](histogram, keys, left, SHIFT=end)
     largest.compare[(len(above),)](*entries, above, equal, **WIDE)
-    largest.share_ties[(len(wanted),)](table.row_pieces, left, above, equal, TILE=_TILE)
-    return _pack(table, factor, keys, above, equal)
+    largest.share_ties[(len(wanted),)](table.row_pieces, left, above, equal, TILE=TILE)
+    packed = _pack(table, factor, keys, above, equal)  # which takes some sums anew
+    return (*packed, _totals(table))
 
 
 def _pack(
     table: DeviceTable, factor: Tensor, keys: Tensor, counts: Tensor, ties: Tensor | None = None
-) -> Taken:
+) -> Packed:
     """What is marked or, given ``ties``, the ``counts`` of it that are to be taken."""
     ends = counts.cumsum(0)
     up_to = ends[table.part_ends].cpu().numpy()  # the one time that the host waits
@@ -176,11 +177,18 @@ def _pack(
     return values.split(sizes), indices.split(sizes), sent
 
 
-def _totals(table: DeviceTable, of_blocks: Tensor) -> list[Tensor]:
-    """Sums ``of_blocks`` (consumed) added up per layer, [W, L] for each segment."""
-    totals = of_blocks.new_empty(len(table.parts))
-    blocks.total_up[(len(totals),)](table.parts, of_blocks, totals, TILE=_TILE)
-    return table.host.per_segment(totals)
+def _totals(table: DeviceTable) -> Sequence[Tensor]:
+    """Squares of what is left and of all added up per layer, [sum of W L] each; their sums are consumed."""
+    return _add_up(table.both, table.adding_both).chunk(2)
+
+
+def _add_up(sums: Tensor, adding: Adding) -> Tensor:
+    """``sums`` (consumed) of every part, one half and the other, until one is left."""
+    for jobs in adding.levels:
+        blocks.halve[(len(jobs),)](jobs, sums, TILE=TILE)
+    totals = sums.new_empty(len(adding.parts))
+    blocks.total_up[(len(totals),)](adding.parts, sums, totals, TILE=TILE)
+    return totals
 
 
 def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Taken:
@@ -191,13 +199,13 @@ def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> T
     positions = upload(drawn_from, table.device)
     of_rows = (upload(draws.reshape(-1, 4), table.device), table.rows, positions)
     values = factor.new_empty(sum(sizes))
-    tiles = -(-max(rule.positions.shape[1] for rule in rules) // _TILE)
+    tiles = -(-max(rule.positions.shape[1] for rule in rules) // TILE)
     grid = (table.num_rows * tiles,)
-    drawn.set_bits[grid](*of_rows, table.masks.zero_(), tiles, TILE=_TILE)
+    drawn.set_bits[grid](*of_rows, table.masks.zero_(), tiles, TILE=TILE)
     _mark(table, factor, table.masks, blocks.GIVEN)
-    drawn.take[grid](*of_rows, values, tiles, TILE=_TILE)
+    drawn.take[grid](*of_rows, values, tiles, TILE=TILE)
     sent = [_per_layer(r, e, table.host.num_workers) for r, e in zip(rules, table.host.edges, strict=True)]
-    return values.split(sizes), [None] * len(sizes), sent
+    return values.split(sizes), [None] * len(sizes), sent, _totals(table)
 
 
 def _per_layer(rule: Drawn, edges: np.ndarray, num_workers: int) -> np.ndarray:

@@ -141,6 +141,26 @@ def _before(bits):
 
 
 @triton.jit
+def halve(jobs, sums, TILE: tl.constexpr):
+    """Three halvings of long parts, as ``total_up`` does them, a tile of what they leave by each program.
+
+    ``jobs`` has where a part begins, how many sums it has, and where in it the tile begins. No program
+    reads what another writes: they write a part's first eighth, of which each reads its own tile alone.
+    """
+    job = jobs + 3 * tl.program_id(0)
+    x = sums + tl.load(job)
+    count = tl.load(job + 1).to(tl.int32)
+    once = (count + 1) // 2
+    twice = (once + 1) // 2
+    thrice = (twice + 1) // 2
+    i = tl.load(job + 2).to(tl.int32) + tl.arange(0, TILE)
+    there = i < thrice
+    total = _quarter(x, i, there, twice, once, count)
+    total += _quarter(x, i + thrice, there & (i + thrice < twice), twice, once, count)
+    tl.store(x + i, total, mask=there)
+
+
+@triton.jit
 def total_up(parts, sums, totals, TILE: tl.constexpr):
     """Per part the total of its blocks' ``sums`` (consumed): one half and the other, until one is left.
 

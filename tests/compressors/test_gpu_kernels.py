@@ -30,7 +30,7 @@ from trainers.communicator import Communicator
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 
-from compressors.kernels import triton_blocks, triton_largest
+from compressors.kernels import device_table, gpu, triton_blocks, triton_largest
 from compressors.kernels.gpu import GpuKernels, _can_run
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -184,6 +184,24 @@ def test_totals_of_many_blocks() -> None:
     assert totals.tolist() == expected.tolist()
 
 
+def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of one sum, of as many as one program takes, of more, and of so many that it takes three rounds."""
+    monkeypatch.setattr(device_table, "ALONE", 40)
+    monkeypatch.setattr(device_table, "TILE", 16)
+    monkeypatch.setattr(gpu, "TILE", 16)
+    sizes = [1, 40, 41, 0, 333, 8 * 40 + 1, 64 * 40 + 5]
+    ends = np.cumsum(sizes)
+    parts = np.stack([ends - sizes, ends], 1)
+    sums = torch.rand(sum(sizes), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    adding = device_table.Adding(parts, DEVICE)
+    assert len(adding.levels) == 3
+    assert (adding.parts[:, 1] - adding.parts[:, 0]).max() <= 40
+    totals = gpu._add_up(sums.clone().to(DEVICE), adding)
+    expected = np.empty(len(sizes))
+    total_up(parts, 0, len(sizes), sums.numpy(), expected)
+    assert totals.tolist() == expected.tolist()
+
+
 def test_ties_of_many_pieces_go_to_the_first() -> None:
     generator = np.random.default_rng(0)
     equal, above = generator.integers(0, 4, 3000), generator.integers(0, 4, 3000)
@@ -240,4 +258,4 @@ def test_compiles_for_gpus() -> None:
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 60
+    assert len(done.stdout.splitlines()) == 64

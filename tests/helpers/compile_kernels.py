@@ -18,7 +18,7 @@ from compressors.kernels import triton_drawn as drawn
 from compressors.kernels import triton_largest as largest
 from compressors.kernels.gpu import APART, WIDE
 
-TABLES = {"pieces", "rows", "ends", "parts", "row_pieces", "draws"}  # tables and offsets of 64 bits
+TABLES = {"pieces", "rows", "ends", "parts", "row_pieces", "draws", "jobs"}  # tables and offsets of 64 bits
 NUMBERS = {"tiles", "num_rows", "size"}
 TOP = "the leading digit"
 EVERY = [
@@ -27,6 +27,7 @@ EVERY = [
         for rule, add in ((0, True), (0, False), (1, True), (2, False))
     ),
     *((blocks.pack, {"EXACT": exact}) for exact in (False, True)),
+    (blocks.halve, {"TILE": 1024}),
     (blocks.total_up, {"TILE": 1024}),
     (largest.count_digits, {"SHIFT": TOP, "WIDTH": 8, "ADD": True, "MARKED": False}),
     (largest.count_digits, {"SHIFT": 0, "WIDTH": 7, "ADD": False, "MARKED": True}),
