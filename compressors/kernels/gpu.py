@@ -172,7 +172,7 @@ def _pack(
         counts if ties is None else ties,
     )
     exact = ties is not None
-    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **APART, **WIDE)
+    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **APART)
     sizes = [int(of_segment.sum()) for of_segment in sent]
     return values.split(sizes), indices.split(sizes), sent
 

@@ -96,6 +96,8 @@ def mark(pieces, factor, keys, rows, masks, sums, wholes, counts, RULE: tl.const
 def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, indices, EXACT: tl.constexpr):
     """Move what is marked to ``values`` and ``indices``, each piece's up to its end; zeros stay.
 
+    A thread has 32 entries, whose marks are a word, and goes from one mark to the next: few are marked.
+
     ``EXACT``: of what is marked only keys above the row's, and the first ``ties`` that equal it; where
     something marked stays the sums of blocks are taken anew.
     """
@@ -107,20 +109,42 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
     p = tl.load(piece + REST).to(kind)
     if count > 0:
         words = tl.arange(0, 8 * BLOCKS)
-        word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0)
-        lane = tl.arange(0, 32)[None, :]
-        taken = (word[:, None] >> lane) & 1  # [words, 32]
-        i = words[:, None] * 32 + lane
-        x = tl.load(p + i, mask=taken != 0, other=0.0)
+        word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0).to(tl.uint32, bitcast=True)
+        most = tl.max(_ones(word), 0)
+        limit = tl.zeros((8 * BLOCKS,), tl.int32)  # of those that equal the key, how many a word may send
         if EXACT:
-            own, key = key_of(x, keys), tl.load(keys + tl.load(piece + ROW))
-            equal = taken * (own == key).to(tl.int32)
-            early = (_before(equal) < tl.load(ties + number)).to(tl.int32)
-            taken = taken * (own > key).to(tl.int32) + equal * early
-        at = tl.load(ends + number) - count + _before(taken)
-        tl.store(values + at, x, mask=taken != 0)
-        tl.store(indices + at, (tl.load(piece + BASE) + i).to(tl.int32), mask=taken != 0)
-        tl.store(p + i, tl.zeros_like(x), mask=taken != 0)
+            key = tl.load(keys + tl.load(piece + ROW))
+            above = tl.zeros((8 * BLOCKS,), tl.int32)
+            equal = tl.zeros((8 * BLOCKS,), tl.int32)
+            left = word
+            for _ in range(most):
+                x = tl.load(p + words * 32 + _lowest(left), mask=left != 0, other=0.0)
+                own = key_of(x, keys)
+                above += ((left != 0) & (own > key)).to(tl.int32)
+                equal += ((left != 0) & (own == key)).to(tl.int32)
+                left = left & (left - 1)
+            unused = tl.load(ties + number) - (tl.cumsum(equal, 0) - equal)
+            limit = tl.minimum(equal, tl.maximum(unused, 0))
+            sent = above + limit
+        else:
+            sent = _ones(word)
+        at = tl.load(ends + number) - count + (tl.cumsum(sent, 0) - sent).to(tl.int64)
+        base = tl.load(piece + BASE)
+        left = word
+        for _ in range(most):
+            i = words * 32 + _lowest(left)
+            taken = left != 0
+            x = tl.load(p + i, mask=taken, other=0.0)
+            if EXACT:
+                own = key_of(x, keys)
+                early = taken & (own == key) & (limit > 0)
+                limit -= early.to(tl.int32)
+                taken = (taken & (own > key)) | early
+            tl.store(values + at, x, mask=taken)
+            tl.store(indices + at, (base + i).to(tl.int32), mask=taken)
+            tl.store(p + i, tl.zeros_like(x), mask=taken)
+            at += taken.to(tl.int64)
+            left = left & (left - 1)
     if EXACT:  # noqa: SIM102 - known to the compiler, unlike what is within
         if count < tl.load(marked + number):
             tl.debug_barrier()  # the zeros are there
@@ -134,10 +158,18 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
 
 
 @triton.jit
-def _before(bits):
-    """[N, 32] zeros and ones: how many ones there are before each."""
-    of_row = tl.sum(bits, 1)
-    return (tl.cumsum(of_row, 0) - of_row)[:, None] + tl.cumsum(bits, 1) - bits
+def _ones(word):
+    """How many bits are set in each of some uint32."""
+    word = word - ((word >> 1) & 0x55555555)
+    word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
+    word = (word + (word >> 4)) & 0x0F0F0F0F
+    return ((word * 0x01010101) >> 24).to(tl.int32)
+
+
+@triton.jit
+def _lowest(word):
+    """The position of the lowest bit that is set in each of some uint32; 31 where none is."""
+    return _ones(word ^ (word - 1)) - 1
 
 
 @triton.jit

@@ -185,7 +185,7 @@ def test_totals_of_many_blocks() -> None:
 
 
 def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of one sum, of as many as one program takes, of more, and of so many that it takes three rounds."""
+    """Parts of one sum, of as many as one program takes, of more, and of as many as take three rounds."""
     monkeypatch.setattr(device_table, "ALONE", 40)
     monkeypatch.setattr(device_table, "TILE", 16)
     monkeypatch.setattr(gpu, "TILE", 16)

@@ -74,9 +74,7 @@ def main() -> None:
                 names = kernel.arg_names
                 signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
                 source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
-                options = APART | (
-                    WIDE if kernel in (blocks.pack, largest.count_digits, largest.compare) else {}
-                )
+                options = APART | (WIDE if kernel in (largest.count_digits, largest.compare) else {})
                 compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
                 choices = " ".join(f"{n}={v}" for n, v in fixed.items())
                 found = resources(compiled.asm["cubin"])
