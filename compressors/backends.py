@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compressors.api import Codec, Compressed, Input, Segment, Step
 from compressors.checks import KERNELS, require
-from compressors.fields import require_own
+from compressors.fields import declared, require_own
 from compressors.index_codes import IndexCodes
 from compressors.magnitudes import Histogram, count_pieces
 from compressors.norms import layer_norms
@@ -78,6 +78,24 @@ class Backend:
         """What all workers sent per segment, added up in their order, over their number, [d] each."""
         of_segments = zip(everyones, inputs, local, strict=True)
         return [_mean(payloads, x, own, num_workers) for payloads, x, own in of_segments]
+
+    def adds_joined(self, payload: Any, compressed: Compressed) -> bool:
+        """Whether ``means_of_joined`` can take such payloads: their sum has to run in the workers' order."""
+        return declared(type(payload)).joins and compressed.error.device.type == "cpu"
+
+    def means_of_joined(
+        self,
+        everyones: list[Any],
+        counts: np.ndarray | None,
+        inputs: list[Input],
+        local: list[Compressed],
+        num_workers: int,
+    ) -> list[Tensor]:
+        """``means`` of one payload for each segment that holds what all workers sent, one after the other.
+
+        ``counts`` [S, n] are the entries of each worker; None where all have as many.
+        """
+        return self.means([[payload] for payload in everyones], inputs, local, num_workers)
 
     def sum_wide(self, rows: Tensor) -> Tensor:
         """The sum of ``rows`` [W, d], one after the other, in float64 [d].

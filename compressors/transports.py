@@ -75,9 +75,15 @@ class AllGather:
     def mean(
         self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
     ) -> list[Tensor]:
-        everyones = _gather(inputs, compressed, communicator)
         backend = backend_of(inputs[0].rows.device)
-        return backend.means(everyones, inputs, compressed, communicator.size)
+        everyones, lengths = _gather(inputs, compressed, communicator)
+        if not backend.adds_joined(everyones[0], compressed[0]):
+            pieces = [
+                _one_each(payload, i, lengths, communicator.size) for i, payload in enumerate(everyones)
+            ]
+            return backend.means(pieces, inputs, compressed, communicator.size)
+        counts = lengths.get(declared(compressed[0].origin[0].payload).values or "")
+        return backend.means_of_joined(everyones, counts, inputs, compressed, communicator.size)
 
 
 def _values(payloads: Any, name: str, num_rows: int) -> Tensor:
@@ -88,12 +94,13 @@ def _values(payloads: Any, name: str, num_rows: int) -> Tensor:
     return torch.stack(values)
 
 
-def _gather(inputs: list[Input], compressed: list[Compressed], communicator: Communicator) -> list[list[Any]]:
-    """What all workers send, per segment: payloads, workers in order.
+def _gather(
+    inputs: list[Input], compressed: list[Compressed], communicator: Communicator
+) -> tuple[list[Any], dict[str, np.ndarray]]:
+    """What all workers send, a payload for each segment; entries of fields that are unlike long, [S, n] each.
 
-    There is one payload per worker or, where payloads join and a sum runs in order, one in all. All segments
-    travel together, and of a ragged codec all fields of one length. Its counts travel ahead of them; any
-    other codec sends as much from every worker, so the lengths are known.
+    Workers are in order. All segments travel together, and of a ragged codec all fields of one length. Its
+    counts travel ahead of them; any other codec sends as much from every worker, so the lengths are known.
     """
     codec, _ = compressed[0].origin
     kind_of = declared(codec.payload).fields
@@ -118,10 +125,7 @@ def _gather(inputs: list[Input], compressed: list[Compressed], communicator: Com
             _require_as_long(codec, name, own)
     for name, field in others.items():
         fields[name] = communicator.all_gather_fields(fields[name], field.kind)
-    stacked = [codec.payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)]
-    if declared(codec.payload).joins and inputs[0].rows.device.type == "cpu":
-        return [[payload] for payload in stacked]  # on a GPU a sum does not run in order
-    return [_one_each(payload, i, lengths, communicator.size) for i, payload in enumerate(stacked)]
+    return [codec.payload(*of_segment) for of_segment in zip(*fields.values(), strict=True)], lengths
 
 
 def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_workers: int) -> list[Any]:

@@ -59,11 +59,18 @@ class Ledger:
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
         self.input_is_known = True
-        for segment, own in reduced.compressed.items():
+        found = reduced.compressed
+        # Of all layers at once on a GPU, where a copy of one takes as long as of all.
+        at_once = self._error is self.error and list(found) == self.layout.names
+        if at_once:
+            self.input_norm.copy_(torch.cat([own.input_norm for own in found.values()], 1))
+            self.error.copy_(torch.cat([own.error for own in found.values()], 1))
+        for segment, own in found.items():
             layers = self._layers[segment]
-            self._input_norm[:, layers] = _entries(own.input_norm)
-            self._error[:, layers] = _entries(own.error)
             self.sent[:, layers] = own.sent
+            if not at_once:
+                self._input_norm[:, layers] = _entries(own.input_norm)
+                self._error[:, layers] = _entries(own.error)
 
     def fault(self) -> tuple[int, int] | None:
         """The local worker and the layer, by their positions, of which ||p||^2 is not finite in this step."""

@@ -17,7 +17,7 @@ from compressors.kernels import triton_drawn as drawn
 from compressors.kernels import triton_largest as largest
 from compressors.kernels.device_table import TILE, Adding, DeviceTable, upload
 from compressors.kernels.table import Tables
-from compressors.payloads import Sparse
+from compressors.payloads import Sparse, divide
 from compressors.rules import AtLeast, Drawn, Largest
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -92,6 +92,36 @@ class GpuKernels(Backend):
             drawn.add_rows[(-(-size // TILE),)](rows, out, num_rows, size, TILE=TILE)
         return out
 
+    def adds_joined(self, payload: Any, compressed: Compressed) -> bool:
+        return _can_add(payload, compressed) or super().adds_joined(payload, compressed)
+
+    def means_of_joined(
+        self,
+        everyones: list[Any],
+        counts: np.ndarray | None,
+        inputs: list[Input],
+        local: list[Compressed],
+        num_workers: int,
+    ) -> list[Tensor]:
+        if not all(map(_can_add, everyones, local)):
+            return super().means_of_joined(everyones, counts, inputs, local, num_workers)
+        values = torch.cat([payload.values for payload in everyones])
+        indices = torch.cat([payload.indices for payload in everyones])
+        if counts is None:
+            lengths = [len(payload.values) // num_workers for payload in everyones]
+            counts = np.array(lengths)[:, None].repeat(num_workers, 1)
+        sizes = [x.size for x in inputs]
+        begins, starts = counts.cumsum().reshape(counts.shape) - counts, np.cumsum(sizes) - sizes
+        sent = np.stack(np.broadcast_arrays(begins, counts, starts[:, None]), 2).swapaxes(0, 1)  # [n, S, 3]
+        total = values.new_zeros(sum(sizes))
+        tiles = -(-int(counts.max()) // TILE)
+        if tiles:
+            with torch.cuda.device_of(total):
+                for of_worker in upload(np.ascontiguousarray(sent), total.device):
+                    grid = (len(sizes) * tiles,)
+                    drawn.add_sent[grid](of_worker, values, indices, total, tiles, TILE=TILE)
+        return list(divide(total, num_workers).split(sizes))
+
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]
         if not _can_run(inputs):
@@ -109,6 +139,13 @@ def _can_run(inputs: Sequence[Input]) -> bool:
         _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= longest
         for x in inputs
     )
+
+
+def _can_add(payload: Any, compressed: Compressed) -> bool:
+    """Whether ``payload`` is of values and indices, and says by itself what was sent."""
+    is_known = isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
+    says_it_itself = type(compressed.origin[0]).add is Codec.add
+    return is_known and says_it_itself and payload.indices.dtype == torch.int32
 
 
 def _is_plain(rows: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Triton kernels for positions that were drawn, and for sums of rows.
+"""Triton kernels for positions that were drawn, for sums of rows, and for sums of what was sent.
 
 ``draws`` has, per row, where its ascending positions and its values begin, how many there are, and by how
 many places the values are rotated. A program works on ``TILE`` draws of one row.
@@ -45,3 +45,18 @@ def add_rows(values, out, num_rows, size, TILE: tl.constexpr):
         at += size
         total += tl.load(at, mask=i < size, other=0.0)
     tl.store(out + i, total, mask=i < size)
+
+
+@triton.jit
+def add_sent(sent, values, indices, total, tiles, TILE: tl.constexpr):
+    """What one worker sent of all segments added to ``total``, where no entry of it stands twice.
+
+    ``sent`` has, per segment, where its entries begin, how many there are, and where in ``total`` it begins.
+    """
+    segment = sent + 3 * (tl.program_id(0) // tiles)
+    j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
+    there = j < tl.load(segment + 1)
+    begin = tl.load(segment)
+    at = total + tl.load(segment + 2) + tl.load(indices + begin + j, mask=there, other=0)
+    x = tl.load(at, mask=there, other=0.0) + tl.load(values + begin + j, mask=there, other=0.0)
+    tl.store(at, x, mask=there)

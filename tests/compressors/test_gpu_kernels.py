@@ -17,12 +17,13 @@ from methods import Case, cases, is_exact, segment
 from torch import Tensor
 
 from compressors import backends
-from compressors.api import Input, Segment, Step, inputs_of
+from compressors.api import Codec, Input, Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.sums import total_up
 from compressors.norms import layer_norms, squared_norm
+from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
@@ -218,6 +219,33 @@ def test_ties_of_many_pieces_go_to_the_first() -> None:
     assert ours[1].tolist() == (above + expected).tolist()
 
 
+@pytest.mark.parametrize("codec", [HardThreshold(threshold=2.0), TopK(density=0.7)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_was_sent_is_added_in_the_workers_order(codec: Codec, dtype: torch.dtype) -> None:
+    """More than one tile, unlike many entries, none at all; thirds, of which the order of a sum shows."""
+    rows = torch.randn(5, 2605, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    rows[:, 1200:1202] = 0
+    inputs = inputs_of([segment(own, str(i)) for i, own in enumerate(rows.split([1200, 2, 3, 1400], 1))])
+    found = KERNELS.compress([codec] * 4, inputs, Step(0, 0), range(5))
+    joined = [own.payloads[0] for own in found]
+    counts = np.array([own.sent.sum(1) for own in found])  # [S, n]
+    apart = [
+        [Sparse(*of) for of in zip(p.values.split(c), p.indices.split(c), strict=True)]
+        for p, c in zip(joined, counts.tolist(), strict=True)
+    ]
+    given = None if isinstance(codec, TopK) else counts
+    ours = KERNELS.means_of_joined(joined, given, inputs, found, 5)
+    assert KERNELS.adds_joined(joined[0], found[0])
+    assert all(map(torch.equal, ours, backends.Backend().means(apart, inputs, found, 5)))
+
+
+def test_nothing_sent_is_a_mean_of_zeros() -> None:
+    inputs = inputs_of([segment(torch.ones(W, 7, device=DEVICE))])
+    found = KERNELS.compress([HardThreshold(threshold=2.0)], inputs, Step(0, 0), range(W))
+    (mean,) = KERNELS.means_of_joined([found[0].payloads[0]], np.zeros((1, W), int), inputs, found, W)
+    assert mean.tolist() == 7 * [0.0]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_rows_are_added_one_after_the_other(dtype: torch.dtype) -> None:
     values = torch.randn(3, 1500, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
@@ -258,4 +286,4 @@ def test_compiles_for_gpus() -> None:
     environment["PYTHONPATH"] = str(Path(__file__).parents[2])
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert len(done.stdout.splitlines()) == 64
+    assert len(done.stdout.splitlines()) == 68

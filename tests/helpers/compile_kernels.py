@@ -18,7 +18,16 @@ from compressors.kernels import triton_drawn as drawn
 from compressors.kernels import triton_largest as largest
 from compressors.kernels.gpu import APART, WIDE
 
-TABLES = {"pieces", "rows", "ends", "parts", "row_pieces", "draws", "jobs"}  # tables and offsets of 64 bits
+TABLES = {
+    "pieces",
+    "rows",
+    "ends",
+    "parts",
+    "row_pieces",
+    "draws",
+    "jobs",
+    "sent",
+}  # tables and offsets of 64 bits
 NUMBERS = {"tiles", "num_rows", "size"}
 TOP = "the leading digit"
 EVERY = [
@@ -37,6 +46,7 @@ EVERY = [
     (drawn.set_bits, {"TILE": 1024}),
     (drawn.take, {"TILE": 1024}),
     (drawn.add_rows, {"TILE": 1024}),
+    (drawn.add_sent, {"TILE": 1024}),
 ]
 
 
@@ -44,7 +54,7 @@ def kind_of(name: str, entry: str, key: str) -> str:
     """The type of the kernels' argument of this name."""
     if name in NUMBERS:
         return "i32"
-    if name in ("factor", "values", "out"):
+    if name in ("factor", "values", "out", "total"):
         return f"*{entry}"
     if name in ("sums", "wholes", "totals"):
         return "*fp64"

@@ -2,11 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from compressors.api import Step, inputs_of
+from compressors.api import Compressed, Reduced, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
@@ -139,3 +140,23 @@ def test_layers_add_up() -> None:
         assert sent / 4 == pytest.approx(metrics["compression/density_mean"], rel=1e-12)
         kinds = ("values", "indices", "padding", "metadata")
         assert sum(metrics[f"comm/{k}_bytes_total"] for k in kinds) == metrics["comm/bytes_sent_total"]
+
+
+@pytest.mark.parametrize("scope", ["layer", "global"])
+def test_a_gpus_tables_are_entered_at_once(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a GPU does instead of a copy for each layer, on tensors of the CPU; a part of the layers too."""
+    expected = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
+    asked: list[torch.Tensor] = []
+    monkeypatch.setattr("trainers.ledger._entries", lambda tensor: asked.append(tensor) or tensor)
+    ours = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
+    assert len(asked) == (3 if scope == "layer" else 3 + 2 * len(STEPS))  # three as it begins
+    assert ours.metrics() == expected.metrics() and ours.layers() == expected.layers()
+    reduced = Reduced({}, {}, {"bias": compressed_of_one(7.0, 3.0)})
+    before = ours.error.clone()
+    ours.record(reduced)
+    assert ours.error[:, 1].tolist() == [3.0, 3.0] and torch.equal(ours.error[:, 0], before[:, 0])
+
+
+def compressed_of_one(norm: float, error: float) -> Compressed:
+    numbers = [torch.full((2, 1), value, dtype=torch.float64) for value in (error, norm)]
+    return Compressed(np.zeros((2, 1), dtype=int), *numbers, [], None, None)
