@@ -181,7 +181,7 @@ def main() -> None:
     def record(table: str, /, **row: object) -> None:
         rows.append({"table": table, **row})
 
-    device = torch.device(arguments.device)
+    device = torch.device("cuda", 0) if arguments.device == "cuda" else torch.device("cpu")
     torch.manual_seed(0)
     options = Options(device, arguments.quick, time.monotonic() + arguments.seconds)
     for measure in (measure_kernels, methods.measure):

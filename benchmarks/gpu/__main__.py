@@ -55,7 +55,9 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, why in missing.items():
         print(f"missing: {name}: {why}")
     if not {"torch", "numpy", "GPU"}.isdisjoint(missing):
-        return _refuse("without these nothing can be measured")
+        return _refuse(
+            "without these nothing can be measured; GPU_PYTHON=... has make gpu take another Python"
+        )
     numbers = _begin(arguments, machine, chosen, words)
     for position, name in enumerate(chosen):
         lacking = [need for need in PARTS[name].needs if need in missing]
@@ -115,11 +117,8 @@ def _missing(machine: Mapping[str, Any], device: str) -> dict[str, str]:
         found["torch"] = f"{version} is older than {'.'.join(map(str, OLDEST_TORCH))}"
     if device == "cuda" and "torch" not in found and not machine["gpus"]:
         has_cuda = machine.get("torch_cuda")
-        found["GPU"] = (
-            "torch sees none"
-            if has_cuda
-            else f"torch {version} is a build without CUDA, which could not use one"
-        )
+        without = f"torch {version} is a build without CUDA, which could not use one"
+        found["GPU"] = f"{'torch sees none' if has_cuda else without} ({sys.executable})"
     return found
 
 

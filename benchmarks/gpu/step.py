@@ -177,8 +177,8 @@ def _plain(options: Options, workers: int) -> Callable[[], None]:
 
 def _forget(options: Options) -> None:
     """Free what the last training held, so that the next one begins alike."""
-    gc.collect()
     if options.device.type == "cuda":
+        gc.collect()
         torch.cuda.empty_cache()
 
 
