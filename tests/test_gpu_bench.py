@@ -348,6 +348,10 @@ def test_a_page_of_what_ran_and_of_what_could_not(
     assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", "--commit=abd") == 0
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert numbers["parts"]["bandwidth"]["rows"] == fast and numbers["parts"]["nccl"]["commit"] == "abd"
+    assert "measures nothing" not in (tmp_path / "gpu.md").read_text()
+    assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", "--quick") == 0
+    assert "ran on the GPU in small sizes" in (tmp_path / "gpu.md").read_text()
+    assert json.loads((tmp_path / "numbers.json").read_text())["parts"].keys() == {"nccl"}
     other = MACHINE | {"driver": "590"}
     assert command_line(monkeypatch, found, f"--out={tmp_path}", "--parts=nccl", machine=other) == 0
     assert json.loads((tmp_path / "numbers.json").read_text())["parts"].keys() == {"nccl"}
@@ -451,6 +455,7 @@ def test_pages_have_no_row_of_two_lines() -> None:
         "commit": "a",
         "date": "b",
         "quick": False,
+        "device": "cuda",
         "parts": {},
     }
     numbers["parts"]["nccl"] = {"status": "done", "commit": "a", "date": "b"}

@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, default=ROOT / "results" / "pages" / "gpu")
+    parser.add_argument("--out", type=Path, help="results/pages/gpu, or outputs/gpu of what is --quick")
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
     parser.add_argument("--commit", help="of these files, where git cannot tell")
@@ -49,6 +49,8 @@ def main(words: Sequence[str] | None = None) -> int:
         return _refuse(f"--parts must be some of {', '.join(PARTS)}, got {arguments.parts!r}")
     if arguments.device == "cpu" and not arguments.quick:
         return _refuse("--device cpu measures nothing: it needs --quick")
+    pages = ROOT / ("outputs/gpu" if arguments.quick else "results/pages/gpu")
+    arguments.out = arguments.out or pages
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended too
     machine = _machine()
     missing = _missing(machine, arguments.device)
@@ -130,13 +132,14 @@ def _begin(
     path = arguments.out / "numbers.json"
     if len(chosen) < len(PARTS) and path.is_file():
         before = json.loads(path.read_text(encoding="utf-8"))
-        if before["machine"] == machine:
+        if (before["machine"], before["quick"]) == (machine, arguments.quick):
             kept = {name: own for name, own in before["parts"].items() if name not in chosen}
     typed = sys.argv[1:] if words is None else list(words)
     return {
         "command": " ".join(["python -m benchmarks.gpu", *typed]) if typed else "make gpu",
         "commit": arguments.commit or _commit(),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "device": arguments.device,
         "quick": arguments.quick,
         "machine": machine,
         "parts": kept,

@@ -74,6 +74,9 @@ def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
     named = ", ".join(f"{name} {version}" for name, version in found.items())
     yield f"- Command: `{numbers['command']}`"
     yield f"- Commit: {numbers['commit']}"
+    if numbers["quick"]:
+        where = "the GPU" if numbers["device"] == "cuda" else "the CPU"
+        yield f"- Everything below ran on {where} in small sizes, to see that it works; it measures nothing"
     if gpus:
         first = gpus[0]
         sold = first["datasheet_gigabytes_per_second"]
@@ -86,8 +89,6 @@ def _about(numbers: Mapping[str, Any]) -> Iterator[str]:
             f"- Driver {machine['driver']}, CUDA {machine['torch_cuda']}, cuDNN {machine['cudnn']}, NCCL "
             f"{machine['nccl']}; convolutions in TF32: {_shown('', machine['convolutions_in_tf32'])}"
         )
-    else:
-        yield "- GPU: none; everything below ran on the CPU, in small sizes, and measures nothing"
     yield f"- Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}"
     yield f"- Versions: {named}"
     yield f"- Date: {numbers['date']}"
