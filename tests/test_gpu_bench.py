@@ -229,11 +229,12 @@ def test_tests_are_counted_and_failures_named(monkeypatch: pytest.MonkeyPatch, t
     file = tmp_path / "test_some.py"
     lines = ["import pytest", "def test_a(): pass", "def test_b(): assert 1 == 2, 'one is not two'"]
     file.write_text("\n".join([*lines, "@pytest.mark.skip", "def test_c(): pass"]))
-    monkeypatch.setattr(kernel_tests, "FILES", (str(file),))
+    monkeypatch.setattr(kernel_tests, "FILES", {str(file): (), "tests/other.py": ("no_such_package",)})
     monkeypatch.setattr(kernel_tests, "FEW", "test")
     found = rows_of(kernel_tests.measure)
     assert found["tests"] == [{"where": "Triton's interpreter", "passed": 1, "failed": 1, "skipped": 1}]
     assert found["failed tests"][0]["test"] == "test_b"
+    assert found["not measured"] == [{"what": "tests/other.py", "reason": "no_such_package missing"}]
     assert "one is not two" in found["failed tests"][0]["why"]
     ended = subprocess.CompletedProcess([], 4)
     monkeypatch.setattr(kernel_tests.subprocess, "run", lambda *_, **__: ended)
@@ -242,8 +243,8 @@ def test_tests_are_counted_and_failures_named(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_the_selected_tests_are_there() -> None:
-    text = (ROOT / kernel_tests.FILES[0]).read_text()
-    assert all(f"def test_{name}" in text for name in kernel_tests.FEW.split(" or "))
+    first, *_ = [(ROOT / file).read_text() for file in kernel_tests.FILES]
+    assert all(f"def test_{name}" in first for name in kernel_tests.FEW.split(" or "))
 
 
 WRITE = "import sys, pathlib; file = pathlib.Path(sys.argv[-1][7:]); "
@@ -334,6 +335,7 @@ def test_a_page_of_what_ran_and_of_what_could_not(
     said = capsys.readouterr().out
     assert "missing: hydra: " in said and "has no package hydra-core" in said
     numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["parts"]["tests"]["status"] == "done"
     assert numbers["parts"]["job"]["status"] == "not run: hydra missing"
     assert numbers["parts"]["step"]["status"] == "done"
     text = (tmp_path / "gpu.md").read_text()

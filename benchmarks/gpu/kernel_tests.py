@@ -5,19 +5,28 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.gpu.measuring import Options, Record
 
 ROOT = Path(__file__).parents[2]
-FILES = ("tests/compressors/test_gpu_kernels.py",)
+FILES = {  # and what each needs beside pytest and triton
+    "tests/compressors/test_gpu_kernels.py": (),
+    "tests/compressors/test_gpu_reducers.py": ("hydra", "omegaconf"),
+}
 FEW = "totals_of_many or ties_of_many"  # where it is enough to see that they run
 
 
 def measure(options: Options, record: Record) -> None:
+    lacking = {file: [name for name in needs if find_spec(name) is None] for file, needs in FILES.items()}
+    for file, names in lacking.items():
+        if names:
+            record("not measured", what=file, reason=f"{', '.join(names)} missing")
+    files = [file for file, names in lacking.items() if not names]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", *FILES, "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command = [sys.executable, "-m", "pytest", *files, "-p", "no:cacheprovider", f"--junitxml={report}"]
         hidden = {"CUDA_VISIBLE_DEVICES": ""} if options.device.type == "cpu" else {}
         if options.quick:
             command += ["-k", FEW]

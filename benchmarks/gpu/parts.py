@@ -20,7 +20,7 @@ PARTS = {
         "The kernels beside the reference, bit for bit",
         "benchmarks.gpu.kernel_tests:measure",
         75,
-        ("pytest", "triton", *CONFIGS),
+        ("pytest", "triton", "numba"),
     ),
     "bandwidth": Part(
         "Kernels beside the memory's bandwidth",

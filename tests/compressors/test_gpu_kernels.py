@@ -13,13 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from methods import Case, cases, is_exact, segment
-from torch import Tensor
+from few_digits import DEVICE, few_digits, segment
 
 from compressors import backends
 from compressors.api import Codec, Input, Segment, Step, inputs_of
-from compressors.build import build_reducer
-from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.sums import total_up
 from compressors.norms import layer_norms, squared_norm
@@ -27,14 +24,12 @@ from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 
 from compressors.kernels import device_table, gpu, triton_blocks, triton_largest
 from compressors.kernels.gpu import GpuKernels, _can_run
 
-DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 KERNELS = GpuKernels()
 W, FACTOR = 2, 0.375
 LAYERS = {
@@ -54,13 +49,6 @@ CODECS = {
     "block": RandomBlock(density=0.4),
     "own block": RandomBlock(density=0.4, shared_coordinates=False),
 }
-
-
-def few_digits(*shape: int, seed: int, ties: bool = False) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    if ties:
-        return torch.randint(-2, 3, shape, generator=generator).float()
-    return torch.randn(shape, generator=generator).bfloat16().float()
 
 
 def inputs(dtype: torch.dtype, ties: bool = False) -> list[Input]:
@@ -106,41 +94,6 @@ def test_equals_reference(codec: object, dtype: torch.dtype, ties: bool) -> None
         assert found.sent.tolist() == positions_in_layers(expected, other)
         assert torch.equal(found.error, layer_norms(rows, segment.edges))
         assert torch.equal(found.input_norm, norms)
-
-
-@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if is_exact(c.method())])
-def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mean, remainder, error, counts and bytes of three steps with feedback."""
-    found = []
-    for kernels in ("auto", "reference"):
-        with monkeypatch.context() as patch:
-            patch.setattr(backends, "_of_type", lambda device: (KERNELS, ""))
-            patch.setattr(backends, "_choice", kernels)
-            reducer = build_reducer(case.method(), 600, ErrorFeedback)
-            flat = torch.zeros(W, 600, device=DEVICE)
-            segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split([300, 1, 299], 1))]
-            state, communicator = reducer.init(segments), Communicator(W)
-            for step in range(3):
-                flat.copy_(few_digits(W, 600, seed=step))
-                reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step), communicator)
-            by_kernel = all(len(own.payloads) == 1 for own in reduced.compressed.values())
-            assert by_kernel == (kernels == "auto")
-            found.append(
-                [torch.as_tensor(communicator.take_charges())]
-                + [
-                    torch.as_tensor(x)
-                    for name, own in reduced.compressed.items()
-                    for x in (
-                        reduced.mean[name],
-                        reduced.remainder[name],
-                        own.sent,
-                        own.error,
-                        own.input_norm,
-                    )
-                ]
-            )
-    for ours, reference in zip(*found, strict=True):
-        assert torch.equal(ours, reference)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
