@@ -2,6 +2,7 @@
 
 import os
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -141,14 +142,15 @@ def lone_group(device: torch.device) -> Iterator[None]:
     for library in ("GLOO", "NCCL"):
         os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
     on_gpu = device.type == "cuda"
-    dist.init_process_group(
-        "nccl" if on_gpu else "gloo",
-        store=dist.HashStore(),
-        rank=0,
-        world_size=1,
-        device_id=device if on_gpu else None,
-    )
-    try:
-        yield
-    finally:
-        dist.destroy_process_group()
+    with tempfile.TemporaryDirectory() as folder:
+        dist.init_process_group(
+            "nccl" if on_gpu else "gloo",
+            store=dist.FileStore(str(Path(folder) / "store"), 1),
+            rank=0,
+            world_size=1,
+            device_id=device if on_gpu else None,
+        )
+        try:
+            yield
+        finally:
+            dist.destroy_process_group()
