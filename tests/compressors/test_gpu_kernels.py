@@ -152,7 +152,7 @@ def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch)
     assert (adding.parts[:, 1] - adding.parts[:, 0]).max() <= 40
     totals = gpu._add_up(sums.clone().to(DEVICE), adding)
     expected = np.empty(len(sizes))
-    total_up(parts, 0, len(sizes), sums.numpy(), expected)
+    total_up(parts, sums.numpy()[None], expected[None])
     assert totals.tolist() == expected.tolist()
 
 
