@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from hydra import compose, initialize_config_dir
+from configs import resolved
 from torch import Tensor
 
 from benchmarks.gpu import __main__ as driver
@@ -181,13 +181,12 @@ def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: dict[str, float] = {}
 
     def start(overrides: list[str], seconds: float) -> subprocess.CompletedProcess:
-        with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-            config = compose("config", overrides, return_hydra_config=True)
-        asked.append({"device": config.device, "seed": config.seed, "workers": config.workers})
-        numbers = dict.fromkeys(job.NUMBERS, 0.5) | {"test/accuracy": 0.9 + 0.01 * config.seed}
-        folder = Path(config.output) / "name" / "id"
+        config = resolved(*overrides)
+        asked.append({key: config[key] for key in ("device", "seed", "workers")})
+        numbers = dict.fromkeys(job.NUMBERS, 0.5) | {"test/accuracy": 0.9 + 0.01 * config["seed"]}
+        folder = Path(config["output"]) / "name" / "id"
         folder.mkdir(parents=True)
-        changes = wrong if config.device == "cuda" else {}
+        changes = wrong if config["device"] == "cuda" else {}
         (folder / "summary.json").write_text(json.dumps(numbers | changes))
         return subprocess.CompletedProcess(overrides, 0, "", "")
 
