@@ -7,9 +7,11 @@ the operator and the caller's line. Registering a device lasts as long as a proc
 """
 
 import ctypes
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -159,9 +161,23 @@ def _check_indices(name: str, given: dict[str, Any]) -> None:
             _wait(f"{name}: a mask")
 
 
+def _with_tensors(schema: Any, args: tuple) -> tuple:
+    """Numbers as tensors again, where torch had made some of them and taken them back on the way here."""
+    others = [value for value in args if isinstance(value, Tensor)]
+    numbers = [
+        isinstance(value, (bool, int, float, complex)) and str(own.type) == "Tensor"
+        for own, value in zip(schema.arguments, args, strict=False)
+    ]
+    return tuple(
+        torch.tensor(value, dtype=torch.result_type(_to_host(others[0]), value)) if is_number else value
+        for is_number, value in zip(numbers, args, strict=True)
+    )
+
+
 def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The operator on the CPU; what is written to or given back whole is what was handed over."""
     schema = op._schema
+    args = _with_tensors(schema, args)
     given = {own.name: value for own, value in zip(schema.arguments, args, strict=False)} | kwargs
     _check(op, given)
     if schema.name in _TELLING or (
@@ -247,6 +263,8 @@ class _Disguise(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if func is torch.device:
+            return func(*args, **kwargs)
         if func == Tensor.device.__get__:
             return CUDA if is_pretended(args[0]) else func(*args)
         if func == Tensor.is_cuda.__get__:
@@ -290,6 +308,16 @@ _CUDA = {
 }
 
 
+# Triton's interpreter plays the device: it works on the memory itself.
+_INTERPRETER = {
+    "_init_args_hst": lambda self, args, kwargs: (
+        [_to_host(own) for own in args],
+        {name: _to_host(own) for name, own in kwargs.items()},
+    ),
+    "_restore_args_dev": lambda self, *args: None,
+}
+
+
 @contextmanager
 def pretended_device() -> Iterator[list[Wait]]:
     """``cuda`` is there; what the host waits for inside is in the list."""
@@ -298,5 +326,10 @@ def pretended_device() -> Iterator[list[Wait]]:
     with ExitStack() as stack:
         for name, value in _CUDA.items():
             stack.enter_context(patch.object(torch.cuda, name, value))
+        if find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1":
+            from triton.runtime.interpreter import GridExecutor
+
+            for name, value in _INTERPRETER.items():
+                stack.enter_context(patch.object(GridExecutor, name, value))
         stack.enter_context(_Disguise())
         yield _record.waits
