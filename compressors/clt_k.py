@@ -46,13 +46,14 @@ class CLTK(CodecWithDensity):
     ) -> tuple[list[Codec], State]:
         leader, top_k = step.number % communicator.size, TopK(density=self.density_at(step))
         counts = [self.elements_at(step, given.size) for given in inputs]
-        indices = torch.empty(sum(counts), dtype=index_dtype(max(given.size for given in inputs)))
+        kind = index_dtype(max(given.size for given in inputs))
+        indices = torch.empty(sum(counts), dtype=kind, device=communicator.device)
         if leader in communicator.ranks:
             row = communicator.ranks.index(leader)
             vectors = [_vector(given, row) for given in inputs]
             indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
-        indices = communicator.broadcast_from(leader, indices, "indices")
-        return [_Chosen(where=part.cpu().long().numpy()) for part in indices.split(counts)], state
+        indices = communicator.broadcast_from(leader, indices, "indices").cpu()  # all at once: a GPU is waited for
+        return [_Chosen(where=part.long().numpy()) for part in indices.split(counts)], state
 
 
 def _vector(given: Input, row: int) -> Tensor:
@@ -74,12 +75,12 @@ class _Chosen(Codec):
     def rule(self, size: int, step: Step, workers: range) -> Drawn:
         def payload(values: Tensor, num_rows: int) -> Sparse:
             everyones = np.tile(self.where, num_rows)
-            return Sparse(values, as_indices(everyones, size).to(values.device))
+            return Sparse(values, as_indices(everyones, size, values.device))
 
         return Drawn(self.where[None], _UNROTATED, payload)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, torch.from_numpy(self.where).to(x.device))
+        return take(x, torch.from_numpy(self.where).to(x.device, non_blocking=True))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()

@@ -52,10 +52,11 @@ def numpy_knows(x: Tensor) -> bool:
     return x.device.type == "cpu" and x.dtype != torch.bfloat16
 
 
-def as_indices(positions: np.ndarray, size: int) -> Tensor:
-    """Positions [k] int64 as a payload on the CPU has them; numpy is done before torch has started."""
+def as_indices(positions: np.ndarray, size: int, device: torch.device | str = "cpu") -> Tensor:
+    """Positions [k] int64 as a payload on ``device`` has them; numpy is done before torch has started."""
     fits = index_dtype(size) == torch.int32
-    return torch.from_numpy(positions.astype(np.int32 if fits else np.int64))
+    indices = torch.from_numpy(positions.astype(np.int32 if fits else np.int64))
+    return indices.to(device, non_blocking=True)  # for a GPU the host does not wait
 
 
 def index_dtype(size: int) -> torch.dtype:

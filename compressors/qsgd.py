@@ -64,8 +64,8 @@ class QSGD(Codec):
         norms = norms.to(torch.float32).clamp(max=torch.finfo(torch.float32).max)
         shares = buckets.abs() / norms.where(norms > 0, 1).to(wide).unsqueeze(1)
         generator = torch.Generator().manual_seed(step.derive_seed(shared=False))
-        drawn = torch.rand(buckets.shape, generator=generator, dtype=wide).to(x.device)
-        levels = (shares * self.levels + drawn).floor_()
+        drawn = torch.rand(buckets.shape, generator=generator, dtype=wide)
+        levels = (shares * self.levels + drawn.to(x.device, non_blocking=True)).floor_()
         levels.clamp_(max=self.levels)  # where rounding took the norm below an entry
         codes = (levels.to(torch.uint8) << 1) | (buckets < 0)
         payload = self.payload(pack(codes.flatten()[: x.numel()], self.bits), norms)

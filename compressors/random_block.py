@@ -16,7 +16,7 @@ from torch import Tensor
 from compressors.api import Step, Traits
 from compressors.checks import require_flag
 from compressors.fields import INDICES, VALUES, Field, Joining
-from compressors.payloads import as_indices, index_dtype, numpy_knows
+from compressors.payloads import as_indices, numpy_knows
 from compressors.rules import Drawn
 from compressors.with_density import CodecWithDensity
 
@@ -33,6 +33,9 @@ class Block(NamedTuple):
 
     def add_to(self, out: Tensor) -> None:
         num_rows, size = self.start.shape[0], out.shape[0]
+        if out.device.type != "cpu":  # where to start is not known to the host
+            out.index_add_(0, self.positions(size), self.values.to(out.dtype))
+            return
         k = self.values.shape[0] // num_rows
         total: Any = out
         values: Any = self.values
@@ -88,7 +91,7 @@ class RandomBlock(CodecWithDensity):
 
         def payload(values: Tensor, num_rows: int) -> Block:
             every = np.array(starts * (num_rows // len(starts)))
-            return Block(values, as_indices(every, size).to(values.device))
+            return Block(values, as_indices(every, size, values.device))
 
         return Drawn(positions, -np.array(wrapped), payload)
 
@@ -99,7 +102,7 @@ class RandomBlock(CodecWithDensity):
         values = torch.cat([head, rest])
         head.zero_()
         rest.zero_()
-        return Block(values, torch.tensor([start], dtype=index_dtype(size), device=x.device))
+        return Block(values, as_indices(np.array([start]), size, x.device))
 
     def _start(self, size: int, step: Step) -> int:
         return step.derive_seed(shared=self.shared_coordinates) % size

@@ -54,12 +54,12 @@ class RandomK(CodecWithDensity):
 
         def payload(values: Tensor, num_rows: int) -> Sparse:
             columns = positions if len(positions) == num_rows else np.tile(positions, (num_rows, 1))
-            return Sparse(values, as_indices(columns.ravel(), size).to(values.device))
+            return Sparse(values, as_indices(columns.ravel(), size, values.device))
 
         return Drawn(positions, _UNROTATED, payload)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, torch.from_numpy(self._draw(x.numel(), step)).to(x.device))
+        return take(x, torch.from_numpy(self._draw(x.numel(), step)).to(x.device, non_blocking=True))
 
     def _draw(self, size: int, step: Step) -> np.ndarray:
         """Ascending positions, [k] int64."""

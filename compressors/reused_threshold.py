@@ -23,7 +23,7 @@ from compressors.with_density import CodecWithDensity
 class Thresholds(NamedTuple):
     """The state."""
 
-    by_segment: dict[str, Tensor]  # [W, 1] float64, of each worker; negative before the first search
+    by_segment: dict[str, Tensor]  # [W, 1] float64 on the CPU, of each worker; negative before the first search
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +48,7 @@ class ReusedThreshold(CodecWithDensity):
         require(is_count(self.period), "ReusedThreshold.period", "an integer >= 1", self.period)
 
     def init(self, segments: list[Segment]) -> Thresholds:
-        return Thresholds({s.name: s.rows.new_full((len(s.rows), 1), -1).double() for s in segments})
+        return Thresholds({s.name: torch.full((len(s.rows), 1), -1.0, dtype=torch.float64) for s in segments})
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         raise TypeError("thresholds are looked up first: choose() says which")
@@ -59,15 +59,22 @@ class ReusedThreshold(CodecWithDensity):
     def choose(
         self, inputs: list[Input], state: Thresholds, step: Step, communicator: Communicator
     ) -> tuple[list[Codec], Thresholds]:
-        for given in inputs:
-            if step.number % self.period == 0 or (state.by_segment[given.name] < 0).any():
-                k = self.elements_at(step, given.size)
-                found = given.seen().rows.abs().topk(k).values[:, -1:]
-                if k < given.size:  # of fewer entries than k, zeros are not sent
-                    found = found.clamp(min=torch.finfo(found.dtype).smallest_normal)
-                state.by_segment[given.name].copy_(found)
+        is_due = step.number % self.period == 0
+        due = [given for given in inputs if is_due or (state.by_segment[given.name] < 0).any()]
+        if due:
+            found = torch.cat([self._search(given, step) for given in due], 1).cpu()  # one wait for a GPU
+            for given, own in zip(due, found.split(1, 1), strict=True):
+                state.by_segment[given.name].copy_(own)
         thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
         return [_Above(thresholds=tuple(own), first=communicator.ranks[0]) for own in thresholds], state
+
+    def _search(self, given: Input, step: Step) -> Tensor:
+        """Every worker's k-th largest magnitude, [W, 1] float64."""
+        k = self.elements_at(step, given.size)
+        found = given.seen().rows.abs().topk(k).values[:, -1:]
+        if k < given.size:  # of fewer entries than k, zeros are not sent
+            found = found.clamp(min=torch.finfo(found.dtype).smallest_normal)
+        return found.double()
 
 
 @dataclass(frozen=True, kw_only=True)

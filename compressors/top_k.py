@@ -44,4 +44,6 @@ class TopK(CodecWithDensity):
         smallest = keys.topk(k).values[-1]  # of those to keep
         above, equal = keys > smallest, keys == smallest
         kept = above | (equal & (equal.cumsum(0) <= k - above.sum()))
-        return take(x, kept.nonzero().squeeze(1))
+        # k are kept: a GPU need not tell the host how many
+        where = kept.nonzero() if x.device.type == "cpu" else torch.nonzero_static(kept, size=k)
+        return take(x, where.squeeze(1))
