@@ -52,8 +52,8 @@ class CLTK(CodecWithDensity):
             row = communicator.ranks.index(leader)
             vectors = [_vector(given, row) for given in inputs]
             indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
-        indices = communicator.broadcast_from(leader, indices, "indices").cpu()  # all at once: a GPU is waited for
-        return [_Chosen(where=part.long().numpy()) for part in indices.split(counts)], state
+        chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the one wait for a GPU
+        return [_Chosen(where=part.long().numpy()) for part in chosen.split(counts)], state
 
 
 def _vector(given: Input, row: int) -> Tensor:

@@ -23,7 +23,8 @@ from compressors.with_density import CodecWithDensity
 class Thresholds(NamedTuple):
     """The state."""
 
-    by_segment: dict[str, Tensor]  # [W, 1] float64 on the CPU, of each worker; negative before the first search
+    # [W, 1] float64 on the CPU, of each worker; negative before the first search
+    by_segment: dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)

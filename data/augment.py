@@ -25,13 +25,14 @@ class Augmentation:
         count = len(images)
         if self.padding:
             offsets = torch.randint(2 * self.padding + 1, (2, count), generator=stream)
-            images = _crop(F.pad(images, [self.padding] * 4), offsets.to(images.device), self.padding)
+            offsets = offsets.to(images.device, non_blocking=True)  # a GPU is not waited for
+            images = _crop(F.pad(images, [self.padding] * 4), offsets, self.padding)
         if self.flip:
-            flipped = (torch.rand(count, generator=stream) < 0.5).to(images.device)
+            flipped = (torch.rand(count, generator=stream) < 0.5).to(images.device, non_blocking=True)
             images = torch.where(flipped[:, None, None, None], images.flip(3), images)
         if self.rotation:
             degrees = (2 * torch.rand(count, generator=stream) - 1) * self.rotation
-            images = _rotate(images, degrees.to(images.device))
+            images = _rotate(images, degrees.to(images.device, non_blocking=True))
         return images
 
 

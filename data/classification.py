@@ -116,7 +116,7 @@ class ClassificationDataset:
         return Batch(self._normalise(batch.inputs), batch.targets)
 
     def _read(self, part: Split, indices: Tensor) -> Batch:
-        indices = indices.to(part.targets.device)
+        indices = indices.to(part.targets.device, non_blocking=True)  # a GPU is not waited for
         inputs = part.inputs.index_select(0, indices)
         if inputs.dtype == torch.uint8:
             inputs = inputs.float().div_(255)
@@ -129,8 +129,8 @@ class ClassificationDataset:
 def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
     """(inputs - mean) / std of samples [B, C, ...], by channel; leaves ``inputs`` alone."""
     shape = (-1, *[1] * (inputs.dim() - 2))
-    centred = inputs.sub(torch.tensor(mean, device=inputs.device).view(shape))
-    return centred.div_(torch.tensor(std, device=inputs.device).view(shape))
+    means, stds = (torch.tensor(own).to(inputs.device, non_blocking=True).view(shape) for own in (mean, std))
+    return inputs.sub(means).div_(stds)
 
 
 @dataclass(frozen=True)

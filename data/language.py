@@ -123,5 +123,5 @@ class NextTokenDataset:
     def held_out_batch(self, split: str, indices: Tensor) -> TokenBatch:
         """Whole columns of the split of that name, [B, C]."""
         columns = self.held_out[split]
-        indices = indices.to(columns.inputs.device)
+        indices = indices.to(columns.inputs.device, non_blocking=True)
         return TokenBatch(columns.inputs[indices], columns.targets[indices], restart=True)

@@ -150,9 +150,9 @@ class MaskedDataset:
         device, (size, length) = blocks.device, blocks.shape
         order = torch.rand(size, length - 2, generator=stream).argsort(1)
         positions = 1 + order[:, : self.num_asked].sort(1).values
-        fate = torch.rand(positions.shape, generator=stream).to(device)
-        anything = torch.randint(len(self.vocabulary), positions.shape, generator=stream).to(device)
-        positions = positions.to(device)
+        fate = torch.rand(positions.shape, generator=stream).to(device, non_blocking=True)
+        anything = torch.randint(len(self.vocabulary), positions.shape, generator=stream)
+        anything, positions = (own.to(device, non_blocking=True) for own in (anything, positions))
         tokens = blocks.long()
         targets = tokens.gather(1, positions)
         shown = torch.where(fate < _REPLACED + _RANDOM, anything, targets)
@@ -170,7 +170,7 @@ class HeldOutBlocks:
         return len(self.blocks.tokens)
 
     def batch(self, indices: Tensor) -> MaskedBatch:
-        indices = indices.to(self.blocks.tokens.device)
+        indices = indices.to(self.blocks.tokens.device, non_blocking=True)
         return MaskedBatch(*(part.index_select(0, indices) for part in self.blocks))
 
 
@@ -188,7 +188,7 @@ class MaskedLoader:
         """W batches; they follow from the step alone."""
         found = []
         for worker, sampler in zip(self.ranks, self.samplers, strict=True):
-            indices = sampler.batch(step).to(self.dataset.train.device)
+            indices = sampler.batch(step).to(self.dataset.train.device, non_blocking=True)
             blocks = self.dataset.train.index_select(0, indices)
             found.append(self.dataset.mask(blocks, self.stream("mask", step, worker)))
         return found

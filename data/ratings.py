@@ -66,7 +66,7 @@ class RatingsDataset:
     def held_out_batch(self, split: str, indices: Tensor) -> Candidates:
         """Candidates [B, 101] of the users at ``indices`` [B]."""
         rows = self.held_out[split]
-        indices = indices.to(rows.device)
+        indices = indices.to(rows.device, non_blocking=True)
         return Candidates(indices.int(), rows.index_select(0, indices))
 
     def facts(self) -> dict[str, Any]:

@@ -100,7 +100,9 @@ class RowsDataset:
             return self.features.multiply(signs).tocsr()
         self._require_room(len(self.labels))
         dense = self.features.toarray() * signs
-        return dense if self.device.type == "cpu" else torch.from_numpy(dense).to(self.device)
+        if self.device.type == "cpu":
+            return dense
+        return torch.from_numpy(dense).to(self.device, non_blocking=True)
 
     def _require_room(self, rows: int) -> None:
         num_bytes = 8 * rows * self.features.shape[1]
@@ -119,7 +121,7 @@ class RowsDataset:
         if self._is_read_in_place:
             return Rows(self._stored, indices, weights, lengths)
         if isinstance(self._stored, Tensor):
-            own = torch.from_numpy(indices).to(self.device)
+            own = torch.from_numpy(indices).to(self.device, non_blocking=True)
             return Rows(self._stored.index_select(0, own), None, weights, lengths)
         features = self._stored[indices]
         if not dense:

@@ -64,9 +64,9 @@ class SentenceSplit:
         lengths = self.lengths[indices.cpu()]
         longest = int(lengths.max())
         device = self.tokens.device
-        indices = indices.to(device)
+        indices = indices.to(device, non_blocking=True)
         tokens = self.tokens[:, :longest].index_select(0, indices).long()
-        mask = torch.arange(longest, device=device) < lengths.to(device)[:, None]
+        mask = torch.arange(longest, device=device) < lengths.to(device, non_blocking=True)[:, None]
         return SentenceBatch(tokens, mask, self.targets.index_select(0, indices))
 
 

@@ -86,10 +86,11 @@ class StreamedImages:
     def finish(self, wanted: "Request", augment: bool = False) -> Batch:
         """The batch that ``wanted`` asked for, on the device."""
         images = torch.stack([image.result() for image in wanted.images]).contiguous()
-        images = images.to(self.device).float().div_(255)
+        images = images.to(self.device, non_blocking=True).float().div_(255)
         if augment and self.augmentation is not None:
             images = self.augmentation(images, wanted.stream)
-        return Batch(normalise(images, self.mean, self.std), wanted.targets.to(self.device))
+        targets = wanted.targets.to(self.device, non_blocking=True)
+        return Batch(normalise(images, self.mean, self.std), targets)
 
 
 class Request(NamedTuple):

@@ -275,9 +275,13 @@ class _Disguise(TorchFunctionMode):
             return args[0].clone()
         if func is Tensor.backward:  # its hooks are the project's code
             with self:
-                return torch.autograd.backward(args[0], *args[1:], grad_tensors=kwargs.pop("gradient", None), **kwargs)
+                return torch.autograd.backward(
+                    args[0], *args[1:], grad_tensors=kwargs.pop("gradient", None), **kwargs
+                )
         try:
-            return func(*_changed(args, _disguised), **{k: _changed(v, _disguised) for k, v in kwargs.items()})
+            return func(
+                *_changed(args, _disguised), **{k: _changed(v, _disguised) for k, v in kwargs.items()}
+            )
         except RuntimeError as error:  # torch has looked before the operator reached us
             if "on the same device" not in str(error):
                 raise

@@ -1,8 +1,8 @@
 """NCCL's rules, kept over gloo: a process group for the tensors of the pretended device.
 
-What NCCL refuses or waits for without end is refused here: tensors of the CPU, tensors that do not lie side by
-side, types that it does not know, empty messages. What every process asked for is kept in order; ``require_met``
-plays it, with the rule that a call ends when the other processes it needs have come to theirs.
+What NCCL refuses or waits for without end is refused here: tensors of the CPU, tensors that do not lie side
+by side, types that it does not know, empty messages. What every process asked for is kept in order;
+``require_met`` plays it, with the rule that a call ends when the other processes it needs have come to theirs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -151,7 +151,7 @@ def require_met(processes: Sequence[Sequence[Group]]) -> None:
 def _meet(left: list[list[Group]]) -> bool:
     """Take out what can be done now; whether there was anything."""
     fronts = [groups[0] if groups else [] for groups in left]
-    done = bool(_meet_all(fronts)) or any([_meet_two(fronts, process) for process in range(len(fronts))])
+    done = _meet_all(fronts) or any(_meet_two(fronts, process) for process in range(len(fronts)))
     for groups in left:
         if groups and not groups[0]:
             groups.pop(0)
