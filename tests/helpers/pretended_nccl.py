@@ -1,8 +1,8 @@
 """NCCL's rules, kept over gloo: a process group for the tensors of the pretended device.
 
-What NCCL refuses or waits for without end is refused here: tensors of the CPU, tensors that do not lie side
+What NCCL refuses, or waits for without end, is refused here: tensors of the CPU, tensors that do not lie side
 by side, types that it does not know, empty messages. What every process asked for is kept in order;
-``require_met`` plays it, with the rule that a call ends when the other processes it needs have come to theirs.
+``require_met`` plays it: a call ends when the other processes that it needs have come to theirs.
 """
 
 from collections.abc import Iterator, Sequence
