@@ -168,7 +168,7 @@ class Communicator:
         self._elements = math.inf
         if self.processes == 1:
             return joined
-        local = torch.from_numpy(np.concatenate(joined)).to(self.device)
+        local = self._here(torch.from_numpy(np.concatenate(joined)))
         everyones = self._exchange([[local]], lengths)[0][0].cpu().numpy()
         return np.split(everyones, np.cumsum(lengths[0])[:-1])
 
@@ -184,7 +184,7 @@ class Communicator:
         with self.clock.collective(math.ceil(math.log2(self.size))):
             if self.processes == 1:
                 return tensor
-            moved = tensor.contiguous().to(self.device)
+            moved = self._here(tensor)
             dist.broadcast(moved, worker // len(self.ranks))
             return moved.to(tensor.device)
 
@@ -200,7 +200,7 @@ class Communicator:
         with self.clock.collective(1):
             of_processes = rows.unflatten(1, (self.processes, -1)).transpose(0, 1)  # [P, W, W, ...]
             if self.processes > 1:
-                sent = of_processes.contiguous().to(self.device)
+                sent = self._here(of_processes)
                 received = torch.empty_like(sent)
                 self._trade([list(sent.unbind())], [list(received.unbind())])
                 of_processes = received.to(rows.device)
@@ -231,7 +231,7 @@ class Communicator:
         self._charged[kind] += moves * (rows.nbytes // len(rows))
         self._link += (moves * (rows.nbytes // len(rows)))[:, None]
         received = rows.to(self.device, copy=True)
-        sent, each = rows.contiguous().to(self.device), len(rows)
+        sent, each = self._here(rows), len(rows)
         with self.clock.collective(1):
             operations = []
             # In the order of the pairs' lower workers, which is the same on both sides.
@@ -292,7 +292,7 @@ class Communicator:
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes, not charged."""
         if self.processes > 1:
-            tensor = tensor.to(self.device)
+            tensor = self._here(tensor)
             dist.all_reduce(tensor)
         return tensor
 
@@ -389,7 +389,7 @@ class Communicator:
         if self.processes == 1:
             with on_the_clock:
                 return rows
-        sent = rows.contiguous().to(self.device)
+        sent = self._here(rows)
         received = sent.new_empty(self.processes, *sent.shape)
         with on_the_clock:
             if self._gathers_by_pairs:
@@ -397,6 +397,10 @@ class Communicator:
             else:
                 dist.all_gather(list(received.unbind()), sent)
         return received.flatten(0, 1).to(rows.device)
+
+    def _here(self, tensor: Tensor) -> Tensor:
+        """``tensor`` where the collectives take it, its entries side by side; a GPU is not waited for."""
+        return tensor.contiguous().to(self.device, non_blocking=self.device.type == "cuda")
 
     def _exchange(self, fields: list[list[Tensor]], lengths: np.ndarray) -> list[list[Tensor]]:
         """Per field and segment this process's entries to everyone's; ``lengths`` [S, n] of them."""

@@ -32,7 +32,8 @@ SETTINGS = (
     "budget.density=0.1",
     "trainer.epochs=null",
     "trainer.steps=6",
-    "trainer.batch_size=256",
+    "trainer.batch_size=384",
+    "schedule=constant",
     "tracker=none",
 )
 NUM_LAYERS, NUM_WORKERS = 4, 2
@@ -116,7 +117,6 @@ def train_all(
     with ExitStack() as stack:
         calls: list[Any] = []
         if processes > 1:
-            torch.distributed.destroy_process_group()
             calls = stack.enter_context(pretended_nccl(f"{folder}/meeting", process, processes))
         for method, overrides in trainings:
             name = " ".join([method, *overrides])

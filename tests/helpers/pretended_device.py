@@ -98,7 +98,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def _changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(value, (list, tuple)):
+    if type(value) in (list, tuple):  # others, of numbers, stay
         return type(value)(_changed(part, change) for part in value)
     return change(value)
 

@@ -123,16 +123,22 @@ def _create(store: dist.Store, rank: int, size: int, timeout: Any) -> PretendedN
 
 @contextmanager
 def pretended_nccl(meeting: str, rank: int, size: int) -> Iterator[list[Group]]:
-    """A group of ``size`` processes that meet in the file ``meeting``; what this one calls is in the list."""
+    """In place of gloo's group, which is made anew behind it; what this process calls is in the list.
+
+    ``meeting`` is the beginning of the names of two files, where the ``size`` processes meet.
+    """
     _calls.clear()
     if not hasattr(dist.Backend, BACKEND.upper()):
         dist.Backend.register_backend(BACKEND, _create, devices=[NAME, "cpu"])
-    dist.init_process_group(BACKEND, init_method=f"file://{meeting}", rank=rank, world_size=size)
+    dist.destroy_process_group()
+    dist.init_process_group(BACKEND, init_method=f"file://{meeting}-nccl", rank=rank, world_size=size)
     try:
         with patch.object(dist, "batch_isend_irecv", _together):
             yield _calls
+            dist.barrier()
     finally:
         dist.destroy_process_group()
+    dist.init_process_group("gloo", init_method=f"file://{meeting}-gloo", rank=rank, world_size=size)
 
 
 def require_met(processes: Sequence[Sequence[Group]]) -> None:
