@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -273,11 +274,8 @@ class _Disguise(TorchFunctionMode):
             raise fault("numpy() of a tensor on the device")
         if func is Tensor.pin_memory:
             return args[0].clone()
-        if func is Tensor.backward:  # its hooks are the project's code
-            with self:
-                return torch.autograd.backward(
-                    args[0], *args[1:], grad_tensors=kwargs.pop("gradient", None), **kwargs
-                )
+        if func in (Tensor.register_hook, Tensor.register_post_accumulate_grad_hook):
+            return func(args[0], disguised(args[1]))
         try:
             return func(
                 *_changed(args, _disguised), **{k: _changed(v, _disguised) for k, v in kwargs.items()}
@@ -286,6 +284,17 @@ class _Disguise(TorchFunctionMode):
             if "on the same device" not in str(error):
                 raise
             raise fault(f"{getattr(func, '__name__', func)}: {error}") from None
+
+
+def disguised(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A hook of a backward pass, which torch calls without the modes that are on."""
+
+    @wraps(function)
+    def called(*args: Any) -> Any:
+        with _Disguise():
+            return function(*args)
+
+    return called
 
 
 def _disguised(value: Any) -> Any:
@@ -335,5 +344,6 @@ def pretended_device() -> Iterator[list[Wait]]:
 
             for name, value in _INTERPRETER.items():
                 stack.enter_context(patch.object(GridExecutor, name, value))
+        stack.enter_context(torch.autograd.set_multithreading_enabled(False))
         stack.enter_context(_Disguise())
         yield _record.waits
