@@ -282,7 +282,8 @@ def _memory_like(trainer: "Trainer", batch: Batch) -> list[Memory]:
     loss = in_precision(trainer.dataset.task.loss, device, settings.precision)
     pieces = cut(batch, settings.micro_batch_size)
     model.eval()  # so that BatchNorm's statistics stay
-    with torch.inference_mode(), torch.random.fork_rng():
+    own = [device] if device.type == "cuda" else []  # another GPU would begin to hold memory for this process
+    with torch.inference_mode(), torch.random.fork_rng(own):
         _, memory = loss(model, pieces[0], None)
     model.train()
     return [memory] * len(pieces)

@@ -112,9 +112,9 @@ def sgd(
         return _ReleasedNesterov(groups, lr=lr, momentum=momentum, nesterov=True)
     on_cpu = groups[0]["params"][0].device.type == "cpu"
     foreach = False if on_cpu else None  # what torch would choose, without asking in every step
-    if on_cpu:
-        groups = _with_fused(groups)
-    return _SGD(groups, lr=lr, momentum=momentum, nesterov=bool(nesterov), foreach=foreach)
+    return _SGD(
+        _with_fused(groups, on_cpu), lr=lr, momentum=momentum, nesterov=bool(nesterov), foreach=foreach
+    )
 
 
 def _own_rate(model: nn.Module) -> float:
@@ -123,8 +123,11 @@ def _own_rate(model: nn.Module) -> float:
     return model.step_size
 
 
-def _with_fused(groups: list[Group]) -> list[Group]:
+def _with_fused(groups: list[Group], on_cpu: bool) -> list[Group]:
     """The groups, of which those parameters have their own that one pass over memory can update.
+
+    They are the same on a GPU, where torch chooses for itself: a checkpoint knows a parameter's moments by its
+    place in the groups.
 
     torch's fused loop on the CPU rounds as its single operations do, but for the entries that are left over
     at the end of a tensor after whole vectors; and it takes entries as they lie, whatever the strides.
@@ -134,7 +137,7 @@ def _with_fused(groups: list[Group]) -> list[Group]:
         for fused in (True, False):
             own = [p for p in group["params"] if _is_fusible(p) == fused]
             if own:
-                split.append({**group, "params": own, "fused": fused})
+                split.append({**group, "params": own, "fused": fused if on_cpu else None})
     return split
 
 

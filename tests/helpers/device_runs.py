@@ -15,6 +15,9 @@ from configs import CONF, resolved
 from pretended_device import CUDA, Wait, pretended_device
 from pretended_nccl import pretended_nccl
 
+from resuming import config_of, crash_after, outcome
+from resuming import train as finished
+
 import run
 from compressors.api import Codec, Reducer
 from compressors.build import build_reducer
@@ -147,3 +150,34 @@ def _unlike(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
     unlike = [] if torch.equal(expected["weights"], found["weights"]) else ["weights"]
     one, other = expected["records"], found["records"]
     return unlike + [name for name in one.keys() | other.keys() if one.get(name) != other.get(name)]
+
+
+def run_all(process: int, processes: int, runs: list[list[str]], folder: str) -> dict[str, Any]:
+    """run.py's training with each of these overrides: on the device, broken off and gone on with, and on the CPU.
+
+    By overrides: what of the records, the summary and the last checkpoint differs, and the waits by place.
+    """
+    found: dict[str, Any] = {}
+    for number, overrides in enumerate(runs):
+        name, settings = " ".join(overrides), [*SETTINGS, "checkpoint.every_steps=2", *overrides]
+        outcomes, waits = [], []
+        with pretended_device() as waits:
+            config = config_of(Path(folder, f"{number}"), *settings, "device=cuda")
+            with crash_after(4):
+                run.train(config)
+            run.train(config)
+            outcomes.append(outcome(config))
+        config = config_of(Path(folder, f"{number}-cpu"), *settings, "device=cpu")
+        outcomes.append(finished(config))
+        one, other = ({**own["tensors"], **own["summary"], "records": own["records"]} for own in outcomes)
+        found[name] = {
+            "unlike": [key for key in one.keys() | other.keys() if not _equal(one.get(key), other.get(key))],
+            "waits": [list(wait) for wait in waits],
+        }
+    return found
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return torch.equal(one, other)
+    return bool(one == other)

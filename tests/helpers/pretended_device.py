@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from functools import wraps
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -243,7 +244,8 @@ def install() -> None:
     """Register the device, once and for the rest of the process."""
     if _library:
         return
-    _setup_privateuseone_for_python_backend(NAME)
+    module = SimpleNamespace(**_CUDA, _is_in_bad_fork=lambda: False)
+    _setup_privateuseone_for_python_backend(NAME, backend_module=module)
     everything, aten = torch.library.Library("_", "IMPL"), torch.library.Library("aten", "IMPL")
     _library.extend((everything, aten))
     everything.fallback(_compute, "PrivateUse1")
@@ -307,6 +309,12 @@ def _synchronize(device: object = None) -> None:
     _wait("torch.cuda.synchronize")
 
 
+def _state_of_generator(device: torch.device) -> Tensor:
+    if device not in (0, CUDA):
+        raise fault(f"the generator of {device}, another GPU than this process's")
+    return torch.empty(0)
+
+
 _CUDA = {
     "is_available": lambda: True,
     "is_initialized": lambda: True,
@@ -318,6 +326,8 @@ _CUDA = {
     "get_device_name": lambda device=None: NAME,
     "is_bf16_supported": lambda including_emulation=True: True,
     "manual_seed_all": lambda seed: None,
+    "get_rng_state": _state_of_generator,
+    "set_rng_state": lambda state, device: None,
 }
 
 
