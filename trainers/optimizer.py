@@ -48,10 +48,14 @@ _update = inspect.unwrap(torch.optim.SGD.step)
 
 
 class _SGD(torch.optim.SGD):
-    """Without torch's hooks and profiler's record around ``step``: of a short update they are two thirds."""
+    """Without torch's hooks and profiler's record around ``step``: of a short update they are two thirds.
+
+    On a GPU torch takes all parameters at once, and Nesterov's gradients in place, which are a reduction's and
+    made in inference mode; so is the update then.
+    """
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # a trainer has no closures
-        with torch.no_grad():
+        with torch.no_grad() if self.defaults["foreach"] is False else torch.inference_mode():
             _update(self)
 
     step.__dict__["hooked"] = True  # or torch would wrap it again

@@ -2,8 +2,6 @@
 
 import importlib.util
 import inspect
-import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,7 +12,6 @@ import torch
 from configs import CONF, resolved
 from pretended_device import CUDA, Wait, pretended_device
 from pretended_nccl import pretended_nccl
-
 from resuming import config_of, crash_after, outcome
 from resuming import train as finished
 
@@ -153,14 +150,14 @@ def _unlike(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
 
 
 def run_all(process: int, processes: int, runs: list[list[str]], folder: str) -> dict[str, Any]:
-    """run.py's training with each of these overrides: on the device, broken off and gone on with, and on the CPU.
+    """run.py's training with each of these overrides: on the device, broken off and gone on with; on the CPU.
 
     By overrides: what of the records, the summary and the last checkpoint differs, and the waits by place.
     """
     found: dict[str, Any] = {}
     for number, overrides in enumerate(runs):
         name, settings = " ".join(overrides), [*SETTINGS, "checkpoint.every_steps=2", *overrides]
-        outcomes, waits = [], []
+        outcomes = []
         with pretended_device() as waits:
             config = config_of(Path(folder, f"{number}"), *settings, "device=cuda")
             with crash_after(4):

@@ -8,6 +8,7 @@ the operator and the caller's line. Registering a device lasts as long as a proc
 
 import ctypes
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -25,6 +26,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "pretended"
+PLAYERS = ("pretended_device.py", "pretended_nccl.py")  # whose lines are nobody's
 CUDA = torch.device("cuda", 0)
 _CPU, _EXTENSION = 1, 12  # DLPack's numbers of devices; torch reads the second one as PrivateUse1
 _KEY = torch._C.DispatchKey.PrivateUse1
@@ -76,7 +78,7 @@ def _frames() -> tuple[str, tuple[str, ...]]:
     frame, line, found = sys._getframe(1), "", []
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT) and path != Path(__file__) and ".venv" not in path.parts:
+        if path.is_relative_to(ROOT) and path.name not in PLAYERS and ".venv" not in path.parts:
             place = path.relative_to(ROOT)
             line = line or f"{place}:{frame.f_lineno}"
             found.append(f"{place}:{frame.f_code.co_name}")
@@ -274,6 +276,8 @@ class _Disguise(TorchFunctionMode):
             return is_pretended(args[0])
         if func in (Tensor.numpy, Tensor.__array__) and is_pretended(args[0]):
             raise fault("numpy() of a tensor on the device")
+        if func is Tensor.__deepcopy__ and is_pretended(args[0]):  # torch would want an allocator for it
+            return args[1].setdefault(id(args[0]), args[0].detach().clone())
         if func is Tensor.pin_memory:
             return args[0].clone()
         if func in (Tensor.register_hook, Tensor.register_post_accumulate_grad_hook):
@@ -283,7 +287,9 @@ class _Disguise(TorchFunctionMode):
                 *_changed(args, _disguised), **{k: _changed(v, _disguised) for k, v in kwargs.items()}
             )
         except RuntimeError as error:  # torch has looked before the operator reached us
-            if "on the same device" not in str(error):
+            if func is Tensor.to and kwargs.get("non_blocking") and is_pretended(args[0]):
+                raise fault("copy to the CPU that nobody waits for") from None  # torch asks for pinned memory
+            if not re.search(r"(on|in) the same device", str(error)):
                 raise
             raise fault(f"{getattr(func, '__name__', func)}: {error}") from None
 

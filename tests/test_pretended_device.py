@@ -1,0 +1,94 @@
+"""The pretended device finds the faults that it is there for, and nothing else."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import planted_faults
+import pytest
+from planted_faults import HANDED_OVER, REFUSED, WAITED_FOR, cross, hand_over_all, line_of, try_all
+from pretended_device import DeviceFault
+from pretended_nccl import Call, require_met
+from processes import run_in_processes
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, list[str]]:
+    return run_in_processes(try_all, 1)[0]
+
+
+@pytest.mark.parametrize("name", [function.__name__ for function in REFUSED])
+def test_what_a_gpu_refuses_is_an_error_with_its_line(found: dict[str, list[str]], name: str) -> None:
+    (said,) = found[name]
+    assert said.startswith("fault: ")
+    assert said.endswith(f", at {line_of(getattr(planted_faults, name))}")
+
+
+@pytest.mark.parametrize("name", [function.__name__ for function in WAITED_FOR])
+def test_what_the_host_waits_for_is_noted_with_its_line(found: dict[str, list[str]], name: str) -> None:
+    (said,) = found[name]
+    assert re.match(r"(aten::\w+|copy to the (CPU|device))(: [\w ]+)?, at ", said)
+    assert said.endswith(f", at {line_of(getattr(planted_faults, name))}")
+
+
+def test_what_a_gpu_does_by_itself_is_not(found: dict[str, list[str]]) -> None:
+    assert found["allowed"] == []
+
+
+def test_what_nccl_refuses_is_an_error(tmp_path: Path) -> None:
+    for of_process in run_in_processes(hand_over_all, 2, str(tmp_path)):
+        assert "before any collective" in of_process["too early"]
+        for function, rule in zip(
+            HANDED_OVER,
+            (
+                "of the CPU",
+                "do not lie side by side",
+                "does not know torch.int16",
+                "shapes",
+                "an empty message",
+            ),
+            strict=True,
+        ):
+            said = of_process[function.__name__]
+            assert rule in said
+            assert said.endswith(f", at {line_of(function)}")
+
+
+def test_a_message_around_a_collective_is_a_deadlock(tmp_path: Path) -> None:
+    processes = [as_calls(groups) for groups in run_in_processes(cross, 2, str(tmp_path))]
+    with pytest.raises(DeviceFault, match=r"process 0 waits at .*send.*process 1 waits at .*all_reduce"):
+        require_met(processes)
+
+
+def as_calls(groups: list[list[list[Any]]]) -> list[list[Call]]:
+    return [[Call(call[0], call[1], tuple(call[2]), call[3]) for call in group] for group in groups]
+
+
+A, B = Call("all_reduce", "float32", (3,)), Call("all_reduce", "float32", (2,))
+DOUBLE, GATHER = Call("all_reduce", "float64", (3,)), Call("all_gather", "float32", (3,))
+
+
+@pytest.mark.parametrize("other", [[[B], [A]], [[A]], [[A], [B], [A]], [[A], [DOUBLE]], [[GATHER], [B]]])
+def test_collectives_in_another_order_or_unlike_are_refused(other: list[list[Call]]) -> None:
+    require_met([[[A], [B]], [[A], [B]]])
+    with pytest.raises(DeviceFault, match="waits at"):
+        require_met([[[A], [B]], other])
+
+
+def send(peer: int, size: int = 2) -> Call:
+    return Call("send", "float32", (size,), peer)
+
+
+def receive(peer: int, size: int = 2) -> Call:
+    return Call("recv", "float32", (size,), peer)
+
+
+def test_messages_meet_in_a_batch_but_not_one_behind_the_other() -> None:
+    require_met([[[send(1), receive(1)], [A]], [[send(0), receive(0)], [A]]])
+    with pytest.raises(DeviceFault, match="waits at"):
+        require_met([[[send(1)], [receive(1)]], [[send(0)], [receive(0)]]])
+
+
+def test_a_message_is_received_as_it_was_sent() -> None:
+    with pytest.raises(DeviceFault, match=r"sends .* awaits"):
+        require_met([[[send(1, 2)]], [[receive(0, 3)]]])
