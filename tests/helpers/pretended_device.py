@@ -159,8 +159,6 @@ def _check_indices(name: str, given: dict[str, Any]) -> None:
     for own in _tensors([index for index in given["indices"] if index is not None]):
         if not is_pretended(given["self"]) and is_pretended(own):
             raise fault(f"{name}: indices on the device of a tensor on the CPU")
-        if not is_pretended(own):
-            _wait(f"{name}: indices copied to the device")
         if own.dtype in (torch.bool, torch.uint8) and looks:
             _wait(f"{name}: a mask")
 
@@ -231,7 +229,7 @@ def _copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
         if non_blocking:
             raise fault(f"copy of {shape} to the CPU that nobody waits for")
         _wait("copy to the CPU")
-    elif to_device and not to_host and not non_blocking and source.numel() and source.dim():
+    elif to_device and not to_host and not non_blocking and source.numel():
         _wait("copy to the device")
     _to_host(target).copy_(_to_host(source))
     return target
@@ -240,6 +238,37 @@ def _copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
 def _scalar(tensor: Tensor) -> Any:
     _wait("aten::_local_scalar_dense")
     return host_view(tensor).item()
+
+
+def _lstm_cell(
+    inputs: Tensor, hidden: Tensor, cx: Tensor, input_bias: Tensor | None, hidden_bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``_thnn_fused_lstm_cell``, which torch asks GPUs for and the CPU lacks; and its gates."""
+    gates = inputs + hidden
+    if input_bias is not None and hidden_bias is not None:
+        gates = gates + input_bias + hidden_bias
+    i, f, g, o = gates.chunk(4, 1)
+    i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
+    cy = f * cx + i * g
+    return o * cy.tanh(), cy, torch.cat([i, f, g, o], 1)
+
+
+def _lstm_cell_backward(
+    grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, gates: Tensor, has_bias: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of the gates before their functions, of ``cx`` and of the bias."""
+    i, f, g, o = gates.chunk(4, 1)
+    grad_hy = torch.zeros_like(cy) if grad_hy is None else grad_hy
+    through = grad_hy * o * (1 - cy.tanh().square())
+    grad_cy = through if grad_cy is None else grad_cy + through
+    parts = [
+        grad_cy * g * i * (1 - i),
+        grad_cy * cx * f * (1 - f),
+        grad_cy * i * (1 - g.square()),
+        grad_hy * cy.tanh() * o * (1 - o),
+    ]
+    of_gates = torch.cat(parts, 1)
+    return of_gates, grad_cy * f, of_gates.sum(0)
 
 
 def install() -> None:
@@ -255,6 +284,8 @@ def install() -> None:
     views = (ops.as_strided.default, ops.view.default, ops.unfold.default)
     for op in (*views, ops.set_.source_Tensor, ops.set_.source_Storage_storage_offset):
         aten.impl(op, _on_host_kernel(op), "PrivateUse1")
+    aten.impl("_thnn_fused_lstm_cell", _lstm_cell, "PrivateUse1")
+    aten.impl("_thnn_fused_lstm_cell_backward_impl", _lstm_cell_backward, "PrivateUse1")
     aten.impl("copy_", _copy, "PrivateUse1")
     aten.impl("resize_", _resize, "PrivateUse1")
     aten.impl("_local_scalar_dense", _scalar, "PrivateUse1")
