@@ -1,5 +1,6 @@
 """Every worker's message to every worker: an all-gather on a wire that is coded."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,9 +100,12 @@ class _Line:
         """Per local worker and segment: positions in the line, int64, and values."""
         where: list[list[np.ndarray]] = [[] for _ in compressed[0].counts]
         values: list[list[np.ndarray]] = [[] for _ in compressed[0].counts]
-        for start, given, own in zip(self.starts, inputs, compressed, strict=False):
-            taken = _as_numpy(join([values_of(payload) for payload in own.payloads]))
-            positions = own.positions(given.size).cpu().numpy() + start
+        every = [join([values_of(payload) for payload in own.payloads]) for own in compressed]
+        places = [own.positions(given.size) for given, own in zip(inputs, compressed, strict=True)]
+        for start, taken, positions, own in zip(
+            self.starts, map(_as_numpy, _on_cpu(every)), _on_cpu(places), compressed, strict=False
+        ):
+            positions = positions.numpy() + start
             end = 0
             for row, count in enumerate(own.counts.tolist()):
                 where[row].append(positions[end : end + count])
@@ -120,7 +124,7 @@ class _Line:
             if numpy_knows(rows):
                 rows.numpy()[row, own] = lost.numpy()
             else:
-                rows[row, torch.from_numpy(own).to(rows.device)] = lost.to(rows.device)
+                rows[row, _sent_to(rows.device, torch.from_numpy(own))] = _sent_to(rows.device, lost)
 
 
 class _Mean:
@@ -151,15 +155,27 @@ class _Mean:
             if total.device.type == "cpu":
                 self.codes.add_at(own.numpy(), where, total.numpy())
             else:
-                total.index_add_(0, torch.from_numpy(where).to(total.device), own.to(total.device))
+                device = total.device
+                total.index_add_(0, _sent_to(device, torch.from_numpy(where)), _sent_to(device, own))
 
     def over(self, num_workers: int) -> list[Tensor]:
         return [divide(total, num_workers).to(self.dtype) for total in self.totals]
 
 
+def _on_cpu(tensors: list[Tensor]) -> Sequence[Tensor]:
+    """Tensors [k] of one dtype on the CPU, from a GPU in one copy."""
+    if tensors[0].device.type == "cpu":
+        return tensors
+    return torch.cat(tensors).cpu().split([len(tensor) for tensor in tensors])
+
+
+def _sent_to(device: torch.device, tensor: Tensor) -> Tensor:
+    """A tensor of the CPU on a GPU, which is not waited for."""
+    return tensor.to(device, non_blocking=True)
+
+
 def _as_numpy(values: Tensor) -> np.ndarray:
-    """The entries on the CPU; as integers where numpy does not know their dtype."""
-    values = values.cpu()
+    """Entries on the CPU; as integers where numpy does not know their dtype."""
     return values.view(torch.int16).numpy() if values.dtype == torch.bfloat16 else values.numpy()
 
 

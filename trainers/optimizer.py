@@ -50,8 +50,8 @@ _update = inspect.unwrap(torch.optim.SGD.step)
 class _SGD(torch.optim.SGD):
     """Without torch's hooks and profiler's record around ``step``: of a short update they are two thirds.
 
-    On a GPU torch takes all parameters at once, and Nesterov's gradients in place, which are a reduction's and
-    made in inference mode; so is the update then.
+    On a GPU torch takes all parameters at once and changes Nesterov's gradients in place. These come from a
+    reduction, in inference mode; so the update is in it, too.
     """
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # a trainer has no closures
@@ -130,8 +130,8 @@ def _own_rate(model: nn.Module) -> float:
 def _with_fused(groups: list[Group], on_cpu: bool) -> list[Group]:
     """The groups, of which those parameters have their own that one pass over memory can update.
 
-    They are the same on a GPU, where torch chooses for itself: a checkpoint knows a parameter's moments by its
-    place in the groups.
+    They are the same on a GPU, where torch chooses for itself: a checkpoint knows a parameter's moments by
+    its place in the groups.
 
     torch's fused loop on the CPU rounds as its single operations do, but for the entries that are left over
     at the end of a tensor after whole vectors; and it takes entries as they lie, whatever the strides.

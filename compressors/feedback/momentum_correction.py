@@ -93,4 +93,4 @@ class MomentumCorrection(Wrapper):
         compressed = reduced.compressed[given.name]
         positions = compressed.positions(given.size).to(velocity.device)
         rows = torch.arange(len(velocity)).repeat_interleave(torch.from_numpy(compressed.counts))
-        velocity[rows.to(velocity.device), positions] = 0
+        velocity[rows.to(velocity.device, non_blocking=True), positions] = 0

@@ -281,8 +281,8 @@ def install() -> None:
     _library.extend((everything, aten))
     everything.fallback(_compute, "PrivateUse1")
     ops = torch.ops.aten
-    views = (ops.as_strided.default, ops.view.default, ops.unfold.default)
-    for op in (*views, ops.set_.source_Tensor, ops.set_.source_Storage_storage_offset):
+    views = (ops.as_strided, ops.view, ops.unfold, ops._reshape_alias, ops.view_as_real, ops.view_as_complex)
+    for op in (*(op.default for op in views), ops.set_.source_Tensor, ops.set_.source_Storage_storage_offset):
         aten.impl(op, _on_host_kernel(op), "PrivateUse1")
     aten.impl("_thnn_fused_lstm_cell", _lstm_cell, "PrivateUse1")
     aten.impl("_thnn_fused_lstm_cell_backward_impl", _lstm_cell_backward, "PrivateUse1")
