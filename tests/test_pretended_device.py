@@ -2,13 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import planted_faults
 import pytest
 from planted_faults import HANDED_OVER, REFUSED, WAITED_FOR, cross, hand_over_all, line_of, try_all
 from pretended_device import DeviceFault
-from pretended_nccl import Call, require_met
+from pretended_nccl import Call, as_groups, require_met
 from processes import run_in_processes
 
 
@@ -55,13 +54,9 @@ def test_what_nccl_refuses_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_message_around_a_collective_is_a_deadlock(tmp_path: Path) -> None:
-    processes = [as_calls(groups) for groups in run_in_processes(cross, 2, str(tmp_path))]
+    processes = [as_groups(plain) for plain in run_in_processes(cross, 2, str(tmp_path))]
     with pytest.raises(DeviceFault, match=r"process 0 waits at .*send.*process 1 waits at .*all_reduce"):
         require_met(processes)
-
-
-def as_calls(groups: list[list[list[Any]]]) -> list[list[Call]]:
-    return [[Call(call[0], call[1], tuple(call[2]), call[3]) for call in group] for group in groups]
 
 
 A, B = Call("all_reduce", "float32", (3,)), Call("all_reduce", "float32", (2,))

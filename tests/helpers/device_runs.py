@@ -7,19 +7,25 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
+import torch.distributed as dist
 from configs import CONF, resolved
-from pretended_device import CUDA, Wait, pretended_device
-from pretended_nccl import pretended_nccl
+from own_script import STEPS, batch, loss_of, network, reducer_for, weights
+from pretended_device import CUDA, Wait, disguised, pretended_device
+from pretended_nccl import Group, as_plain, pretended_nccl
 from resuming import config_of, crash_after, outcome
 from resuming import train as finished
+from torch.nn.parallel import DistributedDataParallel
 
 import run
 from compressors.api import Codec, Reducer
 from compressors.build import build_reducer
 from compressors.testing.cases import Case, cases_in, cases_of
+from trainers.advance import Advance
 from trainers.communicator import Communicator
+from trainers.ddp_hook import CompressionState, compression_hook
 from trainers.loop import Trainer
 
 ROOT = CONF.parent
@@ -39,7 +45,8 @@ SETTINGS = (
     "tracker=none",
 )
 NUM_LAYERS, NUM_WORKERS = 4, 2
-IN_STEP = "trainers/advance.py:__call__"
+STEP, IN_STEP = "a step begins", "trainers/advance.py:__call__"
+GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_look")
 
 
 def methods() -> dict[str, Case]:
@@ -101,47 +108,82 @@ def _with_method(trainer: Trainer, config: dict[str, Any], name: str) -> Trainer
     return replace(trainer, reducer=build_reducer(method, size, feedback, wire))
 
 
-@contextmanager
-def _nowhere() -> Iterator[list[Wait]]:
-    yield []
-
-
 def train_all(
     process: int, processes: int, trainings: list[tuple[str, list[str]]], folder: str = ""
 ) -> dict[str, Any]:
-    """``train`` of each (method, overrides) on the device and, if alone, on the CPU.
+    """``train`` of each (method, overrides) on the device and, if alone, on the CPU; by their ``name_of``.
 
-    By method and overrides: what was not equal on the CPU, an error, the waits per step by cause and place,
-    and what was handed to NCCL.
+    What was not equal on the CPU, an error, what the host waited for, and what was handed to NCCL.
     """
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
     with ExitStack() as stack:
-        calls: list[Any] = []
+        calls: list[Group] = []
         if processes > 1:
             calls = stack.enter_context(pretended_nccl(f"{folder}/meeting", process, processes))
         for method, overrides in trainings:
-            name = " ".join([method, *overrides])
+            own: dict[str, Any] = {}
+            found[name_of(method, overrides)] = own
             calls.clear()
-            with pretended_device() as waits:
+            with pretended_device() as waits, _steps_marked(waits):
                 if processes > 1:
-                    torch.distributed.barrier()
+                    dist.barrier()
                 try:
                     on_device = train(overrides, method, CUDA, process, processes)
                 except Exception as error:
-                    if processes > 1:
+                    if processes > 1:  # the others would wait
                         raise
-                    found[name] = {"error": f"{type(error).__name__}: {error}"}
+                    own["error"] = f"{type(error).__name__}: {error}"
                     continue
-            found[name] = {
-                "waits": [list(wait) for wait in waits],
-                "calls": [[list(call) for call in group] for group in calls],
-                "weights": on_device["weights"],
-                "records": on_device["records"],
-            }
+            own |= {"waits": [list(wait) for wait in waits], "calls": as_plain(calls), **on_device}
             if processes == 1:
-                found[name]["unlike"] = _unlike(train(overrides, method, torch.device("cpu")), on_device)
+                own["unlike"] = _unlike(train(overrides, method, torch.device("cpu")), on_device)
     return found
+
+
+def name_of(method: str, overrides: Sequence[str]) -> str:
+    return " ".join([method, *overrides])
+
+
+@contextmanager
+def _steps_marked(waits: list[Wait]) -> Iterator[None]:
+    """A line between the waits of one step and those of the next."""
+    take_step = Advance.__call__
+
+    def marking(self: Advance, *args: Any, **kwargs: Any) -> Any:
+        waits.append(Wait(STEP, "", (IN_STEP,)))
+        return take_step(self, *args, **kwargs)
+
+    with patch.object(Advance, "__call__", marking):
+        yield
+
+
+def steps_of(waits: list[Any]) -> list[list[Wait]]:
+    """The waits of each step."""
+    steps: list[list[Wait]] = []
+    for wait in (Wait(*own) for own in waits):
+        if wait.what == STEP:
+            steps.append([])
+        elif IN_STEP in wait.frames:
+            steps[-1].append(wait)
+    return steps
+
+
+def part_of(wait: Wait) -> str:
+    """Which part of a step waited, in the words of docs/design.md."""
+    if wait.what == "torch.cuda.synchronize":
+        return "clock"
+    if any(frame in wait.frames for frame in GRADIENTS):
+        return "gradients"
+    if "trainers/gradients.py:raise_together" in wait.frames:
+        return "processes"
+    if "trainers/watch.py:reduce" in wait.frames and not _is_in(wait, "compressors/compress.py:reduce"):
+        return "diagnostics"
+    return "reduction" if any(frame.startswith("compressors/") for frame in wait.frames) else "elsewhere"
+
+
+def _is_in(wait: Wait, frame: str) -> bool:
+    return frame in wait.frames
 
 
 def _unlike(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
@@ -152,24 +194,28 @@ def _unlike(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
 
 
 def run_all(process: int, processes: int, runs: list[list[str]], folder: str) -> dict[str, Any]:
-    """run.py's training with each of these overrides: on the device, broken off and gone on with; on the CPU.
+    """run.py's training with each of these overrides: begun on the CPU, gone on with on the device, twice.
 
-    By overrides: what of the records, the summary and the last checkpoint differs, and the waits by place.
+    By overrides: what of the records, the summary and the last checkpoint differs from a run on the CPU that
+    was not broken off, and what the host waited for.
     """
     found: dict[str, Any] = {}
     for number, overrides in enumerate(runs):
-        name, settings = " ".join(overrides), [*SETTINGS, "checkpoint.every_steps=2", *overrides]
-        outcomes = []
-        with pretended_device() as waits:
+        settings = [*SETTINGS, "checkpoint.every_steps=1", *overrides]
+        config = config_of(Path(folder, f"{number}"), *settings, "device=cpu")
+        with crash_after(2):
+            run.train(config)
+        with pretended_device() as waits, _steps_marked(waits):
             config = config_of(Path(folder, f"{number}"), *settings, "device=cuda")
             with crash_after(4):
                 run.train(config)
             run.train(config)
-            outcomes.append(outcome(config))
-        config = config_of(Path(folder, f"{number}-cpu"), *settings, "device=cpu")
-        outcomes.append(finished(config))
-        one, other = ({**own["tensors"], **own["summary"], "records": own["records"]} for own in outcomes)
-        found[name] = {
+        whole = config_of(Path(folder, f"{number}-whole"), *settings, "device=cpu")
+        one, other = (
+            {**own["tensors"], **own["summary"], "records": own["records"]}
+            for own in (outcome(config), finished(whole))
+        )
+        found[" ".join(overrides)] = {
             "unlike": [key for key in one.keys() | other.keys() if not _equal(one.get(key), other.get(key))],
             "waits": [list(wait) for wait in waits],
         }
@@ -180,3 +226,21 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return torch.equal(one, other)
     return bool(one == other)
+
+
+def with_hook(process: int, processes: int, folder: str) -> dict[str, Any]:
+    """Somebody's own script with DistributedDataParallel and the hook, on the device."""
+    with pretended_device() as waits, pretended_nccl(f"{folder}/meeting", process, processes) as calls:
+        model = network().to("cuda")
+        ddp_model = DistributedDataParallel(model, bucket_cap_mb=0.02)
+        state = CompressionState(reducer_for(model), model)
+        ddp_model.register_comm_hook(state, disguised(compression_hook))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+        waits.clear()
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            inputs = batch(step, process).to("cuda", non_blocking=True)
+            loss_of(ddp_model, inputs).backward()
+            optimizer.step()
+        found = [list(wait) for wait in waits]
+        return {"weights": weights(model).cpu(), "calls": as_plain(calls), "waits": found}

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from pretended_device import DeviceFault, pretended_device
-from pretended_nccl import pretended_nccl
+from pretended_nccl import Plain, as_plain, pretended_nccl
 from torch import Tensor
 
 from compressors.api import Step
@@ -214,7 +214,7 @@ def hand_over_all(process: int, processes: int, folder: str) -> dict[str, str]:
     return found
 
 
-def cross(process: int, processes: int, folder: str) -> list[list[list[Any]]]:
+def cross(process: int, processes: int, folder: str) -> Plain:
     """A message that one process sends before a collective and the other one receives behind it.
 
     gloo takes it, as what is sent waits in a buffer; NCCL would never end.
@@ -230,4 +230,4 @@ def cross(process: int, processes: int, folder: str) -> list[list[list[Any]]]:
             works = dist.batch_isend_irecv([dist.P2POp(kind, x, 0)])
         for work in works:
             work.wait()
-    return [[list(call) for call in group] for group in calls]
+    return as_plain(calls)

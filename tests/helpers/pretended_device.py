@@ -368,6 +368,14 @@ _CUDA = {
 }
 
 
+_begin_future = torch.futures.Future.__init__
+
+
+def _begin_future_here(future: torch.futures.Future, *, devices: object = None) -> None:
+    """Without devices, whose streams it would keep in step."""
+    _begin_future(future)
+
+
 # Triton's interpreter plays the device: it works on the memory itself.
 _INTERPRETER = {
     "_init_args_hst": lambda self, args, kwargs: (
@@ -386,6 +394,7 @@ def pretended_device() -> Iterator[list[Wait]]:
     with ExitStack() as stack:
         for name, value in _CUDA.items():
             stack.enter_context(patch.object(torch.cuda, name, value))
+        stack.enter_context(patch.object(torch.futures.Future, "__init__", _begin_future_here))
         if find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1":
             from triton.runtime.interpreter import GridExecutor
 

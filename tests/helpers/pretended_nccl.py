@@ -39,6 +39,7 @@ class Call(NamedTuple):
 
 
 Group = list[Call]  # calls that are started together: the messages of a batch, or one collective
+Plain = list[list[list[Any]]]  # the same in lists, to be sent from a process to another
 _calls: list[Group] = []
 
 
@@ -139,6 +140,14 @@ def pretended_nccl(meeting: str, rank: int, size: int) -> Iterator[list[Group]]:
     finally:
         dist.destroy_process_group()
     dist.init_process_group("gloo", init_method=f"file://{meeting}-gloo", rank=rank, world_size=size)
+
+
+def as_plain(groups: Sequence[Group]) -> Plain:
+    return [[list(call) for call in group] for group in groups]
+
+
+def as_groups(plain: Plain) -> list[Group]:
+    return [[Call(name, dtype, tuple(shape), peer) for name, dtype, shape, peer in group] for group in plain]
 
 
 def require_met(processes: Sequence[Sequence[Group]]) -> None:
