@@ -39,6 +39,7 @@ class Waiting:
         self._entries_later = 0
 
     @property
+    @torch.inference_mode()  # as what is changed was made: a checkpoint asks outside of a reduction
     def waits(self) -> Waits:
         """As they are after the last step."""
         sent_at = self._waits.sent_at.view(-1)

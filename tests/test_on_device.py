@@ -1,0 +1,223 @@
+"""Trainings on the pretended device: the CPU's results, no faults, and no more waits than documented."""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import device_runs
+import pytest
+import torch
+from device_runs import (
+    NUM_SEGMENTS,
+    NUM_WORKERS,
+    methods,
+    name_of,
+    options,
+    part_of,
+    run_all,
+    steps_of,
+    train_all,
+    with_hook,
+)
+from own_script import by_hand
+from pretended_device import Wait
+from pretended_nccl import as_groups, require_met
+from processes import run_in_processes
+
+DESIGN = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
+METHODS = methods()
+FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]  # of each method
+REFERENCE = "kernels=reference"
+KERNELS = ("kernels=auto", "trainer.steps=2")  # Triton's, in its interpreter
+# Updates that torch does for all parameters at once on a GPU, in other ways than on the CPU
+UPDATES = {
+    "nesterov": ("optimizer.momentum=0.9", "optimizer.nesterov=true", "optimizer.weight_decay=0"),
+    "released nesterov": ("optimizer.momentum=0.9", "optimizer.nesterov=release"),
+    "adam": ("optimizer=adam", "~optimizer.momentum", "~optimizer.nesterov"),
+}
+QUICK = [
+    *((method, [REFERENCE]) for method in FIRST),
+    *(("hard_threshold", [REFERENCE, f"feedback={feedback}"]) for feedback in options("feedback")),
+    *((method, [*KERNELS]) for method in ("hard_threshold", "clt_k")),
+    *(("none", [REFERENCE, *update]) for update in list(UPDATES.values())[:2]),
+    ("top_k", [REFERENCE, "trainer.clip_norm=0.1", "trainer.nonfinite=skip", "trainer.micro_batch_size=128"]),
+]
+WIRES = ([], ["wire.indices=auto"], ["wire.indices=rice", "wire.values=int8"], ["wire.values=bf16"])
+# In two processes: all kinds of collectives, in one reduction and beside the backward pass
+TOGETHER = [
+    (method, [REFERENCE, "trainer.steps=2", "trainer.batch_size=64", *layout])
+    for method in ("none", "hard_threshold", "clt_k", "two_way")
+    for layout in (["workers=4"], ["workers=2", "trainer.overlap=true", "trainer.bucket_megabytes=1e-4"])
+]
+# Where the host may wait outside of steps: data and model go to the device, and what is told comes from it
+ALLOWED = {
+    *("run.py:build", "trainers/loop.py:_state", "trainers/fit.py:require_fit"),
+    *("trainers/state.py:capture", "trainers/state.py:restore", "trainers/evaluation.py:evaluate"),
+    *("trainers/ledger.py:metrics", "trainers/ledger.py:layers", "trainers/advance.py:mean_loss"),
+    *("trainers/watch.py:of_run", "trainers/break_even.py:dense_seconds"),
+}
+
+
+def documented() -> dict[str, tuple[int, int]]:
+    """Waits of a reduction, with compiled kernels and without, by method; "" is any other."""
+    rows = re.findall(
+        r"^\| (?:`(\w+)`|any other)[^|]*\| ([SW\d+ ]+) \| ([SW\d+ ]+) \|$", DESIGN, re.MULTILINE
+    )
+    return {name: (value(compiled), value(reference)) for name, compiled, reference in rows}
+
+
+def value(formula: str) -> int:
+    known = {"S": NUM_SEGMENTS, "W": NUM_WORKERS}
+    terms = [term.split() for term in formula.split("+")]
+    return sum(torch.tensor([known.get(f) or int(f) for f in term]).prod().item() for term in terms)
+
+
+def require_documented(result: dict[str, Any], method: str, reference: bool, more: int = 0) -> None:
+    """The waits of every step are those of docs/design.md; ``more`` for what is added to a method's."""
+    known, name = documented(), (METHODS | device_runs.PLANTED)[method].name
+    most = known.get(name, known[""])[reference] + more
+    of_reductions = []
+    for step in steps_of(result["waits"]):
+        parts = Counter(part_of(wait) for wait in step)
+        strangers = [f"{wait.what} at {wait.line}" for wait in step if part_of(wait) == "elsewhere"]
+        assert not strangers
+        assert parts["gradients"] == 1
+        clock = Counter(wait.frames[0] for wait in step if part_of(wait) == "clock")
+        around = "trainers/step.py:_now"
+        assert clock.pop(around) == 3
+        assert clock.keys() == {"trainers/clock.py:now"}, "that of collectives"
+        of_reductions.append(parts["reduction"])
+    assert of_reductions
+    places = Counter(f"{wait[0]} at {wait[1]}" for wait in result["waits"])
+    assert max(of_reductions) <= most, places
+    if name in known:
+        assert max(of_reductions) == most, f"{name} waits less often than docs/design.md says"
+
+
+def require_alike(result: dict[str, Any]) -> None:
+    assert "error" not in result, result["error"]
+    assert result["unlike"] == []
+
+
+@pytest.fixture(scope="module")
+def quick() -> dict[str, Any]:
+    return run_in_processes(train_all, 1, QUICK)[0]
+
+
+@pytest.mark.parametrize(("method", "overrides"), QUICK, ids=[name_of(*own) for own in QUICK])
+def test_a_training_on_the_device_is_that_on_the_cpu(
+    quick: dict[str, Any], method: str, overrides: list[str]
+) -> None:
+    result = quick[name_of(method, overrides)]
+    require_alike(result)
+    require_documented(result, method, REFERENCE in overrides)
+
+
+def test_planted_faults_are_found_in_a_training() -> None:
+    planted = [("AskingTopK", [REFERENCE]), ("StrayTopK", [REFERENCE])]
+    asking, stray = run_in_processes(train_all, 1, planted)[0].values()
+    with pytest.raises(AssertionError, match=r"_local_scalar_dense at tests/helpers/planted_faults.py:\d+"):
+        require_documented(asking, "AskingTopK", True)
+    assert re.match(r"DeviceFault: .* at tests/helpers/planted_faults.py:\d+$", stray["error"])
+
+
+def test_the_whole_run_goes_on_from_one_device_to_the_other(tmp_path: Path) -> None:
+    diagnostics = f"diagnostics=[{','.join(options('diagnostics'))}]"
+    overrides = [REFERENCE, diagnostics, "diagnostics.every=2", "trainer.average_reset_epochs=1"]
+    momentum = ["optimizer.momentum=0.9", "optimizer.nesterov=true"]
+    (result,) = run_in_processes(run_all, 1, [[*overrides, *momentum]], str(tmp_path))[0].values()
+    require_alike(result)
+    strangers = [f"{wait[0]} at {wait[1]}" for wait in result["waits"] if not is_allowed(Wait(*wait))]
+    assert not strangers
+
+
+def is_allowed(wait: Wait) -> bool:
+    return device_runs.IN_STEP in wait.frames or bool(ALLOWED & set(wait.frames))
+
+
+def require_together(trainings: list[tuple[str, list[str]]], processes: int, folder: Path) -> None:
+    """NCCL's rules are kept, and the result is that of one process on the CPU."""
+    results = run_in_processes(train_all, processes, trainings, str(folder))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for method, overrides in trainings:
+        own = [of_process[name_of(method, overrides)] for of_process in results]
+        require_met([as_groups(result["calls"]) for result in own])
+        alone = [one for one in overrides if "overlap" not in one]
+        expected = device_runs.train(alone, method, torch.device("cpu"))
+        for result in own:
+            assert torch.equal(result["weights"], expected["weights"]), name_of(method, overrides)
+    torch.set_num_threads(threads)
+
+
+def test_processes_keep_the_rules_of_nccl(tmp_path: Path) -> None:
+    require_together(TOGETHER, 2, tmp_path)
+
+
+def test_the_hook_on_the_device(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    expected = by_hand(2)
+    torch.set_num_threads(threads)
+    results = run_in_processes(with_hook, 2, str(tmp_path))
+    for result in results:
+        assert torch.equal(result["weights"], expected)
+        in_hook = [Wait(*own) for own in result["waits"] if "trainers/ddp_hook.py:reduce" in own[2]]
+        assert {part_of(wait) for wait in in_hook} == {"reduction"}
+        others = len(result["waits"]) - len(in_hook)
+        assert others == 2, "DistributedDataParallel looks once which gradient came first"
+    require_met([as_groups(result["calls"]) for result in results])
+
+
+CROSSED = [
+    (method, [kernels, f"feedback={feedback}", f"scope={scope}", "trainer.steps=6"])
+    for method in METHODS
+    for feedback in options("feedback")
+    for scope in ("layer", "global")
+    for kernels in ("kernels=reference", "kernels=auto")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_with_every_feedback_scope_and_kernels(method: str) -> None:
+    crossed = [own for own in CROSSED if own[0] == method]
+    results = run_in_processes(train_all, 1, crossed)[0]
+    for (_, overrides), result in zip(crossed, results.values(), strict=True):
+        if result.get("error", "").startswith(
+            "ValueError: "
+        ):  # a refusal, which test_bad_configurations reads
+            continue
+        require_alike(result)
+        of_layers = "scope=global" in overrides and REFERENCE in overrides
+        if "scope=layer" in overrides or of_layers:
+            require_documented(result, method, REFERENCE in overrides, of_layers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wire", WIRES, ids=" ".join)
+def test_every_wire_and_update(wire: list[str]) -> None:
+    exact = [m for m in FIRST if METHODS[m].method().traits.exact and m not in ("none", "chain", "clt_k")]
+    trainings = [(method, [REFERENCE, *wire]) for method in exact]
+    trainings += [("top_k", [REFERENCE, *wire, *update]) for update in UPDATES.values()]
+    for result in run_in_processes(train_all, 1, trainings)[0].values():
+        if not result.get("error", "").startswith("ValueError: "):
+            require_alike(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3])
+def test_every_method_keeps_the_rules_of_nccl(tmp_path: Path, processes: int) -> None:
+    layouts = (
+        [f"workers={2 * processes}"],
+        [f"workers={processes}"],
+        [f"workers={processes}", "trainer.overlap=true", "trainer.bucket_megabytes=1e-4"],
+        [f"workers={processes}", "wire.values=bf16"],
+    )
+    trainings = [
+        (method, [REFERENCE, "trainer.batch_size=200", "trainer.steps=9", *layout])
+        for method in METHODS
+        for layout in layouts
+    ]
+    require_together(trainings, processes, tmp_path)
