@@ -29,6 +29,7 @@ DESIGN = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
 METHODS = methods()
 FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]  # of each method
 REFERENCE = "kernels=reference"
+PIECES = ("trainer.batch_size=64", "trainer.micro_batch_size=32")
 KERNELS = ("kernels=auto", "trainer.steps=2")  # Triton's, in its interpreter
 # Updates that torch does for all parameters at once on a GPU, in other ways than on the CPU
 UPDATES = {
@@ -41,7 +42,7 @@ QUICK = [
     *(("hard_threshold", [REFERENCE, f"feedback={feedback}"]) for feedback in options("feedback")),
     *((method, [*KERNELS]) for method in ("hard_threshold", "clt_k")),
     *(("none", [REFERENCE, *update]) for update in list(UPDATES.values())[:2]),
-    ("top_k", [REFERENCE, "trainer.clip_norm=0.1", "trainer.nonfinite=skip", "trainer.micro_batch_size=128"]),
+    ("top_k", [REFERENCE, "trainer.clip_norm=0.1", "trainer.nonfinite=skip", *PIECES]),
 ]
 WIRES = ([], ["wire.indices=auto"], ["wire.indices=rice", "wire.values=int8"], ["wire.values=bf16"])
 # In two processes: all kinds of collectives, in one reduction and beside the backward pass
@@ -125,8 +126,8 @@ def test_planted_faults_are_found_in_a_training() -> None:
 def test_the_whole_run_goes_on_from_one_device_to_the_other(tmp_path: Path) -> None:
     diagnostics = f"diagnostics=[{','.join(options('diagnostics'))}]"
     overrides = [REFERENCE, diagnostics, "diagnostics.every=2", "trainer.average_reset_epochs=1"]
-    momentum = ["optimizer.momentum=0.9", "optimizer.nesterov=true"]
-    (result,) = run_in_processes(run_all, 1, [[*overrides, *momentum]], str(tmp_path))[0].values()
+    overrides += ["trainer.steps=6", "trainer.batch_size=384", "optimizer.momentum=0.9"]
+    (result,) = run_in_processes(run_all, 1, [overrides], str(tmp_path))[0].values()
     require_alike(result)
     strangers = [f"{wait[0]} at {wait[1]}" for wait in result["waits"] if not is_allowed(Wait(*wait))]
     assert not strangers
@@ -171,7 +172,7 @@ def test_the_hook_on_the_device(tmp_path: Path) -> None:
 
 
 CROSSED = [
-    (method, [kernels, f"feedback={feedback}", f"scope={scope}", "trainer.steps=6"])
+    (method, [kernels, f"feedback={feedback}", f"scope={scope}"])
     for method in METHODS
     for feedback in options("feedback")
     for scope in ("layer", "global")
