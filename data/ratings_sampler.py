@@ -65,5 +65,6 @@ class RatingsSampler:
             self._length, generator=self._stream("order", number), dtype=torch.int32
         )
         device = self._users_there.device
-        self._drawn, self._order = torch.from_numpy(drawn).view(-1).to(device), order.to(device)
+        there = (own.to(device, non_blocking=True) for own in (torch.from_numpy(drawn).view(-1), order))
+        self._drawn, self._order = there  # a GPU is not waited for
         self._pass = number

@@ -91,8 +91,12 @@ class _Records:
 def train(
     overrides: Sequence[str], method: str, device: torch.device, process: int = 0, processes: int = 1
 ) -> dict[str, Any]:
-    """What a training left: its records, and its weights on the CPU."""
-    config = copy.deepcopy(_composed(*SETTINGS, *overrides))
+    """What a training left: its records, and its weights on the CPU.
+
+    ``overrides`` are of ``SETTINGS``, or of the experiment that the first one names.
+    """
+    settings = ("tracker=none",) if "experiment=" in overrides[0] else SETTINGS
+    config = copy.deepcopy(_composed(*settings, *overrides))
     communicator = Communicator(
         config["workers"],
         process=process,
