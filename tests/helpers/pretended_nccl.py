@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
-from pretended_device import NAME, fault, host_view, is_pretended
+from pretended_operators import NAME, fault, host_view, is_pretended
 from torch import Tensor
 
 BACKEND = "pretended_nccl"
