@@ -60,24 +60,27 @@ ALLOWED = {
 }
 
 
-def documented() -> dict[str, tuple[int, int]]:
+def documented(segments: int) -> dict[str, tuple[int, int]]:
     """Waits of a reduction, with compiled kernels and without, by method; "" is any other."""
     rows = re.findall(
         r"^\| (?:`(\w+)`|any other)[^|]*\| ([SW\d+ ]+) \| ([SW\d+ ]+) \|$", DESIGN, re.MULTILINE
     )
-    return {name: (value(compiled), value(reference)) for name, compiled, reference in rows}
+    return {name: (value(one, segments), value(other, segments)) for name, one, other in rows}
 
 
-def value(formula: str) -> int:
-    known = {"S": NUM_SEGMENTS, "W": NUM_WORKERS}
+def value(formula: str, segments: int) -> int:
+    known = {"S": segments, "W": NUM_WORKERS}
     terms = [term.split() for term in formula.split("+")]
     return sum(torch.tensor([known.get(f) or int(f) for f in term]).prod().item() for term in terms)
 
 
-def require_documented(result: dict[str, Any], method: str, reference: bool, more: int = 0) -> None:
-    """The waits of every step are those of docs/design.md; ``more`` for what is added to a method's."""
-    known, name = documented(), (METHODS | device_runs.PLANTED)[method].name
-    most = known.get(name, known[""])[reference] + more
+def require_documented(result: dict[str, Any], method: str, reference: bool, scope: str = "layer") -> None:
+    """The waits of every step are those of docs/design.md."""
+    known, name = (
+        documented(1 if scope == "global" else NUM_SEGMENTS),
+        (METHODS | device_runs.PLANTED)[method].name,
+    )
+    most = known.get(name, known[""])[reference] + (scope == "global" and reference)
     of_reductions = []
     for step in steps_of(result["waits"]):
         parts = Counter(part_of(wait) for wait in step)
@@ -209,9 +212,8 @@ def test_every_method_with_every_feedback_scope_and_kernels(method: str) -> None
         ):  # a refusal, which test_bad_configurations reads
             continue
         require_alike(result)
-        of_layers = "scope=global" in overrides and REFERENCE in overrides
-        if "scope=layer" in overrides or of_layers:
-            require_documented(result, method, REFERENCE in overrides, of_layers)
+        scope = next(one.removeprefix("scope=") for one in overrides if one.startswith("scope="))
+        require_documented(result, method, REFERENCE in overrides, scope)
 
 
 @pytest.mark.slow
