@@ -118,7 +118,7 @@ def convex_section(study: Study) -> str:
     looks = max(1, len(inside) * len(measures))
     head = [
         "threshold",
-        "kB sent",
+        "kB that left a worker",
         *(f"{name}, Top-k over threshold [{confidence(looks)} %]" for name in measures),
     ]
     lines = [_line([*head, "in words"]), "|---|---:|---:|---:|---|"]
