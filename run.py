@@ -4,7 +4,7 @@ import sys
 
 if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
     try:
-        from trainers.stopping import leave_when_interrupted
+        from trainers.launch.stopping import leave_when_interrupted
 
         leave_when_interrupted()
     except KeyboardInterrupt:
@@ -29,13 +29,13 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-import config_guard
-import config_yaml
+from trainers.config import guard as config_guard
+from trainers.config import yaml_loader as config_yaml
 
 if TYPE_CHECKING:  # what takes long to import is imported where it is used
     import torch
 
-    from trainers.communicator import Communicator
+    from trainers.comm.communicator import Communicator
     from trainers.loop import Trainer
 
 config_guard.install()
@@ -51,8 +51,8 @@ class Refusal(Exception):
 @hydra.main(version_base="1.3", config_path=str(Path(__file__).parent / "conf"), config_name="config")
 def main(config: DictConfig) -> None:
     """One job: the only one of a command, or one of a sweep."""
-    from trainers.jobs import Job, current_sweep, perform
-    from trainers.stopping import StoppedError
+    from trainers.launch.jobs import Job, current_sweep, perform
+    from trainers.launch.stopping import StoppedError
 
     begun.append(True)
     hydra_config = HydraConfig.get()
@@ -75,7 +75,7 @@ def main(config: DictConfig) -> None:
 
 def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False) -> Config:
     """The config as plain values, without settings that were typed and have no effect."""
-    from trainers.checks import check, refuse_idle_settings
+    from trainers.config.checks import check, refuse_idle_settings
 
     with refusing():
         try:
@@ -93,7 +93,7 @@ class StartOfSweep(Callback):
     """Tells the jobs of a sweep, in whatever processes they run, where to say what became of them."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
-        from trainers.jobs import start_sweep
+        from trainers.launch.jobs import start_sweep
 
         try:
             start_sweep(Path(config.hydra.sweep.dir))
@@ -110,13 +110,13 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
     """
     from compressors.wire import WireError
-    from trainers.checks import check, require_inside
-    from trainers.isolation import JobError, run_isolated
-    from trainers.jobs import FINISHED, SKIPPED
-    from trainers.launch import LostProcessError
-    from trainers.leftovers import clear_leftovers
-    from trainers.report import print_summary
-    from trainers.run_folder import RunFolder
+    from trainers.config.checks import check, require_inside
+    from trainers.launch.isolation import JobError, run_isolated
+    from trainers.launch.jobs import FINISHED, SKIPPED
+    from trainers.launch.processes import LostProcessError
+    from trainers.run.folder import RunFolder
+    from trainers.run.leftovers import clear_leftovers
+    from trainers.run.report import print_summary
 
     with refusing():
         check(config)
@@ -147,14 +147,14 @@ def start(config: Config) -> None:
     if "WORLD_SIZE" in os.environ or config["processes"] == 1:
         train(config)
         return
-    from trainers.launch import launch
+    from trainers.launch.processes import launch
 
     launch("run:train_together", config, config["processes"])
 
 
 def train_together(config: Config) -> None:
     """``train`` in one of several new processes, which share a refusal."""
-    from trainers.isolation import JobError
+    from trainers.launch.isolation import JobError
 
     try:
         train(config)
@@ -165,9 +165,9 @@ def train_together(config: Config) -> None:
 def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
-    from trainers.isolation import JobError
-    from trainers.launch import LostProcessError
-    from trainers.stopping import StoppedError
+    from trainers.launch.isolation import JobError
+    from trainers.launch.processes import LostProcessError
+    from trainers.launch.stopping import StoppedError
 
     try:
         start(config)
@@ -183,19 +183,19 @@ def train(config: Config) -> None:
     """Build and train with the processes there are; the first one leaves the run folder behind."""
     import torch
 
-    from trainers.checkpoints import Checkpoints
-    from trainers.communicator import Communicator
-    from trainers.device import choose_device
+    from trainers.checkpoint.resume import Start, snapshot_of
+    from trainers.checkpoint.saving import Checkpoints
+    from trainers.checkpoint.state import MisfitError
+    from trainers.comm.communicator import Communicator
     from trainers.gradients import NonFiniteGradientError
-    from trainers.memory import keep_freed_memory
-    from trainers.process_group import process_group, world
+    from trainers.launch.device import choose_device
+    from trainers.launch.memory import keep_freed_memory
+    from trainers.launch.process_group import process_group, world
+    from trainers.launch.stopping import end_with_torchrun, stop_request
     from trainers.reading import UnreadableDataError
-    from trainers.report import announce, print_summary
-    from trainers.resume import Start, snapshot_of
-    from trainers.run_folder import RunFolder
-    from trainers.state import MisfitError
-    from trainers.stopping import end_with_torchrun, stop_request
-    from trainers.trackers import JsonLines, Terminal, Trackers
+    from trainers.run.folder import RunFolder
+    from trainers.run.report import announce, print_summary
+    from trainers.run.trackers import JsonLines, Terminal, Trackers
 
     end_with_torchrun()
     keep_freed_memory()
@@ -268,10 +268,10 @@ def build(config: Config, communicator: "Communicator", device: "torch.device") 
     from compressors import backends
     from compressors.build import build_reducer
     from compressors.randomness import derive_seed, generator
+    from trainers.config.targets import check_factories, require_match
+    from trainers.launch.memory import require_memory
     from trainers.layout import Layout
     from trainers.loop import Trainer
-    from trainers.memory import require_memory
-    from trainers.targets import check_factories, require_match
 
     check_factories(config)
     backends.choose(config["kernels"])
@@ -335,7 +335,7 @@ def one_line(error: BaseException) -> str:
 
 def command_line() -> int:
     """Run ``main``; the exit status, not 0 if a job failed."""
-    from trainers.jobs import end_sweep
+    from trainers.launch.jobs import end_sweep
 
     try:
         sys.argv = [bracketed(word) for word in sys.argv]
@@ -370,7 +370,7 @@ def bracketed(word: str) -> str:
 
 def run_hydra() -> int:
     """Run ``main``; 0 if Hydra did. What Hydra refuses is said in its own words, in one line."""
-    from trainers.api_keys import refuse_keys
+    from trainers.config.api_keys import refuse_keys
 
     os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints the errors below its own way and exits
     try:
@@ -402,7 +402,7 @@ def run_hydra() -> int:
 
 
 if __name__ == "__main__":
-    from trainers.streams import keep_streams
+    from trainers.launch.streams import keep_streams
 
     keep_streams()
     sys.exit(command_line())

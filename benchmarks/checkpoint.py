@@ -60,8 +60,8 @@ def peak_mib() -> float:
 
 
 def main() -> None:
-    import trainers.trackers
-    from trainers.checkpoints import Checkpoints
+    import trainers.run.trackers
+    from trainers.checkpoint.saving import Checkpoints
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("overrides", nargs="*", help="of run.py")
@@ -69,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     captures, writes, sizes = [], [], []
     ends = StepEnds()
-    trainers.trackers.Terminal = lambda num_steps: ends
+    trainers.run.trackers.Terminal = lambda num_steps: ends
     Checkpoints.save, usual_write = timed(Checkpoints.save, captures), Checkpoints._write
 
     def write(checkpoints: Checkpoints, snapshot: Any) -> None:

@@ -30,7 +30,7 @@ from compressors.index_codes import IndexCodes
 from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.messages import Format, read, write
 from compressors.wire import Wire
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.ledger import Ledger
 
 SIZE = 11_173_962

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from trainers.communicator import Communicator
+    from trainers.comm.communicator import Communicator
 
 COLLECTIVES = ("all_reduce", "exchange")
 TINY, TINY_CALLS = 8, 20  # fp32 elements of a call that carries next to nothing, and how many there are

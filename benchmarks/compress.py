@@ -41,7 +41,7 @@ from compressors.feedback import ErrorFeedback, Memory
 from compressors.norms import squared_norm
 from compressors.testing.cases import configured
 from compressors.wire import Wire
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.layout import SCOPES, WHOLE, Layout
 
 ROOT = Path(__file__).parent.parent

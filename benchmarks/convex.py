@@ -25,7 +25,7 @@ from omegaconf import OmegaConf
 from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run.py is no package

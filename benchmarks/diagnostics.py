@@ -21,8 +21,8 @@ import torch
 from train import Records, build  # beside this file
 
 from compressors.api import Reducer, Wrapper
-from trainers.memory import keep_freed_memory
-from trainers.watch import Watch
+from trainers.diagnostics.watch import Watch
+from trainers.launch.memory import keep_freed_memory
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
 CHOICES = ("xi", "selection_error", "staleness", "bound", "xi,selection_error,staleness")

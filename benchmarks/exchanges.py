@@ -19,8 +19,8 @@ import torch
 import torch.distributed as dist
 from fleet import environment
 
-from trainers.communicator import Communicator
-from trainers.process_group import process_group
+from trainers.comm.communicator import Communicator
+from trainers.launch.process_group import process_group
 
 HOSTS = 2
 

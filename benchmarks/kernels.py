@@ -30,7 +30,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger

@@ -81,11 +81,11 @@ class Watch:
 
 
 def measure_steps(num_steps: int, output: str) -> Iterator[str]:
-    import trainers.trackers
+    import trainers.run.trackers
 
     every = num_steps // PARTS
     watch = Watch(every // 2)
-    trainers.trackers.Terminal = lambda num_steps: watch
+    trainers.run.trackers.Terminal = lambda num_steps: watch
     overrides = [
         "model=logistic_regression",
         "data=breast_cancer",

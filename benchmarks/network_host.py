@@ -28,13 +28,13 @@ from compressors.none import NoCompression
 from trainers import loop
 from trainers.advance import Advance, Outcome
 from trainers.break_even import NAME as BREAK_EVEN
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
 from trainers.gradients import seed_worker
+from trainers.launch.memory import keep_freed_memory
+from trainers.launch.process_group import process_group
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.memory import keep_freed_memory
-from trainers.process_group import process_group
 from trainers.settings import WORKER_ORDER
 
 ALONE_STEPS = 5

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from collectives import COLLECTIVES, DENSE, TINY, TINY_CALLS
 from netns import bits_per_second
 
-from trainers.links import all_reduce_bytes, gather_bytes
+from trainers.comm.links import all_reduce_bytes, gather_bytes
 
 CALIBRATIONS = (*COLLECTIVES, "control")  # ``TINY_CALLS`` of each
 DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY

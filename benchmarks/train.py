@@ -23,8 +23,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import InstantiationException
 from omegaconf import OmegaConf
 
-from trainers.communicator import Communicator
-from trainers.memory import keep_freed_memory
+from trainers.comm.communicator import Communicator
+from trainers.launch.memory import keep_freed_memory
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run.py is no package

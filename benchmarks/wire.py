@@ -28,8 +28,8 @@ from fleet import QUIET_SECONDS, Fleet, fleet
 from compressors.build import PLAIN
 from compressors.wire import Wire
 from results import header
-from trainers.environment import environment
 from trainers.layout import SCOPES
+from trainers.run.environment import environment
 from trainers.settings import ALL_REDUCE, WORKER_ORDER
 
 HEADER_BYTES = 66  # of a packet: Ethernet's 14, IP's 20, TCP's 20 and 12 of its timestamps

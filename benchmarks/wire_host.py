@@ -14,8 +14,8 @@ from torch import Tensor
 
 from compressors.api import Segment
 from compressors.wire import Wire
-from trainers.communicator import Communicator
-from trainers.process_group import process_group
+from trainers.comm.communicator import Communicator
+from trainers.launch.process_group import process_group
 from trainers.settings import ALL_REDUCE
 
 PROBES = Path("/proc/sys/net/ipv4/tcp_early_retrans")  # of tail losses, in this host's network namespace

@@ -1,4 +1,4 @@
-"""The collectives that methods may use, as an interface; ``trainers/communicator.py`` has them."""
+"""The collectives that methods may use, as an interface; ``trainers/comm/communicator.py`` has them."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

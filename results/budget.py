@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import trainers.run_files as run_files
+import trainers.records.files as run_files
 from results.escaping import one_line
 from results.measures import HANDED_BYTES, LINK_BYTES
 from results.showable import require_summary, require_within

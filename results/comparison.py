@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from identity import text
 from results.measures import Measure, costs, num_parameters, qualities
 from results.paper import OFFSETS, PROBLEMS
 from results.runs import Run, by_method, by_setting, warnings
 from results.settings import differing, sortable
 from results.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
 from results.verdicts import Verdict, verdict
+from trainers.records.identity import text
 
 MOST_NAMES = 3  # of a group whose runs do not agree, in a title
 

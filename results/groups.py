@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from identity import text
 from results.runs import Run, by_method, by_setting
 from results.settings import differing
 from results.statistics import FEWEST_SEEDS
 from results.style import line_styles
+from trainers.records.identity import text
 
 MOST_WORDS = 4  # of what tells a setting apart, in a title
 LONGEST_STEM = 120

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-import trainers.run_files as run_files
+import trainers.records.files as run_files
 from results.escaping import one_line
 from results.showable import LARGEST_NUMBER, LONGEST_TEXT
 

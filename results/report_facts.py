@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import trainers.run_files as run_files
-from identity import text
+import trainers.records.files as run_files
 from results.runs import Run, by_method, by_setting
 from results.settings import differing, sortable
+from trainers.records.identity import text
 
 # Of the settings: where a run and its data lie, its repetition, and what works through the compressor
 NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")

@@ -11,8 +11,12 @@ from typing import Any, TypeVar
 
 import pandas as pd
 
-import trainers.run_files as run_files
-from identity import (
+import trainers.records.files as run_files
+from results.escaping import one_line
+from results.records import read_records
+from results.settings import differences
+from results.showable import require_config, require_method, require_summary, require_within
+from trainers.records.identity import (
     METHOD,
     USUAL,
     Identity,
@@ -24,10 +28,6 @@ from identity import (
     subject_of,
     without_effect,
 )
-from results.escaping import one_line
-from results.records import read_records
-from results.settings import differences
-from results.showable import require_config, require_method, require_summary, require_within
 
 Cell = TypeVar("Cell", bound=Hashable)
 LONGEST_REASON = 500  # characters

@@ -6,8 +6,8 @@ import pytest
 from command_line import command
 from omegaconf import OmegaConf
 
-import config_guard
-from trainers.api_keys import refuse_keys
+from trainers.config import guard as config_guard
+from trainers.config.api_keys import refuse_keys
 
 KEY = "0123456789abcdef0123456789abcdef01234567"  # of the form that Weights & Biases gives
 QUICK = ("experiment=quick", "trainer.steps=2")

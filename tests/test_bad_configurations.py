@@ -39,7 +39,7 @@ from image_files import write_tree
 from libsvm_files import write_rows
 
 import run
-import trainers.launch
+import trainers.launch.processes
 from trainers.loop import Trainer
 
 LONGEST_SECONDS = 60  # on a machine that does much else
@@ -97,7 +97,7 @@ def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, 
     capfd.readouterr()
     with pytest.MonkeyPatch.context() as patch, bounded():
         patch.setattr(Trainer, "run", train)
-        patch.setattr(trainers.launch, "launch", in_this_process)
+        patch.setattr(trainers.launch.processes, "launch", in_this_process)
         patch.setattr(sys, "argv", ["run.py", *own, *tracker, *words])
         patch.setattr(run, "statuses", [])
         patch.setattr(run, "begun", [])

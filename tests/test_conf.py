@@ -12,8 +12,8 @@ from libsvm_files import write_rows
 from speech import write_words
 
 import run
-from trainers.checks import check
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
+from trainers.config.checks import check
 from trainers.loop import Trainer
 
 CHOICES = [

@@ -11,7 +11,7 @@ from libsvm_files import write_rows
 from processes import run_in_processes
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.loop import Trainer
 
 METHODS = {

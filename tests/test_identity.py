@@ -13,7 +13,7 @@ import pytest
 from configs import CONF, resolved
 from omegaconf import OmegaConf
 
-from identity import (
+from trainers.records.identity import (
     LIBSVM_FILES,
     METHOD,
     USUAL,
@@ -75,7 +75,7 @@ DEPENDS = [
     ("trainer.bucket_megabytes", {"wire.values": "int8"}, {"trainer.overlap": True, "wire.values": "int8"}),
     ("trainer.evaluate_every", {"data._target_": LIBSVM}, {}),
     ("trainer.evaluation_batch_size", {"data._target_": LIBSVM}, {}),
-    ("optimizer.lr", {"schedule._target_": "trainers.autolrs.AutoLRS"}, {}),
+    ("optimizer.lr", {"schedule._target_": "trainers.schedules.autolrs.AutoLRS"}, {}),
     ("schedule.warmup_share", {"schedule.warmup_epochs": 0}, {"schedule.warmup_epochs": None}),
     ("model.config", {"model.pretrained": "folder"}, {}),
     ("compressor.density", {"compressor.threshold": 0.1}, {"compressor.threshold": None}),

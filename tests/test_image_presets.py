@@ -13,8 +13,8 @@ from full_size import stub
 from torch import nn
 
 import run
-from identity import identify
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
+from trainers.records.identity import identify
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("resnet18", "googlenet", "senet18")

@@ -1,18 +1,22 @@
-"""Arrows point one way: run.py -> trainers -> compressors; models and data are leaves."""
+"""Arrows point one way: run.py -> trainers -> compressors; models and data are leaves.
+
+python tests/test_imports.py     # draws the packages' arrows anew in docs/design.md
+"""
 
 import ast
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks", "identity"}
-MAY_IMPORT = {
+OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks"}
+PACKAGES = ("compressors", "trainers", "models", "data", "results")
+DESIGN, DIAGRAM = ROOT / "docs/design.md", ("```mermaid\n", "```\n")
+MAY_IMPORT = {  # of folders and, before those, of files
     "compressors": {"compressors", "llvmlite", "numba", "numpy", "torch", "triton"},
     "trainers": {
         "trainers",
         "compressors",
         "filelock",
-        "identity",
         "numpy",
         "pydantic",
         "rich",
@@ -35,44 +39,95 @@ MAY_IMPORT = {
         "data.checks",
     },
     "data": {"data", "numpy", "pandas", "PIL", "sklearn", "tokenizers", "torch", "torchvision"},
-    "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf", "config_guard", "config_yaml"},
-    "identity.py": set(),
-    "config_guard.py": {"hydra", "omegaconf", "yaml", "config_yaml", "trainers.installed"},
-    "config_yaml.py": {"omegaconf", "yaml"},
+    "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
+    "trainers/records/identity.py": set(),
+    "trainers/config/guard.py": {
+        "hydra",
+        "omegaconf",
+        "yaml",
+        "trainers.config.installed",
+        "trainers.config.yaml_loader",
+    },
+    "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},
 }
 KIT = ("compressors", "testing")  # tests for others to import, which no part of a training does
 KIT_MAY_IMPORT = MAY_IMPORT["compressors"] | {"hydra", "omegaconf", "pytest", "trainers"}
 ONLY_IN = {
-    "torch.distributed": {"trainers/communicator.py", "trainers/process_group.py", "trainers/ddp_hook.py"},
-    "wandb": {"trainers/trackers.py"},
-    "hydra": {"run.py", "config_guard.py"},
-    "omegaconf": {"run.py", "config_guard.py", "config_yaml.py"},
+    "torch.distributed": {
+        "trainers/comm/communicator.py",
+        "trainers/launch/process_group.py",
+        "trainers/comm/ddp_hook.py",
+    },
+    "wandb": {"trainers/run/trackers.py"},
+    "hydra": {"run.py", "trainers/config/guard.py"},
+    "omegaconf": {"run.py", "trainers/config/guard.py", "trainers/config/yaml_loader.py"},
 }
 
 
 def imports(path: Path) -> set[str]:
     """Modules that a file imports, at its top or inside functions."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(node.module)
-    return found
+    return {module for node in ast.walk(ast.parse(path.read_text())) for module in imported_by(node)}
+
+
+def imported_by(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name for alias in node.names}
+    if not isinstance(node, ast.ImportFrom) or node.module is None:
+        return set()
+    below = {f"{node.module}.{alias.name}" for alias in node.names}
+    return {name for name in below if (ROOT / f"{name.replace('.', '/')}.py").exists()} or {node.module}
 
 
 def sources() -> list[Path]:
-    return [
-        p
-        for part in MAY_IMPORT
-        for p in ([ROOT / part] if part.endswith(".py") else sorted((ROOT / part).glob("**/*.py")))
-    ]
+    files = [ROOT / part for part in MAY_IMPORT if part.endswith(".py")]
+    return sorted({*files, *(p for part in MAY_IMPORT for p in (ROOT / part).glob("**/*.py"))})
+
+
+def known_to(path: Path) -> set[str]:
+    """What a file may import."""
+    parts = path.relative_to(ROOT).parts
+    if parts[:2] == KIT:
+        return KIT_MAY_IMPORT
+    return MAY_IMPORT.get("/".join(parts)) or MAY_IMPORT[parts[0]]
+
+
+def arrows() -> dict[str, set[str]]:
+    """Which package imports which when it is imported; the files of a package apart from its own packages."""
+    modules = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources()}
+    modules |= {name.removesuffix(".__init__"): path for name, path in modules.items()}
+    modules |= {f"results.{p.stem}": p for p in (ROOT / "results").glob("*.py")}
+    found: dict[str, set[str]] = {}
+    for name, path in modules.items():
+        for node in ast.parse(path.read_text()).body:
+            for module in imported_by(node):
+                if module in modules and package_of(module) != package_of(name):
+                    found.setdefault(package_of(name), set()).add(package_of(module))
+    return found
+
+
+def package_of(module: str) -> str:
+    is_package = (ROOT / module.replace(".", "/") / "__init__.py").exists()
+    return module if is_package else module.rpartition(".")[0] or module
+
+
+def diagram() -> str:
+    names = {name: f"{name}.py" if name == "run" else name for name in ("run", *PACKAGES)}
+    lines = ["graph TD"]
+    for package, others in sorted(arrows().items()):
+        lines += [f"    {names.get(package, package)} --> {names.get(o, o)}" for o in sorted(others)]
+    return "\n".join(lines) + "\n"
+
+
+def parts_of_design() -> tuple[str, str, str]:
+    before, begin, rest = DESIGN.read_text().partition(DIAGRAM[0])
+    drawn, end, after = rest.partition(DIAGRAM[1])
+    return before + begin, drawn, end + after
 
 
 def test_directions() -> None:
     for path in sources():
         parts = path.relative_to(ROOT).parts
-        known = KIT_MAY_IMPORT if parts[:2] == KIT else MAY_IMPORT[parts[0]]
+        known = known_to(path)
         for module in imports(path):
             top = module.split(".")[0]
             allowed = top in sys.stdlib_module_names or top in known or module in known
@@ -85,12 +140,32 @@ def test_results_read_files_and_share_names_alone() -> None:
     """No trainer; of our packages only what a run is called and what its files must hold, without torch."""
     for path in sorted((ROOT / "results").glob("*.py")):
         modules = {m for m in imports(path) if m.split(".")[0] in OURS - {"results"}}
-        assert modules <= {"identity", "trainers.run_files"}, path.name
-    assert imports(ROOT / "identity.py") <= sys.stdlib_module_names | {"collections.abc"}
-    ours, others = {"trainers.plain", "trainers.safe_files", "trainers.schemas"}, {"pydantic", "yaml"}
-    for name in ("plain", "run_files", "safe_files", "schemas"):
-        modules = imports(ROOT / "trainers" / f"{name}.py") - ours - others
-        assert modules <= sys.stdlib_module_names | {"collections.abc"}, name
+        assert all(module.startswith("trainers.records.") for module in modules), path.name
+    assert imports(ROOT / "trainers/records/identity.py") <= sys.stdlib_module_names | {"collections.abc"}
+    others = {"pydantic", "yaml"}
+    for path in (ROOT / "trainers/records").glob("*.py"):
+        modules = {module for module in imports(path) if not module.startswith("trainers.records.")} - others
+        assert modules <= sys.stdlib_module_names | {"collections.abc"}, path.name
+
+
+def test_no_module_waits_for_itself() -> None:
+    """Levels of imports: 1 for a file that imports none of ours."""
+    paths = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources()}
+    levels: dict[str, int] = {}
+
+    def level(name: str, above: tuple[str, ...] = ()) -> int:
+        assert name not in above, f"{' -> '.join(above)} -> {name}"
+        if name not in levels:
+            nodes = ast.parse(paths[name].read_text()).body
+            below = {module for node in nodes for module in imported_by(node) if module in paths}
+            levels[name] = 1 + max((level(module, (*above, name)) for module in below), default=0)
+        return levels[name]
+
+    assert max(map(level, paths)) <= 16
+
+
+def test_the_diagram_shows_the_arrows_that_there_are() -> None:
+    assert parts_of_design()[1] == diagram(), "python tests/test_imports.py draws it anew"
 
 
 def test_packages_kept_in_one_place() -> None:
@@ -125,4 +200,10 @@ def test_heavy_packages_are_imported_by_what_uses_them() -> None:
                         "sklearn",
                         "torchvision",
                     }, path
-                    assert not (path.name == "run.py" and name.split(".")[0] in OURS | {"torch"}), name
+                    is_ours = name.split(".")[0] in OURS | {"torch"} and name != "trainers.config"
+                    assert not (path.name == "run.py" and is_ours), name
+
+
+if __name__ == "__main__":
+    before, _, after = parts_of_design()
+    DESIGN.write_text(before + diagram() + after)

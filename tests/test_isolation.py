@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from command_line import ROOT, command
 
-from trainers.isolation import JobError, run_isolated
+from trainers.launch.isolation import JobError, run_isolated
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
 JOBLIB = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
@@ -124,7 +124,7 @@ def test_results_come_back_and_faults_are_told(capfd: pytest.CaptureFixture[str]
     named = {"model": {"_target_": "no.such.module.Model"}, "seed": 3}
     assert json.loads(run_isolated("json:dumps", named)) == named
     with pytest.raises(JobError, match="KeyError: 'threads'"):
-        run_isolated("trainers.run_folder:environment", {"workers": 2})
+        run_isolated("trainers.run.folder:environment", {"workers": 2})
     assert "Traceback" in capfd.readouterr().err
     with pytest.raises(JobError, match="its process ended with status 1"):
         run_isolated("sys:exit", named)

@@ -9,7 +9,7 @@ from processes import run_in_processes
 from speech import SETTINGS, Records, train_all, trainer, write_text, write_words
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import run
 from results.paper import PROBLEMS
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 ROOT = Path(os.environ.get("DATA_DIR", ".data"))
 HERE = any((ROOT / "libsvm" / f"madelon{end}").is_file() for end in ("", ".bz2", ".gz"))

@@ -15,7 +15,7 @@ import torch
 from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
 
 from compressors.none import NoCompression
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 

@@ -52,10 +52,14 @@ TOGETHER = [
 ]
 # Where the host may wait outside of steps: data and model go to the device, and what is told comes from it
 ALLOWED = {
-    *("run.py:build", "trainers/loop.py:_state", "trainers/fit.py:require_fit"),
-    *("trainers/state.py:capture", "trainers/state.py:restore", "trainers/evaluation.py:evaluate"),
+    *("run.py:build", "trainers/loop.py:_state", "trainers/checkpoint/fit.py:require_fit"),
+    *(
+        "trainers/checkpoint/state.py:capture",
+        "trainers/checkpoint/state.py:restore",
+        "trainers/evaluation.py:evaluate",
+    ),
     *("trainers/ledger.py:metrics", "trainers/ledger.py:layers", "trainers/advance.py:mean_loss"),
-    *("trainers/watch.py:of_run", "trainers/break_even.py:dense_seconds"),
+    *("trainers/diagnostics/watch.py:of_run", "trainers/break_even.py:dense_seconds"),
 }
 
 
@@ -89,7 +93,7 @@ def require_documented(result: dict[str, Any], method: str, reference: bool, sco
         clock = Counter(wait.frames[0] for wait in step if part_of(wait) == "clock")
         around = "trainers/step.py:_now"
         assert clock.pop(around) == 3
-        assert clock.keys() == {"trainers/clock.py:now"}, "that of collectives"
+        assert clock.keys() == {"trainers/comm/clock.py:now"}, "that of collectives"
         of_reductions.append(parts["reduction"])
     assert of_reductions
     places = Counter(f"{wait[0]} at {wait[1]}" for wait in result["waits"])
@@ -166,7 +170,7 @@ def test_the_hook_on_the_device(tmp_path: Path) -> None:
     results = run_in_processes(with_hook, 2, str(tmp_path))
     for result in results:
         assert torch.equal(result["weights"], expected)
-        in_hook = [Wait(*own) for own in result["waits"] if "trainers/ddp_hook.py:reduce" in own[2]]
+        in_hook = [Wait(*own) for own in result["waits"] if "trainers/comm/ddp_hook.py:reduce" in own[2]]
         assert {part_of(wait) for wait in in_hook} == {"reduction"}
         others = len(result["waits"]) - len(in_hook)
         assert others == 2, "DistributedDataParallel looks once which gradient came first"

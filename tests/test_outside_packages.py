@@ -18,9 +18,9 @@ from configs import resolved
 from own_process import say
 from packages import EXAMPLE, install, install_example, write_metadata
 
-from identity import identify, subject_of
-from trainers import installed, targets
-from trainers.targets import check_factories, check_targets, packages_of
+from trainers.config import installed, targets
+from trainers.config.targets import check_factories, check_targets, packages_of
+from trainers.records.identity import identify, subject_of
 
 ROOT = Path(__file__).parents[1]
 WORDS = ("experiment=quick", "tracker=none")

@@ -14,9 +14,9 @@ from configs import resolved
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from own_process import say
 
-import trainers.targets
-from config_guard import GuardedLoader
-from trainers.targets import check_factories, check_targets
+import trainers.config.targets
+from trainers.config.guard import GuardedLoader
+from trainers.config.targets import check_factories, check_targets
 
 ROOT = Path(__file__).parents[1]
 QUICK = ("experiment=quick", "trainer.steps=2")
@@ -206,9 +206,9 @@ BAD_TARGETS = {
     ("data", "data.download.fetch"): "must take its settings by keyword only",
     ("data", "data.text.require_flag"): "data.text defines no function or class require_flag",
     ("model", "models.known._write"): "must be models.MODULE.NAME",
-    ("schedule", "trainers.environment.environment"): "must be trainers.schedule.NAME",
-    ("tracker", "trainers.trackers.WeightsAndBiases"): "must take its settings by keyword only",
-    ("tracker", "trainers.trackers.Terminal"): "must take its settings by keyword only",
+    ("schedule", "trainers.run.environment.environment"): "must be trainers.schedules.NAME",
+    ("tracker", "trainers.run.trackers.WeightsAndBiases"): "must take its settings by keyword only",
+    ("tracker", "trainers.run.trackers.Terminal"): "must take its settings by keyword only",
 }
 
 
@@ -252,8 +252,10 @@ def test_ones_own_compressor_needs_a_file_and_nothing_else(
     nested = {"_target_": "compressors.chain.Chain", "first": dict(config["compressor"])}
     nested["second"] = config["compressor"]
     check_factories({"compressor": nested})
-    monkeypatch.setattr(trainers.targets, "ROOT", tmp_path)
-    monkeypatch.setattr(trainers.targets, "GROUPS", {"compressor": trainers.targets.GROUPS["compressor"]})
+    monkeypatch.setattr(trainers.config.targets, "ROOT", tmp_path)
+    monkeypatch.setattr(
+        trainers.config.targets, "GROUPS", {"compressor": trainers.config.targets.GROUPS["compressor"]}
+    )
     check_targets({"compressor": nested})
 
 

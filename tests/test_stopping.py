@@ -15,7 +15,7 @@ from interrupting import session
 from ports import is_loopback, listening
 from resuming import assert_same, outcome
 
-from trainers.run_folder import RunFolder
+from trainers.run.folder import RunFolder
 
 SETTINGS = (
     *(
@@ -47,7 +47,7 @@ sys.meta_path.insert(0, AtImport())
 """
 
 
-@pytest.mark.parametrize("module", ["trainers.stopping", "config_guard", "numpy.random"])
+@pytest.mark.parametrize("module", ["trainers.launch.stopping", "trainers.config.guard", "numpy.random"])
 def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
     """In the imports of run.py, and in those of torch."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))

@@ -10,7 +10,7 @@ from command_line import command
 from configs import resolved
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 SMALL = ["model=mlp", "model.hidden=[16]", "trainer.batch_size=8", "tracker=none", "trainer.steps=6"]
 SMALL += ["trainer.log_every=2", "budget.density=0.05"]

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from trainers.communicator import Communicator
+from trainers.checkpoint.state import TrainingState
+from trainers.comm.communicator import Communicator
 from trainers.parts import Loader, reads_files
 from trainers.reading import agree
-from trainers.state import TrainingState
 from trainers.step import GradientStep
 
 

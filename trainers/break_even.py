@@ -16,10 +16,10 @@ from torch import Tensor
 from compressors.api import Reducer, Segment, Step, inputs_of
 from compressors.none import NoCompression
 from compressors.payloads import divide
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
+from trainers.comm.links import all_reduce_bytes
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.links import all_reduce_bytes
 from trainers.step import GradientStep
 
 NAME = "comm/break_even_bits_per_second"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.forward import autocast
 from trainers.parts import Dataset
 from trainers.reading import read_together

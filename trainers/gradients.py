@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from compressors.api import Segment
 from compressors.payloads import numpy_knows
 from compressors.randomness import derive_seed
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.layout import Layout
 from trainers.parts import AnalyticModel, Batch, Batches, Memory

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reduced, Reducer
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
+from trainers.comm.links import all_reduce_bytes
 from trainers.layout import WHOLE, Layout
-from trainers.links import all_reduce_bytes
 
 PAPER_BITS = 32  # per exact value, whatever its dtype and without its index: as the paper counts
 

@@ -11,14 +11,15 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Plan, Reducer
 from trainers.advance import Advance
-from trainers.autolrs import AutoLRS
 from trainers.average import RunningAverage
 from trainers.break_even import StepCosts
-from trainers.checkpoints import Checkpoints
-from trainers.communicator import Communicator
-from trainers.diagnostics import Diagnostics
+from trainers.checkpoint.fit import require_fit
+from trainers.checkpoint.saving import Checkpoints
+from trainers.checkpoint.state import TrainingState
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.settings import Diagnostics
+from trainers.diagnostics.watch import Watch
 from trainers.evaluation import evaluate
-from trainers.fit import require_fit
 from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, GradientSource, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
@@ -26,12 +27,11 @@ from trainers.ledger import Ledger
 from trainers.overlapped_step import OverlappedStep
 from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
 from trainers.parts import AnalyticModel, Dataset, HasDiagnostics, Loader, WholeLoader, facts_of
-from trainers.schedule import Schedule
+from trainers.schedules.autolrs import AutoLRS
+from trainers.schedules.schedules import Schedule
 from trainers.search import SearchedPace
 from trainers.settings import TrainerSettings
-from trainers.state import TrainingState
 from trainers.step import ExplicitStep, GradientStep, sees_faults
-from trainers.watch import Watch
 
 SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from compressors.api import Reducer, Segment, Step, inputs_of
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout

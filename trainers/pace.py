@@ -5,9 +5,9 @@ import math
 from typing import Protocol
 
 from compressors.checks import LARGEST, is_real, require
-from trainers.autolrs import AutoLRS
-from trainers.schedule import Schedule
-from trainers.state import TrainingState
+from trainers.checkpoint.state import TrainingState
+from trainers.schedules.autolrs import AutoLRS
+from trainers.schedules.schedules import Schedule
 
 _LOOKED_AT = 100_000  # steps of a schedule, evenly spaced, before training
 _MOST_EPOCHS = 2_000_000  # that are looked at

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.parts import reads_files
 
 Found = TypeVar("Found")

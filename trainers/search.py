@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from trainers.advance import Advance
-from trainers.autolrs import AutoLRS, forecast, smooth
-from trainers.checkpoints import Checkpoints
-from trainers.communicator import Communicator
-from trainers.facts import SearchFacts
+from trainers.checkpoint.facts import SearchFacts
+from trainers.checkpoint.saving import Checkpoints
+from trainers.checkpoint.state import Snapshot, TrainingState
+from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
-from trainers.plain import Record
-from trainers.state import Snapshot, TrainingState
+from trainers.records.plain import Record
+from trainers.schedules.autolrs import AutoLRS, forecast, smooth
 
 LOOKS = 10  # at the validation loss, in a trial that is judged by it
 COSTS = {

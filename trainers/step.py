@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reducer, State, Step, inputs_of
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.gradients import GradientSource, encode_fault, raise_together
 from trainers.layout import Layout
 from trainers.ledger import Ledger

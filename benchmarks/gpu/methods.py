@@ -10,7 +10,7 @@ from benchmarks.gpu.measuring import Options, Record, attempt
 from benchmarks.gpu.sizes import DENSITY, SIZES, Yardstick, fits, sizes_of
 from compressors import backends
 from compressors.api import Segment, elements_of
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.layout import WHOLE
 
 WITH_FEEDBACK, WITHOUT = 16.0, 8.0  # bytes of an entry: e, g and p, or g alone; and the mean

@@ -24,14 +24,14 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
-from trainers.ddp_hook import CompressionState, compression_hook
-from trainers.device import choose_device
+from trainers.comm.communicator import Communicator
+from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.gradients import WorkerGradients
-from trainers.launch import launch
+from trainers.launch.device import choose_device
+from trainers.launch.process_group import process_group
+from trainers.launch.processes import launch
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.process_group import process_group
 from trainers.step import ExplicitStep
 
 STEPS, RATE = 4, 1e-2

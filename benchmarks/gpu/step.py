@@ -23,7 +23,7 @@ from compressors.none import NoCompression
 from compressors.top_k import TopK
 from data.tasks import Batch, Classification
 from models.resnet import resnet18
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.forward import in_precision, require_bf16
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout

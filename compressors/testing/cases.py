@@ -16,7 +16,7 @@ from compressors.build import build_reducer
 from compressors.compress import Compress
 from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.transports import AllGather
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 Feedback = Callable[[Reducer], Reducer]
 FEEDBACKS: dict[str, Feedback] = {

@@ -38,7 +38,7 @@ from compressors.testing.cases import (
 )
 from compressors.testing.handed import Handed
 from compressors.testing.processes import compare_layouts
-from trainers.tree import walk
+from trainers.checkpoint.tree import walk
 
 __all__ = ["Case", "Contract", "cases_of"]
 W, D = 3, 500

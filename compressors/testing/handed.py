@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 
 class Handed(Communicator):

@@ -14,8 +14,8 @@ from torch import Tensor
 from compressors.api import Segment, Step, inputs_of
 from compressors.feedback import ErrorFeedback
 from compressors.testing.cases import Case, reducer_of
-from trainers.communicator import Communicator
-from trainers.tree import walk
+from trainers.checkpoint.tree import walk
+from trainers.comm.communicator import Communicator
 
 N, STEPS = 4, 3
 SHAPES = {"a": ((20, 10), (50,)), "b": ((7,),), "c": ((1,),)}  # of the layers of each segment

@@ -2,7 +2,7 @@
 
 from compressors.testing.cases import cases_in
 from compressors.testing.contract import Contract
-from trainers.installed import config_folders
+from trainers.config.installed import config_folders
 
 
 class TestInstalled(Contract):

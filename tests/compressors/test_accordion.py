@@ -27,7 +27,7 @@ from compressors.api import Step, inputs_of
 from compressors.backends import chosen
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 
 def by_hand() -> list[dict[str, bool]]:

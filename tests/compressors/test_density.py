@@ -13,7 +13,7 @@ from compressors.feedback import ErrorFeedback
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 DGC = [0.25, 0.0629, 0.0158, 0.00398, 0.001, 0.001]  # 25 %, 6.25 %, 1.5625 %, 0.4 %, 0.1 % in the paper
 

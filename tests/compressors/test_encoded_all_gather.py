@@ -21,7 +21,7 @@ from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from compressors.transports import AllGather
 from compressors.wire import INDICES, VALUES, Wire, WireError
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 W, D = 3, 500
 GATHERED = [

@@ -16,7 +16,7 @@ from compressors.none import NoCompression
 from compressors.qsgd import QSGD
 from compressors.top_k import TopK
 from compressors.two_way import TwoWay
-from trainers.tree import walk
+from trainers.checkpoint.tree import walk
 
 W, D, STEPS = 3, 60, 6
 FEEDBACKS: dict[str, Callable[[Reducer], Reducer]] = {

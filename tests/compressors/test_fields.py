@@ -22,13 +22,13 @@ from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
 from compressors.wire import Wire
-from trainers.checkpoint_files import read_checkpoint, step_folders, write_part
-from trainers.communicator import Communicator
+from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
+from trainers.checkpoint.redistribution import redistribute
+from trainers.checkpoint.state import Snapshot, WorkerState
+from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.redistribution import redistribute
-from trainers.report import print_summary
-from trainers.state import Snapshot, WorkerState
+from trainers.run.report import print_summary
 
 D, W = 500, 4
 

@@ -12,7 +12,7 @@ from compressors import backends
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 

@@ -24,7 +24,7 @@ from compressors.hard_threshold import HardThreshold
 from compressors.kernels.table import _PIECE
 from compressors.norms import squared_norm
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 CPU = torch.device("cpu")
 BACKEND = backend_of(CPU)

@@ -21,7 +21,7 @@ from compressors.reused_threshold import ReusedThreshold
 from compressors.testing.contract import Contract
 from compressors.top_k import TopK
 from compressors.transports import AllGather, AllReduce
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 SIZES = [3, 40, 1, 200]
 

@@ -22,7 +22,7 @@ from hostile_files import FORMATS, TRAINING
 from hostile_models import MODELS
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 FORMATS |= MODELS
 DRAWN = 500

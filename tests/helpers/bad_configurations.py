@@ -86,8 +86,8 @@ compressors.api.Reducer
 compressors.api.torch.load
 compressors
 compressors.
-trainers.environment._git
-trainers.environment.subprocess.run
+trainers.run.environment._git
+trainers.run.environment.subprocess.run
 data.download.fetch
 data.libsvm.read
 models.known.known_optimum
@@ -99,7 +99,7 @@ a b
 models.bert.Path
 data.text.Any
 compressors.nothing.X
-trainers.jobs.start_sweep
+trainers.launch.jobs.start_sweep
 é.é.é
 compressors.top_k
 compressors.top_k.TopK.encode
@@ -127,7 +127,7 @@ hydra.job_logging={version: 1, root: {}, x: {(): os.system}}
 +data.home=https://me:word@x
 +model.num_classes=3
 +tracker.folder=x
-tracker._target_=trainers.trackers.WeightsAndBiases
+tracker._target_=trainers.run.trackers.WeightsAndBiases
 """.strip().splitlines()
 # Good alone and not beside one another, and models beside other kinds of data
 CONTRADICTIONS = r"""

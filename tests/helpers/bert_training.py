@@ -15,7 +15,7 @@ from data.corpora import Corpus
 from data.glue import sst2
 from data.masked import masked_dataset
 from models.bert import bert
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout

@@ -8,7 +8,7 @@ from methods import FEEDBACKS, segment
 from compressors.accordion import Accordion
 from compressors.api import Step, inputs_of
 from compressors.build import build_reducer
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 SIZES = {"a": 400, "b": 90, "c": 1}
 WORKERS, STEPS_PER_EPOCH, EPOCHS, PERIOD = 2, 3, 12, 3

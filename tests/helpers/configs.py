@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-import config_yaml
+from trainers.config import yaml_loader as config_yaml
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -27,8 +27,8 @@ from compressors.api import Codec, Reducer
 from compressors.build import build_reducer
 from compressors.testing.cases import Case, cases_in, cases_of
 from trainers.advance import Advance
-from trainers.communicator import Communicator
-from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.comm.communicator import Communicator
+from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.loop import Trainer
 
 ROOT = CONF.parent
@@ -190,7 +190,9 @@ def part_of(wait: Wait) -> str:
         return "gradients"
     if "trainers/gradients.py:raise_together" in wait.frames:
         return "processes"
-    if "trainers/watch.py:reduce" in wait.frames and not _is_in(wait, "compressors/compress.py:reduce"):
+    if "trainers/diagnostics/watch.py:reduce" in wait.frames and not _is_in(
+        wait, "compressors/compress.py:reduce"
+    ):
         return "diagnostics"
     return "reduction" if any(frame.startswith("compressors/") for frame in wait.frames) else "elsewhere"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import trainers.checkpoint_files
-import trainers.checkpoints
-import trainers.run_folder
-import trainers.trackers
+import trainers.checkpoint.files
+import trainers.checkpoint.saving
+import trainers.run.folder
+import trainers.run.trackers
 
 
 def die() -> None:
@@ -59,14 +59,14 @@ def nothing(*_: Any, **more: Any) -> None:
     pass
 
 
-save_file = trainers.checkpoint_files.save_file
+save_file = trainers.checkpoint.files.save_file
 POINTS = {
-    "tensors": (trainers.checkpoint_files, "save_file", half_of_file),
-    "description": (trainers.checkpoint_files, "_digest_of", nothing),  # tensors are there, it is not
-    "old checkpoint": (trainers.checkpoints.shutil, "rmtree", half_of_folder),
-    "record": (trainers.trackers.JsonLines, "_write", half_of_line),
-    "checkpoints": (trainers.checkpoints.Checkpoints, "clear", nothing),  # after the summary
-    "summary": (trainers.run_folder, "write_whole", half_of_text),
+    "tensors": (trainers.checkpoint.files, "save_file", half_of_file),
+    "description": (trainers.checkpoint.files, "_digest_of", nothing),  # tensors are there, it is not
+    "old checkpoint": (trainers.checkpoint.saving.shutil, "rmtree", half_of_folder),
+    "record": (trainers.run.trackers.JsonLines, "_write", half_of_line),
+    "checkpoints": (trainers.checkpoint.saving.Checkpoints, "clear", nothing),  # after the summary
+    "summary": (trainers.run.folder, "write_whole", half_of_text),
 }
 
 

@@ -20,8 +20,19 @@ RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "o
 RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
 # What every case would import anew
 IMPORTS = ("wandb", "run", "hydra.core.override_parser.overrides_parser", "sklearn.datasets", "trainers.loop")
-IMPORTS += ("trainers.trackers", "trainers.run_folder", "trainers.resume", "trainers.checkpoints")
-IMPORTS += ("trainers.targets", "trainers.process_group", "compressors.build", "models.mlp", "rich.progress")
+IMPORTS += (
+    "trainers.run.trackers",
+    "trainers.run.folder",
+    "trainers.checkpoint.resume",
+    "trainers.checkpoint.saving",
+)
+IMPORTS += (
+    "trainers.config.targets",
+    "trainers.launch.process_group",
+    "compressors.build",
+    "models.mlp",
+    "rich.progress",
+)
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 NETWORK = {  # in a network and a host name of its own

@@ -9,12 +9,12 @@ from skipping import Records, Snapshots, trainer
 from training import WORKERS
 
 from compressors.build import build_reducer
-from trainers.communicator import Communicator
-from trainers.diagnostics import Diagnostics
-from trainers.gap import Gap
+from trainers.checkpoint.state import Snapshot
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.gap import Gap
+from trainers.diagnostics.settings import Diagnostics
 from trainers.layout import Layout
 from trainers.loop import Trainer
-from trainers.state import Snapshot
 
 SETTINGS = [
     (name, scope, feedback)

@@ -15,7 +15,7 @@ import torch
 from command_line import ROOT
 
 from trainers.break_even import NAME as BREAK_EVEN
-from trainers.checkpoint_files import is_complete, read_checkpoint, step_folders
+from trainers.checkpoint.files import is_complete, read_checkpoint, step_folders
 
 CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
 

@@ -5,9 +5,9 @@ import signal
 import sys
 import time
 
-from trainers.isolation import JobError
-from trainers.launch import LostProcessError
-from trainers.stopping import StoppedError
+from trainers.launch.isolation import JobError
+from trainers.launch.processes import LostProcessError
+from trainers.launch.stopping import StoppedError
 
 
 def run(name: str) -> None:

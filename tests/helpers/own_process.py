@@ -11,7 +11,7 @@ from trainers.loop import Trainer
 def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: str) -> tuple[int, str]:
     """Status and errors of run.py in this process, where training would be a no-op."""
     monkeypatch.setattr(Trainer, "run", lambda *_: {"compression/total_error": 0.0})
-    monkeypatch.setattr("trainers.report.print_summary", lambda _: None)
+    monkeypatch.setattr("trainers.run.report.print_summary", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["run.py", *words])
     monkeypatch.setattr(run, "statuses", [])
     monkeypatch.setattr(run, "begun", [])

@@ -11,8 +11,8 @@ from compressors.api import Reducer
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
-from trainers.communicator import Communicator
-from trainers.ddp_hook import CompressionState, compression_hook
+from trainers.comm.communicator import Communicator
+from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger

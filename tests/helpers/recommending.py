@@ -6,7 +6,7 @@ import torch
 from configs import resolved
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 SMALL = ("data.users=60", "data.items=200", "data.fewest=5", "data.most=20", "model.hidden=[8,8,4]")
 LENGTH = ("trainer.steps=12", "trainer.batch_size=128", "trainer.evaluate_every=1", "trainer.log_every=1")

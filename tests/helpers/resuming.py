@@ -13,8 +13,8 @@ from safetensors import safe_open
 
 import run
 from trainers.break_even import NAME as BREAK_EVEN
-from trainers.checkpoints import Checkpoints
-from trainers.run_folder import RunFolder
+from trainers.checkpoint.saving import Checkpoints
+from trainers.run.folder import RunFolder
 
 CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
 

@@ -124,7 +124,7 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
             "weight_decay": 1e-4,
             "undecayed": ["batch_norm"],
         },
-        "schedule": {"_target_": "trainers.schedule.Constant"},
+        "schedule": {"_target_": "trainers.schedules.schedules.Constant"},
         "trainer": {
             "_target_": "trainers.settings.TrainerSettings",
             "epochs": 3,
@@ -134,7 +134,7 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
             "evaluate_every": 1,
             "overlap": False,
         },
-        "tracker": {"_target_": "trainers.trackers.no_tracker", "_partial_": True},
+        "tracker": {"_target_": "trainers.run.trackers.no_tracker", "_partial_": True},
     }
 
 

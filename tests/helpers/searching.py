@@ -16,10 +16,10 @@ from torch import Tensor, nn
 import run
 from compressors.build import build_reducer
 from compressors.none import NoCompression
-from trainers.autolrs import AutoLRS
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.loop import Trainer
+from trainers.schedules.autolrs import AutoLRS
 from trainers.settings import TrainerSettings
 
 

@@ -14,7 +14,7 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.fields import Field
 from compressors.norms import squared_norm
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 
 class Signs(NamedTuple):

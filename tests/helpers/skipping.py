@@ -11,13 +11,13 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
+from trainers.checkpoint.state import Snapshot, TrainingState
+from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.layout import Layout
 from trainers.loop import Trainer
-from trainers.schedule import Constant
+from trainers.schedules.schedules import Constant
 from trainers.settings import TrainerSettings
-from trainers.state import Snapshot, TrainingState
 
 BAD_STEPS = {3: 2, 4: 0, 7: 3}  # counted from 1, and the worker; of 8
 STEPS = 8

@@ -7,7 +7,7 @@ import torch
 from configs import resolved
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.loop import Trainer
 
 SETTINGS = {

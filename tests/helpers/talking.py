@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 WORKERS = 4
 LENGTHS = np.array([[3, 0, 5, 1], [0, 2, 0, 0]])  # [segment, worker]

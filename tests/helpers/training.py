@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from compressors.build import PLAIN, build_reducer
 from compressors.wire import Wire
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger

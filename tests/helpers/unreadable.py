@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.reading import UnreadableDataError, read_together
 
 

@@ -8,14 +8,14 @@ from torch import Tensor
 
 from compressors.api import Segment, Step, inputs_of
 from compressors.build import build_reducer
-from trainers.bound import Bound
-from trainers.communicator import Communicator
-from trainers.diagnostics import Diagnostics
-from trainers.gap import Gap
-from trainers.selection_error import SelectionError
-from trainers.staleness import Staleness
-from trainers.watch import Watch
-from trainers.xi import Xi
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.bound import Bound
+from trainers.diagnostics.gap import Gap
+from trainers.diagnostics.selection_error import SelectionError
+from trainers.diagnostics.settings import Diagnostics
+from trainers.diagnostics.staleness import Staleness
+from trainers.diagnostics.watch import Watch
+from trainers.diagnostics.xi import Xi
 
 WORKERS, SIZES, STEPS, RATES = 4, (7, 40, 300), 12, (0.5, 0.1)
 DENSITIES, AGES = (0.004, 0.1, 0.5, 1.0), (1, 2, 5)

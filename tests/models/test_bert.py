@@ -11,7 +11,7 @@ from glue_files import UNITS, write_sst2
 import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
 import run
 from models.bert import SIZES, Classifier, MaskedModel, bert
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 
 WORDS = len(UNITS)
 

@@ -10,7 +10,7 @@ from run_folders import write_run
 from results.autolrs import main, schedules_of, steps_in_all, steps_until
 from results.runs import finished_runs
 
-SCHEDULE = "trainers.schedule."
+SCHEDULE = "trainers.schedules.schedules."
 ACCURACY = {  # after 100, 200, 300 and 400 steps in all
     "Constant": (0.5, 0.6, 0.7, 0.8),
     "Cosine": (0.5, 0.6, 0.8, 0.9),
@@ -48,7 +48,7 @@ def searched_run(folder: Path, seed: int) -> None:
     ]
     records[-1] |= {"comm/link_bytes_sent_total": 2.5e6}
     summary = {"autolrs/search_link_bytes_sent_total": 1.5e6}
-    keys = {"schedule": {"_target_": "trainers.autolrs.AutoLRS"}, "summary": summary}
+    keys = {"schedule": {"_target_": "trainers.schedules.autolrs.AutoLRS"}, "summary": summary}
     write_run(folder, compressor="none", name="net-none", seed=seed, records=records, **keys)
 
 

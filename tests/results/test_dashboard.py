@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from configs import resolved
 
-from identity import compressor_name
 from results.dashboard import GROUPING, QUALITIES, main, specification
 from results.style import COLOURS
-from trainers.run_folder import RunFolder
+from trainers.records.identity import compressor_name
+from trainers.run.folder import RunFolder
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # wandb-workspaces' own
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,6 @@ import pytest
 import yaml
 from run_folders import write_run
 
-from identity import Origin, identify
 from results.runs import (
     by_cell,
     by_method,
@@ -18,6 +17,7 @@ from results.runs import (
     read_runs,
     warnings,
 )
+from trainers.records.identity import Origin, identify
 
 
 def record(step: int, **metrics: float) -> dict[str, float]:

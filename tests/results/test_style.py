@@ -4,8 +4,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from identity import Method
 from results.style import COLOURS, line_styles, save
+from trainers.records.identity import Method
 
 
 def test_every_compressor_has_a_colour_of_its_own() -> None:

@@ -13,7 +13,7 @@ import yaml
 from configs import CONF, resolved
 from wandb_schema import GRID_SWEEP
 
-from trainers.checks import check, refuse_idle_settings
+from trainers.config.checks import check, refuse_idle_settings
 
 SWEEPS = CONF.parent / "sweeps"
 FILES = sorted((SWEEPS / "wandb").glob("*.yaml"))

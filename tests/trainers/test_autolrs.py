@@ -13,9 +13,9 @@ from resuming import assert_same, config_of, train
 from searching import best_rate, find_rate, settings, train_small
 
 import run
-from trainers.autolrs import forecast, smooth
-from trainers.checkpoints import Checkpoints
-from trainers.run_folder import RunFolder
+from trainers.checkpoint.saving import Checkpoints
+from trainers.run.folder import RunFolder
+from trainers.schedules.autolrs import forecast, smooth
 
 
 def decaying(scale: float, rate: float, offset: float, noise: float = 0.0, seed: int = 0) -> np.ndarray:

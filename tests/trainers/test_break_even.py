@@ -21,11 +21,11 @@ from trainers.break_even import (
     break_even,
     dense_seconds,
 )
-from trainers.clock import Clock
-from trainers.communicator import Communicator
+from trainers.comm.clock import Clock
+from trainers.comm.communicator import Communicator
+from trainers.comm.links import all_reduce_bytes, gather_bytes
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.links import all_reduce_bytes, gather_bytes
 
 DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 

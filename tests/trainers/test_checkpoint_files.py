@@ -10,8 +10,8 @@ import pytest
 import torch
 from forging import facts_of
 
-from trainers import facts, schemas
-from trainers.checkpoint_files import (
+from trainers.checkpoint import facts
+from trainers.checkpoint.files import (
     DamagedCheckpointError,
     describe_checkpoint,
     is_complete,
@@ -19,7 +19,8 @@ from trainers.checkpoint_files import (
     step_folders,
     write_part,
 )
-from trainers.state import Snapshot, WorkerState
+from trainers.checkpoint.state import Snapshot, WorkerState
+from trainers.records import schemas
 
 PROCESSES, WORKERS = 2, 4
 CORRUPTIONS = 60

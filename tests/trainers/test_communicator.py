@@ -6,8 +6,8 @@ import torch
 from processes import run_in_processes
 from talking import add_up, talk, talk_in_rounds
 
-from trainers.communicator import Communicator
-from trainers.slices import slices, strided
+from trainers.comm.communicator import Communicator
+from trainers.comm.slices import slices, strided
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 

@@ -33,14 +33,14 @@ from compressors.api import Step, inputs_of
 from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
 from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
-from trainers.bound import Bound
-from trainers.communicator import Communicator
-from trainers.diagnostics import Diagnostics
-from trainers.run_folder import RunFolder
-from trainers.selection_error import SelectionError
-from trainers.staleness import Staleness
-from trainers.watch import Watch
-from trainers.xi import Xi
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.bound import Bound
+from trainers.diagnostics.selection_error import SelectionError
+from trainers.diagnostics.settings import Diagnostics
+from trainers.diagnostics.staleness import Staleness
+from trainers.diagnostics.watch import Watch
+from trainers.diagnostics.xi import Xi
+from trainers.run.folder import RunFolder
 
 PIECES = {"global": [slice(0, sum(SIZES))], "layer": []}
 PIECES["layer"] = [slice(end - size, end) for size, end in zip(SIZES, np.cumsum(SIZES), strict=True)]

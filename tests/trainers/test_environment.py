@@ -3,21 +3,23 @@
 import subprocess
 from pathlib import Path
 
-from trainers.environment import is_modified
+from trainers.run.environment import is_modified
 
 
 def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
     """A page that a command has just made must not mark the runs of the next command as modified."""
-    files = [tmp_path / name for name in ("trainers/a.py", "results/page.md", "results/figures/a.png")]
+    names = ("trainers/a.py", "results/page.md", "results/figures/a.png", "docs/papers/a.md")
+    files = [tmp_path / name for name in names]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("before")
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
         subprocess.run([*git, *arguments], check=True)
-    code, page, figure = files
+    code, page, figure, paper = files
     assert not is_modified(code.parent)
     page.write_text("after")
+    paper.write_text("after")
     figure.unlink()
     assert not is_modified(code.parent)
     (tmp_path / "results" / "code.py").write_text("untracked")

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from data.classification import ClassificationDataset, Split
 from data.tasks import Batch, Classification
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
 
 SAMPLES = 53

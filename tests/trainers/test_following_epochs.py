@@ -9,10 +9,10 @@ from configs import resolved
 from resuming import config_of, crash_after, records, train
 
 import run
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.pace import rates_of_epochs
-from trainers.run_folder import RunFolder
-from trainers.schedule import Cosine, WarmupStep
+from trainers.run.folder import RunFolder
+from trainers.schedules.schedules import Cosine, WarmupStep
 
 SMALL = ("model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=90", "trainer.evaluate_every=100")
 SMALL += ("schedule=constant", "trainer.steps=20")  # 4 steps are an epoch
@@ -110,7 +110,7 @@ def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> No
 
 @pytest.mark.parametrize("method", ["none", "hard_threshold", "accordion"])
 def test_a_method_without_a_density_takes_no_schedule(method: str) -> None:
-    from trainers.checks import refuse_idle_settings
+    from trainers.config.checks import refuse_idle_settings
 
     config = resolved("model=mlp", f"compressor={method}", "budget.schedule=exponential")
     with pytest.raises(ValueError, match=r"budget.schedule has no effect with .*, whose density follows no"):

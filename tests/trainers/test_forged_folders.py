@@ -13,7 +13,7 @@ import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, timeless, train
 
 import run
-from trainers.run_folder import RunFolder
+from trainers.run.folder import RunFolder
 
 COMMON = ("workers=2", "trainer.batch_size=8", "trainer.steps=9", "checkpoint.every_steps=2")
 IMAGES = ("model=mlp", "model.hidden=[8]", "data=digits", "trainer.evaluate_every=0.02")

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from trainers.checkpoints import Checkpoints, forget
-from trainers.communicator import Communicator
-from trainers.stopping import StopRequest
+from trainers.checkpoint.saving import Checkpoints, forget
+from trainers.comm.communicator import Communicator
+from trainers.launch.stopping import StopRequest
 
 
 def lay(root: Path, step: int, whole: bool) -> None:

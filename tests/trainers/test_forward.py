@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from training import flat_of
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.forward import autocast, cut, in_precision, require_bf16
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout

@@ -18,11 +18,11 @@ from compressors.backends import backend_of, chosen
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
-from trainers.diagnostics import Diagnostics
-from trainers.gap import Gap
-from trainers.run_folder import RunFolder
-from trainers.watch import Watch
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.gap import Gap
+from trainers.diagnostics.settings import Diagnostics
+from trainers.diagnostics.watch import Watch
+from trainers.run.folder import RunFolder
 
 Results = dict[str, list[dict[str, float]]]
 SAVED = 5  # the step after which another training goes on

@@ -9,8 +9,8 @@ from resuming import assert_same, config_of, crash_after, outcome, records, trai
 
 import run
 from results.runs import by_setting, read_runs
-from trainers.run_folder import RunFolder, identity_of
-from trainers.stopping import StoppedError, StopRequest
+from trainers.launch.stopping import StoppedError, StopRequest
+from trainers.run.folder import RunFolder, identity_of
 
 SETTINGS = (
     *("model=mlp", "data=digits", "compressor=top_k", "workers=4", "trainer.batch_size=8"),

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import nn
 from training import SmallNet, batch_of, flat_of, loss_of
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError, WorkerGradients, seed_worker
 from trainers.layout import Layout
 

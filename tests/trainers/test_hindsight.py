@@ -25,13 +25,13 @@ from compressors.build import build_reducer
 from compressors.magnitudes import Histogram, Magnitudes, count_pieces
 from compressors.none import NoCompression
 from compressors.wire import Wire
-from trainers.communicator import Communicator
-from trainers.diagnostics import Diagnostics
-from trainers.hindsight import Hindsight
+from trainers.checkpoint.state import MisfitError
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.hindsight import Hindsight
+from trainers.diagnostics.settings import Diagnostics
+from trainers.diagnostics.watch import Watch
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.state import MisfitError
-from trainers.watch import Watch
 
 ERROR, REGRET, BOUND, LEVEL = (
     f"compression/{name}" for name in ("hindsight_error", "regret", "regret_bound", "hindsight_threshold")

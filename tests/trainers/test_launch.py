@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainers.isolation import JobError
-from trainers.launch import launch
-from trainers.stopping import StoppedError
+from trainers.launch.isolation import JobError
+from trainers.launch.processes import launch
+from trainers.launch.stopping import StoppedError
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_one_that_is_interrupted_before_its_training_ends_the_others() -> None:
 
 
 def test_a_second_control_c_ends_those_that_do_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.launch.SAME_SECONDS", 0.1)
+    monkeypatch.setattr("trainers.launch.processes.SAME_SECONDS", 0.1)
     with pytest.raises(StoppedError) as caught:
         launch("launching:run", "be asked twice", 2)
     assert caught.value.signal == 2

@@ -14,7 +14,7 @@ from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from compressors.wire import PLAIN, Wire
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 

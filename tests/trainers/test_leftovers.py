@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainers.leftovers import clear_leftovers
+from trainers.run.leftovers import clear_leftovers
 
 PART = "{_target_: some.where}"
 CONFIG = (

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import resource
 import torch
-from trainers.memory import keep_freed_memory
+from trainers.launch.memory import keep_freed_memory
 assert keep_freed_memory()
 for _ in range(4):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

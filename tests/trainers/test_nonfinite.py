@@ -13,7 +13,7 @@ from skipping import BAD_STEPS, STEPS, Records, Snapshots, stop, train, train_in
 from torch import Tensor
 from training import WORKERS
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.loop import SKIPPED_IN_A_ROW
 

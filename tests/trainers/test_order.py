@@ -14,10 +14,10 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.loop import Trainer
-from trainers.schedule import Constant
+from trainers.schedules.schedules import Constant
 from trainers.settings import TrainerSettings
 
 

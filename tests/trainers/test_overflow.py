@@ -9,7 +9,7 @@ import pytest
 from command_line import command
 from strict_json import require_json
 
-from trainers.state import TrainingState
+from trainers.checkpoint.state import TrainingState
 
 SMALL = ["model=lstm", "model.width=8", "model.layers=1", "model.dropout=0", "workers=2", "tracker=none"]
 SMALL += ["data=python_docs", "data.evaluation_tokens=200", "data.bptt=8", "trainer.batch_size=2"]

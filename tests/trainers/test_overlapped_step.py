@@ -13,13 +13,13 @@ from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
+from trainers.comm.slices import side_by_side
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.loop import Trainer
 from trainers.overlapped_step import Buckets, OverlappedStep, buckets_of
-from trainers.slices import side_by_side
 from trainers.step import ExplicitStep
 
 SIZES = [3, 200_000, 5, 300_000, 7, 1]

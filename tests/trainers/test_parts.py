@@ -12,9 +12,9 @@ from compressors.randomness import generator
 from data.libsvm import libsvm
 from data.sklearn_data import digits
 from models.logistic_l2 import logistic_l2
-from trainers.autolrs import AutoLRS
 from trainers.parts import AnalyticModel, HasDiagnostics, HasStepSize, WholeLoader, facts_of, reads_files
-from trainers.schedule import Constant, Schedule
+from trainers.schedules.autolrs import AutoLRS
+from trainers.schedules.schedules import Constant, Schedule
 
 
 def test_a_convex_problem_offers_all_there_is(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from trainers import process_group
+from trainers.launch import process_group
 
 
 @pytest.mark.parametrize(

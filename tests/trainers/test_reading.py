@@ -7,7 +7,7 @@ import pytest
 from processes import run_in_processes
 from unreadable import read_where_the_last_process_fails
 
-from trainers.communicator import Communicator
+from trainers.comm.communicator import Communicator
 from trainers.reading import UnreadableDataError, read_together
 
 FILES = SimpleNamespace(reads_files=True)

@@ -7,9 +7,9 @@ import pytest
 import torch
 from forging import facts_of
 
-from trainers.checkpoint_files import read_checkpoint, step_folders, write_part
-from trainers.redistribution import _shares, redistribute
-from trainers.state import Snapshot, WorkerState
+from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
+from trainers.checkpoint.redistribution import _shares, redistribute
+from trainers.checkpoint.state import Snapshot, WorkerState
 
 SIZE = 1000
 

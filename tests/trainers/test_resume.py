@@ -8,7 +8,7 @@ from libsvm_files import write_rows
 from resuming import assert_same, config_of, crash_after, records, train
 
 import run
-from trainers.run_folder import RunFolder
+from trainers.run.folder import RunFolder
 
 COMMON = ("workers=4", "trainer.batch_size=8", "trainer.steps=11", "checkpoint.every_steps=4")
 IMAGES = ("data=digits", "trainer.evaluate_every=0.05")

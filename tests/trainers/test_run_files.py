@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from run_folders import write_run
 
-from trainers.run_files import (
+from trainers.records.files import (
     MissingFileError,
     UnreadableFileError,
     parse_records,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainers.run_folder import RunFolder
+from trainers.run.folder import RunFolder
 
 CONFIG = {
     "seed": 0,

@@ -8,12 +8,12 @@ import pytest
 from command_line import command
 from configs import resolved
 
-from trainers.jobs import LOST, read_jobs, report, start_sweep
-from trainers.jobs import Job as SweepJob
-from trainers.run_files import read_wandb_id
-from trainers.run_folder import RunFolder
-from trainers.safe_files import LinkError, require_no_links, write_whole
-from trainers.trackers import JsonLines
+from trainers.launch.jobs import LOST, read_jobs, report, start_sweep
+from trainers.launch.jobs import Job as SweepJob
+from trainers.records.files import read_wandb_id
+from trainers.records.safe_files import LinkError, require_no_links, write_whole
+from trainers.run.folder import RunFolder
+from trainers.run.trackers import JsonLines
 
 
 @pytest.fixture

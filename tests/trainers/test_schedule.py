@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.schedule import Constant, Cosine, Linear, WarmupStep
+from trainers.schedules.schedules import Constant, Cosine, Linear, WarmupStep
 
 # 300 epochs, a base rate of 0.1 scaled by 16 to 1.6 (Sahu et al., 2021)
 PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)

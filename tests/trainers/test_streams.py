@@ -10,7 +10,7 @@ from command_line import ROOT
 
 FULL = Path("/dev/full")
 SCRIPT = """
-from trainers.streams import keep_streams
+from trainers.launch.streams import keep_streams
 keep_streams()
 import sys
 with open("/dev/null") as opened:

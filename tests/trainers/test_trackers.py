@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainers.report import print_summary
-from trainers.trackers import JsonLines, Terminal, Trackers, WeightsAndBiases, no_tracker, open_wandb
+from trainers.run.report import print_summary
+from trainers.run.trackers import JsonLines, Terminal, Trackers, WeightsAndBiases, no_tracker, open_wandb
 
 RECORD = {
     "step": 3,

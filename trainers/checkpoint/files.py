@@ -1,0 +1,292 @@
+"""A checkpoint on disk: one part per process, each with a description that says what it must hold.
+
+CHECKPOINT/step-000000123/part-0-of-2.safetensors holds what process 0 saves, the first one's part
+also what all share; part-0-of-2.json describes it: the checksum of its file, the step, the workers,
+and in the second line the checksum of the first. A description is written when its part is on
+disk, so a checkpoint counts when all descriptions are there and all of them hold.
+"""
+
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from trainers.checkpoint.facts import Facts, PartDescription
+from trainers.checkpoint.state import Snapshot, WorkerState
+from trainers.checkpoint.tree import tensors_of
+from trainers.records.files import printable, read_description
+from trainers.records.safe_files import replacing, write_all
+
+FORMAT = 1  # of what is written; another one is not read
+_SPARE_BYTES = 2**20  # of a disk, left to the records
+_NAME = re.compile(r"step-(\d{9,})(?:\.(\d+))?")
+
+
+class DamagedCheckpointError(ValueError):
+    """A checkpoint that is not what was written, or not all of it, in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint with all of its parts."""
+
+    path: Path
+    descriptions: tuple[PartDescription, ...]  # of the parts, in the order of the processes
+
+    @property
+    def facts(self) -> Facts:
+        """What the first process wrote down beside the tensors."""
+        facts = self.descriptions[0]["facts"]
+        assert facts is not None  # as ``_read_descriptions`` has seen
+        return {"moved": 0, "optimizer_name": None, **facts}
+
+    @property
+    def run(self) -> str:
+        """The id of the run that it belongs to."""
+        return self.descriptions[0]["run"]
+
+    @property
+    def step(self) -> int:
+        return self.descriptions[0]["step"]
+
+    @property
+    def num_workers(self) -> int:
+        return sum(len(description["memories"]) for description in self.descriptions)
+
+    @property
+    def identity(self) -> str:
+        """What tells it from all others: a checksum of its parts' checksums."""
+        return _digest_of(" ".join(description["blake2b"] for description in self.descriptions))
+
+    def load(self, workers: Iterable[int]) -> Snapshot:
+        """What all share and what is of these workers, on the CPU. Raises ``DamagedCheckpointError``."""
+        try:
+            return self._load(workers)
+        except (SafetensorError, OSError) as error:
+            raise DamagedCheckpointError(f"{self.path}: its tensors cannot be read: {error}") from error
+
+    def _load(self, workers: Iterable[int]) -> Snapshot:
+        shared = self._read(self.descriptions[0], "shared/")
+        found = {}
+        for worker in workers:
+            part = next(d for d in self.descriptions if str(worker) in d["memories"])
+            found[worker] = WorkerState(self._read(part, f"worker/{worker}/"), part["memories"][str(worker)])
+        return Snapshot(shared, found, self.facts, str(self.path))
+
+    def _read(self, description: PartDescription, prefix: str) -> dict[str, torch.Tensor]:
+        with safe_open(self.path / description["file"], framework="pt") as file:
+            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118 (not a dict)
+            return {name.removeprefix(prefix): file.get_tensor(name) for name in names}
+
+
+def step_folder(root: Path, step: int, searched: int = 0) -> Path:
+    """The folder of the checkpoint after that many steps of the training, and of searches for its rate."""
+    return root / (f"step-{step:09d}.{searched}" if searched else f"step-{step:09d}")
+
+
+def write_part(root: Path, snapshot: Snapshot, run: str, process: int, processes: int) -> None:
+    """Write this process's part of a checkpoint below ``root``.
+
+    Raises ``OSError``, with nothing of the part left behind, where that cannot be done.
+    """
+    searched = snapshot.facts["search"].get("steps", 0)
+    folder = step_folder(root, snapshot.facts["step"], searched)
+    name = f"part-{process}-of-{processes}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_part(folder, name, snapshot, run, process, processes)
+        _sync(root)
+    except (OSError, SafetensorError) as error:
+        for left in folder.glob(f"{name}.*"):
+            left.unlink(missing_ok=True)
+        with suppress(OSError):  # which another process may be writing to
+            folder.rmdir()
+        raise error if isinstance(error, OSError) else OSError(str(error)) from error
+
+
+def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: int, processes: int) -> None:
+    tensors = {
+        f"worker/{worker}/{key}": tensor.cpu()
+        for worker, state in snapshot.workers.items()
+        for key, tensor in state.tensors.items()
+    }
+    if process == 0:
+        tensors |= {f"shared/{key}": tensor.cpu() for key, tensor in snapshot.shared.items()}
+    partial = folder / f"{name}.partial"
+    partial.unlink(missing_ok=True)
+    needed = sum(tensor.nbytes for tensor in tensors.values()) + _SPARE_BYTES
+    if shutil.disk_usage(folder).free < needed:  # rather than fill it, and stop what else is written there
+        raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {needed:,} bytes needed", str(partial))
+    save_file(tensors, partial)
+    description: PartDescription = {
+        "format": FORMAT,
+        "run": run,
+        "step": snapshot.facts["step"],
+        "searched": snapshot.facts["search"].get("steps", 0),
+        "process": process,
+        "processes": processes,
+        "file": f"{name}.safetensors",
+        "bytes": partial.stat().st_size,
+        "blake2b": _digest(partial),
+        "memories": {str(worker): state.memory for worker, state in snapshot.workers.items()},
+        "facts": snapshot.facts if process == 0 else None,
+    }
+    _sync(partial)
+    partial.replace(folder / description["file"])
+    line = json.dumps(description, allow_nan=False)
+    with replacing(folder / f"{name}.json", partial) as file:
+        write_all(file, f"{line}\n{_digest_of(line)}\n".encode(), partial)
+    file.close()
+    _sync(folder)
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint in this folder, every part compared with its checksum.
+
+    Raises ``DamagedCheckpointError``, saying what is wrong, for anything but a whole checkpoint.
+    """
+    checkpoint = describe_checkpoint(folder)
+    for description in checkpoint.descriptions:
+        file = folder / description["file"]
+        try:
+            is_whole = file.is_file() and file.stat().st_size == description["bytes"]
+            if not is_whole or _digest(file) != description["blake2b"]:
+                raise DamagedCheckpointError(f"{folder.name}: {file.name} is not what was written")
+            _require_tensors(file, description)
+        except (OSError, SafetensorError) as error:
+            raise DamagedCheckpointError(f"{folder.name}: {file.name} cannot be read: {error}") from error
+    return checkpoint
+
+
+def _require_tensors(file: Path, description: PartDescription) -> None:
+    """Raise ``DamagedCheckpointError`` unless the tensors are there that the description names."""
+    with safe_open(file, framework="pt") as opened:
+        there = set(opened.keys())
+    named = {
+        f"worker/{w}/{name}" for w, memory in description["memories"].items() for name in tensors_of(memory)
+    }
+    if description["facts"] is not None:
+        named |= {f"shared/{name}" for name in tensors_of(description["facts"]["optimizer"])}
+    if not named <= there:
+        raise DamagedCheckpointError(f"{file.parent.name}: {file.name} lacks {min(named - there)}")
+
+
+def describe_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint in this folder, by its descriptions alone: its tensors are not looked at.
+
+    Raises ``DamagedCheckpointError`` for descriptions that are missing or do not hold.
+    """
+    return Checkpoint(folder, _read_descriptions(folder))
+
+
+def step_folders(root: Path) -> list[Path]:
+    """The folders of checkpoints below ``root``, the newest first, whole or not."""
+    found = [path for path in root.glob("step-*") if _NAME.fullmatch(path.name)]
+    return sorted(found, key=_moment_of, reverse=True)
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether all descriptions are there; nothing is read but names."""
+    names = {path.name for path in folder.glob("part-*-of-*.json")}
+    counts = {name.removesuffix(".json").split("-of-")[1] for name in names}
+    return any({f"part-{p}-of-{count}.json" for p in range(int(count))} <= names for count in counts)
+
+
+def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
+    first = sorted(folder.glob("part-0-of-*.json"))
+    if not first:
+        raise DamagedCheckpointError(f"{folder.name} is not complete: the first process's part is missing")
+    if len(first) > 1:
+        raise DamagedCheckpointError(f"{folder.name}: parts of several checkpoints lie in one folder")
+    opening = _read_description(first[0])
+    descriptions = [opening]
+    for process in range(1, opening["processes"]):
+        path = folder / f"part-{process}-of-{opening['processes']}.json"
+        if not path.exists():
+            raise DamagedCheckpointError(f"{folder.name} is not complete: {path.name} is missing")
+        descriptions.append(_read_description(path))
+    workers = [int(worker) for d in descriptions for worker in d["memories"]]
+    if workers != list(range(len(workers))) or not workers:
+        raise DamagedCheckpointError(f"{folder.name}: its parts do not hold the workers in order")
+    step, searched = _moment_of(folder)
+    for process, description in enumerate(descriptions):
+        name = f"part-{process}-of-{opening['processes']}"
+        _require_equal(description, f"{folder.name}: {{}} of part {process}", run=opening["run"], step=step)
+        _require_equal(
+            description, f"{folder.name}: {{}} of part {process}", searched=searched, process=process
+        )
+        same = {"processes": opening["processes"], "file": f"{name}.safetensors"}
+        _require_equal(description, f"{folder.name}: {{}} of part {process}", **same)
+        if (description["facts"] is not None) != (process == 0):
+            raise DamagedCheckpointError(f"{folder.name}: facts are part 0's, and stand in part {process}")
+    assert opening["facts"] is not None  # it is part 0's
+    _require_facts(folder, opening["facts"], len(workers), step, searched)
+    return tuple(descriptions)
+
+
+def _require_facts(folder: Path, facts: Facts, num_workers: int, step: int, searched: int) -> None:
+    """Raise ``DamagedCheckpointError`` for facts that do not go with each other and the folder's name."""
+    own = f"{folder.name}: its {{}}"
+    _require_equal(facts, own, step=step, num_workers=num_workers)
+    _require_equal(facts, own, steps_in_ledger=step - facts.get("moved", 0) - facts["skipped"])
+    _require_equal(facts["search"] or {"steps": 0}, own, steps=searched)
+    if facts["skipped_in_a_row"] > facts["skipped"]:
+        raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in all")
+
+
+def _require_equal(found: Mapping[str, object], whose: str, **expected: object) -> None:
+    for key, value in expected.items():
+        if found[key] != value:
+            raise DamagedCheckpointError(f"{whose.format(key)} is {found[key]!r}, not {value!r}")
+
+
+def _read_description(path: Path) -> PartDescription:
+    try:
+        description = cast(PartDescription, read_description(path))  # which has checked it
+        skeletons = [*description["memories"].values()]
+        if description["facts"] is not None:
+            skeletons.append(description["facts"]["optimizer"])
+        for skeleton in skeletons:
+            tensors_of(skeleton)
+    except ValueError as error:
+        raise DamagedCheckpointError(f"{path.parent.name}: {error}") from error
+    return description
+
+
+def _moment_of(folder: Path) -> tuple[int, int]:
+    found = _NAME.fullmatch(folder.name)
+    if found is None:
+        raise DamagedCheckpointError(f"{folder.name} is not the name of a checkpoint (step-000000123)")
+    return int(found[1]), int(found[2] or 0)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()
+
+
+def _digest_of(line: str) -> str:
+    return hashlib.blake2b(line.encode()).hexdigest()
+
+
+def _sync(path: Path) -> None:
+    """Wait until a file, or a folder's names, are on disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,178 @@
+"""When a training is saved: now and then, and when it is asked to stop."""
+
+import errno
+import shutil
+import sys
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from compressors.checks import is_count, is_real, require, require_flag
+from trainers.checkpoint.files import is_complete, step_folders, write_part
+from trainers.checkpoint.state import Snapshot, TrainingState
+from trainers.comm.communicator import Communicator
+from trainers.launch.stopping import StoppedError, StopRequest
+
+KEPT = 2  # whole checkpoints: if the newest is damaged, there is one before it
+_NOTHING, _SAVE = 0, 1  # what to do after a step; a signal's number lies above
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointSettings:
+    """How often a run saves itself. Raises ``ValueError`` for settings that make no sense."""
+
+    every_steps: int | None  # None: not by steps
+    every_minutes: float | None  # None: not by the clock
+    at_end: bool  # keep a checkpoint of the finished run; else its checkpoints go
+    redistribute: bool  # resume=PATH may change the number of workers
+
+    def __post_init__(self) -> None:
+        valid = self.every_steps is None or is_count(self.every_steps)
+        require(valid, "checkpoint.every_steps", "an integer >= 1, or null", self.every_steps)
+        valid = self.every_minutes is None or (is_real(self.every_minutes) and self.every_minutes > 0)
+        require(valid, "checkpoint.every_minutes", "> 0, or null", self.every_minutes)
+        require_flag("checkpoint.at_end", self.at_end)
+        require_flag("checkpoint.redistribute", self.redistribute)
+
+
+class Records(Protocol):
+    """The file of records, of which a checkpoint remembers how far it had come."""
+
+    def position(self) -> tuple[int, str]:
+        """Bytes written so far and their checksum."""
+
+    def sync(self) -> None:
+        """Wait until they are on disk."""
+
+
+class Checkpoints:
+    """The checkpoints of one run, in ``root``; each process writes its own part.
+
+    The state is copied between two steps and written by a thread beside the training. ``records``
+    are the first process's. A write that fails, as on a full disk, is said and the training goes
+    on; the checkpoints before it stay.
+    """
+
+    def __init__(
+        self,
+        settings: CheckpointSettings,
+        root: Path,
+        run: str,
+        communicator: Communicator,
+        request: StopRequest,
+        *,
+        start: Snapshot | None = None,
+        records: Records | None = None,
+    ) -> None:
+        self.settings = settings
+        self.root = root
+        self.run = run
+        self.communicator = communicator
+        self.request = request
+        self.start = start  # what to go on from
+        self.records = records
+        self.seconds_before = start.facts["seconds"] if start is not None else 0.0
+        self._started = self._saved_at = time.monotonic()
+        self._saved: tuple[int, int] | None = None  # the newest that is on disk, as far as this process knows
+        self._thread = ThreadPoolExecutor(1, "checkpoint")
+        self._writing: Future[None] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of the run, with what it took before it was interrupted."""
+        return self.seconds_before + time.monotonic() - self._started
+
+    def after_step(self, state: TrainingState, snapshot: Snapshot | None = None) -> None:
+        """Save if it is time to. Raises ``StoppedError`` in all processes when one was asked to stop.
+
+        What is saved is ``state`` or, when its steps are to be taken back, the ``snapshot`` from before them.
+        """
+        wish = self.request.signal or (_SAVE if self._is_due(state.step) else _NOTHING)
+        wish = self.communicator.largest(wish)
+        if wish == _NOTHING:
+            return
+        snapshot = snapshot or state.capture()
+        self.save(snapshot)
+        if wish > _SAVE:
+            self.wait()
+            done = f"stopped after step {snapshot.facts['step']}"
+            if self._saved == _moment(snapshot):
+                raise StoppedError(wish, f"{done}; its state is saved; the same command goes on from there")
+            raise StoppedError(
+                wish, f"{done}; its state could not be saved; the same command goes on from an earlier one"
+            )
+
+    def save(self, snapshot: Snapshot) -> None:
+        """Have it written, after what is being written still, unless it has been."""
+        self.wait()
+        self._saved_at = time.monotonic()
+        if self._saved == _moment(snapshot):
+            return
+        snapshot.facts["seconds"] = self.seconds
+        snapshot.facts["num_workers"] = self.communicator.size
+        if self.records is not None:
+            snapshot.facts["records"] = self.records.position()
+        self._writing = self._thread.submit(self._write, snapshot)
+
+    def wait(self) -> None:
+        """Until this process's part is on disk; says what went wrong, if something did."""
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        try:
+            writing.result()
+        except OSError as error:
+            print(f"a checkpoint was not written, the training goes on: {error}", file=sys.stderr, flush=True)
+
+    def at_end(self, state: TrainingState) -> None:
+        """Save a finished training, if that is wanted."""
+        if self.settings.at_end:
+            self.save(state.capture())
+
+    def close(self) -> None:
+        """Let this process's writing end."""
+        self.wait()
+        self._thread.shutdown()
+
+    def clear(self) -> None:
+        """Remove the checkpoints of a finished run, all but the one at its end if that is wanted."""
+        forget(self.root, 1 if self.settings.at_end else 0)
+
+    def _is_due(self, step: int) -> bool:
+        every_steps, every_minutes = self.settings.every_steps, self.settings.every_minutes
+        if every_steps is not None and step % every_steps == 0:
+            return True
+        if every_minutes is None or self.communicator.process > 0:  # the first process's clock decides
+            return False
+        return time.monotonic() - self._saved_at >= 60 * every_minutes
+
+    def _write(self, snapshot: Snapshot) -> None:
+        try:
+            if not self.root.parent.is_dir():  # rather than write where nobody looks
+                raise FileNotFoundError(errno.ENOENT, "the run folder was removed", str(self.root.parent))
+            if self.records is not None:
+                self.records.sync()
+            write_part(self.root, snapshot, self.run, self.communicator.process, self.communicator.processes)
+            self._saved = _moment(snapshot)
+        finally:
+            if self.communicator.process == 0:
+                forget(self.root, KEPT)
+
+
+def forget(root: Path, keep: int) -> None:
+    """Remove all but the newest whole checkpoints, and what other processes may be writing still."""
+    kept = 0
+    for age, folder in enumerate(step_folders(root)):
+        whole = is_complete(folder)
+        if kept >= keep or not (whole or age < 2):
+            shutil.rmtree(folder, ignore_errors=True)
+        kept += whole
+    if not keep:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _moment(snapshot: Snapshot) -> tuple[int, int]:
+    """Steps of the training and of the searches before."""
+    return snapshot.facts["step"], snapshot.facts["search"].get("steps", 0)

@@ -1,0 +1,192 @@
+"""Everything that a training carries from one step to the next, as one thing to save and to put back."""
+
+import copy
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from trainers.average import RunningAverage
+from trainers.checkpoint.facts import Facts, SearchFacts
+from trainers.checkpoint.tree import Skeleton, put_together, take_apart, walk
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.watch import Watch
+from trainers.ledger import Ledger
+from trainers.records.files import printable
+from trainers.records.plain import Record
+from trainers.step import GradientStep
+
+Tensors = dict[str, Tensor]
+_WATCHED = "diagnostics"
+
+
+class MisfitError(ValueError):
+    """A checkpoint of something else than this run, in one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+class WorkerState(NamedTuple):
+    """What belongs to one worker: its residuals, its memory, its row of the ledger."""
+
+    tensors: Tensors
+    memory: Skeleton  # of what its loss carries from batch to batch
+
+
+class Snapshot(NamedTuple):
+    """A training between two steps, in tensors of its own."""
+
+    shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
+    workers: dict[int, WorkerState]  # those of this process
+    facts: Facts
+    place: str = "the state"  # where it was read from
+    redistributed: bool = False  # to another number of workers, just now
+
+
+@dataclass(kw_only=True)
+class TrainingState:
+    """The live objects of a training. What follows from (seed, step, worker) is no part of it.
+
+    Batches, dropout and random coordinates are such: a sampler has no position to save.
+    """
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    gradient_step: GradientStep
+    ledger: Ledger
+    average: RunningAverage | None
+    communicator: Communicator
+    watch: Watch | None = None  # of the diagnostics, if there are any
+    step: int = 0  # steps done
+    epoch: float = 0.0  # after them
+    moved: int = 0  # steps that a change of the number of workers has put between the ledger and ``step``
+    skipped: int = 0  # of them without effect, as a gradient was not finite
+    skipped_in_a_row: int = 0  # of those, the last ones
+    last: Record = field(default_factory=dict)  # the newest value of every metric
+    best: Record = field(default_factory=dict)
+    search: SearchFacts = field(default_factory=SearchFacts)  # by ``search.SearchedPace``
+
+    def note(self, found: Record) -> Record:
+        """Take new values of metrics; those that are numbers. An overflow is none, and JSON lacks it."""
+        known = {name: value for name, value in found.items() if math.isfinite(value)}
+        for name in found.keys() - known.keys():
+            self.last.pop(name, None)
+        self.last.update(known)
+        return known
+
+    @torch.no_grad()
+    def capture(self, device: torch.device | str = "cpu") -> Snapshot:
+        """Copies, on ``device``, of all there is; in all processes together."""
+        if self.watch is not None:
+            self.watch.settle(self.communicator)
+        shared = dict(self._shared())
+        moments = take_apart(self.optimizer.state_dict()["state"], "optimizer", shared)
+        workers = {}
+        for row, worker in enumerate(self.communicator.ranks):
+            tensors = {name: rows[row] for name, rows in self._per_worker()}
+            memory = take_apart(self.gradient_step.memories[row], "memory", tensors)
+            workers[worker] = WorkerState(_copies(tensors, device), memory)
+        facts: Facts = {
+            "step": self.step,
+            "epoch": self.epoch,
+            "steps_in_ledger": self.ledger.steps,
+            "moved": self.moved,
+            "skipped": self.skipped,
+            "skipped_in_a_row": self.skipped_in_a_row,
+            "last": dict(self.last),
+            "best": dict(self.best),
+            "search": copy.deepcopy(self.search),
+            "optimizer": moments,
+            "optimizer_name": type(self.optimizer).__name__.lstrip("_"),
+            "average_period": self.average.period if self.average is not None else None,
+        }
+        return Snapshot(_copies(shared, device), workers, facts)
+
+    def require_fit(self, snapshot: Snapshot) -> None:
+        """Raise ``MisfitError`` unless its tensors, but the optimizer's and hidden states, are those here."""
+        per_worker = dict(self._per_worker())
+        shared = dict(self._shared())
+        kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _WATCHED))}
+        saved = {name: snapshot.shared[name] for name in (kept | shared.keys()) & snapshot.shared.keys()}
+        require_same_tensors(shared, saved, snapshot.place)
+        for row, worker in enumerate(self.communicator.ranks):
+            tensors = snapshot.workers[worker].tensors
+            # What no diagnostic asks for any more is dropped.
+            kept = {name for name in tensors if not name.startswith(("memory", _WATCHED))} | per_worker.keys()
+            own = {name: tensors[name] for name in kept & tensors.keys()}
+            require_same_tensors({name: rows[row] for name, rows in per_worker.items()}, own, snapshot.place)
+        if (self.average is None) != (snapshot.facts["average_period"] is None):
+            raise MisfitError(f"{snapshot.place} does not fit this run: average_period is of another one")
+
+    @torch.inference_mode()
+    def restore(self, snapshot: Snapshot) -> None:
+        """Be as the snapshot was, which fits."""
+        live, per_worker = dict(self._shared()), dict(self._per_worker())
+        for name, tensor in live.items():
+            tensor.copy_(snapshot.shared[name])
+        for row, worker in enumerate(self.communicator.ranks):
+            tensors, memory = snapshot.workers[worker]
+            for name, rows in per_worker.items():
+                rows[row] = tensors[name].to(rows.device)
+        if self.watch is not None:
+            self.watch.take_over(self.communicator)
+        with torch.inference_mode(False):  # what the next backward pass may touch is made anew, outside
+            device = self.communicator.device
+            for row, worker in enumerate(self.communicator.ranks):
+                tensors, memory = snapshot.workers[worker]
+                self.gradient_step.memories[row] = put_together(memory, _copies(tensors, device))
+            optimizer = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
+            moments = put_together(snapshot.facts["optimizer"], _copies(optimizer, "cpu"))
+            groups = self.optimizer.state_dict()["param_groups"]
+            self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        period = snapshot.facts["average_period"]
+        if self.average is not None and period is not None:
+            self.average.period = period
+        self.step, self.epoch = snapshot.facts["step"], snapshot.facts["epoch"]
+        self.ledger.steps = snapshot.facts["steps_in_ledger"]
+        self.moved = snapshot.facts["moved"]
+        self.skipped = snapshot.facts["skipped"]
+        self.skipped_in_a_row = snapshot.facts["skipped_in_a_row"]
+        self.last, self.best = dict(snapshot.facts["last"]), dict(snapshot.facts["best"])
+        self.search = copy.deepcopy(snapshot.facts["search"])
+
+    def _shared(self) -> list[tuple[str, Tensor]]:
+        """Name and live tensor of what all processes hold alike, without the optimizer's."""
+        parts = [("model", self.model)]
+        if self.average is not None:
+            parts.append(("average", self.average.averaged))
+        of_modules = [
+            (f"{name}/{key}", tensor.detach())
+            for name, module in parts
+            for key, tensor in [*module.named_parameters(), *module.named_buffers()]
+        ]
+        watched = walk(self.watch.sums, _WATCHED, shared=True) if self.watch is not None else ()
+        return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True), *watched]
+
+    def _per_worker(self) -> list[tuple[str, Tensor]]:
+        """Name and live tensor [W, ...] of what the local workers hold."""
+        totals = [(f"ledger/{name}", rows) for name, rows in self.ledger.totals().items()]
+        watched = walk(self.watch.state, _WATCHED) if self.watch is not None else ()
+        return [*walk(self.gradient_step.state, "reducer"), *totals, *watched]
+
+
+def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
+    return {
+        name: tensor.detach().to(device, copy=True, memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+
+
+def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
+    """Raise ``MisfitError`` unless names, types and shapes are the same; ``place`` is where ``saved`` lay."""
+    for name in sorted(live.keys() | saved.keys()):
+        here, there = (_describe(tensors.get(name)) for tensors in (live, saved))
+        if here != there:
+            raise MisfitError(f"{place} does not fit this run: {name} is {there} there and {here} here")
+
+
+def _describe(tensor: Tensor | None) -> str:
+    return "absent" if tensor is None else f"{str(tensor.dtype)[6:]} {list(tensor.shape)}"

@@ -1,0 +1,1 @@
+"""Collectives between workers, and the bytes that they are charged for."""

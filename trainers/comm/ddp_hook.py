@@ -1,0 +1,96 @@
+"""A reducer as a communication hook of DistributedDataParallel, for anyone's own script.
+
+    state = CompressionState(reducer, ddp_model.module)
+    ddp_model.register_comm_hook(state, compression_hook)
+
+One worker per process, one segment per parameter; each bucket is compressed and communicated
+while the backward pass goes on. DDP regroups its buckets after the first step, so everything that
+lasts is keyed by parameter, never by bucket.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from compressors.api import Reduced, Reducer, Step, inputs_of
+from trainers.comm.communicator import Communicator
+from trainers.layout import Layout
+
+
+class CompressionState:
+    """What lasts between buckets and steps: residuals, the step's number, the bytes charged.
+
+    Set ``learning_rate`` before each backward pass if the reducer works in step units, and ``epoch``, as a
+    fraction, if it follows epochs (density schedules, ACCORDION, which needs both). ``inspect``
+    is called with every bucket's outcome, before the mean replaces the gradient.
+    """
+
+    def __init__(
+        self,
+        reducer: Reducer,
+        module: nn.Module,
+        *,
+        seed: int = 0,
+        communicator: Communicator | None = None,
+        inspect: Callable[[Reduced], None] = lambda reduced: None,
+    ) -> None:
+        self.reducer = reducer
+        self.seed = seed
+        self.step = 0
+        self.learning_rate = 1.0
+        self.epoch = 0.0
+        self.inspect = inspect
+        self.layout = Layout(dict(module.named_parameters()), "layer")
+        self.communicator = communicator or Communicator(
+            dist.get_world_size(),
+            process=dist.get_rank(),
+            processes=dist.get_world_size(),
+            device=self.layout.device,
+        )
+        self.communicator.declare_kinds(reducer.kinds)
+        self.names: dict[Tensor, str] = {
+            parameter: name for name, parameter in self.layout.parameters.items()
+        }
+        shapes = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
+        self.state = reducer.init(
+            [self.layout.segment_of(name, rows) for name, rows in zip(self.layout.names, shapes, strict=True)]
+        )
+        self.thread = ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
+
+    def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
+        """Replace gradients, views of one bucket by parameter name, by the means of what is sent."""
+        segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
+        step = Step(self.seed, self.step, self.learning_rate, self.epoch)
+        reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
+        self.inspect(reduced)
+        for name, gradient in gradients.items():
+            mean = reduced.mean[name]
+            if mean.data_ptr() != gradient.data_ptr():  # else it is there already
+                gradient.copy_(mean.view_as(gradient))
+        self.step += last
+
+
+def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Reduce ``bucket``: on CPU in a thread beside the backward pass, in the order of the buckets."""
+    names = [state.names[parameter] for parameter in bucket.parameters()]
+    gradients = dict(zip(names, bucket.gradients(), strict=True))
+    buffer, last = bucket.buffer(), bucket.is_last()
+    if state.thread is None:  # kernels and NCCL run beside the backward pass by themselves
+        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[buffer.device])
+        state.reduce(gradients, last=last)
+        future.set_result(buffer)
+        return future
+    future = torch.futures.Future()
+
+    def work() -> None:
+        try:
+            state.reduce(gradients, last=last)
+            future.set_result(buffer)
+        except BaseException as error:  # the backward pass waits for this future: tell it
+            future.set_exception(error)  # type: ignore[arg-type]  # torch's stub asks for a result
+
+    state.thread.submit(work)
+    return future

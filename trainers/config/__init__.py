@@ -1,0 +1,1 @@
+"""Validation of a composed config, before anything heavy is imported."""

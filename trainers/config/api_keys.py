@@ -1,0 +1,64 @@
+"""API keys belong into the environment: a run folder, a log or a W&B config must never hold one."""
+
+import os
+import re
+from collections.abc import Iterable
+
+from trainers.records.plain import Config
+
+_NAMES = re.compile(
+    r"(?:^|[._-])(?:api[_-]?key|apikey|secret|passw(?:or)?d|credentials?|auth|access[_-]?token)s?$", re.I
+)
+_SHAPES = (
+    re.compile(  # Weights & Biases, old (but no commit inside a path) and new; the hub; GitHub; addresses
+        r"(?<![0-9A-Za-z/])[0-9a-f]{40}(?![0-9A-Za-z/])"
+        r"|(?<![0-9A-Za-z])(?:wandb_v1_\w{20,}|hf_\w{20,}|gh[a-z]_\w{20,}|github_pat_\w{20,})"
+        r"|://[^/\s:@]*:[^/\s@]+@"
+    )
+)
+_VARIABLES = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.I)
+_SHORTEST = 8  # a variable with fewer characters says no secret
+
+
+def refuse_keys(words: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a word ``name=value`` of a command line that holds an API key.
+
+    It is one by its name, by its form, or because a variable of the environment that is called a key,
+    token, secret or password has the same value. The message does not repeat it.
+    """
+    secrets = _secrets()
+    for word in words:
+        name, _, value = word.partition("=")
+        _check(name.lstrip("+~-"), value or name, bool(value), secrets)
+
+
+def refuse_keys_in(config: Config) -> None:
+    """Raise ``ValueError`` for a config that holds an API key, as ``refuse_keys`` tells one."""
+    _search("", config, _secrets())
+
+
+def _search(name: str, value: object, secrets: set[str]) -> None:
+    if isinstance(value, (dict, list, tuple)):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, entry in entries:
+            _search(f"{name}.{key}" if name else str(key), entry, secrets)
+            _check("a name", str(key), False, secrets)
+    elif value is not None:
+        _check(name, str(value), True, secrets)
+
+
+def _check(name: str, value: str, has_value: bool, secrets: set[str]) -> None:
+    if (has_value and _NAMES.search(name)) or _SHAPES.search(value) or any(s in value for s in secrets):
+        shown = "a word" if _SHAPES.search(name) or any(s in name for s in secrets) else name
+        raise ValueError(
+            f"{shown} looks like an API key or password, which would end up in the run folder: "
+            "keep it in the environment (WANDB_API_KEY) or in ~/.netrc"
+        )
+
+
+def _secrets() -> set[str]:
+    return {v for name, v in os.environ.items() if _VARIABLES.search(name) and _could_be_secret(v)}
+
+
+def _could_be_secret(value: str) -> bool:
+    return len(value) >= _SHORTEST and not value.startswith("/")  # a path says where a key lies

@@ -1,0 +1,138 @@
+"""What a composed config must not say, checked before anything heavy is imported."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from compressors.checks import KERNELS, is_real, shown
+from trainers.config.api_keys import refuse_keys_in
+from trainers.config.targets import GROUPS, check_targets
+from trainers.records.identity import without_effect
+from trainers.records.plain import Config
+
+_TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
+_COUNTS = {"seed": (0, 2**63 - 1), "workers": (1, 2**20), "processes": (1, 2**16), "threads": (1, 1024)}
+_KEYS = {
+    *_COUNTS,
+    *GROUPS,
+    "budget",
+    "device",
+    "isolate",
+    "kernels",
+    "name",
+    "output",
+    "resume",
+    "scope",
+    "timeout_seconds",
+}
+
+
+def check(config: Config) -> None:
+    """Raise ``ValueError`` for top-level settings that are no good, and for code that no config may name."""
+    refuse_keys_in(config)
+    unknown = sorted(map(str, config.keys() - _KEYS))
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} has no effect: there is no such setting")
+    check_targets(config)
+    if not isinstance(config.get("budget"), dict):
+        raise ValueError(f"budget must be settings, got {config.get('budget')!r}")
+    for key, (minimum, maximum) in _COUNTS.items():
+        value = config.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
+            raise ValueError(f"{key} must be an integer >= {minimum}, got {shown(value)}")
+        if value > maximum:  # torch crashes on more threads than the system can start
+            raise ValueError(f"{key} must be at most {maximum}, got {shown(value)}")
+    choices = {"device": ("auto", "cpu", "cuda"), "scope": ("layer", "global"), "kernels": KERNELS}
+    for key, words in choices.items():
+        if config.get(key) not in words:
+            rule = f"{', '.join(words[:-1])} or {words[-1]}"
+            raise ValueError(f"{key} must be {rule}, got {shown(config.get(key))}")
+    if not isinstance(config.get("isolate"), bool):
+        raise ValueError(f"isolate must be true or false, got {config.get('isolate')!r}")
+    timeout = config.get("timeout_seconds")
+    if timeout is None or not is_real(timeout) or not 0 < timeout <= 1e6:
+        raise ValueError(f"timeout_seconds must be in (0, 1e6], got {shown(timeout)}")
+    for key in _TEXTS:
+        value = config["data"].get(key, "none")
+        if not (isinstance(value, str) and value) and not (value is None and key == "vocabulary"):
+            raise ValueError(f"data.{key} must be a text, got {shown(value)}")
+    _check_place(config.get("output"), config.get("name"), config.get("resume"))
+    tracker = config["tracker"]
+    if tracker["_target_"] == "trainers.run.trackers.open_wandb":  # now, as the run folder comes before W&B
+        check_wandb(**{key: tracker.get(key) for key in ("project", "mode", "group", "tags")})
+    started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
+    if config["processes"] not in (1, started):
+        raise ValueError(f"processes={config['processes']}, but the launcher started {started}")
+    if config["workers"] % started:
+        raise ValueError(f"workers must be a multiple of processes ({started}), got {config['workers']}")
+
+
+def check_wandb(*, project: object, mode: object, group: object, tags: object) -> None:
+    """Raise ``ValueError`` for settings that Weights & Biases would not take."""
+    if not isinstance(project, str) or not project or len(project) > 128 or set(project) & set("/\\#?%:"):
+        raise ValueError(f"tracker.project must be a name of at most 128 letters, got {shown(project)}")
+    if mode not in (None, "online", "offline"):
+        raise ValueError(f"tracker.mode must be online, offline or null, got {shown(mode)}")
+    if not (group is None or (isinstance(group, str) and 0 < len(group) <= 128)):
+        raise ValueError(f"tracker.group must be a name of at most 128 letters or null, got {shown(group)}")
+    if not isinstance(tags, (list, tuple)) or not all(isinstance(t, str) and 0 < len(t) <= 64 for t in tags):
+        raise ValueError(f"tracker.tags must be a list of words, got {shown(tags)}")
+
+
+def require_inside(folder: Path, output: str) -> None:
+    """Raise ``ValueError`` unless ``folder`` lies in ``output`` when all links are followed."""
+    try:
+        found, place = folder.resolve(), Path(output).resolve()
+    except (OSError, RuntimeError) as error:  # of a loop: RuntimeError until Python 3.12
+        raise ValueError(f"{folder} must be a folder, got links that lead nowhere") from error
+    if not found.is_relative_to(place):
+        raise ValueError(f"{folder} must lie inside output={output}, but leads to {found}")
+
+
+def _check_place(output: object, name: object, resume: object) -> None:
+    rules = {"output": "a path", "name": "a path", "resume": "auto, never or the path of a checkpoint"}
+    for (key, rule), value in zip(rules.items(), (output, name, resume), strict=True):
+        if not isinstance(value, str) or not value or not value.isprintable():
+            raise ValueError(f"{key} must be {rule}, got {shown(value)}")
+    assert isinstance(name, str)  # as was just seen
+    if "/" in name or "\\" in name or name.startswith("."):  # .multirun and the locks begin so
+        raise ValueError(f"name must be the name of one folder, got {shown(name)}")
+    if len(os.fsencode(name)) > 200:
+        raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")
+
+
+def _keys(settings: Config) -> Iterator[str]:
+    """The names of all settings, those of methods inside of others included."""
+    for key, value in settings.items():
+        yield key
+        if isinstance(value, dict):
+            yield from _keys(value)
+
+
+def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool = False) -> None:
+    """Raise ``ValueError`` for what was typed on the command line although it cannot have an effect."""
+    if "isolate" in overrides and not in_sweep:
+        raise ValueError("isolate has no effect without -m")
+    compressor = config["compressor"]
+    known = set(_keys(compressor))
+    density = {"budget.density", "compressor.density"} & overrides
+    if density and not {"density", "k_low"} & known:
+        raise ValueError(f"{min(density)} has no effect with this compressor, which has no density")
+    threshold = {"budget.threshold", "compressor.threshold"} & overrides
+    if threshold and "threshold" not in known:
+        raise ValueError(f"{min(threshold)} has no effect with this compressor, which has no threshold")
+    schedule = {
+        key for key in overrides if f"{key}.".startswith(("budget.schedule.", "compressor.schedule."))
+    }
+    if schedule and "schedule" not in known:
+        name = compressor["_target_"].split(".")[-1]
+        raise ValueError(f"{min(schedule)} has no effect with {name}, whose density follows no schedule")
+    for key in sorted(key for key in overrides if "." in key):  # a group says more than one thing
+        group, _, rest = key.partition(".")
+        entry = without_effect(config, f"compressor.{rest}" if group == "budget" else key)
+        if entry is not None and entry.is_idle:
+            raise ValueError(f"{key} has no effect {entry.reason.format_map(config)}")
+    if config["resume"] in ("auto", "never") and "checkpoint.redistribute" in overrides:
+        raise ValueError("checkpoint.redistribute has no effect without resume=PATH")
+    if "diagnostics.every" in overrides and not config["diagnostics"].keys() - {"_target_", "every"}:
+        raise ValueError("diagnostics.every has no effect without diagnostics")

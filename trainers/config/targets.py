@@ -1,0 +1,204 @@
+"""Check of the ``_target_``s of a config: each names a factory that is made for its group.
+
+It lies in this project or in a module that an installed package declares for the group (``installed.py``).
+"""
+
+import importlib
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from trainers.config import installed
+from trainers.records.plain import Config
+
+ROOT = Path(__file__).parents[2]
+
+
+class Group(NamedTuple):
+    """Where the factories of a config group lie, and what they are."""
+
+    place: str  # a package, for any module below it; or one module
+    is_partial: bool = False  # Hydra leaves the call to run.py
+    given: tuple[str, ...] = ()  # what run.py adds to the settings then
+    makes: tuple[str, ...] = ()  # attributes of which a class must have one
+    inside: tuple[str, ...] = ()  # others, of which one will do in a setting of another class
+
+
+# Factories take settings, by keyword only. The packages hold other functions too, which write files
+# or start processes: those take what they work on by position, or have private names.
+GROUPS = {
+    "model": Group("models"),
+    "data": Group("data"),
+    "compressor": Group("compressors", makes=("encode", "reduce"), inside=("decompress",)),
+    "feedback": Group("compressors.feedback", is_partial=True, given=("inner",)),
+    "optimizer": Group("trainers.optimizer", is_partial=True, given=("model",)),
+    "schedule": Group("trainers.schedules", makes=("factor", "propose")),
+    "trainer": Group("trainers.settings"),
+    "checkpoint": Group("trainers.checkpoint.saving"),
+    "diagnostics": Group("trainers.diagnostics.settings"),
+    "wire": Group("compressors.wire", makes=("is_coded",)),
+    "tracker": Group("trainers.run.trackers", is_partial=True, given=("folder", "name", "config", "facts")),
+}
+
+
+def check_targets(config: Config) -> None:
+    """Raise ``ValueError`` for a ``_target_`` that is no name of a factory in its group's place.
+
+    Looks at every depth, at names and the metadata of packages alone; imports nothing. ``_args_`` and its
+    like are refused, and so is what Hydra would interpolate once more when it instantiates.
+    """
+    for path, value, _ in _walk(config):
+        where, key = ".".join(path), path[-1]
+        for text in (key, value):
+            if isinstance(text, str) and "${" in text:
+                raise ValueError(f"{where} must hold no ${{...}} when all is resolved, got {text[:80]!r}")
+        if key in ("_args_", "_recursive_", "_convert_"):
+            raise ValueError(f"{where} is not for configs: factories take settings by keyword")
+        if key == "_partial_":
+            group = GROUPS.get(path[0])
+            if len(path) != 2 or group is None or value is not group.is_partial:
+                raise ValueError(f"{where} is not for configs to change, got {value!r}")
+        if key == "_target_":
+            _check_name(path, value)
+    for name, group in GROUPS.items():
+        settings = config.get(name)
+        if not isinstance(settings, dict) or "_target_" not in settings:
+            raise ValueError(f"{name} must be settings with a _target_, got {_shown(settings)}")
+        if group.is_partial and settings.get("_partial_") is not True:
+            raise ValueError(f"{name}._partial_ must be true, got {settings.get('_partial_')!r}")
+
+
+def check_factories(config: Config) -> None:
+    """Raise ``ValueError`` for a ``_target_`` that is no factory, or that has no such settings.
+
+    To be called before anything is instantiated, after ``check_targets``. The factory must be defined
+    where it is said to be, or below the package that hands it on: ``compressors.api.torch`` is not.
+    """
+    for path, value, settings in _walk(config):
+        if path[-1] == "_target_":
+            assert isinstance(value, str) and isinstance(settings, dict)  # as ``check_targets`` has seen
+            _check_factory(".".join(path), value, GROUPS[path[0]], settings)
+
+
+def packages_of(config: Config) -> dict[str, str]:
+    """The installed packages that a config names code of, beside this project, with their versions."""
+    found = {}
+    for path, value, _ in _walk(config):
+        group = GROUPS.get(path[0])
+        if path[-1] != "_target_" or not isinstance(value, str) or group is None:
+            continue
+        if _is_ours(value.rpartition(".")[0], group):
+            continue
+        declared = installed.declaration_of(value.rpartition(".")[0], path[0])
+        if declared is not None:
+            found[declared.distribution] = declared.version
+    return dict(sorted(found.items()))
+
+
+def require_match(settings: Config, data: str, arguments: set[str]) -> None:
+    """Raise ``ValueError`` for a model that is not made for what this kind of data tells of itself."""
+    model = settings["_target_"]
+    module, _, name = model.rpartition(".")
+    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    if not arguments <= parameters.keys():
+        raise ValueError(f"{model} cannot be trained on the data of {data}")
+    decided = sorted(arguments & settings.keys())
+    if decided:
+        raise ValueError(f"model.{decided[0]} has no effect: the data decide it")
+
+
+def _walk(
+    whole: Config | Sequence[object], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], object, Config | Sequence[object]]]:
+    """The way to every key and list entry below ``whole``, the entry, and what it is an entry of."""
+    entries: Iterable[tuple[object, object]]
+    entries = whole.items() if isinstance(whole, dict) else enumerate(whole)
+    for key, entry in entries:
+        here = (*path, str(key))
+        yield here, entry, whole
+        if isinstance(entry, (dict, list, tuple)):
+            yield from _walk(entry, here)
+
+
+def _check_name(path: tuple[str, ...], value: object) -> None:
+    where = ".".join(path)
+    group = GROUPS.get(path[0])
+    if group is None or len(path) < 2:
+        raise ValueError(f"{where} has no effect: only {', '.join(GROUPS)} name code")
+    place = group.place if "." in group.place else f"{group.place}.MODULE"
+    rule = f"{where} must be {place}.NAME, a factory of this project"
+    if path[0] in installed.GROUPS:
+        rule += f" or of a module that an installed package declares in {installed.GROUPS[path[0]]}"
+    if not isinstance(value, str):
+        raise ValueError(f"{rule}, got {_shown(value)}")
+    parts = value.split(".")
+    module = ".".join(parts[:-1])
+    plain = all(part.isidentifier() and not part.startswith("_") for part in parts)
+    if plain and _is_ours(module, group):
+        file = "/".join(parts[:-1])
+        if not (ROOT / f"{file}.py").is_file() and not (ROOT / file / "__init__.py").is_file():
+            raise ValueError(f"{where}: there is no file {file}.py, got {value!r}")
+    elif not plain or installed.declaration_of(module, path[0]) is None:
+        raise ValueError(f"{rule}, got {_shown(value)}")
+
+
+def _is_ours(module: str, group: Group) -> bool:
+    """Whether a module lies in the group's place, which a package by itself does not."""
+    return "." in module and f"{module}.".startswith(f"{group.place}.")
+
+
+def _imported(module: str, where: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # of any kind: a module runs when it is imported
+        ours = (__file__, importlib.__file__)
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours]
+        own = [f"{Path(f.filename).name}, line {f.lineno}" for f in frames if "<frozen" not in f.filename]
+        place = f" ({own[-1]})" if own else ""
+        what = f"{type(error).__name__}: {error}{place}"
+        raise ValueError(f"{where}: {module} cannot be imported: {what}") from error
+
+
+def _check_factory(where: str, name: str, group: Group, settings: Config) -> None:
+    module, _, attribute = name.rpartition(".")
+    found = getattr(_imported(module, where), attribute, None)
+    is_factory = inspect.isfunction(found) or inspect.isclass(found)
+    if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
+        raise ValueError(f"{where}: {module} defines no function or class {attribute}")
+    if module == "compressors.api":
+        raise ValueError(f"{where}: {name} is no compressor: methods extend it")
+    makes = group.makes + (group.inside if where.count(".") > 1 else ())
+    if makes and not any(hasattr(found, made) for made in makes):
+        raise ValueError(f"{where}: {name} is no {where.split('.')[0]}: it has no {' or '.join(makes)}")
+    parameters = _signature(found, where, name).parameters
+    kinds = {p.kind for key, p in parameters.items() if key not in group.given}
+    if not _is_ours(module, group):  # ours hold functions that are no factories, which take positions
+        kinds -= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    if not kinds <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
+        raise ValueError(f"{where}: {name} is no factory: it must take its settings by keyword only")
+    owner = where.rpartition(".")[0]
+    settable = parameters.keys() - group.given
+    unknown = sorted(settings.keys() - {"_target_", "_partial_"} - settable)
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise ValueError(f"{owner}.{unknown[0]} has no effect: {name} has no such setting")
+    required = (p for p in settable if parameters[p].default is parameters[p].empty)
+    missing = sorted(
+        p for p in required if parameters[p].kind is not inspect.Parameter.VAR_KEYWORD and p not in settings
+    )
+    if missing and owner != "model":  # a model's other arguments come from the data
+        raise ValueError(f"{owner}.{missing[0]} is missing: {name} needs it")
+
+
+def _signature(found: Callable[..., object], where: str, name: str) -> inspect.Signature:
+    try:
+        return inspect.signature(found)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {name} is no factory: {error}") from error
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,1 @@
+"""Measurements beside a training that do not change it."""

@@ -1,0 +1,47 @@
+"""What theory promises of a step's compression error, beside the error that really came.
+
+(1 - k / d) ||p||^2 per segment for Top-k, d lambda^2 for hard threshold: each method's own ``error_bound``.
+What ``wire.values`` rounds off comes on top, in the error alone.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from compressors.api import Reduced, Reducer, Segment, Step
+from compressors.backends import step_of
+from trainers.comm.communicator import Communicator
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The bound of this step's ``compression/error``, in its unit.
+
+    Cost: in a measured step a copy of p of all workers, and a pass over it.
+    """
+
+    def require_codec(self, reducer: Reducer) -> None:
+        """Raise ``ValueError`` where there is no method that loses anything."""
+        if reducer.traits.lossless:
+            raise ValueError(
+                "diagnostics=bound needs a compressor that loses something; selection_error goes with all"
+            )
+
+    def measure(
+        self, before: list[Segment], reduced: Reduced, step: Step, communicator: Communicator
+    ) -> dict[str, float]:
+        """Squared L2: the sum over segments, the mean over all n workers; nothing where none is promised.
+
+        ``before`` has p as it was compressed.
+        """
+        bounds = torch.zeros(len(communicator.ranks), dtype=torch.float64)
+        for segment in before:
+            codec = reduced.compressed[segment.name].codec
+            if codec is None:
+                return {}
+            own = step_of(step, segment)
+            for row, (worker, x) in enumerate(zip(communicator.ranks, segment.rows, strict=True)):
+                bounds[row] += codec.error_bound(x, own._replace(worker=worker))
+        mean = communicator.collect(bounds).mean().item()
+        return {"diagnostics/error_bound": mean} if math.isfinite(mean) else {}

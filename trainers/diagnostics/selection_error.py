@@ -1,0 +1,53 @@
+"""How much of the mean gradient its largest entries hold: ||G - TopK(G)|| / ||G|| for a grid of K.
+
+Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, who plot it against K.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compressors.api import elements_of
+from compressors.checks import require, require_density
+from trainers.diagnostics.look import Look
+
+NAME = "diagnostics/selection_error_{:g}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectionError:
+    """For each density, the error of keeping k = max(1, floor(density d)) entries of every segment of G.
+
+    A property of the gradient: it depends on the scope of the run, not on its method. Cost: a pass over
+    the gradients and one partial sort of D numbers. Raises ``ValueError`` for densities outside (0, 1],
+    and for densities that repeat.
+    """
+
+    densities: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        densities = self.densities
+        valid = isinstance(densities, (list, tuple)) and 0 < len(densities) == len(set(densities))
+        require(valid, "diagnostics.selection_error.densities", "a list of different densities", densities)
+        for density in densities:
+            require_density("diagnostics.selection_error", density)
+        object.__setattr__(self, "densities", tuple(sorted(densities)))
+
+    def measure(self, look: Look) -> dict[str, float]:
+        """The errors, in [0, 1]; nothing where G is 0."""
+        lost = np.zeros(len(self.densities))
+        total = 0.0
+        for mean in look.mean_gradient:
+            squares = mean.square().cpu().numpy()
+            size = len(squares)
+            ends = np.array([size - elements_of(density, size) for density in self.densities])
+            inside = np.unique(ends[ends > 0])
+            ordered = np.partition(squares, inside) if len(inside) else squares
+            pieces = np.add.reduceat(ordered, np.array([0, *inside]))  # the smallest ones first
+            left = np.concatenate([[0.0], pieces.cumsum()])
+            lost += left[np.searchsorted([0, *inside], ends)]
+            total += left[-1]
+        if total == 0:
+            return {}
+        errors = np.sqrt(lost / total).tolist()
+        return {NAME.format(density): error for density, error in zip(self.densities, errors, strict=True)}

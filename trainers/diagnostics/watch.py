@@ -1,0 +1,148 @@
+"""The reducer that looks on: it lets another one work, and measures what the diagnostics ask for."""
+
+import time
+
+import torch
+from torch import Tensor
+
+from compressors import api
+from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
+from compressors.backends import backend_of
+from compressors.magnitudes import Histogram
+from trainers.comm.communicator import Communicator
+from trainers.diagnostics.gap import Drift
+from trainers.diagnostics.look import Look
+from trainers.diagnostics.settings import Diagnostics
+from trainers.diagnostics.staleness import Waiting
+from trainers.ledger import Ledger
+
+
+class Watch(Wrapper):
+    """``inner``, watched. It goes around all else, error feedback too; like a ledger it keeps what it saw.
+
+    Whatever it sends between processes is measurement and not charged. Raises ``ValueError`` when
+    ``inner`` cannot give a diagnostic that is asked for.
+    """
+
+    def __init__(self, inner: Reducer, settings: Diagnostics) -> None:
+        self.inner = inner
+        self.settings = settings
+        self.is_last = False  # whether the step to come is the last one
+        self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
+        self.seconds = 0.0  # spent here in the last step, and on what is told after it
+        self.waiting: Waiting | None = None
+        self.drift: Drift | None = None
+        self.histogram: Histogram | None = None
+        if settings.xi is not None:
+            settings.xi.require_codec(inner)
+        if settings.bound is not None:
+            settings.bound.require_codec(inner)
+        if settings.staleness is not None:
+            settings.staleness.require_residual(inner)
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold, [W, ...] by their names."""
+        waits = self.waiting.waits._asdict() if self.waiting is not None else {}
+        return waits | (self.histogram.magnitudes._asdict() if self.histogram is not None else {})
+
+    @property
+    def sums(self) -> dict[str, Shared]:
+        """What a checkpoint must hold once for all workers, if anything, when it is settled."""
+        return {"gap": Shared(self.drift.sums)} if self.drift is not None else {}
+
+    def settle(self, communicator: Communicator) -> None:
+        """Get ready to be saved; on all processes together."""
+        if self.drift is not None:
+            self.drift.settle(communicator)
+
+    def take_over(self, communicator: Communicator) -> None:
+        """Go on from what was put back."""
+        if self.drift is not None:
+            self.drift.take_over(communicator)
+
+    def expect(self, done: int, *, is_last: bool) -> bool:
+        """Whether the step to come, after which ``done`` steps are done, is measured; the last one is."""
+        self.is_last = is_last
+        return self.is_due(done)
+
+    def is_due(self, done: int) -> bool:
+        """Whether the step after which ``done`` steps are done is measured."""
+        return self.is_last or done % self.settings.every == 0
+
+    def init(self, segments: list[Segment]) -> State:
+        if self.settings.staleness is not None:
+            self.waiting = Waiting(segments)
+        if self.settings.gap is not None:
+            self.drift = Drift(segments)
+        if self.settings.hindsight is not None and not self.traits.lossless:
+            self.histogram = Histogram(len(segments[0].rows), segments[0].rows.device)
+        return self.inner.init(segments)
+
+    def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
+        return self.inner.carried(inputs, state, step)
+
+    def reduce(
+        self, inputs: list[Input], state: State, step: Step, communicator: api.Communicator
+    ) -> tuple[Reduced, State]:
+        assert isinstance(communicator, Communicator)  # a trainer's, which also moves what is not charged
+        settings, started = self.settings, time.perf_counter()
+        is_due = self.is_due(step.number + 1)
+        segments = [given.segment for given in inputs]
+        carried = self.carried(inputs, state, step)
+        self.latest = {}
+        if is_due:
+            look = self._before(segments, carried, communicator)
+            seen = [_copied(given) for given in carried] if settings.bound is not None else []
+        if self.drift is not None:
+            self.drift.add_gradients(segments)
+        if self.histogram is not None:
+            backend_of(segments[0].rows.device).count_magnitudes(carried, self.histogram)
+        before = self._now(segments, is_due) - started
+        reduced, state = self.inner.reduce(inputs, state, step, communicator)
+        started = self._now(segments, is_due)
+        if self.drift is not None:
+            self.drift.add_applied(segments, reduced)
+        held = self.waiting.follow(segments, reduced, is_due) if self.waiting is not None else None
+        if is_due:
+            if self.drift is not None:
+                self.latest |= self.drift.measure(communicator)
+            if settings.bound is not None:
+                self.latest |= settings.bound.measure(seen, reduced, step, communicator)
+            if settings.xi is not None:
+                self.latest |= settings.xi.measure(look, reduced, step)
+            if settings.staleness is not None and self.waiting is not None and held is not None:
+                waits = self.waiting.waits
+                self.latest |= settings.staleness.measure(waits, held, segments, reduced, communicator)
+        self.seconds = before + self._now(segments, is_due) - started
+        return reduced, state
+
+    def of_run(self, ledger: Ledger) -> dict[str, float]:
+        """What is told of all steps so far, once ``ledger`` has them."""
+        if self.settings.hindsight is None or self.histogram is None:
+            return {}
+        started = time.perf_counter()
+        found = self.settings.hindsight.measure(self.histogram.magnitudes, ledger)
+        self.seconds += time.perf_counter() - started
+        return found
+
+    def _before(self, segments: list[Segment], carried: list[Input], communicator: Communicator) -> Look:
+        """What has to be measured while gradients and residuals are what they are."""
+        look = Look(segments=segments, carried=carried, communicator=communicator)
+        if self.settings.selection_error is not None:
+            self.latest |= self.settings.selection_error.measure(look)
+        if self.settings.xi is not None:
+            _ = look.mean_input  # which is worked out when first asked for
+        return look
+
+    @staticmethod
+    def _now(segments: list[Segment], is_due: bool) -> float:
+        if is_due and segments[0].rows.device.type == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+
+def _copied(given: Input) -> Segment:
+    """p in a tensor of its own."""
+    seen = given.seen()
+    return seen._replace(rows=seen.rows.clone()) if given.memory is None else seen

@@ -1,0 +1,52 @@
+"""The ratio xi of Assumption 1: does compressing the mean do the same as averaging what was compressed?
+
+Alistarh et al., "The convergence of sparsified gradient methods", NeurIPS 2018,
+https://arxiv.org/abs/1809.10505: ||TopK(mean_p a_p) - mean_p TopK(a_p)|| <= xi ||alpha G|| with
+a_p = e_p + alpha g_p and G the mean gradient. Workers choose by their own entries; one that saw the mean of
+all sums would choose others. The smaller xi, the closer n workers come to that one, which theory knows.
+
+Here C is the run's own method, applied per segment, and all n workers count. Under feedback.scale=gradient
+a_p = e_p + g_p, and the ratio is taken to ||G||; without feedback e_p = 0.
+"""
+
+from dataclasses import dataclass
+
+from compressors.api import Input, Reduced, Reducer, Step
+from compressors.backends import backend_of
+from compressors.compress import Compress
+from trainers.diagnostics.look import Look, norm_of
+
+_ONE = range(1)  # worker, which has the mean
+
+
+@dataclass(frozen=True)
+class Xi:
+    """One number per measured step. Cost: a pass over gradients and residuals, C on one vector of D."""
+
+    def require_codec(self, reducer: Reducer) -> None:
+        """Raise ``ValueError`` where there is no one C to apply to the mean."""
+        traits, method = reducer.traits, reducer.innermost
+        has_codec = isinstance(method, Compress) and not traits.individual and not traits.relays
+        if traits.lossless or traits.seeded or not has_codec:
+            raise ValueError(
+                "diagnostics=xi needs a compressor that goes by magnitude, such as top_k or hard_threshold: "
+                "with others C(mean) is another draw, or mean C(p) itself, or there is no one C; "
+                "selection_error goes with all"
+            )
+
+    def measure(self, look: Look, reduced: Reduced, step: Step) -> dict[str, float]:
+        """The ratio; nothing where G is 0. ``look`` is of before the step, and has its means already."""
+        norm = look.alpha * norm_of(look.mean_gradient)
+        if norm == 0:
+            return {}
+        pairs = list(zip(look.segments, look.mean_input, strict=True))
+        wholes = [mean.to(segment.rows.dtype).unsqueeze(0) for segment, mean in pairs]
+        left = [s._replace(rows=x.clone()) for (s, _), x in zip(pairs, wholes, strict=True)]
+        codecs = [reduced.compressed[segment.name].codec for segment in left]
+        known = [codec for codec in codecs if codec is not None]
+        assert len(known) == len(codecs)  # ``require_codec`` lets no method pass that has none
+        backend_of(left[0].rows.device).compress(known, list(map(Input, left)), step, _ONE)
+        of_mean = [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
+        means = (reduced.mean[segment.name] for segment in left)  # divided by alpha again
+        apart = [one.double().sub_(mean, alpha=look.alpha) for one, mean in zip(of_mean, means, strict=True)]
+        return {"diagnostics/xi": norm_of(apart) / norm}

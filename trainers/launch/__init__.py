@@ -1,0 +1,1 @@
+"""Processes of a run and jobs of a sweep: start, groups, signals, devices."""

@@ -1,0 +1,148 @@
+"""What became of the jobs of a sweep: a small file for each, wherever it ran, and the table at the end."""
+
+import json
+import os
+import re
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from trainers.launch.stopping import StoppedError
+from trainers.records.files import UnreadableFileError, read_job
+from trainers.records.safe_files import require_no_links, require_own_file, write_whole
+
+FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
+INTERRUPTED = "interrupted"
+Work = Callable[[], tuple[str, Path]]
+_FOLDER = "TOTAL_ERROR_JOBS"  # where a sweep's jobs report to; processes that a launcher starts inherit it
+_COMMAND = "TOTAL_ERROR_COMMAND"
+_STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job of a sweep and how it ended; ``lost`` until it says otherwise."""
+
+    number: int
+    overrides: tuple[str, ...]
+    status: str = LOST
+    reason: str = "its process ended without a word"
+    folder: str = ""
+    seconds: float = 0.0
+
+
+def start_sweep(folder: Path) -> Path:
+    """Name the folder that the jobs of a sweep, which begins now, report to.
+
+    Raises ``OSError`` where it cannot be made, or ``folder`` holds a link.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    require_no_links(folder)
+    require_own_file(folder / "multirun.yaml")  # which Hydra writes
+    moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
+    jobs = (folder / f"{moment}-{os.getpid()}").absolute()
+    jobs.mkdir()
+    os.environ[_FOLDER] = str(jobs)
+    os.environ[_COMMAND] = json.dumps(command())
+    return jobs
+
+
+def command() -> list[str]:
+    """What was typed, also where a launcher has started this process with a command of its own."""
+    if _COMMAND in os.environ:
+        return json.loads(os.environ[_COMMAND])
+    return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def current_sweep() -> Path | None:
+    """The folder of the sweep that this process belongs to."""
+    return Path(os.environ[_FOLDER]) if _FOLDER in os.environ else None
+
+
+def report(jobs: Path, job: Job) -> None:
+    """Put down what is known of a job; a later report replaces an earlier one."""
+    write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
+
+
+def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
+    """Do a job's work, which returns its status and folder, and put down what became of it.
+
+    ``refusal`` is said in one line; any other exception is a fault in one job's code, which must not take
+    the other jobs along.
+    """
+    report(jobs, job)
+    started = time.perf_counter()
+    try:
+        status, folder = work()
+        job = replace(job, status=status, reason="", folder=str(folder))
+    except StoppedError as stop:  # in this very process: the sweep stops with its job
+        stop.say()
+        report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
+        raise KeyboardInterrupt from stop
+    except refusal as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        job = replace(job, status=FAILED, reason=str(error))
+    except Exception as error:  # a fault in one job's code must not take the other jobs along
+        traceback.print_exc()
+        job = replace(job, status=FAILED, reason=f"{type(error).__name__}: {' '.join(str(error).split())}")
+    except KeyboardInterrupt:
+        report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
+        raise
+    report(jobs, replace(job, seconds=time.perf_counter() - started))
+
+
+def read_jobs(jobs: Path) -> list[Job]:
+    """The jobs that have started, by number. One whose file cannot be read is lost, with that reason."""
+    found = []
+    for path in jobs.glob("*.json"):
+        if not re.fullmatch(r"[0-9]{1,9}", path.stem):
+            continue
+        try:
+            fields = read_job(path)
+            found.append(Job(**fields | {"overrides": tuple(fields["overrides"])}))
+        except UnreadableFileError as error:
+            found.append(Job(int(path.stem), (), LOST, str(error)))
+    return sorted(found, key=lambda job: job.number)
+
+
+def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
+    """A line for every job, with what tells it from the others, and a count of how they ended."""
+    common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("job", "status", "seconds", "settings", "folder, or why it failed"):
+        table.add_column(name, justify="right" if name in ("job", "seconds") else "left", overflow="fold")
+    for job in jobs:
+        status = f"[{_STYLES[job.status]}]{job.status}[/]"
+        own = " ".join(word for word in job.overrides if word not in common)
+        table.add_row(
+            str(job.number), status, f"{job.seconds:.0f}", escape(own), escape(job.reason or job.folder)
+        )
+    console = console or Console(width=None if os.isatty(1) else 160)
+    console.print(table)
+    counts = Counter(job.status for job in jobs)
+    order = (FINISHED, SKIPPED, FAILED, LOST)
+    console.print(", ".join(f"{counts[status]} {status}" for status in order if counts[status]))
+
+
+def end_sweep(interrupted: bool = False) -> int:
+    """Print what became of the jobs of the sweep that ran, if one did; 1 if one of them failed.
+
+    Jobs of an interrupted sweep that ended without a word were stopped along with it.
+    """
+    sweep = current_sweep()
+    jobs = read_jobs(sweep) if sweep is not None else []
+    if interrupted:
+        jobs = [
+            replace(job, status=FAILED, reason=INTERRUPTED) if job.status == LOST else job for job in jobs
+        ]
+    if jobs:
+        print_jobs(jobs)
+    return int(any(job.status not in (FINISHED, SKIPPED) for job in jobs))

@@ -1,0 +1,231 @@
+"""The processes of one run on this machine: started together, ended together.
+
+They meet in a file of a folder that only this user can enter, and each tells its end to this process
+through a pipe, in JSON: nothing listens for them, and nothing that they say is unpickled.
+"""
+
+import json
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import connection
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from pkgutil import resolve_name
+from types import FrameType
+
+from trainers.launch.isolation import ASKED, JobError, signals_blocked, spawning
+from trainers.launch.stopping import SAME_SECONDS, StoppedError, end_with_parent
+from trainers.launch.streams import keep_streams
+from trainers.records.plain import Fields
+
+MEETING = "TOTAL_ERROR_MEETING"  # the file in which a local run's processes tell each other their addresses
+_LAST_STEP_SECONDS = 300  # for processes that are asked to stop, to end their step and save it
+_CLOSING_SECONDS = 130  # for what is left of a run that has ended or failed: W&B may take 120
+_LOOK_SECONDS = 0.2
+_STOPPED = "stopped; the same command goes on"  # by those that were not in the middle of their training
+# How a process ends that is not done, and how long the others may go on before they are told to stop. What
+# all refuse they end with by themselves; one that misses another one may be heard of before that other one.
+# One that was interrupted before its training has not told the others, which would wait for it.
+_PATIENCE_SECONDS = {"failed": 0.0, "interrupted": 0.0, "lost": 1.0, "refused": 300.0}
+
+
+class LostProcessError(RuntimeError):
+    """Another process of this run ended, or did not answer in time."""
+
+    def __init__(self, timeout_seconds: float) -> None:
+        super().__init__(f"another process ended or did not answer for {timeout_seconds:g} s")
+
+
+def launch(entry: str, argument: object, processes: int) -> None:
+    """Call ``entry``, as ``module:function``, with ``argument`` in ``processes`` fresh processes.
+
+    Raises ``JobError`` when one of them dies, or cannot go on, after the others were stopped;
+    ``StoppedError`` when this process was asked to stop, after it has passed that on, or they were, and
+    they have ended. A ``JobError`` out of ``entry`` is one that they share, and end with by themselves.
+    """
+    group = _Group(processes)
+    with (
+        group.signals_passed_on(),
+        tempfile.TemporaryDirectory(prefix="total-error-", ignore_cleanup_errors=True) as folder,
+    ):
+        try:
+            group.start(entry, argument, Path(folder) / "meeting")
+            group.wait()
+        finally:
+            group.kill()
+    group.judge()
+
+
+class _Group:
+    """The processes of a run, seen from the one that starts them.
+
+    What one says at its end has a key that tells how: ``done``, ``stopped`` or one of the above.
+    """
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self.children: list[BaseProcess] = []
+        self.pipes: list[Connection] = []
+        self.said: dict[int, Fields] = {}  # by rank, in the order of their ends
+        self.asked = 0  # the signal by which this process was
+        self.asked_at = 0.0
+        self.tell_at = self.kill_at = float("inf")  # when those that are left are told to stop, and killed
+        self.reasons: list[Fields] | None = None  # what was said before they were told
+
+    def start(self, entry: str, argument: object, meeting: Path) -> None:
+        context = spawning()
+        with signals_blocked():  # a new process hears none until it has said how to take them
+            for rank in range(self.processes):
+                ours, theirs = context.Pipe(duplex=False)
+                environment = {"RANK": str(rank), "LOCAL_RANK": str(rank), MEETING: str(meeting)}
+                environment |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(self.processes))
+                child = context.Process(target=_enter, args=(entry, argument, environment, theirs))
+                child.start()
+                self.children.append(child)
+                self.pipes.append(ours)
+                theirs.close()
+        if self.asked:  # before there was anybody to pass it on to
+            self._send(self.asked)
+
+    def wait(self) -> None:
+        """Until all have ended."""
+        while alive := [child.sentinel for child in self.children if child.is_alive()]:
+            silent = [pipe for rank, pipe in enumerate(self.pipes) if rank not in self.said]
+            connection.wait([*alive, *silent], _LOOK_SECONDS)
+            self._listen()
+            now = time.monotonic()
+            for said in self.said.values():
+                patience = next((_PATIENCE_SECONDS[key] for key in said if key in _PATIENCE_SECONDS), None)
+                if patience is not None:
+                    self.tell_at = min(self.tell_at, now + patience)
+            if len(self.said) == self.processes:
+                self.kill_at = min(self.kill_at, now + _CLOSING_SECONDS)
+            if now >= self.tell_at and self.reasons is None:
+                self.reasons = list(self.said.values())
+                self.kill_at = min(self.kill_at, now + _CLOSING_SECONDS)
+                self._send(signal.SIGTERM)
+                self._send(signal.SIGCONT)  # one that was halted would not hear it
+            if now >= self.kill_at:
+                self.kill()
+        self._listen()
+
+    def kill(self) -> None:
+        for child in self.children:
+            child.kill()
+        for child in self.children:
+            child.join()
+
+    def judge(self) -> None:
+        """Raise what became of the run, unless all is well."""
+        ends = {key: said for said in reversed(self.reasons or [*self.said.values()]) for key in said}
+        if "failed" in ends:
+            raise JobError(ends["failed"]["failed"])
+        if "refused" in ends:  # by all of them; the first process knows why where the others know only that
+            raise JobError(next(s["refused"] for _, s in sorted(self.said.items()) if "refused" in s))
+        if self.asked or "stopped" in ends:
+            stops = [said for said in self.said.values() if said.get("message")]
+            by_default: Fields = {"stopped": self.asked or ends["stopped"]["stopped"], "message": _STOPPED}
+            stop = next(iter(stops), by_default)
+            raise StoppedError(stop["stopped"], stop["message"])
+        if "lost" in ends:
+            raise JobError(ends["lost"]["lost"])
+
+    @contextmanager
+    def signals_passed_on(self) -> Iterator[None]:
+        """SIGTERM and SIGINT go to all processes. Elsewhere than in the main thread they cannot be heard."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._pass_on) for number in ASKED}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler or signal.SIG_DFL)  # None: set by somebody else than Python
+
+    def _pass_on(self, number: int, _: FrameType | None) -> None:
+        """A second Ctrl-C, later than the echo of the first, ends what is left at once."""
+        now = time.monotonic()
+        if not self.asked:
+            self.asked, self.asked_at, self.kill_at = number, now, now + _LAST_STEP_SECONDS
+        elif number == signal.SIGINT and now - self.asked_at > SAME_SECONDS:
+            self.kill_at = now
+        self._send(number)
+
+    def _send(self, number: int) -> None:
+        for rank, child in enumerate(self.children):
+            if rank not in self.said:
+                assert child.pid is not None  # it was started
+                with suppress(ProcessLookupError):
+                    os.kill(child.pid, number)
+
+    def _listen(self) -> None:
+        """Take what processes say when they end, or how they ended without a word."""
+        for rank, (child, pipe) in enumerate(zip(self.children, self.pipes, strict=True)):
+            if rank in self.said:
+                continue
+            has_ended = not child.is_alive()  # before its pipe is looked at
+            try:
+                if pipe.poll():
+                    self.said[rank] = json.loads(pipe.recv_bytes())
+                    continue
+            except (EOFError, OSError):
+                child.join()
+                has_ended = True
+            if has_ended:
+                assert child.exitcode is not None
+                self.said[rank] = self._end_of(rank, child.exitcode)
+
+    def _end_of(self, rank: int, code: int) -> Fields:
+        by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # which ends a process at once that does not train
+        if self.asked:
+            by_signal |= {-self.asked, -signal.SIGKILL}  # by ourselves, when it took too long
+        if code in by_signal:
+            return {"stopped": self.asked or signal.SIGINT, "message": "", "interrupted": True}
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        return {"failed": f"process {rank} of {self.processes} {how}"}
+
+
+def _enter(entry: str, argument: object, environment: dict[str, str], parent: Connection) -> None:
+    """``entry`` in one of the processes; the last thing it does is to say how that ended."""
+    end_with_parent()
+    keep_streams()
+    for number in ASKED:  # until it trains there is nothing to lose, and Python may not be asked for long
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
+    os.environ.update(environment)
+    said = _call(resolve_name(entry), argument)
+    sys.stdout.flush()
+    with suppress(OSError):
+        parent.send_bytes(json.dumps(said).encode())
+
+
+def _call(entry: Callable[[object], None], argument: object) -> Fields:
+    """What to tell the parent about how ``entry`` ended."""
+    try:
+        entry(argument)
+    except StoppedError as stop:
+        return {"stopped": stop.signal, "message": str(stop)}
+    except JobError as error:
+        return {"refused": str(error)}
+    except LostProcessError as error:
+        return {"lost": str(error)}
+    except OSError as error:
+        return {"failed": " ".join(str(error).split())}
+    except Exception as error:  # of any kind: the parent must be told how this process ended
+        from compressors.wire import WireError  # which needs torch
+
+        if isinstance(error, WireError):
+            return {"failed": " ".join(str(error).split())}
+        traceback.print_exc()
+        rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]
+        return {"failed": f"process {rank} of {processes} failed, as it says above"}
+    return {"done": True}

@@ -1,0 +1,305 @@
+"""The files of a run folder as they are read back: what each must hold, checked in one place.
+
+Needs no torch, so that results can read with it too. Every reader takes a run folder and raises
+``UnreadableFileError``, one line that names the file, for anything that a run cannot have written.
+"""
+
+import hashlib
+import json
+import math
+import re
+import reprlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from trainers.records.plain import Fields, Json, Record
+from trainers.records.safe_files import read_regular
+from trainers.records.schemas import Config, Description, Environment, Job, Search, Summary
+
+SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
+_MIB = 2**20
+_LIMITS = {SUMMARY: 64 * _MIB, RECORDS: 8192 * _MIB, CONFIG: _MIB, ENVIRONMENT: 16 * _MIB}
+_DESCRIPTION_LIMIT = 256 * _MIB  # it holds the losses of a stage of AutoLRS
+_MOST_NODES = 100_000  # of a config, what an alias stands for counted each time
+_DEEPEST = 50  # levels of a config: libyaml's C code crashes on many thousands
+_SHARES = ("accuracy", "hit_rate_at_10", "ndcg_at_10", "density", "density_mean")
+# libyaml's loader reads a config in a tenth of the time of PyYAML's own
+_YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 60
+
+
+class UnreadableFileError(ValueError):
+    """A file that cannot be what a run wrote; says in one line which, and why."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
+
+
+class MissingFileError(UnreadableFileError):
+    """A file that is not there."""
+
+
+def read_summary(folder: Path) -> Fields:
+    """summary.json of a run that finished or failed.
+
+    Its numbers are finite and its own checksum holds. One that was written before there were checksums
+    has none, and may hold an infinite number or NaN.
+    """
+    path = folder / SUMMARY
+    summary = parse_json(read_file(path), path, constants=True)
+    require_schema(Summary, summary, path)
+    is_old = summary.get("checksums") is None
+    for name, value in _metrics(summary):
+        if math.isfinite(value) or not is_old:
+            require_metric(name, value, path)
+    if not is_old and summary["checksums"][SUMMARY] != _checksum_of(summary, path):
+        raise UnreadableFileError(f"{path} is not what was written: its checksum does not hold")
+    return summary
+
+
+def read_records(folder: Path, summary: Fields | None = None) -> bytes:
+    """metrics.jsonl as it is, compared with the checksum in ``summary`` where that has one."""
+    path = folder / RECORDS
+    content = read_file(path)
+    checksums = (summary or {}).get("checksums")
+    if checksums is not None and checksums[RECORDS] != hashlib.blake2b(content).hexdigest():
+        raise UnreadableFileError(f"{path} is not what was written: the checksum in {SUMMARY} does not hold")
+    return content
+
+
+def read_config(folder: Path) -> Fields:
+    """config.yaml: settings by their names, plain values in lists and mappings."""
+    path = folder / CONFIG
+    try:
+        config = _parse_yaml(_decoded(read_file(path), path))
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        raise UnreadableFileError(f"{path} is no config: {_one_line(error)}") from error
+    require_schema(Config, config, path)
+    return config
+
+
+def read_environment(folder: Path) -> Fields:
+    """environment.json, which informs: a run and a report can do without."""
+    path = folder / ENVIRONMENT
+    environment = parse_json(read_file(path), path)
+    require_schema(Environment, environment, path)
+    return environment
+
+
+def read_job(path: Path) -> Fields:
+    """What a job of a sweep said of itself; the file is called after its number."""
+    job = parse_json(read_file(path), path)
+    require_schema(Job, job, path)
+    if str(job["number"]) != path.stem:
+        raise UnreadableFileError(f"{path} is of job {job['number']}")
+    return job
+
+
+def read_description(path: Path) -> Fields:
+    """The description of a checkpoint's part: one line, and the checksum of that line."""
+    content = read_file(path, _DESCRIPTION_LIMIT)
+    line, *rest = content.split(b"\n")
+    if rest != [hashlib.blake2b(line).hexdigest().encode(), b""]:
+        raise UnreadableFileError(f"{path} is not what was written")
+    description = parse_json(line, path, constants=True)
+    if isinstance(description, dict) and description.get("format") not in (None, 1):
+        raise UnreadableFileError(f"{path} is of format {_short.repr(description['format'])}, not 1")
+    require_schema(Description, description, path)
+    if description["facts"] is not None and description["facts"]["search"]:
+        require_schema(Search, description["facts"]["search"], path)
+    return description
+
+
+def read_wandb_id(path: Path) -> str | None:
+    """The id of a W&B run, which becomes part of a folder's name; None where there is none."""
+    try:
+        name = _decoded(read_file(path), path).strip()
+    except UnreadableFileError:
+        return None
+    return name if re.fullmatch(r"[0-9a-z]{1,64}", name) else None
+
+
+def parse_records(content: bytes, path: Path) -> list[Record]:
+    """The lines of metrics.jsonl as records: a step, an epoch and metrics, finite numbers all."""
+    if content and not content.endswith(b"\n"):
+        raise UnreadableFileError(f"{path}: its last line is not whole")
+    found = []
+    for number, line in enumerate(content.split(b"\n")[:-1], 1):
+        record = parse_json(line, path, f"line {number}")
+        if not isinstance(record, dict) or type(record.get("step")) is not int or "epoch" not in record:
+            raise UnreadableFileError(f"{path}: line {number} is no record with a step and an epoch")
+        for name, value in record.items():
+            if type(value) not in (int, float):
+                raise UnreadableFileError(f"{path}: line {number}: {name} is no number")
+            require_metric(name, value, f"{path}: line {number}")
+        found.append(record)
+    return found
+
+
+def printable(text: str) -> str:
+    """One line that any terminal can show: what a file says may be line ends, escapes and half characters."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def require_metric(name: str, value: float, place: Path | str) -> None:
+    """Raise ``UnreadableFileError`` for a number that this metric cannot be."""
+    low, high = metric_bounds(name)
+    if not low <= value <= high:
+        raise UnreadableFileError(f"{place}: {name} must be in [{low:g}, {high:g}], got {value!r}")
+
+
+def metric_bounds(name: str) -> tuple[float, float]:
+    """The least and the largest value of a metric; both finite, so that no infinity and no NaN is inside."""
+    largest = 1.7976931348623157e308
+    group, _, last = name.rpartition("/")
+    if last in _SHARES:
+        return 0.0, 1 + 1e-9
+    is_sum = group in ("comm", "compression") or name in ("step", "epoch", "train/steps_skipped")
+    return (0.0 if is_sum else -largest), largest
+
+
+def summary_checksum(summary: Mapping[str, object]) -> str:
+    """Of all fields but ``checksums``, whatever their order and the spaces between them.
+
+    Raises ``ValueError`` for a number that JSON cannot hold.
+    """
+    fields = {key: value for key, value in summary.items() if key != "checksums"}
+    line = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.blake2b(line.encode()).hexdigest()
+
+
+def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
+    """The bytes of a regular file, not beyond the limit or what a file of its name may have."""
+    try:
+        return read_regular(path, limit_bytes or _LIMITS.get(path.name, _MIB))
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise MissingFileError(f"{path} is missing") from error
+    except OSError as error:
+        raise UnreadableFileError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Json:
+    """JSON as the standard has it: no key twice, no number beyond floats; ``constants`` lets NaN pass."""
+    place = f"{path}: {where}" if where else str(path)
+    read_constant, read_float = (None, None) if constants else (_refuse_constant, _finite)
+    try:
+        return json.loads(
+            _decoded(content, path),
+            object_pairs_hook=_without_repeats,
+            parse_constant=read_constant,
+            parse_float=read_float,
+        )
+    except RecursionError as error:
+        raise UnreadableFileError(f"{place} is nested too deeply") from error
+    except UnreadableFileError:
+        raise
+    except ValueError as error:
+        raise UnreadableFileError(f"{place} is not JSON: {_one_line(error)}") from error
+
+
+def require_schema(schema: type[BaseModel], value: object, path: Path) -> None:
+    """Raise ``UnreadableFileError`` with the first thing that does not fit."""
+    try:
+        schema.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join(map(str, first["loc"])) or "its content"
+        if first["type"] == "missing":
+            raise UnreadableFileError(f"{path} has no {where}") from error
+        rule = first["msg"][first["msg"].index("should") :] if "should" in first["msg"] else first["msg"]
+        got = _short.repr(first["input"])
+        raise UnreadableFileError(f"{path}: {where} {_one_line(rule)}, got {got}") from error
+
+
+def _checksum_of(summary: Mapping[str, object], path: Path) -> str:
+    try:
+        return summary_checksum(summary)
+    except ValueError as error:
+        raise UnreadableFileError(f"{path} holds a number that is not finite") from error
+
+
+def _metrics(summary: Fields) -> Iterable[tuple[str, float]]:
+    """Every number with its name, those of ``best`` and of the layers among them."""
+    for name, value in summary.items():
+        if type(value) in (int, float):
+            yield name, value
+    yield from summary.get("best", {}).items()
+    for layer in summary.get("layers", {}).values():
+        yield from ((f"compression/{name}", value) for name, value in layer.items())
+
+
+def _decoded(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UnreadableFileError(f"{path} is not UTF-8") from error
+
+
+def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key stands there twice")
+    return found
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if math.isinf(number):
+        raise ValueError(f"{digits[:20]} is beyond all floats")
+    return number
+
+
+def _parse_yaml(text: str) -> Json:
+    open_keys: list[set[str] | None] = []  # of each collection that is open; None of a list
+    comes_key: list[bool] = []
+    for event in yaml.parse(text, Loader=_YAML):
+        if isinstance(event, yaml.NodeEvent) and open_keys and open_keys[-1] is not None:
+            if comes_key[-1]:
+                key = event.value if isinstance(event, yaml.ScalarEvent) else None
+                if key is None or key == "<<" or key in open_keys[-1]:
+                    raise ValueError(f"{_short.repr(key)} is no key, or stands there twice")
+                open_keys[-1].add(key)
+            comes_key[-1] = not comes_key[-1]
+        if isinstance(event, yaml.CollectionStartEvent):
+            open_keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+            comes_key.append(True)
+            if len(open_keys) > _DEEPEST:
+                raise ValueError(f"nested deeper than {_DEEPEST} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            open_keys.pop()
+            comes_key.pop()
+    value = yaml.load(text, Loader=_YAML)
+    _require_plain(value)
+    return value
+
+
+def _require_plain(value: object) -> None:
+    """Raise ``ValueError`` for what JSON could not hold, and for aliases that stand for very much."""
+    left, seen = [(value, 0)], 0
+    while left:
+        part, depth = left.pop()
+        seen += 1
+        if seen > _MOST_NODES or depth > _DEEPEST:
+            raise ValueError(f"more than {_MOST_NODES:,} values, or nested deeper than {_DEEPEST} levels")
+        if isinstance(part, dict):
+            if not all(isinstance(key, str) for key in part):
+                raise ValueError("a key is no text")
+            left += [(inner, depth + 1) for inner in part.values()]
+        elif isinstance(part, list):
+            left += [(inner, depth + 1) for inner in part]
+        elif not isinstance(part, (str, int, float, bool, type(None))):
+            raise ValueError(f"{_short.repr(part)} is no plain value")
+
+
+def _one_line(error: object) -> str:
+    return " ".join(str(error).split())[:200]

@@ -1,0 +1,1 @@
+"""A run's folder, environment, trackers and terminal report."""

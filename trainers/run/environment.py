@@ -1,0 +1,75 @@
+"""Environment of a run: versions, code, hardware, command line."""
+
+import os
+import platform
+import subprocess
+import time
+from importlib import metadata
+from pathlib import Path
+
+from trainers.config.targets import packages_of
+from trainers.launch.jobs import command
+from trainers.records.plain import Config
+
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "transformers",
+    "wandb",
+    "hydra-core",
+    "omegaconf",
+)
+
+
+_PAGES = (":(top,exclude)results/*.md", ":(top,exclude)results/figures", ":(top,exclude)docs")
+
+
+def environment(config: Config) -> dict[str, object]:
+    """Versions, code, hardware and command line of this process."""
+    import torch
+
+    cuda = torch.cuda.is_available()
+    return {
+        "command": command(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "commit": _git(Path(__file__).parent, "rev-parse", "HEAD"),
+        "commit_is_modified": is_modified(Path(__file__).parent),
+        "python": platform.python_version(),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "outside_packages": packages_of(config),  # whose code is not that of the commit
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
+        "workers": config["workers"],
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "threads": config["threads"],
+    }
+
+
+def is_modified(folder: Path) -> bool:
+    """Whether the code of the repository that ``folder`` lies in differs from its last commit.
+
+    Pages and figures are made of runs and are no code: making one leaves the next runs' code as it is.
+    """
+    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_PAGES))
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git says of the code in ``folder``, or None where there is no git or no repository."""
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")

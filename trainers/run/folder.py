@@ -1,0 +1,204 @@
+"""What a run leaves behind, and how the same command finds it again."""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+from filelock import FileLock, Timeout
+
+from trainers.records.files import (
+    RECORDS,
+    SUMMARY,
+    MissingFileError,
+    UnreadableFileError,
+    read_config,
+    read_environment,
+    read_records,
+    read_summary,
+    summary_checksum,
+)
+from trainers.records.identity import Identity, identify, names_checkpoint, subject_of
+from trainers.records.plain import Config, Fields
+from trainers.records.safe_files import require_own_file, require_run_folder, write_whole
+from trainers.run.environment import environment
+
+if TYPE_CHECKING:
+    from trainers.checkpoint.resume import Start  # which needs torch; to look at a finished run takes none
+
+
+def identity_of(config: Config) -> Identity:
+    """The identity of the run that a command with this config starts or goes on with.
+
+    A run that begins at another run's checkpoint owes its result to that one too. Raises ``ValueError``
+    for a ``resume`` that names no checkpoint.
+    """
+    own = identify(config)
+    if not names_checkpoint(config):
+        return own
+    from trainers.checkpoint.resume import origin_of
+
+    origin = origin_of(config)
+    return own if origin.checkpoint.startswith(f"{own.id} ") else identify(config, origin)
+
+
+class RunFolder:
+    """OUTPUT/NAME/ID/ with config.yaml, metrics.jsonl, summary.json, environment.json and checkpoint/."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.identity = identity_of(config)
+        self.id = self.identity.id
+        self.path = Path(config["output"]) / config["name"] / self.id
+        self.metrics = self.path / RECORDS
+        self.checkpoints = self.path / "checkpoint"
+
+    def facts(self) -> dict[str, object]:
+        """What tells this run from others, flat, for a tracker's filters and groups.
+
+        ``group`` is the same for all seeds of one setting. ``threshold`` and ``density`` are those of the
+        compressor, None where it has none or they follow from others. After ``open`` only.
+        """
+        method, subject = self.identity.method, subject_of(self.config)
+        return {
+            "method": method.label,
+            "subject": subject,
+            "compressor_name": method.compressor,
+            "threshold": self.identity.settings.get("compressor.threshold"),
+            "density": self.identity.settings.get("compressor.density"),
+            "run_id": self.id,
+            "commit": self.environment["commit"],
+            "group": f"{subject}, {method.label}, {self.identity.group}",
+        }
+
+    def summary(self) -> Fields | None:
+        """The summary of a run that finished here, or None.
+
+        Raises ``UnreadableFileError`` for one that is damaged, or whose records are, unless there is a
+        checkpoint to go on from, or the run is to begin anew.
+        """
+        self.damage = ""
+        try:
+            summary = read_summary(self.path)
+            if (summary.get("id"), summary.get("seed")) != (self.id, self.config["seed"]):
+                raise UnreadableFileError(f"{self.path / SUMMARY} is of another run, {summary.get('id')}")
+            if summary["status"] != "finished":
+                return None
+            if "checksums" in summary:
+                read_records(self.path, summary)
+        except UnreadableFileError as error:
+            if isinstance(error, MissingFileError) and not (self.path / SUMMARY).exists():
+                return None
+            if self.config["resume"] != "never" and not self._has_checkpoint():
+                raise UnreadableFileError(f"{error}; resume=never runs it anew") from error
+            self.damage = str(error)
+            return None
+        return summary
+
+    def _has_checkpoint(self) -> bool:
+        from trainers.checkpoint.files import is_complete, step_folders
+
+        return any(is_complete(folder) for folder in step_folders(self.checkpoints))
+
+    def not_measured(self) -> list[str]:
+        """The diagnostics that are asked for and that the run which finished here did not take."""
+        try:
+            before = read_config(self.path)
+        except UnreadableFileError:  # which nothing hangs on
+            return []
+        absent = self.config["diagnostics"].keys() - before.get("diagnostics", {}).keys()
+        return sorted(absent - {"_target_", "every"})
+
+    def open(self) -> "Start":
+        """Take the folder for this process and make it ready; where the run begins.
+
+        The folder is this process's until it ends, however it ends. Records that nothing goes on from
+        are set aside. Raises ``OSError`` when the folder cannot be written, holds a link, or belongs to
+        another process that is running the same, ``ValueError`` for a ``resume`` without a good checkpoint.
+        """
+        from trainers.checkpoint.files import step_folders
+        from trainers.checkpoint.resume import choose_start
+
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = self.path.parent / f".{self.id}.lock"
+        require_own_file(lock)
+        self.lock = FileLock(lock, timeout=0)
+        try:
+            self.lock.acquire()
+        except Timeout as error:
+            raise BlockingIOError(f"another process is running {self.path}") from error
+        require_run_folder(self.path)
+        if self.summary() is not None:  # by another process, while this one was being set up
+            self.lock.release()
+            raise FileExistsError(f"another process has just finished {self.path}; the same command shows it")
+        start = choose_start(self.id, self.path, self.config["resume"])
+        if self.damage:
+            start = replace(start, messages=(self.damage, *start.messages))
+        if start.checkpoint is None:
+            if self.metrics.exists():
+                self.metrics.replace(self.path / "metrics.previous.jsonl")
+                message = "an earlier try left no checkpoint; starting again, its records are in "
+                start = replace(start, messages=(*start.messages, message + "metrics.previous.jsonl"))
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
+        else:
+            for newer in step_folders(self.checkpoints):
+                if newer == start.checkpoint.path:
+                    break
+                shutil.rmtree(newer)  # not whole, or from a time that is about to happen again
+        (self.path / SUMMARY).unlink(missing_ok=True)
+        write_whole(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
+        self.environment = self._environment(start)
+        write_whole(self.path / "environment.json", json.dumps(self.environment, indent=2) + "\n")
+        return start
+
+    def close(
+        self, summary: Mapping[str, object], seconds: float, status: str = "finished"
+    ) -> dict[str, object]:
+        """Write summary.json with the status and the wall time in seconds; return it without checksums.
+
+        It is the last file that a run writes, and vouches for the records, which are on disk by then.
+        """
+        origin = self.identity.origin
+        fields = {
+            "status": status,
+            "id": self.id,
+            "seed": self.config["seed"],
+            **({"origin": origin.checkpoint, "origin_group": origin.group} if origin else {}),
+            "wall_seconds": seconds,
+            **_finite(summary),
+        }
+        checksums = {RECORDS: self._records_checksum(), SUMMARY: summary_checksum(fields)}
+        text = json.dumps({**fields, "checksums": checksums}, indent=2, allow_nan=False)
+        write_whole(self.path / SUMMARY, text + "\n")
+        self.lock.release()
+        return fields
+
+    def _records_checksum(self) -> str:
+        with self.metrics.open("rb") as file:
+            os.fsync(file.fileno())
+            return hashlib.file_digest(file, "blake2b").hexdigest()
+
+    def _environment(self, start: "Start") -> dict[str, object]:
+        """This process's environment and, if it goes on from a checkpoint, those of the ones before it."""
+        now = environment(self.config)
+        if start.checkpoint is None:
+            return now
+        try:
+            folder = start.checkpoint.path.parents[1]
+            before = read_environment(folder)
+        except UnreadableFileError:  # it informs, and nothing hangs on it
+            before = {}
+        earlier = [*before.pop("earlier", []), before]
+        return {**now, "resumed_at_step": start.checkpoint.step, "earlier": earlier}
+
+
+def _finite(summary: Mapping[str, object]) -> dict[str, object]:
+    """The same without numbers that JSON does not know."""
+    kept = {k: v for k, v in summary.items() if not isinstance(v, float) or math.isfinite(v)}
+    return {key: _finite(value) if isinstance(value, dict) else value for key, value in kept.items()}

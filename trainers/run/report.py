@@ -1,0 +1,103 @@
+"""What a run says on the terminal when it starts, and the short table at its end."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from compressors.backends import describe
+from compressors.fields import KINDS
+from trainers.overlapped_step import num_buckets
+
+if TYPE_CHECKING:
+    from trainers.checkpoint.resume import Start
+    from trainers.loop import Trainer
+
+_ROWS = (
+    ("validation/accuracy", "validation accuracy", "{:.2%}"),
+    ("validation/perplexity", "validation perplexity", "{:.2f}"),
+    ("test/accuracy", "test accuracy", "{:.2%}"),
+    ("test/perplexity", "test perplexity", "{:.2f}"),
+    ("test/hit_rate_at_10", "test hit rate at 10", "{:.2%}"),
+    ("test/ndcg_at_10", "test NDCG at 10", "{:.4f}"),
+    ("validation/loss", "validation loss", "{:.4f}"),
+    ("test/loss", "test loss", "{:.4f}"),
+    ("convex/suboptimality", "f(x) - f*", "{:.6g}"),
+    ("convex/distance_squared", "squared distance to x*", "{:.6g}"),
+    ("compression/total_error", "total error (squared L2, summed over steps)", "{:.6g}"),
+    ("compression/density_mean", "average density", "{:.3%}"),
+    ("comm/link_bytes_sent_total", "bytes that left a worker", "{:,.0f}"),
+    ("comm/link_bytes_received_total", "bytes that reached a worker", "{:,.0f}"),
+    ("comm/compression_ratio", "compression ratio, on the link", "{:.4g}"),
+    ("comm/bytes_sent_total", "bytes a worker handed to collectives", "{:,.0f}"),
+    ("comm/values_bytes_total", "  values", "{:,.0f}"),
+    ("comm/indices_bytes_total", "  indices", "{:,.0f}"),
+    ("comm/padding_bytes_total", "  padding", "{:,.0f}"),
+    ("comm/metadata_bytes_total", "  metadata", "{:,.0f}"),
+    ("comm/bits_per_parameter", "bits handed over per step and parameter", "{:.4g}"),
+    ("step", "steps", "{:,}"),
+    ("wall_seconds", "wall time in seconds", "{:.1f}"),
+)
+
+_KIND = re.compile(r"comm/(\w+)_bytes_total")
+
+
+def print_summary(summary: Mapping[str, object], console: Console | None = None) -> None:
+    """Print the quality, the total error and the bytes of a finished run."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    for name, label, form in _rows(summary):
+        if name in summary:
+            table.add_row(label, form.format(summary[name]))
+    (console or Console(width=100)).print(table)
+
+
+def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    """Those that are known, and after the usual kinds of bytes those that a method has of its own."""
+    for row in _ROWS:
+        yield row
+        if row[0] == f"comm/{KINDS[-1]}_bytes_total":
+            kinds = (match[1] for name in summary if (match := _KIND.fullmatch(name)))
+            for kind in sorted(set(kinds) - {*KINDS, "entropy_bound"}):
+                yield f"comm/{kind}_bytes_total", f"  {kind}", "{:,.0f}"
+
+
+def _overlap(trainer: "Trainer") -> str:
+    """What it costs to reduce beside the backward pass, and what it can hide."""
+    communicator, settings = trainer.communicator, trainer.settings
+    count = num_buckets(trainer.layout, trainer.reducer, settings.bucket_megabytes)
+    pieces = f"overlap: {count} bucket(s) a step, each with collectives of its own, beside the backward pass"
+    if trainer.layout.device.type != "cpu":
+        return pieces
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.processes))
+    if cores >= 2 * here * torch.get_num_threads():
+        return f"{pieces}; {cores} cores for {here} process(es): compression has one of its own"
+    return (
+        f"{pieces}; {cores} core(s) for {here} process(es): compression takes turns with the backward pass "
+        "and hides time on the network only"
+    )
+
+
+def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
+    """Say what is about to run."""
+    communicator, layout = trainer.communicator, trainer.layout
+    lines = [
+        f"{communicator.size} workers in {communicator.processes} process(es) on {layout.device}, "
+        f"{layout.num_parameters:,} parameters, {trainer.num_steps:,} steps, scope {layout.scope}"
+    ]
+    for part, facts in trainer.facts().items():
+        lines.append(f"{part}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
+    lines += [f"kernels: {describe(layout.device)}", f"{trainer.reducer!r} -> {path}"]
+    if trainer.overlaps:
+        lines.append(_overlap(trainer))
+    lines += start.messages
+    if start.checkpoint is not None:
+        lines.append(f"going on after step {start.checkpoint.step:,} from {start.checkpoint.path}")
+    print("\n".join(lines), flush=True)  # in one go, so that who sees a line sees them all

@@ -1,0 +1,296 @@
+"""Where records go: metrics.jsonl always, the terminal, Weights & Biases beside them."""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from trainers.config.checks import check_wandb
+from trainers.records.files import read_wandb_id
+from trainers.records.plain import Config, Record
+from trainers.records.safe_files import replacing, write_all, write_whole
+
+if TYPE_CHECKING:
+    import wandb  # which takes seconds to import
+
+Summary = Mapping[str, object]  # of a run
+PLAIN_SECONDS = 10  # between two plain lines of training records
+_UPLOAD_SECONDS = 120.0  # that W&B may take after the training; what it has not uploaded is kept on disk
+
+
+class Tracker(Protocol):
+    """One destination of records."""
+
+    def log(self, record: Record) -> None:
+        """Take one record; ``step`` never decreases from one to the next."""
+
+    def finish(self, summary: Summary | None) -> None:
+        """Close: with the run's summary, or with None when it failed."""
+
+
+OpenTracker = Callable[..., Sequence[Tracker]]
+
+
+class Trackers:
+    """All destinations of one run as one."""
+
+    def __init__(self, trackers: Sequence[Tracker]) -> None:
+        self.trackers = trackers
+
+    def log(self, record: Record) -> None:
+        for tracker in self.trackers:
+            tracker.log(record)
+
+    def finish(self, summary: Summary | None) -> None:
+        for tracker in self.trackers:
+            tracker.finish(summary)
+
+
+class JsonLines:
+    """One JSON object per line, on disk as soon as it is logged; ``kept`` are the lines to go on from."""
+
+    def __init__(self, path: Path, kept: bytes = b"") -> None:
+        with replacing(path, path.with_suffix(".partial")) as file:  # a crash here leaves the lines of before
+            write_all(file, kept, path)
+        self.path = path
+        self.file = file  # without a buffer, so that nothing is left to write after a failure
+        self._bytes, self._digest = len(kept), hashlib.blake2b(kept)
+
+    def log(self, record: Record) -> None:
+        self._require_place()
+        self._write((json.dumps(record, allow_nan=False) + "\n").encode())
+
+    def position(self) -> tuple[int, str]:
+        """Bytes written so far and their checksum."""
+        return self._bytes, self._digest.hexdigest()
+
+    def sync(self) -> None:
+        """Wait until what was logged is on disk."""
+        self._require_place()
+        os.fsync(self.file.fileno())
+
+    def finish(self, summary: Summary | None) -> None:
+        self.file.close()
+
+    def _require_place(self) -> None:
+        """Raises ``OSError`` when the file is not where it was: nobody would find what is written to it."""
+        here, there = os.fstat(self.file.fileno()), self.path.stat()
+        if (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino):
+            raise FileNotFoundError(errno.ENOENT, "it was replaced during the run", str(self.path))
+
+    def _write(self, line: bytes) -> None:
+        write_all(self.file, line, self.path)
+        self._bytes += len(line)
+        self._digest.update(line)
+
+
+class Terminal:
+    """A live line on a terminal; plain lines, one every few seconds and per evaluation, elsewhere."""
+
+    def __init__(self, num_steps: int, stream: TextIO | None = None) -> None:
+        self.stream = stream = stream or sys.stdout
+        self.last_line = -float("inf")
+        self.training: Record = {}  # the last record of each kind
+        self.evaluation: Record = {}
+        self.progress: Progress | None = None
+        if stream.isatty():
+            columns = (BarColumn(20), TextColumn("{task.description}"), TimeRemainingColumn())
+            self.progress = Progress(*columns, console=Console(file=stream))
+            self.task = self.progress.add_task("starting", total=num_steps)
+            self.progress.start()
+
+    def log(self, record: Record) -> None:
+        if any(name.startswith("autolrs/trial_") for name in record):
+            return  # ten of them in a row say less than the rate that follows
+        evaluated = "train/loss" not in record
+        if evaluated:
+            self.evaluation = record
+        else:
+            self.training = record
+        if self.progress is not None:
+            self.progress.update(
+                self.task, completed=record["step"], description=self._line(self.training | self.evaluation)
+            )
+        elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
+            self.last_line = time.monotonic()
+            shown = self.training | record
+            print(f"step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
+
+    def finish(self, summary: Summary | None) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+
+    @staticmethod
+    def _line(record: Record) -> str:
+        parts = [f"epoch {record['epoch']:.2f}"]
+        for name, label, form in _LINE:
+            if name in record:
+                parts.append(f"{label} {record[name]:{form}}")
+        return "  ".join(parts)
+
+
+_LINE = (
+    ("train/loss", "loss", ".4f"),
+    ("convex/suboptimality", "f(x) - f*", ".3g"),
+    ("train/steps_skipped", "steps skipped", "d"),
+    ("autolrs/rate", "rate found", ".3g"),
+    ("compression/density", "density", ".3%"),
+    ("compression/total_error", "total error", ".4g"),
+    ("validation/accuracy", "validation accuracy", ".2%"),
+    ("validation/perplexity", "validation perplexity", ".2f"),
+    ("test/accuracy", "test accuracy", ".2%"),
+    ("test/perplexity", "test perplexity", ".2f"),
+    ("test/hit_rate_at_10", "test hit rate at 10", ".2%"),
+)
+
+
+class WeightsAndBiases:
+    """One W&B run. Offline, it starts with the first record, so that training need not wait for it.
+
+    It never stops a training: what goes wrong with it is said once, and from then on it is left out.
+    ``goes_on`` takes up the W&B run that an earlier part of the training began in ``folder``.
+    """
+
+    def __init__(self, settings: Config, folder: Path, *, goes_on: bool = False) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.goes_on = goes_on
+        self.run: wandb.Run | None = None
+        self.failed = False
+
+    @property
+    def sync_command(self) -> str | None:
+        """What uploads all parts that were recorded offline; W&B puts them in order by itself."""
+        if self.run is None or self.run.settings.mode != "offline":
+            return None
+        parts = sorted((self.folder / "wandb").glob(f"offline-run-*-{self.run.id}"))
+        return " ".join(["wandb sync", *map(str, parts)])
+
+    def start(self) -> None:
+        """Raises ``ValueError`` when W&B refuses to go online; goes offline if it cannot be reached."""
+        import wandb
+
+        # The commit of this project, wherever runs are written to and whether their folder is still there.
+        git_root = str(Path(__file__).parents[2])
+        quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS, git_root=git_root)
+        quiet.finish_timeout_raises = True
+        logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
+        name = self._id()
+        resume: Literal["allow"] | None = "allow" if self.goes_on else None
+        try:
+            self.run = wandb.init(**self.settings, id=name, resume=resume, settings=quiet)
+        except wandb.errors.CommError as error:
+            if "timed out" not in str(error).lower():  # what W&B says of a key that is no good
+                raise
+            reason = str(error).splitlines()[0]
+            wandb.teardown()  # which holds the id in use
+            offline = self.settings | {"mode": "offline"}
+            self.run = wandb.init(**offline, id=name, resume=resume, settings=quiet)
+            _say(f"tracker.mode=online: Weights & Biases cannot be reached ({reason}); recording offline, ")
+            _say(f"to be uploaded by: {self.sync_command}\n")
+
+    def log(self, record: Record) -> None:
+        def log() -> None:
+            if self.run is None:
+                self.start()
+            assert self.run is not None
+            self.run.log(record, step=int(record["step"]))
+
+        self._attempt(log)
+
+    def finish(self, summary: Summary | None) -> None:
+        run = self.run
+        if run is None:
+            return
+
+        def finish() -> None:
+            if summary is not None:
+                run.summary.update({key: v for key, v in summary.items() if key != "layers"})
+            run.finish(exit_code=0 if summary is not None else 1)
+
+        self._attempt(finish)
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        if self.failed:
+            return
+        try:
+            action()
+        except Exception as error:  # W&B raises many kinds, its own, sockets', protobuf's
+            self.failed = True
+            reason = " ".join(str(error).split()) or type(error).__name__
+            _say(f"Weights & Biases failed, the training goes on without it: {reason}\n")
+            import wandb
+
+            with suppress(Exception):  # else the next run in this process would meet the same dead service
+                wandb.teardown()
+
+    def _id(self) -> str:
+        """The W&B run's id, kept in the run folder from its first part on."""
+        path = self.folder / "wandb" / "run-id.txt"
+        name = read_wandb_id(path) if self.goes_on else None
+        if name is None:
+            name = secrets.token_hex(4)
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, f"{name}\n")
+        return name
+
+
+def _say(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)
+
+
+def open_wandb(
+    *,
+    folder: Path,
+    name: str,
+    config: Config,
+    facts: Mapping[str, object],
+    project: str,
+    mode: str | None,
+    group: str | None,
+    tags: Sequence[str],
+    goes_on: bool = False,
+) -> list[Tracker]:
+    """The tracker of one run, online or offline; ``mode`` null takes ``WANDB_MODE``, or offline.
+
+    ``facts``, as of ``RunFolder.facts``, stand beside the nested config, flat. A W&B agent locks the keys
+    that its sweep sets, which makes ``compressor`` a word there: group by the flat ones. ``group`` null takes
+    that of the facts, which is that of all seeds.
+    ``goes_on`` says that the run begins at a checkpoint, so that its W&B run goes on as well.
+    Raises ``ValueError`` as ``check_wandb``, and when W&B refuses to go online.
+    """
+    check_wandb(project=project, mode=mode, group=group, tags=tags)
+    mode = mode or os.environ.get("WANDB_MODE") or "offline"
+    settings = {
+        "project": project,
+        "name": name,
+        "config": {**config, **facts},
+        "dir": str(folder),
+        "mode": mode,
+        "group": facts["group"] if group is None else group,
+        "tags": list(tags),
+    }
+    tracker = WeightsAndBiases(settings, folder, goes_on=goes_on)
+    if mode == "online":
+        try:
+            tracker.start()
+        except Exception as error:  # W&B raises many kinds; each means that it cannot go online
+            reason = " ".join(str(error).split())
+            raise ValueError(f"tracker.mode=online: Weights & Biases does not start: {reason}") from error
+    return [tracker]
+
+
+def no_tracker(**run: object) -> list[Tracker]:
+    """No destination beside the run folder's own files."""
+    return []
