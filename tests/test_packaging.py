@@ -1,0 +1,50 @@
+"""Files for other tools: they do what the Makefile does, and say what pyproject.toml says."""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((ROOT / name).read_text())
+
+
+def test_the_citation_is_of_this_version() -> None:
+    citation = read("CITATION.cff")
+    assert (citation["version"], citation["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert citation["cff-version"] == "1.2.0" and citation["authors"] and citation["title"]
+    (paper,) = citation["references"]
+    assert paper["url"] in (ROOT / "docs/papers/total_error.md").read_text()
+
+
+def test_a_commit_is_checked_by_the_commands_of_make_test() -> None:
+    hooks = [hook for repo in read(".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
+    recipe = re.search(r"^test: .*\n((?:\t.*\n)+)", MAKEFILE, re.MULTILINE)
+    assert recipe is not None
+    commands = [line.strip() for line in recipe[1].splitlines()]
+    assert [hook["entry"] for hook in hooks] == commands[: len(hooks)]
+    assert "pytest" in commands[len(hooks)] and len(commands) == len(hooks) + 1
+
+
+def test_the_workflow_runs_make_test_on_the_oldest_and_the_newest_python() -> None:
+    (job,) = read(".github/workflows/test.yml")["jobs"].values()
+    assert {"run": "make test"} in job["steps"]
+    oldest, end = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", PROJECT["requires-python"]).groups()
+    assert job["strategy"]["matrix"]["python"] == [f"3.{oldest}", f"3.{int(end) - 1}"]
+
+
+def test_the_image_installs_what_the_makefile_installs() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    assert 'CMD ["make", "run"]' in text and "RUN make .venv/installed" in text
+    (oldest,) = re.findall(r"^FROM python:(3\.\d+)-slim$", text, re.MULTILINE)
+    assert PROJECT["requires-python"].startswith(f">={oldest},")
+    (pattern,) = re.findall(r"grep -E '([^']+)' constraints.txt", text)
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    assert sum(bool(re.match(pattern, line)) for line in lines) == 2
