@@ -48,3 +48,8 @@ def test_the_image_installs_what_the_makefile_installs() -> None:
     (pattern,) = re.findall(r"grep -E '([^']+)' constraints.txt", text)
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert sum(bool(re.match(pattern, line)) for line in lines) == 2
+
+
+def test_figures_take_less_than_four_megabytes() -> None:
+    """All PNGs of results/figures, which the repository holds; PDFs are made on demand."""
+    assert sum(path.stat().st_size for path in (ROOT / "results/figures").glob("**/*.png")) < 4e6
