@@ -44,7 +44,7 @@ statuses: list[int] = []  # of a command that failed or was stopped
 begun: list[bool] = []  # of jobs: what is raised before the first one is Hydra's
 
 
-class Refusal(Exception):
+class ConfigError(Exception):
     """A run that cannot start or go on, in one line for the user."""
 
 
@@ -61,11 +61,11 @@ def main(config: DictConfig) -> None:
         sweep = current_sweep()
         if sweep is not None:  # else it could not start, which has been said
             job = Job(hydra_config.job.num, overrides)
-            perform(sweep, job, lambda: run(resolve(config, overrides, True), in_sweep=True), Refusal)
+            perform(sweep, job, lambda: run(resolve(config, overrides, True), in_sweep=True), ConfigError)
         return
     try:
         run(resolve(config, overrides))
-    except Refusal as refusal:
+    except ConfigError as refusal:
         print(f"error: {refusal}", file=sys.stderr, flush=True)
         statuses.append(1)
     except StoppedError as stop:
@@ -82,7 +82,7 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
             resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
             config_yaml.end()
         except RecursionError:
-            raise Refusal("a config must not refer to itself") from None
+            raise ConfigError("a config must not refer to itself") from None
         check(resolved)
         typed = {override.split("=")[0].lstrip("+~") for override in overrides}
         refuse_idle_settings(resolved, typed, in_sweep=in_sweep)
@@ -113,7 +113,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     from trainers.config.checks import check, require_inside
     from trainers.launch.isolation import JobError, run_isolated
     from trainers.launch.jobs import FINISHED, SKIPPED
-    from trainers.launch.processes import LostProcessError
+    from trainers.launch.processes import PeerLostError
     from trainers.run.folder import RunFolder
     from trainers.run.leftovers import clear_leftovers
     from trainers.run.report import print_summary
@@ -135,10 +135,10 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
     try:  # by name: under joblib the functions of this file are not those of a module
         refusal = run_isolated("run:start_in_child", config) if isolated else start(config)
-    except (JobError, LostProcessError, WireError, OSError) as error:
-        raise Refusal(one_line(error)) from error
+    except (JobError, PeerLostError, WireError, OSError) as error:
+        raise ConfigError(one_line(error)) from error
     if refusal is not None:
-        raise Refusal(refusal)
+        raise ConfigError(refusal)
     return FINISHED, folder.path
 
 
@@ -158,7 +158,7 @@ def train_together(config: Config) -> None:
 
     try:
         train(config)
-    except Refusal as refusal:
+    except ConfigError as refusal:
         raise JobError(str(refusal)) from refusal
 
 
@@ -166,12 +166,12 @@ def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
     from compressors.wire import WireError
     from trainers.launch.isolation import JobError
-    from trainers.launch.processes import LostProcessError
+    from trainers.launch.processes import PeerLostError
     from trainers.launch.stopping import StoppedError
 
     try:
         start(config)
-    except (Refusal, JobError, LostProcessError, WireError, OSError) as refusal:
+    except (ConfigError, JobError, PeerLostError, WireError, OSError) as refusal:
         return one_line(refusal)
     except StoppedError as stop:
         stop.say()
@@ -185,7 +185,7 @@ def train(config: Config) -> None:
 
     from trainers.checkpoint.resume import Start, snapshot_of
     from trainers.checkpoint.saving import Checkpoints
-    from trainers.checkpoint.state import MisfitError
+    from trainers.checkpoint.state import CheckpointMismatch
     from trainers.comm.communicator import Communicator
     from trainers.gradients import NonFiniteGradientError
     from trainers.launch.device import choose_device
@@ -209,8 +209,8 @@ def train(config: Config) -> None:
             folder = RunFolder(config)
             communicator = Communicator(
                 config["workers"],
-                process=process,
-                processes=processes,
+                rank=process,
+                world_size=processes,
                 device=device,
                 reduction=config["trainer"].get("reduction", "worker_order"),
             )
@@ -229,10 +229,10 @@ def train(config: Config) -> None:
                     announce(trainer, folder.path, start)
                     records = JsonLines(folder.metrics, start.records)
                     trackers = Trackers([records, Terminal(trainer.num_steps), *external])
-            except Refusal as refusal:
+            except ConfigError as refusal:
                 problem = refusal
-        if communicator.largest(problem is not None):
-            raise problem or Refusal("the first process could not start")
+        if communicator.all_reduce_max(problem is not None):
+            raise problem or ConfigError("the first process could not start")
         summary = None
         with stop_request() as request:
             checkpoints = Checkpoints(
@@ -242,14 +242,14 @@ def train(config: Config) -> None:
                 checkpoints.start = snapshot_of(start, communicator, trainer, folder.id)
                 summary = trainer.run(trackers, checkpoints)
                 checkpoints.close()
-                communicator.largest(0)  # all parts of a last checkpoint are there
+                communicator.all_reduce_max(0)  # all parts of a last checkpoint are there
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)
                     checkpoints.clear()
-            except (NonFiniteGradientError, UnreadableDataError, MisfitError) as error:
+            except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch) as error:
                 if process == 0:
                     folder.close({"error": str(error)}, checkpoints.seconds, "failed")
-                raise Refusal(str(error)) from error
+                raise ConfigError(str(error)) from error
             finally:
                 checkpoints.close()
                 trackers.finish(summary)
@@ -293,11 +293,11 @@ def build(config: Config, communicator: "Communicator", device: "torch.device") 
     layout = Layout(dict(model.named_parameters()), config["scope"])
     if device.type == "cpu":
         require_memory(
-            4 * layout.num_parameters * (1 + len(communicator.ranks)), "the gradients of all workers"
+            4 * layout.num_parameters * (1 + len(communicator.local_workers)), "the gradients of all workers"
         )
     feedback = instantiate(config["feedback"], _convert_="all")
     diagnostics = instantiate(config["diagnostics"], _convert_="all")
-    seed, ranks = config["seed"], communicator.ranks
+    seed, ranks = config["seed"], communicator.local_workers
     loader = dataset.loader(communicator.size, ranks, settings.batch_size, partial(generator, seed))
     return Trainer(
         model=model,
@@ -323,9 +323,9 @@ def refusing() -> Iterator[None]:
         cause = error.__cause__
         if not isinstance(cause, (ValueError, OSError, TypeError, OverflowError, MemoryError, RuntimeError)):
             raise
-        raise Refusal(one_line(cause)) from error
+        raise ConfigError(one_line(cause)) from error
     except (ValueError, OSError, OmegaConfBaseException) as error:
-        raise Refusal(one_line(error)) from error
+        raise ConfigError(one_line(error)) from error
 
 
 def one_line(error: BaseException) -> str:
@@ -339,7 +339,7 @@ def command_line() -> int:
 
     try:
         sys.argv = [bracketed(word) for word in sys.argv]
-    except Refusal as refusal:
+    except ConfigError as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -355,7 +355,7 @@ def command_line() -> int:
 def bracketed(word: str) -> str:
     """``diagnostics=a,b`` as Hydra writes the choice of several options, which else would be a sweep.
 
-    Raises ``Refusal`` for an option that is not there: of several Hydra does not say which there are.
+    Raises ``ConfigError`` for an option that is not there: of several Hydra does not say which there are.
     """
     key, _, value = word.partition("=")
     if key != "diagnostics":
@@ -364,7 +364,7 @@ def bracketed(word: str) -> str:
     known = sorted(path.stem for path in (Path(__file__).parent / "conf" / "diagnostics").glob("*.yaml"))
     unknown = [name for name in asked if name not in known]
     if unknown:
-        raise Refusal(f"diagnostics must be some of {', '.join(known)}, got {unknown[0]}")
+        raise ConfigError(f"diagnostics must be some of {', '.join(known)}, got {unknown[0]}")
     return f"{key}=[{','.join(asked)}]"
 
 

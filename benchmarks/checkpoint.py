@@ -1,4 +1,4 @@
-"""What a checkpoint costs the training: ResNet-18 with 8 workers, the main job.
+"""Cost of a checkpoint: ResNet-18 with 8 workers, the main job.
 
     python benchmarks/checkpoint.py [--steps 24] [KEY=VALUE ...]
 

@@ -1,4 +1,4 @@
-"""What the coded wire takes: bytes per element sent, and the time to write, to read and to reduce.
+"""Cost of the coded wire: bytes per element sent, time to write, to read and to reduce.
 
     python benchmarks/coding.py [--rounds 15]
 

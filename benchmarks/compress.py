@@ -1,4 +1,4 @@
-"""What one reduction costs: time, next to what no method can do without, and memory.
+"""Cost of one reduction in time and memory, beside lower bounds that hold for every method.
 
     python benchmarks/compress.py [--scope layer|global] [--workers 1] [--repeats 7] [--threads 1]
     python benchmarks/compress.py --memory [--workers 8]
@@ -152,7 +152,7 @@ class Reduction:
     @property
     def elements_sent(self) -> float:
         """Of the last step, mean over workers."""
-        return sum(int(sent.sum()) for sent in self.sent.values()) / len(self.communicator.ranks)
+        return sum(int(sent.sum()) for sent in self.sent.values()) / len(self.communicator.local_workers)
 
 
 def measure(scope: str, arguments: argparse.Namespace) -> None:

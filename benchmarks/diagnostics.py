@@ -1,12 +1,12 @@
-"""What diagnostics cost: each alone and all together, as a share of training measured every 50 steps.
+"""Cost of diagnostics, one by one and all together, as a share of training measured every 50 steps.
 
     python benchmarks/diagnostics.py [EXPERIMENT ...] [KEY=VALUE ...] [--steps 200] [--every 50]
         [--only NAMES ...]
 
 Each experiment (``default`` for none) runs through run.py's own trainer, one process and one thread on a
-CPU. Times are the process's own, so that what else the machine does counts little. What a watch adds to steps
+CPU. Times are the process's own, so that what else the machine does counts little. What a probe adds to steps
 that are measured and to those between are medians of the time in it, less the reducer's that it watches.
-A step without is the median of the same run's steps less what the watch took, without optimizer and reading.
+A step without is the median of the same run's steps less what the probe took, without optimizer and reading.
 The cost is that of ``every - 1`` steps between and one measured, over ``every`` steps without.
 """
 
@@ -21,7 +21,7 @@ import torch
 from train import Records, build  # beside this file
 
 from compressors.api import Reducer, Wrapper
-from trainers.diagnostics.watch import Watch
+from trainers.diagnostics.probe import Probe
 from trainers.launch.memory import keep_freed_memory
 
 EXPERIMENTS = ("small/lstm", "small/resnet18_digits", "quick")
@@ -30,20 +30,20 @@ CHOICES += ("xi,selection_error,staleness,bound", "gap", "hindsight")
 
 
 class Seconds:
-    """What a watch spent in each step beside the reducer that it watches."""
+    """What a probe spent in each step beside the reducer that it watches."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, probe: Probe) -> None:
         self.measured: list[float] = []
         self.between: list[float] = []
         self.inside = self.latest = 0.0
-        self.watch, self.reduce, self.of_run = watch, watch.reduce, watch.of_run
-        watch.reduce, watch.inner, watch.of_run = self._outer, Timed(watch.inner, self), self._afterwards
+        self.probe, self.reduce, self.of_run = probe, probe.reduce, probe.of_run
+        probe.reduce, probe.inner, probe.of_run = self._outer, Timed(probe.inner, self), self._afterwards
 
     def _outer(self, *arguments: Any) -> Any:
         started = time.process_time()
         found = self.reduce(*arguments)
         self.latest = time.process_time() - started - self.inside
-        (self.measured if self.watch.is_due(arguments[2].number + 1) else self.between).append(self.latest)
+        (self.measured if self.probe.is_due(arguments[2].number + 1) else self.between).append(self.latest)
         return found
 
     def _afterwards(self, *arguments: Any) -> Any:
@@ -71,13 +71,13 @@ class Timed(Wrapper):
 
 
 def train(experiment: str, overrides: list[str], steps: int) -> tuple[float, Seconds]:
-    """Median seconds of a step up to the gradient, and what a watch spent."""
+    """Median seconds of a step up to the gradient, and what a probe spent."""
     length = [f"trainer.steps={steps}", "trainer.log_every=1000000", "trainer.evaluate_every=1e6"]
     preset = [] if experiment == "default" else [f"experiment={experiment}"]
     trainer = build([*preset, *overrides, *length], torch.device("cpu"))
     object.__setattr__(trainer, "_evaluate", lambda state: {})  # quality is not what is timed
     state, taken = trainer._state(), []
-    seconds = Seconds(state.watch)
+    seconds = Seconds(state.probe)
     step = state.gradient_step
 
     def timed(*arguments: Any, **keywords: Any) -> Any:

@@ -28,7 +28,7 @@ HOSTS = 2
 def ways(entries: int) -> dict[str, Callable[[], object]]:
     """What is timed, each with ``entries`` fp32 numbers."""
     own = torch.ones(1, entries)
-    communicator = Communicator(HOSTS, process=dist.get_rank(), processes=HOSTS)
+    communicator = Communicator(HOSTS, rank=dist.get_rank(), world_size=HOSTS)
     everyones = torch.empty(HOSTS, entries)
     copies = own.repeat(HOSTS, 1)
     return {

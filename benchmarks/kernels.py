@@ -1,4 +1,4 @@
-"""What the kernels reach, beside what they are to reach.
+"""Speed of the kernels beside their goals.
 
     python benchmarks/kernels.py [--rounds 15] [--threads 1]
 

@@ -1,4 +1,4 @@
-"""What the GPU's kernels and every method reach of its memory bandwidth. It needs a GPU and triton.
+"""Memory bandwidth reached by the GPU's kernels and by every method. It needs a GPU and triton.
 
     python -m benchmarks.kernels_cuda [--device cuda|cpu] [--quick] [--seconds 240]
 

@@ -1,4 +1,4 @@
-"""Does a long run, or a sweep of many short ones, keep its pace and its memory?
+"""Speed and memory of a long run, and of a sweep of many short runs, over time.
 
     python benchmarks/load.py steps [--steps 100000]
     python benchmarks/load.py sweep [--jobs 500] [--wandb]

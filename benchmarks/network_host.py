@@ -100,7 +100,7 @@ def build(job: dict[str, Any], *settings: str) -> Any:
     overrides = [*job["overrides"], f"workers={processes}", "tracker=none", *settings]
     named = [word.split("=")[1] for word in overrides if word.startswith("trainer.reduction=")]
     reduction = named[-1] if named else WORKER_ORDER  # as run.py takes it from the config
-    communicator = Communicator(processes, process=process, processes=processes, reduction=reduction)
+    communicator = Communicator(processes, rank=process, world_size=processes, reduction=reduction)
     return train.build(overrides, torch.device("cpu"), communicator)
 
 
@@ -217,7 +217,7 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
     def advance(step: int, *, silent: bool = False) -> dict[str, float]:
         started = time.perf_counter()
         (batch,) = trainer.loader.batches(step)
-        seed_worker(trainer.seed, step, trainer.communicator.process)
+        seed_worker(trainer.seed, step, trainer.communicator.rank)
         begun = time.perf_counter()
         parallel.zero_grad()
         with parallel.no_sync() if silent else nullcontext():
@@ -239,7 +239,7 @@ def control_of(communicator: Communicator) -> Callable[[], None]:
     ledger = Ledger(layout, communicator, NoCompression())
 
     def control() -> None:
-        communicator.largest(0)  # whether a gradient is not finite
+        communicator.all_reduce_max(0)  # whether a gradient is not finite
         ledger.metrics()  # for the bytes of each step
 
     return control
@@ -248,7 +248,7 @@ def control_of(communicator: Communicator) -> Callable[[], None]:
 def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
     """Windows of known traffic: nothing, each collective with next to nothing, a step's control, dense."""
     processes = dist.get_world_size()
-    communicator = Communicator(processes, process=dist.get_rank(), processes=processes)
+    communicator = Communicator(processes, rank=dist.get_rank(), world_size=processes)
     dense = torch.zeros(DENSE)
     works: list[tuple[Callable[[], object], int]] = [
         (lambda: None, 0),

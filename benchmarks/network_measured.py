@@ -1,4 +1,4 @@
-"""What the network bench makes of its measurements: medians, headers, crossings."""
+"""Summaries of the network bench's measurements: medians, headers, break-even points."""
 
 import itertools
 import math

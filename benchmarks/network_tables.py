@@ -1,4 +1,4 @@
-"""What the network bench prints: tables and a figure."""
+"""Tables and figure of the network bench."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""How long a thousand run folders of a thousand logged steps take to be read, and to become tables.
+"""Time to read a thousand run folders of a thousand logged steps, and to make tables of them.
 
     python benchmarks/results_reading.py [--runs N] [--steps N] [--in FOLDER]
 

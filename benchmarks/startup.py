@@ -1,4 +1,4 @@
-"""How long until help is printed, and until the first step of a small model is on disk.
+"""Time until help is printed, and until the first step of a small model is on disk.
 
     python benchmarks/startup.py
 

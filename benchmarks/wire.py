@@ -1,4 +1,4 @@
-"""Whether the bytes that the communicator charges to a worker's link are what its host's interface carries.
+"""Link bytes charged by the communicator beside the counters of the hosts' network interfaces.
 
     sudo python benchmarks/wire.py [--hosts 2 4] [--scopes layer global] [--methods NAME ...] [--to FILE.md]
 

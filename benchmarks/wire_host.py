@@ -26,8 +26,8 @@ def do(job: dict[str, Any]) -> Communicator:
     processes = dist.get_world_size()
     communicator = Communicator(
         processes,
-        process=dist.get_rank(),
-        processes=processes,
+        rank=dist.get_rank(),
+        world_size=processes,
         reduction=job.get("reduction", ALL_REDUCE),
     )
     if job["work"] == "reduce":
@@ -44,7 +44,7 @@ def reduce(job: dict[str, Any], communicator: Communicator) -> None:
     flat, segments = buffers(job["scope"])
     case = Case(job["method"], job["settings"])
     reduction = Reduction(case.reducer(job["density"], DENSE, Wire(**job["wire"])), segments, communicator)
-    stream = torch.Generator().manual_seed(communicator.process)
+    stream = torch.Generator().manual_seed(communicator.rank)
     for _ in range(job["steps"]):
         flat.normal_(generator=stream)
         reduction.forget()

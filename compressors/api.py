@@ -276,7 +276,7 @@ class Reduced(NamedTuple):
     """One step's outcome, by segment name."""
 
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
-    remainder: dict[str, Tensor]  # [W, d] p - C(p), in the buffer that held p if anything is left
+    residual: dict[str, Tensor]  # [W, d] p - C(p), in the buffer that held p if anything is left
     compressed: dict[str, Compressed]
 
 

@@ -48,8 +48,8 @@ class CLTK(CodecWithDensity):
         counts = [self.elements_at(step, given.size) for given in inputs]
         kind = index_dtype(max(given.size for given in inputs))
         indices = torch.empty(sum(counts), dtype=kind, device=communicator.device)
-        if leader in communicator.ranks:
-            row = communicator.ranks.index(leader)
+        if leader in communicator.local_workers:
+            row = communicator.local_workers.index(leader)
             vectors = [_vector(given, row) for given in inputs]
             indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
         chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the one wait for a GPU

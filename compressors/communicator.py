@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 class Communicator(Protocol):
-    """n workers, of which the W with ``ranks`` live in this process. What is moved is charged, by kind."""
+    """n workers, of which ``local_workers`` live in this process. What is moved is charged, by kind."""
 
     size: int  # n
-    ranks: range
-    process: int
-    processes: int
+    local_workers: range
+    rank: int  # of this process
+    world_size: int  # P
     device: torch.device
 
     def all_reduce_mean(

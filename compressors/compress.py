@@ -58,7 +58,7 @@ class Compress(Reducer):
     ) -> tuple[Reduced, State]:
         backend = backend_of(inputs[0].rows.device)
         codecs, state = self.codec.choose(inputs, state, step, communicator)
-        compressed = backend.compress(codecs, inputs, step, communicator.ranks)
+        compressed = backend.compress(codecs, inputs, step, communicator.local_workers)
         means = self.transport.mean(inputs, compressed, step, communicator)
         if self.transport.rounds:  # what it put back into p - C(p) is part of the error
             left = [given.segment._replace(rows=given.rows) for given in inputs]

@@ -54,7 +54,7 @@ class EncodedAllGather:
         codec, _ = compressed[0].origin
         drawn = codec.traits.drawn
         where, values = line.cut(inputs, compressed)
-        for row in range(len(communicator.ranks)):
+        for row in range(len(communicator.local_workers)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
             if (positions[1:] < positions[:-1]).any():  # of a block that goes on at the beginning, say
                 order = positions.argsort()

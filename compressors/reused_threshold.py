@@ -67,7 +67,9 @@ class ReusedThreshold(CodecWithDensity):
             for given, own in zip(due, found.split(1, 1), strict=True):
                 state.by_segment[given.name].copy_(own)
         thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
-        return [_Above(thresholds=tuple(own), first=communicator.ranks[0]) for own in thresholds], state
+        return [
+            _Above(thresholds=tuple(own), first=communicator.local_workers[0]) for own in thresholds
+        ], state
 
     def _search(self, given: Input, step: Step) -> Tensor:
         """Every worker's k-th largest magnitude, [W, 1] float64."""

@@ -1,4 +1,4 @@
-"""What a sparsifier keeps, in words that a kernel understands.
+"""Selection rules of sparsifiers, as data that kernels understand.
 
 A codec whose ``rule(size, step, workers)`` says more than None can be run by a kernel: for ``size`` elements
 of a segment and these workers it is what is kept of each worker's vector. One method has rules of one kind.

@@ -90,21 +90,21 @@ class TwoWay(Reducer):
         ]
         parts, unsent = (_in_parts(rows, workers, length) for rows in (segment.rows, owed))
         debts = []
-        for row, server in enumerate(communicator.ranks):
+        for row, server in enumerate(communicator.local_workers):
             debts.append(unsent[row, server].clone())
             unsent[row, server] = 0
         parts += unsent  # nothing, but where the rows of ``owed`` were other workers' before
         unsent.zero_()
         means = []
         arrived = self._to_servers(parts, own, communicator)
-        for row, server in enumerate(communicator.ranks):
+        for row, server in enumerate(communicator.local_workers):
             total = debts[row].to(torch.promote_types(owed.dtype, torch.float32))
             for worker in range(workers):
                 payload = self.up.payload(*(field[row, worker] for field in arrived))
                 self.up.add(payload, total, own[server]._replace(worker=worker))
             means.append(total.div_(workers))
         found = self._to_all(means, own, communicator)
-        for row, server in enumerate(communicator.ranks):
+        for row, server in enumerate(communicator.local_workers):
             unsent[row, server] = means[row] * workers
         segment.rows.copy_(parts.flatten(1)[:, :size])
         owed.copy_(unsent.flatten(1)[:, :size])
@@ -114,7 +114,7 @@ class TwoWay(Reducer):
         """``parts`` [W, n, m] to what arrives at the local servers, [W, n, ...] of each field of ``up``."""
         payloads = [
             [self.up.encode(part, step._replace(worker=worker)) for part, step in zip(row, own, strict=True)]
-            for worker, row in zip(communicator.ranks, parts, strict=True)
+            for worker, row in zip(communicator.local_workers, parts, strict=True)
         ]
         fields = declared(self.up.payload).fields.values()
         return [
@@ -128,7 +128,8 @@ class TwoWay(Reducer):
         """What all servers say of the means of their parts, [n, m]; the rest is left in ``means``."""
         steps = [step._replace(segment=f"{step.segment}/mean", worker=w) for w, step in enumerate(own)]
         replies = [
-            self.down.encode(mean, steps[w]) for w, mean in zip(communicator.ranks, means, strict=True)
+            self.down.encode(mean, steps[w])
+            for w, mean in zip(communicator.local_workers, means, strict=True)
         ]
         told = [
             communicator.all_gather(torch.stack([reply[i] for reply in replies]), f.kind)

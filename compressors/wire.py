@@ -1,4 +1,4 @@
-"""How what workers send is written down: the codes of indices and of values."""
+"""Settings of the wire: the codes of indices and of values."""
 
 from dataclasses import dataclass
 

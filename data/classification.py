@@ -82,17 +82,25 @@ class ClassificationDataset:
         return replace(self, **{name: part.to(device) for name, part in parts.items()})
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> "ShardLoader":
-        """What the workers in ``ranks`` read; raises as ``samplers``."""
-        samplers = self.samplers(workers, ranks, batch_size, stream)
+        """What the workers in ``local_workers`` read; raises as ``samplers``."""
+        samplers = self.samplers(workers, local_workers, batch_size, stream)
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return ShardLoader(self, ranks, samplers, stream, share)
+        return ShardLoader(self, local_workers, samplers, stream, share)
 
     def samplers(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> list[ShardSampler]:
-        """One sampler for each worker in ``ranks``; ``stream(*salt)`` gives generators.
+        """One sampler for each worker in ``local_workers``; ``stream(*salt)`` gives generators.
 
         Without a ``batch_size`` a batch is the worker's whole shard.
 
@@ -101,7 +109,7 @@ class ClassificationDataset:
         targets = self.train.targets.cpu()
         passes = {"reshard": self.reshard, "drop_last": self.drop_last}
         samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
-        return [samplers[worker] for worker in ranks]
+        return [samplers[worker] for worker in local_workers]
 
     def train_batch(self, indices: Tensor, stream: torch.Generator) -> Batch:
         """Training samples [B], augmented with draws from ``stream``."""
@@ -138,7 +146,7 @@ class ShardLoader:
     """The batches of the local workers, drawn from their shards and augmented."""
 
     dataset: ClassificationDataset
-    ranks: range
+    local_workers: range
     samplers: list[ShardSampler]
     stream: Callable[..., torch.Generator]
     epochs_per_step: float  # share of an epoch that a step of all workers is
@@ -147,5 +155,5 @@ class ShardLoader:
         """W batches; they follow from the step alone."""
         return [
             self.dataset.train_batch(sampler.batch(step), self.stream("augment", step, worker))
-            for worker, sampler in zip(self.ranks, self.samplers, strict=True)
+            for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
         ]

@@ -115,10 +115,14 @@ class NextTokenDataset:
         return replace(self, **moved)
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> StreamLoader:
-        """What the workers in ``ranks`` read, in the text's own order; raises as ``StreamLoader.cut``."""
-        return StreamLoader.cut(self.train, workers, ranks, batch_size, self.bptt)
+        """Batches of ``local_workers``, in the text's own order; raises as ``StreamLoader.cut``."""
+        return StreamLoader.cut(self.train, workers, local_workers, batch_size, self.bptt)
 
     def held_out_batch(self, split: str, indices: Tensor) -> TokenBatch:
         """Whole columns of the split of that name, [B, C]."""

@@ -121,9 +121,13 @@ class MaskedDataset:
         return replace(self, **moved)
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> "MaskedLoader":
-        """What the workers in ``ranks`` read; without a ``batch_size``, their whole shards.
+        """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
 
         Raises ``ValueError`` for more workers than blocks and a batch larger than any worker's
         shard, also one that lives elsewhere.
@@ -137,7 +141,9 @@ class MaskedDataset:
             for worker, shard in enumerate(shards)
         ]
         epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
-        return MaskedLoader(self, ranks, [samplers[worker] for worker in ranks], stream, epochs_per_step)
+        return MaskedLoader(
+            self, local_workers, [samplers[worker] for worker in local_workers], stream, epochs_per_step
+        )
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
         """Blocks [B] of the split of that name."""
@@ -179,7 +185,7 @@ class MaskedLoader:
     """The batches of the local workers, from their shards, masked by their draws."""
 
     dataset: MaskedDataset
-    ranks: range
+    local_workers: range
     samplers: list[ShardSampler]
     stream: Callable[..., torch.Generator]
     epochs_per_step: float  # share of the training blocks that all workers read in a step
@@ -187,7 +193,7 @@ class MaskedLoader:
     def batches(self, step: int) -> list[MaskedBatch]:
         """W batches; they follow from the step alone."""
         found = []
-        for worker, sampler in zip(self.ranks, self.samplers, strict=True):
+        for worker, sampler in zip(self.local_workers, self.samplers, strict=True):
             indices = sampler.batch(step).to(self.dataset.train.device, non_blocking=True)
             blocks = self.dataset.train.index_select(0, indices)
             found.append(self.dataset.mask(blocks, self.stream("mask", step, worker)))

@@ -1,4 +1,4 @@
-"""How the training samples are split over n workers."""
+"""Partitions of the training samples over n workers."""
 
 import numpy as np
 import torch

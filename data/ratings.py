@@ -81,9 +81,13 @@ class RatingsDataset:
         }
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> "RatingsLoader":
-        """What the workers in ``ranks`` read; ``stream(*salt)`` gives generators.
+        """What the workers in ``local_workers`` read; ``stream(*salt)`` gives generators.
 
         Positives are split over the workers, with users for labels; each worker draws its own
         negatives. Without a ``batch_size`` a batch is a worker's whole pass.
@@ -103,7 +107,7 @@ class RatingsDataset:
                 )
         rated = RatedPairs.of(train.users, train.items, self.num_items)
         samplers = []
-        for worker in ranks:
+        for worker in local_workers:
             shard = shards[worker][users[shards[worker]].argsort(stable=True)].numpy()
             samplers.append(
                 RatingsSampler(

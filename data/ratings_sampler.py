@@ -1,4 +1,4 @@
-"""What a worker reads of its ratings: each once per pass, among negatives that are new in every pass."""
+"""Sampler of a worker's ratings: each once per pass, with negatives that are new in every pass."""
 
 from collections.abc import Callable
 

@@ -129,16 +129,20 @@ class RowsDataset:
         return Rows(features.toarray(), np.arange(len(indices)), weights, lengths)
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> "RowsLoader":
-        """What the workers in ``ranks`` read: ``batch_size`` rows each, or None for all they hold.
+        """What the workers in ``local_workers`` read: ``batch_size`` rows each, or None for all they hold.
 
         Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
         worker's shard, also one that lives elsewhere; and for a step's rows that would fill more than 16 GiB.
         """
         shards = split(self.labels.long(), workers, self.partition, stream("partition"), self.alpha)
         if batch_size is not None:
-            self._require_room(len(ranks) * batch_size)
+            self._require_room(len(local_workers) * batch_size)
         if batch_size is not None and not self.replacement:
             samplers = [
                 ShardSampler(shard, batch_size, partial(stream, "order", worker), f"worker {worker}")
@@ -146,7 +150,7 @@ class RowsDataset:
             ]
         else:
             samplers = []
-        return RowsLoader(self, shards, ranks, batch_size, stream, samplers)
+        return RowsLoader(self, shards, local_workers, batch_size, stream, samplers)
 
 
 class RowsLoader:
@@ -156,16 +160,16 @@ class RowsLoader:
         self,
         dataset: RowsDataset,
         shards: list[Tensor],
-        ranks: range,
+        local_workers: range,
         batch_size: int | None,
         stream: Callable[..., torch.Generator],
         samplers: list[ShardSampler],
     ) -> None:
         self.dataset = dataset
         self.lengths = [len(shard) for shard in shards]  # of all n workers
-        self.shards = [shards[worker] for worker in ranks]
-        self.samplers = [samplers[worker] for worker in ranks] if samplers else []
-        self.ranks = ranks
+        self.shards = [shards[worker] for worker in local_workers]
+        self.samplers = [samplers[worker] for worker in local_workers] if samplers else []
+        self.local_workers = local_workers
         self.batch_size = batch_size
         self.stream = stream
         self.epochs_per_step = (
@@ -177,9 +181,9 @@ class RowsLoader:
         if batch_size is not None:
             # n / m for every row of a worker's shard, of which a batch is a sample
             shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
-            own = torch.tensor([shares[worker] for worker in ranks], dtype=torch.float64)
+            own = torch.tensor([shares[worker] for worker in local_workers], dtype=torch.float64)
             self._weights = own.repeat_interleave(batch_size).to(dataset.device)
-            self._lengths = np.full(len(ranks), batch_size)
+            self._lengths = np.full(len(local_workers), batch_size)
 
     def whole(self) -> Rows:
         """All rows of the local workers."""
@@ -223,7 +227,7 @@ class RowsLoader:
     def _draw(self, block: int) -> np.ndarray:
         """Rows drawn with replacement, [steps, W batch_size]."""
         shape, drawn = (self._steps_at_once, self.batch_size), []
-        for worker, shard in zip(self.ranks, self.shards, strict=True):
+        for worker, shard in zip(self.local_workers, self.shards, strict=True):
             drawn.append(
                 shard[torch.randint(len(shard), shape, generator=self.stream("order", worker, block))]
             )

@@ -114,9 +114,13 @@ class SentenceDataset:
         return replace(self, train=self.train.to(device), held_out=held_out)
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> "SentenceLoader":
-        """What the workers in ``ranks`` read; without a ``batch_size``, their whole shards.
+        """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
 
         Raises ``ValueError`` for more workers than sentences and a batch larger than any worker's
         shard, also one that lives elsewhere.
@@ -129,7 +133,7 @@ class SentenceDataset:
             for worker, shard in enumerate(shards)
         ]
         epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
-        return SentenceLoader(self.train, [samplers[worker] for worker in ranks], epochs_per_step)
+        return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], epochs_per_step)
 
     def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
         """Sentences [B] of a held-out split."""

@@ -69,14 +69,20 @@ class StreamedImages:
         return {"classes": self.num_classes, **counts, "decoded": "per batch"}
 
     def loader(
-        self, workers: int, ranks: range, batch_size: int | None, stream: Callable[..., torch.Generator]
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        stream: Callable[..., torch.Generator],
     ) -> "StreamedLoader":
-        """What the workers in ``ranks`` read; raises as ``shard_samplers``."""
+        """What the workers in ``local_workers`` read; raises as ``shard_samplers``."""
         targets = self.train.files.targets
         passes = {"reshard": self.reshard, "drop_last": self.drop_last}
         samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return StreamedLoader(self, ranks, [samplers[worker] for worker in ranks], stream, share)
+        return StreamedLoader(
+            self, local_workers, [samplers[worker] for worker in local_workers], stream, share
+        )
 
     def held_out_batch(self, split: str, indices: Tensor) -> Batch:
         """Samples [B] of the split of that name. Raises ``OSError`` for an image that cannot be read."""
@@ -125,13 +131,13 @@ class StreamedLoader:
     def __init__(
         self,
         dataset: StreamedImages,
-        ranks: range,
+        local_workers: range,
         samplers: list[ShardSampler],
         stream: Callable[..., torch.Generator],
         epochs_per_step: float,
     ) -> None:
         self.dataset = dataset
-        self.ranks = ranks
+        self.local_workers = local_workers
         self.samplers = samplers
         self.stream = stream
         self.epochs_per_step = epochs_per_step  # share of an epoch that a step of all workers is
@@ -161,5 +167,5 @@ class StreamedLoader:
                 self.stream("augment", step, worker),
                 dataset.crops,
             )
-            for worker, sampler in zip(self.ranks, self.samplers, strict=True)
+            for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
         ]

@@ -1,4 +1,4 @@
-"""What is trained for, and how its quality is measured."""
+"""Tasks: the loss to train with, and the metrics of quality."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""Which of its two forms an image network takes: the one for small images, or torchvision's for ImageNet."""
+"""Variants of an image network: for small images, or torchvision's for ImageNet."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""What the commands that make a page of runs have in common."""
+"""Command-line parts shared by the programs that write pages of runs."""
 
 import sys
 import textwrap

@@ -1,4 +1,4 @@
-"""What a table says of a run: its quality, and what that cost."""
+"""Measures of a run in a table: quality and cost."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence

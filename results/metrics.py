@@ -1,4 +1,4 @@
-"""What metrics are called on an axis, in which unit, and which of them says how good a model is."""
+"""Names and units of metrics on axes, and the metrics of quality."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

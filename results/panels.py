@@ -1,4 +1,4 @@
-"""What is drawn into one panel: curves over seeds, points with intervals, layers."""
+"""Contents of one panel: curves over seeds, points with intervals, layers."""
 
 import math
 from collections.abc import Callable, Iterable

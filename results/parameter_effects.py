@@ -1,4 +1,4 @@
-"""What each of the three key parameters changes: pairs of cells that differ in it alone, averaged."""
+"""Effects of the three key parameters: pairs of cells that differ in one of them, averaged."""
 
 import math
 import statistics

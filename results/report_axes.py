@@ -1,4 +1,4 @@
-"""What all figures of a report share, in plotly's words: axes, text that stays text, dashes."""
+"""Axes, escaped text and dashes shared by a report's plotly figures."""
 
 import html
 import math

@@ -1,4 +1,4 @@
-"""What a report says of its runs beside their numbers: series, settings in common, what varies, machines."""
+"""Facts of a report beside its numbers: series, common settings, varied settings, machines."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Which part of an axis is shown, and whether it is logarithmic."""
+"""Axis limits, and the choice between linear and logarithmic axes."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether runs reproduce what the paper published, and why that cannot be said where it cannot."""
+"""Verdicts: do runs reproduce the published numbers, and if that cannot be said, why."""
 
 import statistics
 from collections.abc import Sequence

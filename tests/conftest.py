@@ -1,4 +1,4 @@
-"""What holds for all tests, asked for before they load anything.
+"""Settings for all tests, made before they load anything.
 
 Without a GPU Triton's kernels run in its interpreter. Workers of pytest-xdist share the cores: a thread each.
 A shell that starts tests in the background makes them ignore Ctrl-C, and all that they start: not here.

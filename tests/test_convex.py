@@ -73,7 +73,7 @@ def train_all(process: int, processes: int, configs: dict[str, dict[str, Any]]) 
     torch.set_num_threads(1)
     found = {}
     for name, config in configs.items():
-        communicator = Communicator(config["workers"], process=process, processes=processes)
+        communicator = Communicator(config["workers"], rank=process, world_size=processes)
         found[name] = run_to_its_end(run.build(config, communicator, torch.device("cpu")))
     return found
 

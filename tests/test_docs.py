@@ -1,4 +1,4 @@
-"""What the docs say is there, and what they tell to type works."""
+"""The docs against the code: files, settings and metrics that they name, commands that they show."""
 
 import importlib.util
 import re
@@ -64,6 +64,6 @@ def test_the_example_of_a_new_compressor_works(tmp_path: Path, monkeypatch: pyte
     g = torch.randn(3, 20)
     reduced, _, communicator = reduce_once(ErrorFeedback(build_reducer(module.Stride(every=5), 20)), g)
     assert torch.equal(reduced.mean["a"].nonzero().squeeze(1), torch.arange(0, 20, 5))
-    torch.testing.assert_close(reduced.mean["a"], (g - reduced.remainder["a"]).mean(0))
+    torch.testing.assert_close(reduced.mean["a"], (g - reduced.residual["a"]).mean(0))
     assert communicator.take_charges().tolist() == [[16, 0, 0, 0]] * 3
     assert named("top_k", {}).method().density == 0.1

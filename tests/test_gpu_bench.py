@@ -1,4 +1,4 @@
-"""What `make gpu` does, as far as a CPU can: its parts in small sizes, their supervision, the page."""
+"""`make gpu` as far as a CPU can run it: its parts in small sizes, their supervision, the page."""
 
 import ast
 import json

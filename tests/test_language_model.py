@@ -53,7 +53,7 @@ def test_each_worker_goes_on_from_its_own_state(root: str) -> None:
     gradients = WorkerGradients(found.model, loss, found.layout, found.communicator, seed=0)
     for step in range(2):
         gradients.compute(found.loader.batches(step), step)
-    for worker, memory in enumerate(gradients.memories):
+    for worker, memory in enumerate(gradients.carries):
         windows = [found.loader.batches(step)[worker].inputs for step in range(2)]
         _, hidden = found.model(torch.cat(windows, 1))
         torch.testing.assert_close(memory[0], hidden)

@@ -120,7 +120,7 @@ class Quiet:
 def test_control_is_as_wide_as_the_ledgers(
     bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    communicator, shapes = Communicator(2, process=0, processes=2), []
+    communicator, shapes = Communicator(2, rank=0, world_size=2), []
 
     def collect(rows: torch.Tensor) -> torch.Tensor:
         shapes.append(tuple(rows.shape))

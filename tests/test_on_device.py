@@ -59,7 +59,7 @@ ALLOWED = {
         "trainers/evaluation.py:evaluate",
     ),
     *("trainers/ledger.py:metrics", "trainers/ledger.py:layers", "trainers/advance.py:mean_loss"),
-    *("trainers/diagnostics/watch.py:of_run", "trainers/break_even.py:dense_seconds"),
+    *("trainers/diagnostics/probe.py:of_run", "trainers/break_even.py:dense_seconds"),
 }
 
 

@@ -1,4 +1,4 @@
-"""What cannot be run is refused in one line, before training."""
+"""Refusals before training, in one line, of what cannot be run."""
 
 import sys
 from pathlib import Path

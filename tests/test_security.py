@@ -1,4 +1,4 @@
-"""What a stranger's file or a slip of the user must not do: run code, or leave ``output``."""
+"""Attempts of hostile input, and slips of the user, to run code or to leave ``output``."""
 
 import json
 import logging

@@ -75,5 +75,5 @@ def test_a_broken_message_is_one_line(
     config = resolved(*SMALL, *way, "compressor=top_k", "wire.indices=auto", f"output={tmp_path}")
     worker = config["workers"] - 1
     said = re.escape(f"what worker {worker} sent in step ") + "[123] cannot be decoded: it ends after"
-    with pytest.raises(run.Refusal, match=said):
+    with pytest.raises(run.ConfigError, match=said):
         run.run(config)

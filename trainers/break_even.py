@@ -101,14 +101,14 @@ class StepCosts:
 
 def round_seconds(communicator: Communicator) -> float:
     """How long a message of next to nothing takes from one process to the next; 0 if there is one."""
-    if communicator.processes == 1:
+    if communicator.world_size == 1:
         return 0.0
     taken, number = [], torch.zeros(1)
     for _ in range(ROUND_TRIPS):
         started = time.perf_counter()
         communicator.sum(number)
         taken.append(time.perf_counter() - started)
-    return statistics.median(taken) / (2 * (communicator.processes - 1))
+    return statistics.median(taken) / (2 * (communicator.world_size - 1))
 
 
 class _Rehearsal:

@@ -31,7 +31,7 @@ def evaluate(
         sums = torch.zeros(len(chunks), task.num_sums, dtype=torch.float64)
 
         def measure(split: str = split, chunks: Sequence[Tensor] = chunks, sums: Tensor = sums) -> None:
-            for position in range(communicator.process, len(chunks), communicator.processes):
+            for position in range(communicator.rank, len(chunks), communicator.world_size):
                 batch = dataset.held_out_batch(split, chunks[position])
                 with autocast(communicator.device, precision):
                     sums[position] = task.measure(model, batch).cpu()

@@ -1,4 +1,4 @@
-"""How a worker's loss is computed: in which precision, and in how many pieces."""
+"""Computation of a worker's loss: precision and micro-batches."""
 
 from collections.abc import Callable
 

@@ -26,14 +26,14 @@ class GradientSource(Protocol):
     """Where the gradients of the W local workers come from."""
 
     segments: list[Segment]  # the gradients that were computed last, which the reducer may consume
-    memories: list[list[Memory]]  # what each local worker's loss carries to its next batch, per micro-batch
+    carries: list[list[Memory]]  # what each local worker's loss carries to its next batch, per micro-batch
     checks: bool  # whether gradients are known to be finite; else who reduces them has to look
 
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
         """Let ``segments`` hold the gradients of ``batches``; return the losses [W], if ``measure`` asks.
 
         If it ``checks``, it raises ``NonFiniteGradientError`` on all processes where one worker's gradient is
-        not finite; memories and the model's buffers are then what they were.
+        not finite; carries and the model's buffers are then what they were.
         """
 
 
@@ -66,8 +66,8 @@ class WorkerGradients:
         self.seed = seed
         self.clip_norm = clip_norm
         self.micro_batch_size = micro_batch_size
-        self.memories: list[list[Memory]] = [[] for _ in communicator.ranks]
-        flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+        self.carries: list[list[Memory]] = [[] for _ in communicator.local_workers]
+        flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
         # Layer by layer, a lone worker's gradients can stay where the backward pass has put them.
@@ -79,10 +79,10 @@ class WorkerGradients:
         """The gradients of W batches; with ``clip_norm``, scaled down to at most that L2 norm each."""
         self.communicator.broadcast(self.shared_buffers)
         several = len(batches) > 1
-        before, memories = [b.clone() for b in self.buffers], list(self.memories)
+        before, carries = [b.clone() for b in self.buffers], list(self.carries)
         after_first: list[Tensor] = []
         losses, norms = [], []
-        for row, (worker, batch) in enumerate(zip(self.communicator.ranks, batches, strict=True)):
+        for row, (worker, batch) in enumerate(zip(self.communicator.local_workers, batches, strict=True)):
             if row == 1:
                 after_first = [b.clone() for b in self.buffers]
             if row > 0:
@@ -98,26 +98,26 @@ class WorkerGradients:
         if several:
             _restore(self.buffers, after_first)
         if self.checks:
-            self._check(norms, step, before, memories)
+            self._check(norms, step, before, carries)
         return torch.stack(losses)
 
     def _check(
-        self, norms: list[Tensor], step: int, before: list[Tensor], memories: list[list[Memory]]
+        self, norms: list[Tensor], step: int, before: list[Tensor], carries: list[list[Memory]]
     ) -> None:
-        """Raise where a worker's gradient is not finite; buffers and memories are put back first."""
+        """Raise where a worker's gradient is not finite; buffers and carries are put back first."""
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
             _first_bad(self.views[row], worker, self.layout)
             # a norm that overflowed has clipped the gradient to 0
             or (encode_fault(worker, 0, self.layout) if self.clip_norm is not None else 0)
-            for row, (worker, fine) in enumerate(zip(self.communicator.ranks, finite, strict=True))
+            for row, (worker, fine) in enumerate(zip(self.communicator.local_workers, finite, strict=True))
             if not fine
         ]
         try:
             raise_together(self.communicator, self.layout, step, max(bad, default=0))
         except NonFiniteGradientError:
             _restore(self.buffers, before)
-            self.memories[:] = memories
+            self.carries[:] = carries
             raise
 
     def _differentiate(self, row: int, batch: Batch) -> Tensor:
@@ -126,7 +126,7 @@ class WorkerGradients:
         if self.lends:
             return self._lend(parameters, batch)
         pieces = cut(batch, self.micro_batch_size)
-        before = self.memories[row] or [None] * len(pieces)
+        before = self.carries[row] or [None] * len(pieces)
         losses, after = [], []
         for position, (piece, memory) in enumerate(zip(pieces, before, strict=True)):
             loss, memory = self.loss(self.model, piece, memory)
@@ -136,7 +136,7 @@ class WorkerGradients:
                 view.add_(gradient) if position else view.copy_(gradient)
             losses.append(share.detach())
             after.append(memory)
-        self.memories[row] = after
+        self.carries[row] = after
         return sum(losses[1:], 0.0 + losses[0])
 
     def _lend(self, parameters: list[nn.Parameter], batch: Batch) -> Tensor:
@@ -144,13 +144,13 @@ class WorkerGradients:
         self.views[0], self.segments = [], []  # their memory is taken again
         for parameter in parameters:
             parameter.grad = None
-        before = self.memories[0][0] if self.memories[0] else None
+        before = self.carries[0][0] if self.carries[0] else None
         loss, memory = self.loss(self.model, batch, before)
         loss.backward()  # which, unlike autograd.grad, sees to it that nobody else holds these tensors
         self.views[0] = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
         rows = (view.reshape(1, -1) for view in self.views[0])
         self.segments = list(map(self.layout.segment_of, self.layout.names, rows))
-        self.memories[0] = [memory]
+        self.carries[0] = [memory]
         return loss.detach()
 
 
@@ -172,9 +172,9 @@ class AnalyticGradients:
         self.layout = layout
         self.communicator = communicator
         self.clip_norm = clip_norm
-        self.memories: list[list[Memory]] = [[] for _ in communicator.ranks]  # and stays empty
+        self.carries: list[list[Memory]] = [[] for _ in communicator.local_workers]  # and stays empty
         with torch.inference_mode():
-            self.flat = layout.new_buffer(len(communicator.ranks))  # [W, D]
+            self.flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
             self.segments = layout.segments(self.flat)
             model.begin(shards)
         self._entries = self.flat.numpy() if numpy_knows(self.flat) else self.flat
@@ -192,7 +192,7 @@ class AnalyticGradients:
         if not math.isfinite(total):
             bad = [
                 _first_bad(self.layout.views(row), worker, self.layout)
-                for row, worker in zip(self.flat, self.communicator.ranks, strict=True)
+                for row, worker in zip(self.flat, self.communicator.local_workers, strict=True)
             ]
             fault = max(bad)
         raise_together(self.communicator, self.layout, step, fault)
@@ -237,7 +237,7 @@ def encode_fault(worker: int, layer: int, layout: Layout) -> int:
 
 def raise_together(communicator: Communicator, layout: Layout, step: int, fault: int) -> None:
     """Raise ``NonFiniteGradientError`` on every process if any process found a fault (> 0)."""
-    fault = communicator.largest(fault)
+    fault = communicator.all_reduce_max(fault)
     if fault:
         worker, layer = divmod(fault - 1, len(layout.names))
         raise NonFiniteGradientError(

@@ -1,4 +1,4 @@
-"""Where each parameter lies in the flat buffers, and what is compressed together."""
+"""Layout of parameters in the flat buffers, and the segments that are compressed together."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,4 +1,4 @@
-"""How fast a training goes, and how long: by a schedule, or by what it finds out on the way."""
+"""Learning-rate control: schedule or AutoLRS."""
 
 import itertools
 import math
@@ -13,7 +13,7 @@ _LOOKED_AT = 100_000  # steps of a schedule, evenly spaced, before training
 _MOST_EPOCHS = 2_000_000  # that are looked at
 
 
-class Pace(Protocol):
+class LearningRateController(Protocol):
     """Asked before every step."""
 
     needs_losses: bool  # of every step, also of those that are not logged

@@ -1,4 +1,4 @@
-"""What compression cost: error, elements and bytes, exactly, every step, per worker and layer."""
+"""The ledger: compression error, elements and bytes of every step, per worker and layer."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Ledger:
         self.layout = layout
         self.communicator = communicator
         self.steps = 0
-        shape = (len(communicator.ranks), len(layout.names))
+        shape = (len(communicator.local_workers), len(layout.names))
         self.error = torch.zeros(shape, dtype=torch.float64, device=layout.device)  # [W, L], this step
         self.total_error = torch.zeros_like(self.error)
         self._error, self._total_error = _entries(self.error), _entries(self.total_error)

@@ -17,15 +17,15 @@ from trainers.checkpoint.fit import require_fit
 from trainers.checkpoint.saving import Checkpoints
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
+from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
-from trainers.diagnostics.watch import Watch
 from trainers.evaluation import evaluate
 from trainers.forward import in_precision, require_bf16
 from trainers.gradients import AnalyticGradients, GradientSource, NonFiniteGradientError, WorkerGradients
 from trainers.layout import Layout
+from trainers.learning_rate import LearningRateController, ScheduledPace, check_rates, rates_of_epochs
 from trainers.ledger import Ledger
 from trainers.overlapped_step import OverlappedStep
-from trainers.pace import Pace, ScheduledPace, check_rates, rates_of_epochs
 from trainers.parts import AnalyticModel, Dataset, HasDiagnostics, Loader, WholeLoader, facts_of
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule
@@ -65,10 +65,10 @@ class Trainer:
 
     def __post_init__(self) -> None:
         if self.settings.overlap:
-            if len(self.communicator.ranks) > 1:
+            if len(self.communicator.local_workers) > 1:
                 raise ValueError(
                     f"trainer.overlap needs one worker per process: workers={self.communicator.size} "
-                    f"but processes={self.communicator.processes}"
+                    f"but processes={self.communicator.world_size}"
                 )
             if self.layout.scope == "global":
                 raise ValueError(
@@ -83,7 +83,7 @@ class Trainer:
             if self.is_analytic:
                 raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
         if self.diagnostics.names:
-            self._watch()  # it refuses what this method cannot give
+            self._probe()  # it refuses what this method cannot give
         settings = self.settings
         if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in self.model.modules()):
             name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
@@ -147,7 +147,7 @@ class Trainer:
             or bool(self.diagnostics.names)
             or self.is_analytic
         )
-        talks = communicator.processes == communicator.size > 1 and self.layout.device.type == "cpu"
+        talks = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
         return settings.overlap or (talks and self.reducer.traits.lossless and not needs_the_whole)
 
     @property
@@ -179,27 +179,27 @@ class Trainer:
             model.diagnostics if isinstance(model, HasDiagnostics) else dict
         )
         state = self._state()
-        watch = state.watch
+        probe = state.probe
         advance = Advance(state, self.loader, self.communicator)
         if checkpoints is not None and checkpoints.start is not None:
             require_fit(self, state, checkpoints.start)
             state.restore(checkpoints.start)
-        pace = self._pace(state, advance, tracker, checkpoints)
+        controller = self._controller(state, advance, tracker, checkpoints)
         costs = StepCosts(self.reducer, self.layout, self.communicator)
         self.model.train()
         start = diagnose() if state.step == 0 and not state.search else {}
         if start:
             tracker.log(state.note({"step": 0, "epoch": 0.0, **start}))
-        while pace.steps_left() > 0:
-            factor = pace.factor()
-            finished = pace.steps_left() == 1
-            # the watch, in a step that it measures
-            looks = watch is not None and watch.expect(state.step + 1, is_last=finished)
-            looking = watch if looks else None
+        while controller.steps_left() > 0:
+            factor = controller.factor()
+            finished = controller.steps_left() == 1
+            # the probe, in a step that it measures
+            looks = probe is not None and probe.expect(state.step + 1, is_last=finished)
+            looking = probe if looks else None
             logged = finished or looking is not None or (state.step + 1) % settings.log_every == 0
             began_at = state.epoch
             try:
-                outcome = advance(factor, measure=logged or pace.needs_losses)
+                outcome = advance(factor, measure=logged or controller.needs_losses)
                 state.skipped_in_a_row = 0
             except NonFiniteGradientError as error:
                 self._skip_step(state, error)
@@ -208,7 +208,7 @@ class Trainer:
             if outcome is not None and looking is None:
                 costs.add(state.gradient_step, state.ledger)
             loss = None
-            if outcome is not None and (logged or pace.needs_losses):
+            if outcome is not None and (logged or controller.needs_losses):
                 loss = advance.mean_loss(outcome)
             if logged or outcome is None:
                 record = {"step": state.step, "epoch": state.epoch}
@@ -228,7 +228,7 @@ class Trainer:
                     if outcome is not None:
                         record["time/diagnostics_seconds"] = looking.seconds
                 tracker.log(state.note(record))
-            pace.took(loss)
+            controller.took(loss)
             before = (began_at + 1e-9) // settings.evaluate_every
             if self.dataset.held_out and (
                 finished or (state.epoch + 1e-9) // settings.evaluate_every > before
@@ -239,12 +239,12 @@ class Trainer:
                 checkpoints.after_step(state)
         if checkpoints is not None:
             checkpoints.at_end(state)
-        found: dict[str, float] = {**state.last, **pace.summary(), **costs.summary()}
+        found: dict[str, float] = {**state.last, **controller.summary(), **costs.summary()}
         return {**found, "best": state.best, "layers": state.ledger.layers(), **self.facts()}
 
-    def _pace(
+    def _controller(
         self, state: TrainingState, advance: Advance, tracker: Tracker, checkpoints: Checkpoints | None
-    ) -> Pace:
+    ) -> LearningRateController:
         if not isinstance(self.schedule, AutoLRS):
             return ScheduledPace(self.schedule, state, self.num_steps, self.epochs_per_step)
 
@@ -278,19 +278,19 @@ class Trainer:
         """The live objects of a training that begins."""
         ledger = Ledger(self.layout, self.communicator, self.reducer)
         reset_epochs = self.settings.average_reset_epochs
-        watch = self._watch() if self.diagnostics.names else None
+        probe = self._probe() if self.diagnostics.names else None
         return TrainingState(
             model=self.model,
             optimizer=self.optimizer,
-            gradient_step=self._gradient_step(ledger, watch or self.reducer),
+            gradient_step=self._gradient_step(ledger, probe or self.reducer),
             ledger=ledger,
             average=RunningAverage(self.model, reset_epochs) if reset_epochs is not None else None,
             communicator=self.communicator,
-            watch=watch,
+            probe=probe,
         )
 
-    def _watch(self) -> Watch:
-        return Watch(self.reducer, self.diagnostics)
+    def _probe(self) -> Probe:
+        return Probe(self.reducer, self.diagnostics)
 
     def _evaluate(self, state: TrainingState) -> dict[str, float]:
         """Quality of the last weights and, if there is one, of their average; noted in ``state``."""

@@ -135,7 +135,7 @@ class OverlappedStep:
         self.layout = ledger.layout
         self.seed = seed
         self.micro_batch_size = micro_batch_size
-        self.memories: list[list[Memory]] = [[]]
+        self.carries: list[list[Memory]] = [[]]
         self.shared_buffers = buffers_seen_by_forward(model)
         self.parameters = list(self.layout.parameters.values())
         rows = [p.detach().reshape(1, -1) for p in self.parameters]
@@ -157,7 +157,7 @@ class OverlappedStep:
         self.communicator.clock.restart()
         self.communicator.broadcast(self.shared_buffers)
         (batch,) = batches
-        seed_worker(self.seed, step, self.communicator.process)
+        seed_worker(self.seed, step, self.communicator.rank)
         for parameter in self.parameters:
             parameter.grad = None
         self._launched: list[Future[None]] = []
@@ -179,7 +179,7 @@ class OverlappedStep:
     def _differentiate(self, batch: Batch) -> Tensor:
         """Backward passes over one batch, of which the last one has the gradients; the loss."""
         pieces = cut(batch, self.micro_batch_size)
-        before = self.memories[0] or [None] * len(pieces)
+        before = self.carries[0] or [None] * len(pieces)
         losses, after = [], []
         for position, (piece, memory) in enumerate(zip(pieces, before, strict=True), start=1):
             loss, memory = self.loss(self.model, piece, memory)
@@ -190,7 +190,7 @@ class OverlappedStep:
             losses.append(share.detach())
             after.append(memory)
         self.buckets.close()
-        self.memories[0] = after
+        self.carries[0] = after
         return sum(losses[1:], 0.0 + losses[0])
 
     def _launch(self, positions: list[int]) -> None:
@@ -227,4 +227,4 @@ class OverlappedStep:
             return
         for position, segment in zip(positions, segments, strict=True):
             if not segment.rows.isfinite().all():
-                self.faults.append(encode_fault(self.communicator.process, position, self.layout))
+                self.faults.append(encode_fault(self.communicator.rank, position, self.layout))

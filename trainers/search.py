@@ -1,4 +1,4 @@
-"""The pace that AutoLRS finds: trials at the start of a stage, each from the same state."""
+"""The controller that AutoLRS finds: trials at the start of a stage, each from the same state."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""What the trainer can be told."""
+"""Settings of the trainer."""
 
 from dataclasses import dataclass
 

@@ -24,7 +24,7 @@ class GradientStep(Protocol):
     state: State  # the reducer's; its tensors are [W, ...]
 
     @property
-    def memories(self) -> list[list[Memory]]:
+    def carries(self) -> list[list[Memory]]:
         """What each local worker's loss carries to its next batch, per micro-batch."""
 
     def run(
@@ -65,8 +65,8 @@ class ExplicitStep:
         self.seed = seed
 
     @property
-    def memories(self) -> list[list[Memory]]:
-        return self.workers.memories
+    def carries(self) -> list[list[Memory]]:
+        return self.workers.carries
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
@@ -85,7 +85,7 @@ class ExplicitStep:
         ended = self._now()
         self.gradient_seconds, self.reduce_seconds = computed - started, ended - computed
         self.communication_seconds = clock.seconds
-        num_workers = len(self.communicator.ranks)
+        num_workers = len(self.communicator.local_workers)
         self.compression_seconds = clock.compression_seconds(self.reduce_seconds, ended, num_workers)
         if not self.workers.checks:
             with clock.collective(0):
@@ -113,4 +113,4 @@ def fault_of(ledger: Ledger) -> int:
     if found is None:
         return 0
     row, layer = found
-    return encode_fault(ledger.communicator.ranks[row], layer, ledger.layout)
+    return encode_fault(ledger.communicator.local_workers[row], layer, ledger.layout)

@@ -1,4 +1,4 @@
-"""What a GPU does with this project, measured in parts that do not need each other: `make gpu`."""
+"""Measurements on a GPU, in parts that do not need each other: `make gpu`."""
 
 import sys
 

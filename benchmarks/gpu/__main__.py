@@ -1,4 +1,4 @@
-"""What a GPU does with this project, measured in less than nine minutes; a page and its numbers.
+"""All measurements on a GPU in less than nine minutes; writes a page and its numbers.
 
     make gpu
     python -m benchmarks.gpu [--parts tests,bandwidth] [--out results/pages/gpu] [--device cpu --quick]

@@ -109,7 +109,7 @@ def _check_sums(processes: int, process: int, device: torch.device) -> None:
     mean = sum(_rows(worker, device, 1001) for worker in range(workers)) / workers
     for reduction in ("worker_order", "all_reduce"):
         of = _communicator(workers, process, processes, device, reduction)
-        rows = torch.stack([_rows(worker, device, 1001) for worker in of.ranks])
+        rows = torch.stack([_rows(worker, device, 1001) for worker in of.local_workers])
         found = of.all_reduce_mean([rows[:, :400].contiguous(), rows[:, 400:].contiguous()])
         assert torch.equal(torch.cat(found), mean), reduction
 
@@ -119,17 +119,19 @@ def _check_gathers(processes: int, process: int, device: torch.device) -> None:
     workers = 2 * processes
     of = _communicator(workers, process, processes, device)
     everyones = [_rows(worker, device, 60) for worker in range(workers)]
-    rows = torch.stack([everyones[worker] for worker in of.ranks])
+    rows = torch.stack([everyones[worker] for worker in of.local_workers])
     assert torch.equal(of.all_gather(rows, "values"), torch.stack(everyones)), "all_gather"
-    counts = np.array([[worker % 3 * 20 for worker in of.ranks]])  # the first process's first one sends none
+    counts = np.array(
+        [[worker % 3 * 20 for worker in of.local_workers]]
+    )  # the first process's first one sends none
     lengths = of.all_gather_counts(counts, 60)
     assert lengths.tolist() == [[worker % 3 * 20 for worker in range(workers)]], "all_gather_counts"
     cut = [everyones[worker][: worker % 3 * 20] for worker in range(workers)]
-    own = torch.cat([cut[worker] for worker in of.ranks])
+    own = torch.cat([cut[worker] for worker in of.local_workers])
     ((found,),) = of.all_gather_ragged([[own]], lengths, ["values"])
     assert torch.equal(found, torch.cat(cut)), "all_gather_ragged"
     messages = [np.arange(worker + 1, dtype=np.uint8) for worker in range(workers)]
-    arrived = of.all_gather_messages([[("values", messages[worker])] for worker in of.ranks], 2**20)
+    arrived = of.all_gather_messages([[("values", messages[worker])] for worker in of.local_workers], 2**20)
     assert all(map(np.array_equal, arrived, messages)), "all_gather_messages"
 
 
@@ -138,17 +140,17 @@ def _check_moves(processes: int, process: int, device: torch.device) -> None:
     workers = 2 * processes
     of = _communicator(workers, process, processes, device)
     last = _rows(workers - 1, device, 7)
-    given = last if workers - 1 in of.ranks else torch.zeros_like(last)
+    given = last if workers - 1 in of.local_workers else torch.zeros_like(last)
     assert torch.equal(of.broadcast_from(workers - 1, given.clone(), "values"), last), "broadcast_from"
     everyones = torch.stack([_rows(worker, device, workers, 5) for worker in range(workers)])  # [n, n, 5]
-    own = everyones[of.ranks.start : of.ranks.stop]
-    expected = everyones.transpose(0, 1)[of.ranks.start : of.ranks.stop]
+    own = everyones[of.local_workers.start : of.local_workers.stop]
+    expected = everyones.transpose(0, 1)[of.local_workers.start : of.local_workers.stop]
     assert torch.equal(of.all_to_all(own.clone(), "values"), expected), "all_to_all"
     assert torch.equal(of.reduce_scatter_mean(own.clone()), expected.sum(1) / workers), "reduce_scatter_mean"
     partners = [workers - 1 - worker for worker in range(workers)]
-    across = torch.stack([everyones[partners[worker], 0] for worker in of.ranks])
+    across = torch.stack([everyones[partners[worker], 0] for worker in of.local_workers])
     assert torch.equal(of.exchange(own[:, 0].clone(), partners, "values"), across), "exchange"
-    assert of.largest(process) == processes - 1, "largest"
+    assert of.all_reduce_max(process) == processes - 1, "largest"
     assert of.first_text("last" if process == processes - 1 else "") == "last", "first_text"
     assert of.sum(torch.ones(3)).tolist() == 3 * [float(processes)], "sum"
 
@@ -156,7 +158,7 @@ def _check_moves(processes: int, process: int, device: torch.device) -> None:
 def _communicator(
     workers: int, process: int, processes: int, device: torch.device, reduction: str = "worker_order"
 ) -> Communicator:
-    return Communicator(workers, process=process, processes=processes, device=device, reduction=reduction)
+    return Communicator(workers, rank=process, world_size=processes, device=device, reduction=reduction)
 
 
 def _network(device: torch.device) -> nn.Module:

@@ -1,4 +1,4 @@
-"""What the kernels select of long vectors, beside the reference and where it is known beforehand."""
+"""Selection from long vectors by the kernels, beside the reference and beside known answers."""
 
 import torch
 from torch import Tensor

@@ -75,6 +75,6 @@ class EF21(Wrapper):
         mean = {}
         for segment, difference in zip(segments, differences, strict=True):
             name = segment.name
-            state.believed[name].add_(difference.sub_(reduced.remainder[name]))
+            state.believed[name].add_(difference.sub_(reduced.residual[name]))
             mean[name] = state.mean.state[name].add_(reduced.mean[name]).clone()
         return reduced._replace(mean=mean), Beliefs(state.believed, state.mean, inner)

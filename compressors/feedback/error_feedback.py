@@ -79,7 +79,7 @@ class ErrorFeedback(Wrapper):
                 divide(mean, own[0].scale)
         residual = state.residual | {
             name: left.contiguous()
-            for name, left in reduced.remainder.items()
+            for name, left in reduced.residual.items()
             if left.data_ptr() != state.residual[name].data_ptr()  # of a method that leaves nothing
         }
         return reduced, Memory(residual, inner)

@@ -83,7 +83,7 @@ class MomentumCorrection(Wrapper):
             segment.rows.copy_(velocity)  # a reduction consumes its input
             own.append(Input(segment, state.residual[segment.name]))
         reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
-        residual = state.residual | {name: left.contiguous() for name, left in reduced.remainder.items()}
+        residual = state.residual | {name: left.contiguous() for name, left in reduced.residual.items()}
         if self.masking and not self.inner.traits.lossless:  # else nothing waits for its turn
             for given in own:
                 self._forget(state.velocity[given.name], reduced, given)

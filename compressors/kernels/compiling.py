@@ -1,4 +1,4 @@
-"""How loops are compiled: at the first call, without Python's lock, and kept on disk."""
+"""Compilation of loops: at the first call, without Python's lock, cached on disk."""
 
 from collections.abc import Callable
 from typing import Any

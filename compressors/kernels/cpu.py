@@ -14,7 +14,7 @@ from compressors.fields import require_own
 from compressors.kernels import guessing, magnitudes, measuring, native, packing, sums
 from compressors.kernels.index_codes import CompiledIndexCodes
 from compressors.kernels.table import Table, Tables
-from compressors.kernels.threads import share_out
+from compressors.kernels.threads import parallel_for
 from compressors.magnitudes import SCALES, Histogram
 from compressors.payloads import Sparse
 from compressors.rules import AtLeast, Drawn, Largest
@@ -88,7 +88,7 @@ class CpuKernels(Backend):
         def work(first: int, last: int) -> None:
             native.square(pieces, first, last, like, squares)
 
-        share_out(work, len(pieces))
+        parallel_for(work, len(pieces))
         (norms,) = _norms(table, table.squares[:1])
         return norms
 
@@ -170,7 +170,7 @@ class CpuKernels(Backend):
         def work(first: int, last: int) -> None:
             magnitudes.count(pieces, rows, first, last, factor, words, filled, SCALES, counts, squares)
 
-        share_out(work, len(words))
+        parallel_for(work, len(words))
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
@@ -208,7 +208,7 @@ def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
     def work(first: int, last: int) -> None:
         native.mark(pieces, first, last, workers, factor, thresholds, masks, squares, counts, wholes)
 
-    share_out(work, len(pieces))
+    parallel_for(work, len(pieces))
 
 
 def _take_marked(table: Table, thresholds: np.ndarray, factor: np.floating) -> Taken:
@@ -219,7 +219,7 @@ def _take_marked(table: Table, thresholds: np.ndarray, factor: np.floating) -> T
     def work(first: int, last: int) -> None:
         packing.pack(pieces, first, last, offsets, thresholds, masks, values, indices)
 
-    share_out(work, len(pieces))
+    parallel_for(work, len(pieces))
     return torch.from_numpy(values), torch.from_numpy(indices), _sizes(table, offsets)
 
 
@@ -243,11 +243,11 @@ def _take_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -
         chosen = (pieces, first, last, offsets, magnitude, thresholds, masks, squares, keys, ties)
         native.pack_largest(*chosen, values, indices)
 
-    share_out(find, len(wanted))
+    parallel_for(find, len(wanted))
     _mark(table, factor, thresholds)
-    share_out(choose, len(wanted))
+    parallel_for(choose, len(wanted))
     values, indices, offsets = _outputs(table, factor.dtype)
-    share_out(work, len(pieces))
+    parallel_for(work, len(pieces))
     return torch.from_numpy(values), torch.from_numpy(indices), _sizes(table, offsets)
 
 
@@ -265,7 +265,7 @@ def _take(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Taken:
         found = (values, squares, counts, wholes)
         native.take(pieces, first, last, workers, factor, drawn, flat, *found)
 
-    share_out(work, len(pieces))
+    parallel_for(work, len(pieces))
     return torch.from_numpy(values), None, sizes
 
 

@@ -1,4 +1,4 @@
-"""Where the entries of some segments lie in memory, in the words of the compiled loops."""
+"""Addresses and sizes of segments in memory, as tables for the compiled loops."""
 
 from collections.abc import Callable
 from itertools import pairwise

@@ -9,7 +9,7 @@ import torch
 _SHARES = 4  # per thread, since parts are not equally long
 
 
-def share_out(work: Callable[[int, int], object], num_parts: int) -> None:
+def parallel_for(work: Callable[[int, int], object], num_parts: int) -> None:
     """``work(first, last)`` over all of ``range(num_parts)``, by as many threads as torch has."""
     threads = torch.get_num_threads()
     if threads == 1 or num_parts == 1:

@@ -103,7 +103,7 @@ class Contract:
                 assert torch.equal(sent + residual, p)
             else:
                 torch.testing.assert_close(sent + residual, p, rtol=0, atol=1e-5 * p.abs().max().item())
-            assert torch.equal(residual, reduced.remainder["a"])
+            assert torch.equal(residual, reduced.residual["a"])
 
     def test_conservation_over_workers(self, case: Case) -> None:
         """The mean is that of what was sent; where that is exact, entries are sent or kept as they are."""
@@ -111,7 +111,7 @@ class Contract:
         reducer = ErrorFeedback(reducer_of(case.method(), D))
         require_conserving(reducer)
         reduced, _, _ = reduce_once(reducer, g)
-        kept = reduced.remainder["a"]
+        kept = reduced.residual["a"]
         torch.testing.assert_close(reduced.mean["a"], (g - kept).mean(0), rtol=1e-5, atol=1e-5)
         if reducer.traits.exact:
             assert ((kept == g) | (kept == 0)).all()
@@ -122,7 +122,7 @@ class Contract:
         for feedback in FEEDBACKS.values():
             reduced, _, _ = reduce_once(reducer_of(case.lossless(), D, feedback), g)
             torch.testing.assert_close(reduced.mean["a"], g.mean(0))
-            assert squared_norm(reduced.remainder["a"]).sum() == 0 == reduced.compressed["a"].error.sum()
+            assert squared_norm(reduced.residual["a"]).sum() == 0 == reduced.compressed["a"].error.sum()
             assert reduced.compressed["a"].sent.tolist() == [[D]] * W
 
     def test_error_bound(self, case: Case) -> None:
@@ -206,7 +206,7 @@ class Contract:
         segments, communicator = [segment(g.clone())], communicator_for(reducer, W)
         reduced, _ = reducer.reduce(inputs_of(segments), state, Step(0, 1), communicator)
         assert torch.equal(reduced.compressed["a"].input_norm, squared_norm(residual + g).unsqueeze(1))
-        assert torch.equal(reduced.compressed["a"].error, squared_norm(reduced.remainder["a"]).unsqueeze(1))
+        assert torch.equal(reduced.compressed["a"].error, squared_norm(reduced.residual["a"]).unsqueeze(1))
 
     def test_deterministic_and_new_each_step(self, case: Case) -> None:
         g = gradients()
@@ -245,7 +245,7 @@ class Contract:
         require_conserving(reducer)
         g[1] = 0
         reduced, _, _ = reduce_once(reducer, g)
-        sent = (g - reduced.remainder["a"]).mean(0)
+        sent = (g - reduced.residual["a"]).mean(0)
         torch.testing.assert_close(reduced.mean["a"], sent, rtol=1e-5, atol=1e-5)
 
     def test_one_element(self, case: Case) -> None:
@@ -253,7 +253,7 @@ class Contract:
         reducer, g = reducer_of(case.method(), 1), torch.tensor([[2.0], [3.0], [4.0]])
         reduced, _, _ = reduce_once(reducer, g)
         if not reducer.traits.relays:
-            torch.testing.assert_close(reduced.mean["a"], (g - reduced.remainder["a"]).mean(0))
+            torch.testing.assert_close(reduced.mean["a"], (g - reduced.residual["a"]).mean(0))
         assert set(reduced.compressed["a"].counts.tolist()) <= {0, 1}
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
@@ -285,7 +285,7 @@ class Contract:
             communicator_for(reducer, W),
         )
         assert torch.equal(reduced.mean["a"], expected.mean["a"])
-        assert torch.equal(reduced.remainder["a"], expected.remainder["a"])
+        assert torch.equal(reduced.residual["a"], expected.residual["a"])
         assert torch.equal(wide[:, 1::2], torch.zeros(W, D))
 
     def test_bytes_are_those_of_the_tensors_handed_over(self, case: Case) -> None:

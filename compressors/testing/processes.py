@@ -37,8 +37,8 @@ def _child(process: int, processes: int, folder: str, cases: list[Case]) -> None
         for case in cases:
             together = Communicator(N)
             expected = _reductions(case, together)
-            own = Communicator(N, process=process, processes=processes, reduction="worker_order")
-            _require_equal(str(case), expected, _reductions(case, own), own.ranks)
+            own = Communicator(N, rank=process, world_size=processes, reduction="worker_order")
+            _require_equal(str(case), expected, _reductions(case, own), own.local_workers)
         dist.barrier()
     finally:
         dist.destroy_process_group()
@@ -56,12 +56,12 @@ def _reductions(case: Case, communicator: Communicator) -> dict[str, Any]:
             length = sum(torch.Size(shape).numel() for shape in shapes)
             generator = torch.Generator().manual_seed(1000 * number + length)
             drawn = torch.randn(N, length, generator=generator)
-            segments.append(Segment(name, drawn[list(communicator.ranks)], shapes))
+            segments.append(Segment(name, drawn[list(communicator.local_workers)], shapes))
         state = reducer.init(segments) if state is None else state
         reduced, state = reducer.reduce(inputs_of(segments), state, Step(5, number), communicator)
         for name in SHAPES:
             alike[f"mean {number} {name}"] = reduced.mean[name].clone()
-            rows[f"left {number} {name}"] = reduced.remainder[name].clone()
+            rows[f"left {number} {name}"] = reduced.residual[name].clone()
             rows[f"sent {number} {name}"] = torch.from_numpy(reduced.compressed[name].sent)
     rows["bytes"] = torch.from_numpy(communicator.take_charges())
     rows["link bytes"] = torch.from_numpy(communicator.take_link_bytes())
@@ -70,11 +70,13 @@ def _reductions(case: Case, communicator: Communicator) -> dict[str, Any]:
     return {"alike": alike, "rows": rows}
 
 
-def _require_equal(name: str, expected: dict[str, Any], found: dict[str, Any], ranks: range) -> None:
+def _require_equal(name: str, expected: dict[str, Any], found: dict[str, Any], local_workers: range) -> None:
     for what, tensor in expected["alike"].items():
         _require_same(tensor, found["alike"][what], f"{name}: {what}")
     for what, tensor in expected["rows"].items():
-        _require_same(tensor[ranks.start : ranks.stop], found["rows"][what], f"{name}: {what}")
+        _require_same(
+            tensor[local_workers.start : local_workers.stop], found["rows"][what], f"{name}: {what}"
+        )
 
 
 def _require_same(one: Tensor, other: Tensor, what: str) -> None:

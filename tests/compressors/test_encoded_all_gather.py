@@ -77,7 +77,7 @@ def test_errors_and_counts_of_kernels_and_reference(case: Case, values: str) -> 
         with chosen(kernels):
             reduced, _ = reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), communicator)
         for s in segments:
-            left = layer_norms(reduced.remainder[s.name], s.edges)
+            left = layer_norms(reduced.residual[s.name], s.edges)
             assert torch.equal(reduced.compressed[s.name].error, left)
         sent = np.concatenate([reduced.compressed[s.name].sent for s in segments], 1)
         outcomes.append((rows, *reduced.mean.values(), torch.from_numpy(communicator.take_charges()), sent))
@@ -100,7 +100,7 @@ def test_exact_values_give_what_the_plain_wire_gives(case: Case) -> None:
     plain, coded = outcomes
     for name in plain.mean:
         assert torch.equal(plain.mean[name], coded.mean[name])
-        assert torch.equal(plain.remainder[name], coded.remainder[name])
+        assert torch.equal(plain.residual[name], coded.residual[name])
         own, other = plain.compressed[name], coded.compressed[name]
         assert np.array_equal(own.sent, other.sent)
         assert torch.equal(own.positions(D), other.positions(D))
@@ -115,7 +115,7 @@ def test_any_float_dtype(dtype: torch.dtype, values: str) -> None:
     reducer = build_reducer(TopK(density=0.1), D, wire=Wire(indices="auto", values=values))
     reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), Communicator(W))
     assert reduced.mean["a"].dtype == dtype
-    sent = (g - reduced.remainder["a"]).double().mean(0)
+    sent = (g - reduced.residual["a"]).double().mean(0)
     torch.testing.assert_close(reduced.mean["a"].double(), sent, rtol=1e-2, atol=1e-3)
 
 
@@ -231,7 +231,7 @@ def test_a_codec_without_a_rule(values: str) -> None:
     reducer = build_reducer(Every(), D, wire=Wire(indices="bitmap", values=values))
     rows = [segment(g.clone())]
     reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), Communicator(W))
-    torch.testing.assert_close(reduced.mean["a"], (g - reduced.remainder["a"]).mean(0))
+    torch.testing.assert_close(reduced.mean["a"], (g - reduced.residual["a"]).mean(0))
 
 
 class Backwards(Every):

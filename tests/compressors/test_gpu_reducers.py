@@ -46,7 +46,7 @@ def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
                     for name, own in reduced.compressed.items()
                     for x in (
                         reduced.mean[name],
-                        reduced.remainder[name],
+                        reduced.residual[name],
                         own.sent,
                         own.error,
                         own.input_norm,

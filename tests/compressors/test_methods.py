@@ -1,4 +1,4 @@
-"""What single methods promise: the threshold rule, scopes, draws, composition, refusals."""
+"""Promises of single methods: the threshold rule, scopes, draws, composition, refusals."""
 
 import math
 
@@ -150,7 +150,7 @@ class TestChains(Contract):
 def test_chain_conserves_and_travels(chain: Chain) -> None:
     g = torch.randn(4, 60, generator=torch.Generator().manual_seed(0))
     reduced, _, communicator = reduce_once(ErrorFeedback(build_reducer(chain, 60)), g)
-    kept = reduced.remainder["a"]
+    kept = reduced.residual["a"]
     torch.testing.assert_close(reduced.mean["a"], (g - kept).mean(0))
     assert reduced.compressed["a"].sent.squeeze(1).tolist() == (kept == 0).sum(1).tolist()
     sent = reduced.compressed["a"].sent.squeeze(1)

@@ -1,4 +1,4 @@
-"""What a download refuses: addresses, redirections, sizes, and what an archive would put elsewhere."""
+"""Refusals of a download: addresses, redirections, sizes, paths inside archives."""
 
 import hashlib
 import http.server

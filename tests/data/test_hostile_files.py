@@ -27,7 +27,7 @@ from trainers.comm.communicator import Communicator
 FORMATS |= MODELS
 DRAWN = 500
 PER_COMMAND = 10  # one of so many goes through run.py as well
-REFUSALS = (run.Refusal, OSError)  # an image that cannot be read while it trains is an ``OSError``
+REFUSALS = (run.ConfigError, OSError)  # an image that cannot be read while it trains is an ``OSError``
 MEGABYTES, SECONDS = 1500, 20  # that a file may take
 
 

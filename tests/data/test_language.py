@@ -56,7 +56,7 @@ def test_a_pass_reads_each_worker_its_own_part_of_the_text(workers: int, batch_s
 
 def test_batches_follow_from_the_step_alone() -> None:
     make = partial(StreamLoader.cut, tokens(500), 4, batch_size=3, bptt=6)
-    loader, other = make(ranks=range(4)), make(ranks=range(2, 4))
+    loader, other = make(local_workers=range(4)), make(local_workers=range(2, 4))
     for step in (9, 0, loader.windows, 3):
         for ours, theirs in zip(loader.batches(step)[2:], other.batches(step), strict=True):
             assert torch.equal(ours.inputs, theirs.inputs)

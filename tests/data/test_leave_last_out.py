@@ -1,4 +1,4 @@
-"""What is held out, what is dropped and how ids are numbered, against plain loops."""
+"""Held-out items, dropped users and numbering of ids, against plain loops."""
 
 import numpy as np
 import pytest

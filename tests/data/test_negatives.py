@@ -1,4 +1,4 @@
-"""What is drawn was not rated, is uniform over the rest, and follows from the stream."""
+"""Draws of negatives: not rated, uniform over the rest, decided by the stream."""
 
 import numpy as np
 import pytest

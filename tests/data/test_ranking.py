@@ -25,9 +25,9 @@ def by_loop(scores: list[float]) -> tuple[float, float]:
     """Averages over every place that the first could take among its equals."""
     better = sum(other > scores[0] for other in scores[1:])
     ties = sum(other == scores[0] for other in scores[1:])
-    ranks = range(better + 1, better + ties + 2)
-    hit = sum(rank <= 10 for rank in ranks) / len(ranks)
-    gain = sum(1 / math.log2(1 + rank) for rank in ranks if rank <= 10) / len(ranks)
+    local_workers = range(better + 1, better + ties + 2)
+    hit = sum(rank <= 10 for rank in local_workers) / len(local_workers)
+    gain = sum(1 / math.log2(1 + rank) for rank in local_workers if rank <= 10) / len(local_workers)
     return hit, gain
 
 

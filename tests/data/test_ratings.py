@@ -63,9 +63,9 @@ def test_popularity_baseline_against_a_loop() -> None:
     for row in data.candidates.tolist():
         mine, others = popularity[row[0]], [popularity[item] for item in row[1:]]
         better, ties = sum(o > mine for o in others), sum(o == mine for o in others)
-        ranks = list(range(better + 1, better + ties + 2))
-        hits.append(np.mean([rank <= 10 for rank in ranks]))
-        gains.append(np.mean([1 / math.log2(rank + 1) if rank <= 10 else 0 for rank in ranks]))
+        local_workers = list(range(better + 1, better + ties + 2))
+        hits.append(np.mean([rank <= 10 for rank in local_workers]))
+        gains.append(np.mean([1 / math.log2(rank + 1) if rank <= 10 else 0 for rank in local_workers]))
     facts = data.facts()
     assert facts["popularity_hit_rate_at_10"] == pytest.approx(np.mean(hits))
     assert facts["popularity_ndcg_at_10"] == pytest.approx(np.mean(gains))
@@ -116,7 +116,9 @@ def test_batches_follow_from_step_and_worker_alone() -> None:
     jumping = data.loader(WORKERS, range(WORKERS), 48, streams())
     for step in (39, 3, 17, 0, 38):
         assert same(jumping.batches(step), expected[step])
-        halves = [data.loader(WORKERS, ranks, 48, streams()) for ranks in (range(2), range(2, 4))]
+        halves = [
+            data.loader(WORKERS, local_workers, 48, streams()) for local_workers in (range(2), range(2, 4))
+        ]
         assert same([b for half in halves for b in half.batches(step)], expected[step])
     assert not same(data.loader(WORKERS, range(WORKERS), 48, streams(1)).batches(0), expected[0])
 

@@ -1,4 +1,4 @@
-"""What workers read of a set of rows: shards, batches, weights."""
+"""Loaders of rows: shards, batches, weights."""
 
 from functools import partial
 from pathlib import Path
@@ -27,9 +27,9 @@ def dataset(tmp_path: Path, rows: int = 41, density: float = 1.0, **settings) ->
 
 
 def loader(
-    data: RowsDataset, workers: int, ranks: range | None = None, batch_size: int | None = None
+    data: RowsDataset, workers: int, local_workers: range | None = None, batch_size: int | None = None
 ) -> RowsLoader:
-    return data.loader(workers, ranks or range(workers), batch_size, partial(generator, 7))
+    return data.loader(workers, local_workers or range(workers), batch_size, partial(generator, 7))
 
 
 def table(rows: Rows) -> torch.Tensor:
@@ -72,7 +72,7 @@ def test_a_process_reads_what_its_workers_read_in_one(
 ) -> None:
     data = dataset(tmp_path, replacement=replacement, **settings)
     batch_size = 3 if replacement else 1
-    everyone, half = (loader(data, 4, ranks, batch_size) for ranks in (range(4), range(2, 4)))
+    everyone, half = (loader(data, 4, local_workers, batch_size) for local_workers in (range(4), range(2, 4)))
     for step in (5, 0, 4000):
         together, apart = everyone.batches(step), half.batches(step)
         assert torch.equal(table(together)[2 * batch_size :], table(apart))

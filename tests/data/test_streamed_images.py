@@ -23,8 +23,8 @@ def root(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def loader(dataset: StreamedImages, workers: int = 4, ranks: range | None = None) -> StreamedLoader:
-    return dataset.loader(workers, ranks or range(workers), 3, STREAM)
+def loader(dataset: StreamedImages, workers: int = 4, local_workers: range | None = None) -> StreamedLoader:
+    return dataset.loader(workers, local_workers or range(workers), 3, STREAM)
 
 
 def same(one: list, other: list) -> bool:
@@ -58,7 +58,7 @@ def test_batches_follow_from_step_and_worker_alone(root: str) -> None:
     for step in (3, 0, 2, 2):
         assert same(jumping.batches(step), expected[step])
     for part in (range(2), range(2, 4)):
-        share = loader(dataset, ranks=part)
+        share = loader(dataset, local_workers=part)
         for step in range(4):
             assert same(share.batches(step), [expected[step][worker] for worker in part])
     assert not torch.equal(expected[0][0].inputs, expected[1][0].inputs)

@@ -1,4 +1,4 @@
-"""What nothing disturbed, for all files here to be compared with."""
+"""Undisturbed runs that all files here compare with."""
 
 from typing import Any
 

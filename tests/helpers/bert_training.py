@@ -40,13 +40,13 @@ def train(dataset: Any, process: int, processes: int) -> dict[str, Any]:
     torch.manual_seed(0)
     model = bert(**dataset.model_arguments(), positions=64, dropout=0.2).train()
     layout = Layout(dict(model.named_parameters()), "layer")
-    communicator = Communicator(WORKERS, process=process, processes=processes)
+    communicator = Communicator(WORKERS, rank=process, world_size=processes)
     reducer = build_reducer(TopK(density=0.05), layout.num_parameters, ErrorFeedback)
     ledger = Ledger(layout, communicator, reducer)
     gradients = WorkerGradients(model, dataset.task.loss, layout, communicator, seed=7)
     step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
     optimizer = adamw(model, lr=1e-3, undecayed=["bias", "layer_norm"])
-    loader = dataset.loader(WORKERS, communicator.ranks, BATCH, partial(generator, 7))
+    loader = dataset.loader(WORKERS, communicator.local_workers, BATCH, partial(generator, 7))
     losses = []
     for number in range(STEPS):
         loss = step.run(loader.batches(number), number, learning_rate=1e-3, measure=True)

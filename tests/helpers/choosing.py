@@ -41,14 +41,14 @@ def choose(
     whole: bool = False,
 ) -> dict[str, Any]:
     """Some epochs of a reducer alone: means, elements sent and bytes of every step."""
-    communicator = Communicator(WORKERS, process=process, processes=processes)
+    communicator = Communicator(WORKERS, rank=process, world_size=processes)
     reducer = build_reducer(settings(), sum(SIZES.values()), FEEDBACKS[feedback])
-    flat = torch.zeros(len(communicator.ranks), sum(SIZES.values()))
+    flat = torch.zeros(len(communicator.local_workers), sum(SIZES.values()))
     parts = [flat] if whole else flat.split(list(SIZES.values()), 1)
     segments = [segment(rows, name) for name, rows in zip(SIZES, parts, strict=False)]
     state, found = reducer.init(segments), {"means": [], "sent": [], "bytes": []}
     for step in range(EPOCHS * STEPS_PER_EPOCH):
-        flat.copy_(gradients(step)[communicator.ranks.start : communicator.ranks.stop])
+        flat.copy_(gradients(step)[communicator.local_workers.start : communicator.local_workers.stop])
         epoch = step / STEPS_PER_EPOCH
         context = Step(0, step, RATES[int(epoch + 1e-9)], epoch)
         reduced, state = reducer.reduce(inputs_of(segments), state, context, communicator)

@@ -99,8 +99,8 @@ def train(
     config = copy.deepcopy(_composed(*settings, *overrides))
     communicator = Communicator(
         config["workers"],
-        process=process,
-        processes=processes,
+        rank=process,
+        world_size=processes,
         device=device,
         reduction=config["trainer"]["reduction"],
     )
@@ -190,7 +190,7 @@ def part_of(wait: Wait) -> str:
         return "gradients"
     if "trainers/gradients.py:raise_together" in wait.frames:
         return "processes"
-    if "trainers/diagnostics/watch.py:reduce" in wait.frames and not _is_in(
+    if "trainers/diagnostics/probe.py:reduce" in wait.frames and not _is_in(
         wait, "compressors/compress.py:reduce"
     ):
         return "diagnostics"

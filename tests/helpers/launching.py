@@ -6,7 +6,7 @@ import sys
 import time
 
 from trainers.launch.isolation import JobError
-from trainers.launch.processes import LostProcessError
+from trainers.launch.processes import PeerLostError
 from trainers.launch.stopping import StoppedError
 
 
@@ -29,7 +29,7 @@ def run(name: str) -> None:
         if name == "vanish":
             os._exit(0)
         if name == "lose":
-            raise LostProcessError(3)
+            raise PeerLostError(3)
         if name == "interrupt":
             os.kill(os.getpid(), signal.SIGINT)
         if name == "die":

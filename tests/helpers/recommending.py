@@ -24,7 +24,7 @@ def train_neumf(process: int = 0, processes: int = 1) -> dict[str, Any]:
     found = {}
     for compressor in ("none", "top_k", "hard_threshold"):
         config = resolved("experiment=small/neumf", f"compressor={compressor}", *SMALL, *LENGTH)
-        communicator = Communicator(config["workers"], process=process, processes=processes)
+        communicator = Communicator(config["workers"], rank=process, world_size=processes)
         trainer = run.build(config, communicator, torch.device("cpu"))
         records = Records()
         trainer.run(records)

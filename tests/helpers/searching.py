@@ -103,7 +103,7 @@ def train_small(process: int, processes: int) -> dict[str, Any]:
         *("schedule=autolrs", "schedule.tau=10", "schedule.tau_max=20", "schedule.trial_steps=5"),
         *("schedule.trials=3", "trainer.steps=70", "trainer.evaluate_every=0.4"),
     )
-    communicator = Communicator(4, process=process, processes=processes)
+    communicator = Communicator(4, rank=process, world_size=processes)
     trainer = run.build(config, communicator, torch.device("cpu"))
     records = Records()
     trainer.run(records)

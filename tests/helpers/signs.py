@@ -101,7 +101,7 @@ def train(process: int, processes: int) -> dict[str, dict[str, Any]]:
     """Per codec records, summary and last state of a training."""
     found = {}
     for name, codec in CODECS.items():
-        communicator = Communicator(WORKERS, process=process, processes=processes)
+        communicator = Communicator(WORKERS, rank=process, world_size=processes)
         plain = trainer(communicator, bad_steps={})
         reducer = build_reducer(codec, plain.layout.num_parameters, ErrorFeedback)
         records, snapshots = Records(), Snapshots()

@@ -29,12 +29,12 @@ class Loader:
     epochs_per_step = 0.25
 
     def __init__(self, ranks: range, bad_steps: dict[int, int]) -> None:
-        self.ranks = ranks
+        self.local_workers = ranks
         self.bad_steps = bad_steps
 
     def batches(self, step: int) -> list[Images]:
-        batches = [batch_of(step, worker) for worker in self.ranks]
-        for worker, batch in zip(self.ranks, batches, strict=True):
+        batches = [batch_of(step, worker) for worker in self.local_workers]
+        for worker, batch in zip(self.local_workers, batches, strict=True):
             if self.bad_steps.get(step + 1) == worker:
                 batch.images[0, 0, 1, 1] = float("nan")
         return batches
@@ -78,7 +78,7 @@ def trainer(
         schedule=Constant(),
         layout=layout,
         communicator=communicator,
-        loader=Loader(communicator.ranks, bad_steps),
+        loader=Loader(communicator.local_workers, bad_steps),
         settings=TrainerSettings(
             epochs=None,
             steps=STEPS,
@@ -111,7 +111,7 @@ def without_clock(records: list[dict[str, float]]) -> list[dict[str, float]]:
 def train(process: int, processes: int) -> dict[str, Any]:
     """Records, and the state after every step, as far as this process holds it."""
     records, snapshots = Records(), Snapshots()
-    trainer(Communicator(WORKERS, process=process, processes=processes)).run(records, snapshots)
+    trainer(Communicator(WORKERS, rank=process, world_size=processes)).run(records, snapshots)
     return {
         "records": without_clock(records),
         "states": {step: tensors_of(snapshot) for step, snapshot in snapshots.items()},
@@ -120,7 +120,7 @@ def train(process: int, processes: int) -> dict[str, Any]:
 
 def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
     """The same, begun again by another trainer at the state after this step."""
-    communicator = Communicator(WORKERS, process=process, processes=processes)
+    communicator = Communicator(WORKERS, rank=process, world_size=processes)
     records, snapshots = Records(), Snapshots()
     trainer(communicator).run(records, snapshots)
     rest, end = Records(), Snapshots(snapshots[step])
@@ -135,7 +135,7 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
 
 def stop(process: int, processes: int, overlap: bool, dense: bool) -> dict[str, Any]:
     """What a training says that stops at the first bad step, and what became of the weights."""
-    communicator, snapshots = Communicator(WORKERS, process=process, processes=processes), Snapshots()
+    communicator, snapshots = Communicator(WORKERS, rank=process, world_size=processes), Snapshots()
     training = trainer(communicator, nonfinite="stop", overlap=overlap, dense=dense)
     try:
         training.run(Records(), snapshots)

@@ -53,7 +53,7 @@ def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) ->
         *("trainer.evaluation_batch_size=2", "trainer.evaluate_every=1"),
         *overrides,
     )
-    communicator = Communicator(config["workers"], process=process, processes=processes)
+    communicator = Communicator(config["workers"], rank=process, world_size=processes)
     return run.build(config, communicator, torch.device("cpu"))
 
 

@@ -16,9 +16,9 @@ def add_up(rows: Tensor) -> Tensor:
 
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     """What this process heard."""
-    communicator = Communicator(WORKERS, process=process, processes=processes, reduction="worker_order")
-    reduced = Communicator(WORKERS, process=process, processes=processes)
-    ranks = communicator.ranks
+    communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
+    reduced = Communicator(WORKERS, rank=process, world_size=processes)
+    ranks = communicator.local_workers
     heard: dict[str, Tensor | list] = {}
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         generators = [torch.Generator().manual_seed(worker) for worker in ranks]
@@ -55,7 +55,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
     heard["gather"] = communicator.all_gather(counts, "metadata")
     heard["collect"] = communicator.collect(counts.double())
-    heard["largest"] = torch.tensor(communicator.largest(7 if process == 0 else 3))
+    heard["largest"] = torch.tensor(communicator.all_reduce_max(7 if process == 0 else 3))
     heard["sum"] = communicator.sum(torch.tensor([1.0 / processes]))
     last = process == processes - 1
     assert communicator.first_text("") == ""
@@ -80,8 +80,8 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
 
 def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
     """What each local worker heard, sent and was charged for, by what multi-round methods use."""
-    communicator = Communicator(WORKERS, process=process, processes=processes)
-    ranks, heard = communicator.ranks, {}
+    communicator = Communicator(WORKERS, rank=process, world_size=processes)
+    ranks, heard = communicator.local_workers, {}
 
     def note(name: str, rows: Tensor) -> None:
         heard[name] = rows.tolist()

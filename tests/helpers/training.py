@@ -88,7 +88,7 @@ def train(
     torch.manual_seed(0)
     model = SmallNet()
     layout = Layout(dict(model.named_parameters()), scope)
-    communicator = Communicator(WORKERS, process=process, processes=processes, reduction=reduction)
+    communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction=reduction)
     case = next(case for case in cases() if str(case) == name)
     threshold = {"gradient": 0.05, "none": 0.05, "step": 0.005}[feedback]
     method = case.method(threshold=threshold)
@@ -106,7 +106,7 @@ def train(
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
     losses, metrics = [], []
     for number in range(STEPS):
-        batches = [batch_of(number, worker) for worker in communicator.ranks]
+        batches = [batch_of(number, worker) for worker in communicator.local_workers]
         loss = step.run(batches, number, learning_rate=0.1, measure=number % 2 == 0, epoch=float(number))
         optimizer.step()
         losses += communicator.collect(loss.double()).tolist()

@@ -13,7 +13,7 @@ def read_where_the_last_process_fails(process: int, processes: int) -> str:
         if process == processes - 1:
             raise OSError("b.png is no image")
 
-    communicator = Communicator(processes, process=process, processes=processes)
+    communicator = Communicator(processes, rank=process, world_size=processes)
     try:
         read_together(communicator, SimpleNamespace(reads_files=True), read)
     except UnreadableDataError as error:

@@ -1,4 +1,4 @@
-"""What W&B documents of a grid sweep's file, as a JSON schema.
+"""The documented format of a W&B grid sweep, as a JSON schema.
 
 Written from https://docs.wandb.ai/guides/sweeps/sweep-config-keys: top-level keys, of which program, method
 and parameters are required; a metric's name and goal; what a grid can take of a parameter, value or values.

@@ -11,10 +11,10 @@ from compressors.build import build_reducer
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.bound import Bound
 from trainers.diagnostics.gap import Gap
+from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.selection_error import SelectionError
 from trainers.diagnostics.settings import Diagnostics
 from trainers.diagnostics.staleness import Staleness
-from trainers.diagnostics.watch import Watch
 from trainers.diagnostics.xi import Xi
 
 WORKERS, SIZES, STEPS, RATES = 4, (7, 40, 300), 12, (0.5, 0.1)
@@ -72,13 +72,13 @@ def watched(
     method: str, scope: str, feedback: str, process: int = 0, processes: int = 1, every: int = 1
 ) -> list[dict[str, Any]]:
     """Per step the metrics, the bytes charged, and e, g and p - C(p) of the local workers, [W, D] each."""
-    communicator = Communicator(WORKERS, process=process, processes=processes)
-    watch = Watch(reducer_of(method, feedback), diagnostics(feedback, every))
-    flat = torch.empty(len(communicator.ranks), sum(SIZES))
-    state = watch.init(segments_of(flat, scope))
+    communicator = Communicator(WORKERS, rank=process, world_size=processes)
+    probe = Probe(reducer_of(method, feedback), diagnostics(feedback, every))
+    flat = torch.empty(len(communicator.local_workers), sum(SIZES))
+    state = probe.init(segments_of(flat, scope))
     found = []
     for step in range(STEPS):
-        flat = torch.stack([gradient(step, worker) for worker in communicator.ranks])
+        flat = torch.stack([gradient(step, worker) for worker in communicator.local_workers])
         segments = segments_of(flat, scope)
         names = [segment.name for segment in segments]
         before = torch.zeros_like(flat)
@@ -86,15 +86,15 @@ def watched(
             before = torch.cat([state.residual[name] for name in names], 1)
         gradients = flat.clone()
         context = Step(0, step, learning_rate(step))
-        watch.expect(step + 1, is_last=step + 1 == STEPS)
-        reduced, state = watch.reduce(inputs_of(segments), state, context, communicator)
+        probe.expect(step + 1, is_last=step + 1 == STEPS)
+        reduced, state = probe.reduce(inputs_of(segments), state, context, communicator)
         found.append(
             {
-                "metrics": dict(watch.latest),
+                "metrics": dict(probe.latest),
                 "charges": communicator.take_charges().tolist(),
                 "residual": before,
                 "gradient": gradients,
-                "remainder": torch.cat([reduced.remainder[name] for name in names], 1),
+                "remainder": torch.cat([reduced.residual[name] for name in names], 1),
             }
         )
     return found

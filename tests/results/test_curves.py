@@ -1,4 +1,4 @@
-"""What becomes of a curve before it is drawn, and the part of an axis that shows it."""
+"""Preparation of curves before they are drawn, and axis limits."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Whether runs reproduce the paper's numbers, and what keeps the others from being compared."""
+"""Verdicts on the paper's numbers, and the reasons for runs that are not comparable."""
 
 from pathlib import Path
 

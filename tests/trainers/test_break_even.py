@@ -99,7 +99,7 @@ def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_b
     for taken, sent in zip(seconds, num_bytes, strict=True):
         if reducer.traits.linear:
             communicator.all_reduce_mean(
-                [torch.zeros(len(communicator.ranks), sent // 4)], lambda rows: rows.sum(0)
+                [torch.zeros(len(communicator.local_workers), sent // 4)], lambda rows: rows.sum(0)
             )
         else:
             communicator.all_gather(torch.zeros(workers, sent // 4), "values")

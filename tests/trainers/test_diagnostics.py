@@ -35,10 +35,10 @@ from compressors.build import build_reducer
 from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.bound import Bound
+from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.selection_error import SelectionError
 from trainers.diagnostics.settings import Diagnostics
 from trainers.diagnostics.staleness import Staleness
-from trainers.diagnostics.watch import Watch
 from trainers.diagnostics.xi import Xi
 from trainers.run.folder import RunFolder
 
@@ -136,7 +136,7 @@ def test_watching_changes_nothing_and_is_not_charged(setting: tuple[str, str, st
         reduced, state = reducer.reduce(
             inputs_of(segments), state, Step(0, step, learning_rate(step)), communicator
         )
-        remainder = torch.cat([reduced.remainder[s.name] for s in segments], 1)
+        remainder = torch.cat([reduced.residual[s.name] for s in segments], 1)
         assert torch.equal(remainder, seen["remainder"])
         assert communicator.take_charges().tolist() == seen["charges"]
 
@@ -155,25 +155,25 @@ def test_between_two_measurements_only_the_waits_are_followed() -> None:
 def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
     """Of several methods of addressing entries: what is sent is what is no longer in the residual."""
     codec = named(name, {"shared_coordinates": shared}).method(density=0.3)
-    watch = Watch(
+    probe = Probe(
         ErrorFeedback(build_reducer(codec, 20)), Diagnostics(every=1, staleness=Staleness(ages=[1, 2]))
     )
     draw = torch.Generator().manual_seed(0)
-    communicator, state = Communicator(3), watch.init([segment(torch.zeros(3, 20))])
+    communicator, state = Communicator(3), probe.init([segment(torch.zeros(3, 20))])
     last = torch.zeros(3, 20, dtype=torch.int32)
     for step in range(9):
         rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only what was sent is 0
-        reduced, state = watch.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
-        last[reduced.remainder["a"] == 0] = step + 1
-        assert torch.equal(watch.state["sent_at"], last)
+        reduced, state = probe.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
+        last[reduced.residual["a"] == 0] = step + 1
+        assert torch.equal(probe.state["sent_at"], last)
 
 
 def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
     codec = named("hard_threshold", {}).method(threshold=1.0)
-    watch = Watch(ErrorFeedback(build_reducer(codec, 20)), diagnostics("gradient"))
-    state = watch.init([segment(torch.zeros(2, 20))])
-    _, state = watch.reduce(inputs_of([segment(torch.zeros(2, 20))]), state, Step(0, 0), Communicator(2))
-    assert watch.latest.keys() >= {
+    probe = Probe(ErrorFeedback(build_reducer(codec, 20)), diagnostics("gradient"))
+    state = probe.init([segment(torch.zeros(2, 20))])
+    _, state = probe.reduce(inputs_of([segment(torch.zeros(2, 20))]), state, Step(0, 0), Communicator(2))
+    assert probe.latest.keys() >= {
         "diagnostics/error_bound",
         "diagnostics/unsent_longest",
         "diagnostics/unsent_1",
@@ -186,8 +186,8 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
         "diagnostics/waited_1",
         "diagnostics/waited_mean",
     }
-    assert not absent & watch.latest.keys()
-    assert not any(name.startswith("diagnostics/residual") for name in watch.latest)
+    assert not absent & probe.latest.keys()
+    assert not any(name.startswith("diagnostics/residual") for name in probe.latest)
 
 
 @pytest.mark.parametrize(
@@ -212,21 +212,21 @@ def test_what_a_method_cannot_give_is_refused(name: str, feedback: str, asked: d
     method = named(name, settings).method()
     inner = build_reducer(method, 100, ErrorFeedback if feedback != "none" else lambda inner: inner)
     with pytest.raises(ValueError, match=message):
-        Watch(inner, Diagnostics(**asked))
-    Watch(inner, Diagnostics(selection_error=SelectionError(densities=[0.1])))
+        Probe(inner, Diagnostics(**asked))
+    Probe(inner, Diagnostics(selection_error=SelectionError(densities=[0.1])))
 
 
 def test_xi_is_of_what_feedback_makes_of_the_gradients() -> None:
     """One worker, and so C(mean) = mean C: 0 under momentum correction; refused where means are relayed."""
     inner = build_reducer(named("top_k", {}).method(density=0.1), 60)
-    watch = Watch(MomentumCorrection(inner), Diagnostics(xi=Xi(), every=1))
-    state, communicator = watch.init([segment(torch.zeros(1, 60))]), Communicator(1)
+    probe = Probe(MomentumCorrection(inner), Diagnostics(xi=Xi(), every=1))
+    state, communicator = probe.init([segment(torch.zeros(1, 60))]), Communicator(1)
     for step in range(3):
         g = torch.randn(1, 60, generator=torch.Generator().manual_seed(step))
-        _, state = watch.reduce(inputs_of([segment(g)]), state, Step(0, step), communicator)
-        assert watch.latest["diagnostics/xi"] == pytest.approx(0, abs=1e-6)
+        _, state = probe.reduce(inputs_of([segment(g)]), state, Step(0, step), communicator)
+        assert probe.latest["diagnostics/xi"] == pytest.approx(0, abs=1e-6)
     with pytest.raises(ValueError, match="diagnostics=xi needs"):
-        Watch(EF21(inner), Diagnostics(xi=Xi(), every=1))
+        Probe(EF21(inner), Diagnostics(xi=Xi(), every=1))
 
 
 @pytest.mark.parametrize(
@@ -256,10 +256,10 @@ def test_switched_off_there_is_nothing_to_cost_anything() -> None:
         return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
 
     plain = state_of()
-    assert plain._state().watch is None
+    assert plain._state().probe is None
     assert plain._state().gradient_step.reducer is plain.reducer
     watched = state_of("diagnostics=[xi]")._state()
-    assert watched.gradient_step.reducer is watched.watch
+    assert watched.gradient_step.reducer is watched.probe
 
 
 def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path
     after = train(config_of(tmp_path / "longer", *longer))
     assert after["summary"]["step"] == 6 and not any(name.startswith("diag") for name in after["tensors"])
     asked = config_of(tmp_path / "asked", *longer[:-1], f"resume={folders[1]}", "diagnostics=[staleness]")
-    with pytest.raises(run.Refusal, match="diagnostics/sent_at is absent there and int32"):
+    with pytest.raises(run.ConfigError, match="diagnostics/sent_at is absent there and int32"):
         run.train(asked)
 
 

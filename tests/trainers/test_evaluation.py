@@ -63,8 +63,8 @@ class Alone:
     """One of several processes as evaluation sees it, with nobody to talk to."""
 
     def __init__(self, process: int, processes: int) -> None:
-        self.process = process
-        self.processes = processes
+        self.rank = process
+        self.world_size = processes
         self.device = torch.device("cpu")
 
     def broadcast(self, tensors: list[Tensor]) -> None: ...

@@ -10,7 +10,7 @@ from resuming import config_of, crash_after, records, train
 
 import run
 from trainers.comm.communicator import Communicator
-from trainers.pace import rates_of_epochs
+from trainers.learning_rate import rates_of_epochs
 from trainers.run.folder import RunFolder
 from trainers.schedules.schedules import Cosine, WarmupStep
 

@@ -68,7 +68,7 @@ class Runs:
         line = ""
         try:
             run.run(config)
-        except run.Refusal as refusal:
+        except run.ConfigError as refusal:
             line = str(refusal)
             assert line.isprintable() and forging.NAMES_A_FILE.search(line), line
         assert forging.state_of(forging.outside_of(path)) == outside
@@ -173,7 +173,7 @@ def test_another_optimizer(
 ) -> None:
     _, path = runs("average").copy(tmp_path)
     asked = config_of(tmp_path / "other", *runs("average").settings, *change, f"resume={path}")
-    with pytest.raises(run.Refusal, match=said):
+    with pytest.raises(run.ConfigError, match=said):
         run.run(asked)
 
 
@@ -182,9 +182,9 @@ def test_another_optimizer_the_other_way(tmp_path: Path) -> None:
     adam = config_of(tmp_path, *settings, "optimizer=adam", "optimizer.lr=0.01")
     train(adam)
     longer = ("trainer.steps=12", f"resume={RunFolder(adam).path}")
-    with pytest.raises(run.Refusal, match="is of another optimizer: Adam there and SGD here"):
+    with pytest.raises(run.ConfigError, match="is of another optimizer: Adam there and SGD here"):
         run.run(config_of(tmp_path, *settings, *longer))
-    with pytest.raises(run.Refusal, match="is of another optimizer: Adam there and AdamW here"):
+    with pytest.raises(run.ConfigError, match="is of another optimizer: Adam there and AdamW here"):
         run.run(config_of(tmp_path, *settings, *longer, "optimizer=adamw", "optimizer.lr=0.01"))
     run.run(config_of(tmp_path, *settings, *longer, "optimizer=adam", "optimizer.lr=0.01"))
 

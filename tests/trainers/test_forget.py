@@ -1,4 +1,4 @@
-"""Which checkpoints stay: the last two whole ones, and what may still be written."""
+"""Removal of old checkpoints: the last two whole ones stay, and what may still be written."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -58,7 +58,7 @@ def test_micro_batches_add_up_to_the_batch_each_with_its_own_memory() -> None:
     assert flat_of(workers).tolist() == [[5.0]]
     assert loss.tolist() == [10.0]
     workers.compute([Points(x, x, False)], step=1)
-    assert workers.memories == [[4, 4]]
+    assert workers.carries == [[4, 4]]
 
 
 def test_clipping_sees_the_whole_batch_not_its_pieces() -> None:
@@ -111,7 +111,7 @@ def test_a_hidden_state_is_kept_per_worker() -> None:
     batches = [Points(torch.ones(3), torch.ones(3), True), Points(torch.ones(5), torch.ones(5), True)]
     for step in range(2):
         workers.compute(batches, step)
-    assert workers.memories == [[6], [10]]
+    assert workers.carries == [[6], [10]]
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 2.0, True])

@@ -20,8 +20,8 @@ from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Gap
+from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
-from trainers.diagnostics.watch import Watch
 from trainers.run.folder import RunFolder
 
 Results = dict[str, list[dict[str, float]]]
@@ -113,7 +113,7 @@ def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path
     assert after["summary"]["step"] == 6
     assert not any("diagnostics" in name for name in after["tensors"])
     asked = config_of(tmp_path / "asked", *longer, f"resume={folders[1]}", "diagnostics=[gap]")
-    with pytest.raises(run.Refusal, match=r"diagnostics/gap/applied is absent there and float64 \["):
+    with pytest.raises(run.ConfigError, match=r"diagnostics/gap/applied is absent there and float64 \["):
         run.train(asked)
 
 
@@ -152,21 +152,21 @@ def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
 def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
     """By hand, for a reducer that keeps another kind of account; every step counts, measured or not."""
     inner = Halved(build_reducer(TopK(density=0.1), 50, ErrorFeedback))
-    watch, communicator = Watch(inner, Diagnostics(every=3, gap=Gap())), Communicator(4)
+    probe, communicator = Probe(inner, Diagnostics(every=3, gap=Gap())), Communicator(4)
     with chosen(kernels):
-        state = watch.init([segment(torch.zeros(4, 50))])
+        state = probe.init([segment(torch.zeros(4, 50))])
     gradients, applied = torch.zeros(50, dtype=torch.float64), torch.zeros(50, dtype=torch.float64)
     for step in range(7):
         rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(step))
         gradients += rows.double().mean(0)
-        watch.expect(step + 1, is_last=step == 6)
+        probe.expect(step + 1, is_last=step == 6)
         with chosen(kernels):
-            reduced, state = watch.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
+            reduced, state = probe.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
         applied += reduced.mean["a"].double()
-        assert bool(watch.latest) == (step + 1 in (3, 6, 7))
-        if watch.latest:
+        assert bool(probe.latest) == (step + 1 in (3, 6, 7))
+        if probe.latest:
             apart = (gradients - applied).square().sum().item()
-            assert watch.latest == pytest.approx(
+            assert probe.latest == pytest.approx(
                 {
                     "diagnostics/gap": apart,
                     "diagnostics/gap_relative": apart / gradients.square().sum().item(),

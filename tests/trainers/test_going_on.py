@@ -1,4 +1,4 @@
-"""What a run goes on from: its own last good checkpoint, none, or the one that it is told to."""
+"""The start of a run: its own last good checkpoint, none, or a given one."""
 
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,7 @@ def test_seeds_that_begin_at_their_own_seeds_checkpoints(tmp_path: Path) -> None
 def test_another_number_of_workers(tmp_path: Path) -> None:
     before, folder = interrupted(tmp_path)
     asked = f"resume={folder.path}"
-    with pytest.raises(run.Refusal, match="workers must be 4 as in the checkpoint, got 2"):
+    with pytest.raises(run.ConfigError, match="workers must be 4 as in the checkpoint, got 2"):
         run.run(config_of(tmp_path, *SETTINGS, "workers=2", asked))
     fewer = config_of(tmp_path, *SETTINGS, "workers=2", asked, "checkpoint.redistribute=true")
     result = train(fewer)
@@ -160,16 +160,16 @@ def test_another_number_of_workers(tmp_path: Path) -> None:
     ],
 )
 def test_refused(tmp_path: Path, change: tuple[str, ...], rule: str) -> None:
-    with pytest.raises(run.Refusal, match=rule):
+    with pytest.raises(run.ConfigError, match=rule):
         run.run(config_of(tmp_path, *SETTINGS, *change))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     _, folder = interrupted(tmp_path)
-    with pytest.raises(run.Refusal, match=r"does not fit this run: model/.* is .* there and .* here"):
+    with pytest.raises(run.ConfigError, match=r"does not fit this run: model/.* is .* there and .* here"):
         run.run(config_of(tmp_path, *SETTINGS, "model=logistic_regression", f"resume={folder.path}"))
-    with pytest.raises(run.Refusal, match="the checkpoint is at step 6, and this run ends at 6"):
+    with pytest.raises(run.ConfigError, match="the checkpoint is at step 6, and this run ends at 6"):
         run.run(config_of(tmp_path, *SETTINGS, "trainer.steps=6", f"resume={folder.path}"))
 
 

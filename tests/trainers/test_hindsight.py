@@ -25,11 +25,11 @@ from compressors.build import build_reducer
 from compressors.magnitudes import Histogram, Magnitudes, count_pieces
 from compressors.none import NoCompression
 from compressors.wire import Wire
-from trainers.checkpoint.state import MisfitError
+from trainers.checkpoint.state import CheckpointMismatch
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.hindsight import Hindsight
+from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
-from trainers.diagnostics.watch import Watch
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
@@ -57,17 +57,17 @@ def followed(
     wire: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """What is told after some steps of random gradients, the totals, and all p of the local workers."""
-    communicator = Communicator(WORKERS, process=process, processes=processes, reduction="worker_order")
+    communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
     reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], wire=Wire(**(wire or {})))
     ledger = Ledger(layout_of(dtype, scope), communicator, reducer)
-    watch, stack, told = Watch(reducer, ON), [], []
+    probe, stack, told = Probe(reducer, ON), [], []
     state = None
     for step in range(STEPS):
-        rows = torch.stack([gradient(step, worker) for worker in communicator.ranks]).to(dtype)
+        rows = torch.stack([gradient(step, worker) for worker in communicator.local_workers]).to(dtype)
         segments = segments_of(rows, scope)
         if state is None:
             with torch.inference_mode():
-                state = watch.init(segments)
+                state = probe.init(segments)
         alpha = learning_rate(step) if feedback == "step" else 1.0
         p = rows.clone()
         if hasattr(state, "residual"):
@@ -75,10 +75,10 @@ def followed(
         stack.append(p.double())
         with torch.inference_mode():
             context = Step(0, step, learning_rate(step))
-            reduced, state = watch.reduce(inputs_of(segments), state, context, communicator)
+            reduced, state = probe.reduce(inputs_of(segments), state, context, communicator)
             ledger.record(reduced)
             ledger.close_step()
-        told.append(watch.of_run(ledger))
+        told.append(probe.of_run(ledger))
     return {"told": told, "stack": torch.stack(stack), "metrics": ledger.metrics()}
 
 
@@ -150,16 +150,16 @@ def test_what_sends_nothing_or_everything() -> None:
 def test_zeros_need_not_be_sent() -> None:
     """Random-k sends as many elements as are not 0, but not these: in hindsight nothing had to be lost."""
     codec = named("random_k", {"shared_coordinates": True}).method(density=0.5)
-    watch, communicator = Watch(build_reducer(codec, 8), ON), Communicator(2)
-    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator, watch)
+    probe, communicator = Probe(build_reducer(codec, 8), ON), Communicator(2)
+    ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator, probe)
     rows = torch.zeros(2, 8)
     rows[:, :4] = 1.0
-    state = watch.init([segment(rows)])
-    reduced, _ = watch.reduce(inputs_of([segment(rows)]), state, Step(0, 0), communicator)
+    state = probe.init([segment(rows)])
+    reduced, _ = probe.reduce(inputs_of([segment(rows)]), state, Step(0, 0), communicator)
     ledger.record(reduced)
     ledger.close_step()
     assert ledger.metrics()["compression/total_error"] > 0
-    assert watch.of_run(ledger) == {ERROR: 0.0}
+    assert probe.of_run(ledger) == {ERROR: 0.0}
 
 
 def ledger_of(total_error: float, sent: float, workers: int = 1) -> Ledger:
@@ -212,7 +212,7 @@ def test_skipped_steps_do_not_enter() -> None:
     without = Snapshots(snapshots[2])
     for worker in without.start.workers.values():
         del worker.tensors["diagnostics/counts"]
-    with pytest.raises(MisfitError, match="diagnostics/counts is absent there and float64"):
+    with pytest.raises(CheckpointMismatch, match="diagnostics/counts is absent there and float64"):
         skipping_trainer_after(without)
 
 

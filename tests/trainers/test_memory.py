@@ -1,4 +1,4 @@
-"""What is freed stays with the process, where its C library can do so."""
+"""Freed memory that stays with the process, where its C library can keep it."""
 
 import platform
 import subprocess

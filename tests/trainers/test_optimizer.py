@@ -1,4 +1,4 @@
-"""Which parameters weight decay leaves alone, and what the optimizers refuse."""
+"""Parameters without weight decay, and settings that the optimizers refuse."""
 
 import copy
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a trainer asks of its parts, and how it finds out what they offer beside."""
+"""Interfaces of the trainer's parts, and their optional capabilities."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How processes join: by which backend, and which GPU NCCL is told of."""
+"""Process groups: the backend, and the GPU that NCCL is told of."""
 
 from datetime import timedelta
 

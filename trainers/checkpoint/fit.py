@@ -1,4 +1,4 @@
-"""Whether a checkpoint is one of this training: its facts, its records, and what it would put back."""
+"""Checks that a checkpoint is one of this training: its facts, its records, its tensors."""
 
 import copy
 import math
@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 
 from trainers.checkpoint.facts import Facts, SearchFacts
-from trainers.checkpoint.state import MisfitError, Snapshot, Tensors, TrainingState, require_same_tensors
+from trainers.checkpoint.state import (
+    CheckpointMismatch,
+    Snapshot,
+    Tensors,
+    TrainingState,
+    require_same_tensors,
+)
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
 from trainers.forward import cut, in_precision
 from trainers.parts import Batch, Memory
@@ -27,13 +33,13 @@ Rows = Sequence[Record]
 
 
 class Require(Protocol):
-    """Raises ``MisfitError``, which says what is wrong, unless something is fine."""
+    """Raises ``CheckpointMismatch``, which says what is wrong, unless something is fine."""
 
     def __call__(self, fine: bool, what: str) -> None: ...
 
 
 def require_records(facts: Facts, rows: Rows, place: str) -> None:
-    """Raise ``MisfitError`` unless the newest values and the best ones are those on record."""
+    """Raise ``CheckpointMismatch`` unless the newest values and the best ones are those on record."""
     newest: dict[str, float] = {}
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
@@ -45,7 +51,7 @@ def require_records(facts: Facts, rows: Rows, place: str) -> None:
     last = facts["last"]
     for name in newest.keys() | last.keys():
         if last.get(name) != newest.get(name) and math.isfinite(last.get(name, 0.0)):
-            raise MisfitError(
+            raise CheckpointMismatch(
                 f"{place}: its last {name} is {last.get(name)!r}, on record {newest.get(name)!r}"
             )
     for name, best in facts["best"].items():
@@ -53,20 +59,22 @@ def require_records(facts: Facts, rows: Rows, place: str) -> None:
             min(values[name], default=None),
             max(values[name], default=None),
         ):
-            raise MisfitError(f"{place}: its best {name} is {best!r}, which is not on record")
+            raise CheckpointMismatch(f"{place}: its best {name} is {best!r}, which is not on record")
     if newest.get("step", 0) > facts["step"] - min(0, facts["moved"]):
-        raise MisfitError(f"{place}: its records end at step {newest['step']}, behind its own")
+        raise CheckpointMismatch(f"{place}: its records end at step {newest['step']}, behind its own")
     if facts["skipped"] != newest.get("train/steps_skipped", 0):
-        raise MisfitError(f"{place}: it skipped {facts['skipped']} steps, and other ones are on record")
+        raise CheckpointMismatch(
+            f"{place}: it skipped {facts['skipped']} steps, and other ones are on record"
+        )
 
 
 def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> None:
-    """Raise ``MisfitError`` for facts that a run of these settings cannot come to from its start."""
+    """Raise ``CheckpointMismatch`` for facts that a run of these settings cannot come to from its start."""
     step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
 
     def require(fine: bool, what: str) -> None:
         if not fine:
-            raise MisfitError(f"{place} is not of this run: {what}")
+            raise CheckpointMismatch(f"{place} is not of this run: {what}")
 
     require(facts["epoch"] == step * epochs_per_step, f"step {step} is not in epoch {facts['epoch']!r}")
     require(facts["moved"] == 0, "its number of workers has changed")
@@ -193,7 +201,7 @@ def _require_plan(
 
 
 def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) -> None:
-    """Raise ``MisfitError``, in all processes, unless ``snapshot`` can be put back into ``state``."""
+    """Raise ``CheckpointMismatch``, in all processes, unless ``snapshot`` can be put back into ``state``."""
     read = partial(trainer.loader.batches, snapshot.facts["step"])
     batches = read_together(trainer.communicator, trainer.loader, read)
     problem = ""
@@ -201,11 +209,11 @@ def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) ->
         state.require_fit(snapshot)
         _require_moments(state, snapshot)
         _require_memories(trainer, snapshot, batches[0] if batches else None)
-    except MisfitError as error:
+    except CheckpointMismatch as error:
         problem = str(error)
     problem = trainer.communicator.first_text(problem)
     if problem:
-        raise MisfitError(problem)
+        raise CheckpointMismatch(problem)
 
 
 def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
@@ -213,7 +221,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
     facts, here = snapshot.facts, type(state.optimizer).__name__.lstrip("_")
     there = facts["optimizer_name"]
     if there not in (None, here):
-        raise MisfitError(f"{snapshot.place} is of another optimizer: {there} there and {here} here")
+        raise CheckpointMismatch(f"{snapshot.place} is of another optimizer: {there} there and {here} here")
     expected = _moments_like(state.optimizer) if facts["steps_in_ledger"] > 0 else {}
     saved = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
     _require_tree(expected, facts["optimizer"], "optimizer", saved, snapshot.place)
@@ -222,7 +230,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
 def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
     """What a worker's loss carries from one batch to the next, as this loss does."""
     expected = _memory_like(trainer, batch)
-    for worker in trainer.communicator.ranks:
+    for worker in trainer.communicator.local_workers:
         tensors, memory = snapshot.workers[worker]
         may_be_fresh = snapshot.redistributed or snapshot.facts["steps_in_ledger"] == 0
         if memory == {"list": []} and may_be_fresh:
@@ -232,13 +240,15 @@ def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> N
 
 
 def _require_tree(expected: Tree, skeleton: Skeleton, prefix: str, saved: Tensors, place: str) -> None:
-    """Raise ``MisfitError`` unless ``skeleton`` and its tensors are what ``expected`` comes apart to."""
+    """Raise ``CheckpointMismatch`` unless ``skeleton`` and its tensors match ``expected``."""
     live: Tensors = {}
     wanted = take_apart(expected, prefix, live)
     named = {name: saved[name] for name in tensors_of(skeleton)}
     require_same_tensors(live, named, place)
     if _names(skeleton) != _names(wanted):
-        raise MisfitError(f"{place} does not fit this run: its {prefix} is put together in another way")
+        raise CheckpointMismatch(
+            f"{place} does not fit this run: its {prefix} is put together in another way"
+        )
 
 
 def _names(skeleton: Skeleton) -> Tree:
@@ -254,23 +264,23 @@ def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, objec
     found: dict[int, dict[str, object]] = {}
     number = 0
     for group in optimizer.param_groups:
-        probe = torch.zeros(2, 3, dtype=group["params"][0].dtype, requires_grad=True)
-        probe.grad = torch.zeros_like(probe)
+        sample = torch.zeros(2, 3, dtype=group["params"][0].dtype, requires_grad=True)
+        sample.grad = torch.zeros_like(sample)
         twin = copy.copy(optimizer)
-        twin.state, twin.param_groups = defaultdict(dict), [{**group, "params": [probe]}]
+        twin.state, twin.param_groups = defaultdict(dict), [{**group, "params": [sample]}]
         twin.step()
         for parameter in group["params"]:
-            kept = {name: _like(value, probe, parameter) for name, value in twin.state[probe].items()}
+            kept = {name: _like(value, sample, parameter) for name, value in twin.state[sample].items()}
             if kept:
                 found[number] = kept
             number += 1
     return found
 
 
-def _like(value: object, probe: Tensor, parameter: Tensor) -> object:
+def _like(value: object, sample: Tensor, parameter: Tensor) -> object:
     if not isinstance(value, Tensor):
         return value
-    shape = parameter.shape if value.shape == probe.shape else value.shape
+    shape = parameter.shape if value.shape == sample.shape else value.shape
     return torch.empty(shape, dtype=value.dtype, device="meta")
 
 

@@ -1,4 +1,4 @@
-"""Where a run begins: at its start, at its last good checkpoint, or at another run's."""
+"""The start of a run: its first step, its last good checkpoint, or another run's."""
 
 import hashlib
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from trainers.checkpoint.files import (
 )
 from trainers.checkpoint.fit import Rows, require_own, require_records
 from trainers.checkpoint.redistribution import redistribute
-from trainers.checkpoint.state import MisfitError, Snapshot
+from trainers.checkpoint.state import CheckpointMismatch, Snapshot
 from trainers.comm.communicator import Communicator
 from trainers.loop import Trainer
 from trainers.records.files import RECORDS, UnreadableFileError, parse_records, read_config, read_file
@@ -93,7 +93,7 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
 def snapshot_of(start: Start, communicator: Communicator, trainer: Trainer, run: str) -> Snapshot | None:
     """What this process's workers go on from; the first process's ``start`` is everybody's.
 
-    Raises ``MisfitError``, in all processes, for a checkpoint that this run cannot have come to or that
+    Raises ``CheckpointMismatch``, in all processes, for one that this run cannot have come to or that
     cannot be read, and for one with nothing left to train, but for that of the end of the run with this
     id, which may lack no more than its summary.
     """
@@ -106,11 +106,11 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: Trainer, run:
         snapshot = _snapshot(
             start, start.checkpoint or describe_checkpoint(Path(path)), communicator, trainer, run
         )
-    except (DamagedCheckpointError, MisfitError) as error:
+    except (DamagedCheckpointError, CheckpointMismatch) as error:
         problem = str(error)
     problem = communicator.first_text(problem)
     if problem:
-        raise MisfitError(problem)
+        raise CheckpointMismatch(problem)
     return snapshot
 
 
@@ -123,15 +123,15 @@ def _snapshot(
         step = trainer.step_at(facts["epoch"])  # as far into the data, by other steps
     if step + searched >= trainer.num_steps + (checkpoint.run == run):
         tried = f" after {searched} steps of trials" if searched else ""
-        raise MisfitError(
+        raise CheckpointMismatch(
             f"{checkpoint.path}: the checkpoint is at step {step}{tried}, "
             f"and this run ends at {trainer.num_steps}"
         )
     if start.is_own:
         require_own(trainer, facts, start.rows, str(checkpoint.path))
     if checkpoint.num_workers == communicator.size:
-        return checkpoint.load(communicator.ranks)
-    return redistribute(checkpoint, communicator.ranks, communicator.size, step)
+        return checkpoint.load(communicator.local_workers)
+    return redistribute(checkpoint, communicator.local_workers, communicator.size, step)
 
 
 def _path_of(resume: object) -> Path:
@@ -165,7 +165,7 @@ def _start_of(checkpoint: Checkpoint, folder: Path) -> Start:
     try:
         rows = parse_records(records, folder / RECORDS)
         require_records(checkpoint.facts, rows, checkpoint.path.name)
-    except (UnreadableFileError, MisfitError) as error:
+    except (UnreadableFileError, CheckpointMismatch) as error:
         raise DamagedCheckpointError(str(error)) from error
     return Start(checkpoint, records, rows)
 

@@ -1,4 +1,4 @@
-"""When a training is saved: now and then, and when it is asked to stop."""
+"""Times at which a training is saved: periodically, and when it is asked to stop."""
 
 import errno
 import shutil
@@ -90,7 +90,7 @@ class Checkpoints:
         What is saved is ``state`` or, when its steps are to be taken back, the ``snapshot`` from before them.
         """
         wish = self.request.signal or (_SAVE if self._is_due(state.step) else _NOTHING)
-        wish = self.communicator.largest(wish)
+        wish = self.communicator.all_reduce_max(wish)
         if wish == _NOTHING:
             return
         snapshot = snapshot or state.capture()
@@ -144,7 +144,7 @@ class Checkpoints:
         every_steps, every_minutes = self.settings.every_steps, self.settings.every_minutes
         if every_steps is not None and step % every_steps == 0:
             return True
-        if every_minutes is None or self.communicator.process > 0:  # the first process's clock decides
+        if every_minutes is None or self.communicator.rank > 0:  # the first process's clock decides
             return False
         return time.monotonic() - self._saved_at >= 60 * every_minutes
 
@@ -154,10 +154,10 @@ class Checkpoints:
                 raise FileNotFoundError(errno.ENOENT, "the run folder was removed", str(self.root.parent))
             if self.records is not None:
                 self.records.sync()
-            write_part(self.root, snapshot, self.run, self.communicator.process, self.communicator.processes)
+            write_part(self.root, snapshot, self.run, self.communicator.rank, self.communicator.world_size)
             self._saved = _moment(snapshot)
         finally:
-            if self.communicator.process == 0:
+            if self.communicator.rank == 0:
                 forget(self.root, KEPT)
 
 

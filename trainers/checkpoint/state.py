@@ -12,17 +12,17 @@ from trainers.average import RunningAverage
 from trainers.checkpoint.facts import Facts, SearchFacts
 from trainers.checkpoint.tree import Skeleton, put_together, take_apart, walk
 from trainers.comm.communicator import Communicator
-from trainers.diagnostics.watch import Watch
+from trainers.diagnostics.probe import Probe
 from trainers.ledger import Ledger
 from trainers.records.files import printable
 from trainers.records.plain import Record
 from trainers.step import GradientStep
 
 Tensors = dict[str, Tensor]
-_WATCHED = "diagnostics"
+_MEASURED = "diagnostics"
 
 
-class MisfitError(ValueError):
+class CheckpointMismatch(ValueError):
     """A checkpoint of something else than this run, in one line."""
 
     def __init__(self, message: str) -> None:
@@ -59,7 +59,7 @@ class TrainingState:
     ledger: Ledger
     average: RunningAverage | None
     communicator: Communicator
-    watch: Watch | None = None  # of the diagnostics, if there are any
+    probe: Probe | None = None  # of the diagnostics, if there are any
     step: int = 0  # steps done
     epoch: float = 0.0  # after them
     moved: int = 0  # steps that a change of the number of workers has put between the ledger and ``step``
@@ -80,14 +80,14 @@ class TrainingState:
     @torch.no_grad()
     def capture(self, device: torch.device | str = "cpu") -> Snapshot:
         """Copies, on ``device``, of all there is; in all processes together."""
-        if self.watch is not None:
-            self.watch.settle(self.communicator)
+        if self.probe is not None:
+            self.probe.settle(self.communicator)
         shared = dict(self._shared())
         moments = take_apart(self.optimizer.state_dict()["state"], "optimizer", shared)
         workers = {}
-        for row, worker in enumerate(self.communicator.ranks):
+        for row, worker in enumerate(self.communicator.local_workers):
             tensors = {name: rows[row] for name, rows in self._per_worker()}
-            memory = take_apart(self.gradient_step.memories[row], "memory", tensors)
+            memory = take_apart(self.gradient_step.carries[row], "memory", tensors)
             workers[worker] = WorkerState(_copies(tensors, device), memory)
         facts: Facts = {
             "step": self.step,
@@ -106,20 +106,24 @@ class TrainingState:
         return Snapshot(_copies(shared, device), workers, facts)
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Raise ``MisfitError`` unless its tensors, but the optimizer's and hidden states, are those here."""
+        """Raise ``CheckpointMismatch`` unless tensors match, but those of optimizer and hidden states."""
         per_worker = dict(self._per_worker())
         shared = dict(self._shared())
-        kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _WATCHED))}
+        kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _MEASURED))}
         saved = {name: snapshot.shared[name] for name in (kept | shared.keys()) & snapshot.shared.keys()}
         require_same_tensors(shared, saved, snapshot.place)
-        for row, worker in enumerate(self.communicator.ranks):
+        for row, worker in enumerate(self.communicator.local_workers):
             tensors = snapshot.workers[worker].tensors
             # What no diagnostic asks for any more is dropped.
-            kept = {name for name in tensors if not name.startswith(("memory", _WATCHED))} | per_worker.keys()
+            kept = {
+                name for name in tensors if not name.startswith(("memory", _MEASURED))
+            } | per_worker.keys()
             own = {name: tensors[name] for name in kept & tensors.keys()}
             require_same_tensors({name: rows[row] for name, rows in per_worker.items()}, own, snapshot.place)
         if (self.average is None) != (snapshot.facts["average_period"] is None):
-            raise MisfitError(f"{snapshot.place} does not fit this run: average_period is of another one")
+            raise CheckpointMismatch(
+                f"{snapshot.place} does not fit this run: average_period is of another one"
+            )
 
     @torch.inference_mode()
     def restore(self, snapshot: Snapshot) -> None:
@@ -127,17 +131,17 @@ class TrainingState:
         live, per_worker = dict(self._shared()), dict(self._per_worker())
         for name, tensor in live.items():
             tensor.copy_(snapshot.shared[name])
-        for row, worker in enumerate(self.communicator.ranks):
+        for row, worker in enumerate(self.communicator.local_workers):
             tensors, memory = snapshot.workers[worker]
             for name, rows in per_worker.items():
                 rows[row] = tensors[name].to(rows.device)
-        if self.watch is not None:
-            self.watch.take_over(self.communicator)
+        if self.probe is not None:
+            self.probe.take_over(self.communicator)
         with torch.inference_mode(False):  # what the next backward pass may touch is made anew, outside
             device = self.communicator.device
-            for row, worker in enumerate(self.communicator.ranks):
+            for row, worker in enumerate(self.communicator.local_workers):
                 tensors, memory = snapshot.workers[worker]
-                self.gradient_step.memories[row] = put_together(memory, _copies(tensors, device))
+                self.gradient_step.carries[row] = put_together(memory, _copies(tensors, device))
             optimizer = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
             moments = put_together(snapshot.facts["optimizer"], _copies(optimizer, "cpu"))
             groups = self.optimizer.state_dict()["param_groups"]
@@ -163,14 +167,14 @@ class TrainingState:
             for name, module in parts
             for key, tensor in [*module.named_parameters(), *module.named_buffers()]
         ]
-        watched = walk(self.watch.sums, _WATCHED, shared=True) if self.watch is not None else ()
-        return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True), *watched]
+        measured = walk(self.probe.sums, _MEASURED, shared=True) if self.probe is not None else ()
+        return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True), *measured]
 
     def _per_worker(self) -> list[tuple[str, Tensor]]:
         """Name and live tensor [W, ...] of what the local workers hold."""
         totals = [(f"ledger/{name}", rows) for name, rows in self.ledger.totals().items()]
-        watched = walk(self.watch.state, _WATCHED) if self.watch is not None else ()
-        return [*walk(self.gradient_step.state, "reducer"), *totals, *watched]
+        measured = walk(self.probe.state, _MEASURED) if self.probe is not None else ()
+        return [*walk(self.gradient_step.state, "reducer"), *totals, *measured]
 
 
 def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
@@ -181,11 +185,13 @@ def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
 
 
 def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
-    """Raise ``MisfitError`` unless names, types and shapes are the same; ``place`` is where ``saved`` lay."""
+    """Raise ``CheckpointMismatch`` unless names, types and shapes match; ``saved`` lay at ``place``."""
     for name in sorted(live.keys() | saved.keys()):
         here, there = (_describe(tensors.get(name)) for tensors in (live, saved))
         if here != there:
-            raise MisfitError(f"{place} does not fit this run: {name} is {there} there and {here} here")
+            raise CheckpointMismatch(
+                f"{place} does not fit this run: {name} is {there} there and {here} here"
+            )
 
 
 def _describe(tensor: Tensor | None) -> str:

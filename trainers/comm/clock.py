@@ -1,4 +1,4 @@
-"""How long a step spent in its collectives, which is the part of a reduction that is no compression."""
+"""Time spent in the collectives of a step, which is the part of a reduction that is no compression."""
 
 import time
 from typing import Self

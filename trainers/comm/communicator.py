@@ -35,20 +35,20 @@ class Communicator:
         self,
         workers: int,
         *,
-        process: int = 0,
-        processes: int = 1,
+        rank: int = 0,
+        world_size: int = 1,
         device: torch.device | str = "cpu",
         reduction: str = ALL_REDUCE,
     ) -> None:
         require(reduction in REDUCTIONS, "trainer.reduction", f"one of {', '.join(REDUCTIONS)}", reduction)
-        if workers % processes:
-            raise ValueError(f"workers must be a multiple of processes ({processes}), got {workers}")
-        local = workers // processes
+        if workers % world_size:
+            raise ValueError(f"workers must be a multiple of processes ({world_size}), got {workers}")
+        local = workers // world_size
         self.size = workers
-        self.process = process
-        self.processes = processes
+        self.rank = rank
+        self.world_size = world_size
         self.device = torch.device(device)
-        self.ranks = range(process * local, (process + 1) * local)
+        self.local_workers = range(rank * local, (rank + 1) * local)
         self.reduction = reduction
         self._gathers_by_pairs = self.device.type != "cuda"
         self._gather_rounds = 1 if self._gathers_by_pairs else workers - 1
@@ -80,11 +80,11 @@ class Communicator:
         means may lie there.
         """
         add_up = add_up or backend_of(self.device).add_rows
-        num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.ranks)
+        num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.local_workers)
         self._charged["values"] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
-        of_two = self.size == 2 == self.processes  # whose sum is the same in any order
-        if self.processes > 1 and self.reduction == WORKER_ORDER and not of_two:
+        of_two = self.size == 2 == self.world_size  # whose sum is the same in any order
+        if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
             return self._means_by_slices(rows, add_up)
         return self._means_by_all_reduce(rows, add_up)
 
@@ -98,10 +98,10 @@ class Communicator:
 
         Each tensor holds one worker's entries after the other's, as does what comes back.
         """
-        num_workers = len(self.ranks)
+        num_workers = len(self.local_workers)
         self._charge_gather(kind, sum([tensor.nbytes for tensor in fields]) // num_workers)
         on_the_clock = self.clock.collective(self._gather_rounds)
-        if self.processes == 1:
+        if self.world_size == 1:
             with on_the_clock:
                 return fields
         rows = [tensor.view(num_workers, len(tensor) // num_workers) for tensor in fields]
@@ -123,7 +123,7 @@ class Communicator:
         small = counts.astype(np.int32 if largest < 2**31 else np.int64)
         self._charge_gather("metadata", len(small) * small.itemsize)
         on_the_clock = self.clock.collective(self._gather_rounds)
-        if self.processes == 1:
+        if self.world_size == 1:
             with on_the_clock:
                 return counts
         return self._all_gather(torch.from_numpy(small.T), on_the_clock).numpy().T.astype(np.int64)
@@ -138,14 +138,14 @@ class Communicator:
         what to charge for each field.
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
-        own = everyones[self.ranks.start : self.ranks.stop]  # [W]
+        own = everyones[self.local_workers.start : self.local_workers.stop]  # [W]
         num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
                 raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
             itemsize = tensors[0].itemsize
             self._charge_gather(kind, own * itemsize, everyones.sum() * itemsize)
-        if self.processes == 1:
+        if self.world_size == 1:
             return fields
         return self._exchange(fields, lengths)
 
@@ -166,7 +166,7 @@ class Communicator:
         lengths = self._gather_numbers(lengths, largest)
         self._charge_link(own, lengths.sum())
         self._elements = math.inf
-        if self.processes == 1:
+        if self.world_size == 1:
             return joined
         local = self._here(torch.from_numpy(np.concatenate(joined)))
         everyones = self._exchange([[local]], lengths)[0][0].cpu().numpy()
@@ -178,14 +178,16 @@ class Communicator:
         Charged to ``worker`` alone, under ``kind``. It travels along a binomial tree, in log2 n rounds.
         """
         self._require_kind(kind)
-        if worker in self.ranks:
-            self._charged[kind][worker - self.ranks.start] += tensor.nbytes
-        self._link += broadcast_bytes(tensor.nbytes, self.size, worker)[self.ranks.start : self.ranks.stop]
+        if worker in self.local_workers:
+            self._charged[kind][worker - self.local_workers.start] += tensor.nbytes
+        self._link += broadcast_bytes(tensor.nbytes, self.size, worker)[
+            self.local_workers.start : self.local_workers.stop
+        ]
         with self.clock.collective(math.ceil(math.log2(self.size))):
-            if self.processes == 1:
+            if self.world_size == 1:
                 return tensor
             moved = self._here(tensor)
-            dist.broadcast(moved, worker // len(self.ranks))
+            dist.broadcast(moved, worker // len(self.local_workers))
             return moved.to(tensor.device)
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
@@ -198,8 +200,8 @@ class Communicator:
         self._charged[kind] += own
         self._link += own - own // self.size
         with self.clock.collective(1):
-            of_processes = rows.unflatten(1, (self.processes, -1)).transpose(0, 1)  # [P, W, W, ...]
-            if self.processes > 1:
+            of_processes = rows.unflatten(1, (self.world_size, -1)).transpose(0, 1)  # [P, W, W, ...]
+            if self.world_size > 1:
                 sent = self._here(of_processes)
                 received = torch.empty_like(sent)
                 self._trade([list(sent.unbind())], [list(received.unbind())])
@@ -226,8 +228,8 @@ class Communicator:
         pairs = [partners[partners[worker]] == worker for worker in range(self.size)]
         require(all(pairs), "partners", "pairs of workers", list(partners))
         local = range(len(rows))
-        others = [partners[self.ranks[w]] for w in local]
-        moves = np.array([other != own for other, own in zip(others, self.ranks, strict=True)])
+        others = [partners[self.local_workers[w]] for w in local]
+        moves = np.array([other != own for other, own in zip(others, self.local_workers, strict=True)])
         self._charged[kind] += moves * (rows.nbytes // len(rows))
         self._link += (moves * (rows.nbytes // len(rows)))[:, None]
         received = rows.to(self.device, copy=True)
@@ -235,9 +237,11 @@ class Communicator:
         with self.clock.collective(1):
             operations = []
             # In the order of the pairs' lower workers, which is the same on both sides.
-            for w, other in sorted(enumerate(others), key=lambda pair: min(self.ranks[pair[0]], pair[1])):
-                if other in self.ranks:
-                    received[w] = sent[other - self.ranks.start]
+            for w, other in sorted(
+                enumerate(others), key=lambda pair: min(self.local_workers[pair[0]], pair[1])
+            ):
+                if other in self.local_workers:
+                    received[w] = sent[other - self.local_workers.start]
                     continue
                 operations.append(dist.P2POp(dist.irecv, received[w], other // each))
                 operations.append(dist.P2POp(dist.isend, sent[w], other // each))
@@ -291,23 +295,23 @@ class Communicator:
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over processes, not charged."""
-        if self.processes > 1:
+        if self.world_size > 1:
             tensor = self._here(tensor)
             dist.all_reduce(tensor)
         return tensor
 
-    def largest(self, number: int) -> int:
+    def all_reduce_max(self, number: int) -> int:
         """The largest of the processes' numbers, not charged."""
-        if self.processes == 1:
+        if self.world_size == 1:
             return number
         return int(self.collect(torch.tensor([[number]])).max())
 
     def first_text(self, text: str) -> str:
         """The text of the first process that has one, or an empty one; not charged."""
-        if self.processes == 1:
+        if self.world_size == 1:
             return text
         encoded = list(text.encode())
-        longest = self.largest(len(encoded))
+        longest = self.all_reduce_max(len(encoded))
         if longest == 0:
             return ""
         rows = self.collect(torch.tensor([encoded + [0] * (longest - len(encoded))], dtype=torch.uint8))
@@ -316,26 +320,26 @@ class Communicator:
 
     def broadcast(self, tensors: list[Tensor]) -> None:
         """Overwrite ``tensors`` with those of the first process, not charged."""
-        if self.processes > 1:
+        if self.world_size > 1:
             for tensor in tensors:
                 dist.broadcast(tensor, 0)
 
     @contextmanager
     def first_process_first(self) -> Iterator[None]:
         """Let the first process through alone, the others when it has finished: for downloads."""
-        if self.process > 0:
-            self.largest(0)
+        if self.rank > 0:
+            self.all_reduce_max(0)
         try:
             yield
         finally:  # also when it fails: the others then meet the same failure by themselves
-            if self.process == 0:
-                self.largest(0)
+            if self.rank == 0:
+                self.all_reduce_max(0)
 
     def _means_by_all_reduce(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
         """Sums over the local workers, then all-reduces, of which several are on their way at once."""
         sums = [add_up(tensor) for tensor in rows]
         on_the_clock = self.clock.collective(2 * (self.size - 1))
-        if self.processes == 1:
+        if self.world_size == 1:
             with on_the_clock:
                 return [divide(tensor, self.size) for tensor in sums]
         flat = side_by_side([tensor[None] for tensor in sums])[0]
@@ -357,19 +361,19 @@ class Communicator:
         flat = side_by_side(rows)  # [W, columns]
         num_workers, columns = flat.shape
         means = flat[0] if num_workers == 1 else flat.new_empty(columns)
-        rounds = slices(sizes, self.processes)
+        rounds = slices(sizes, self.world_size)
         terms, arrivals, departures = [], [], []
         with self.clock.collective(2 * (self.size - 1)):
             for of_round in rounds:
                 outgoing = [flat[:, of.start : of.stop].contiguous() for of in of_round]
-                incoming = list(flat.new_empty(self.processes - 1, *outgoing[self.process].shape))
-                incoming.insert(self.process, outgoing[self.process])
+                incoming = list(flat.new_empty(self.world_size - 1, *outgoing[self.rank].shape))
+                incoming.insert(self.rank, outgoing[self.rank])
                 receives, sends = self._start(outgoing, incoming)
                 terms.append(incoming)
                 arrivals.append(receives)
                 departures += sends
         for of_round, incoming, receives in zip(rounds, terms, arrivals, strict=True):
-            own = of_round[self.process]
+            own = of_round[self.rank]
             with self.clock.collective(0):
                 _wait(receives)
             for start, stop in own.blocks:
@@ -378,7 +382,7 @@ class Communicator:
             with self.clock.collective(0):
                 # A slice comes back to where it was sent from: once it does, it has been sent.
                 parts = [means[of.start : of.stop] for of in of_round]
-                receives, sends = self._start([parts[self.process]] * self.processes, parts)
+                receives, sends = self._start([parts[self.rank]] * self.world_size, parts)
                 departures += [*receives, *sends]
         with self.clock.collective(0):
             _wait(departures)
@@ -386,11 +390,11 @@ class Communicator:
 
     def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager[object]) -> Tensor:
         """``[W, ...]`` to ``[n, ...]``. What only this process has to do for it is not the network's time."""
-        if self.processes == 1:
+        if self.world_size == 1:
             with on_the_clock:
                 return rows
         sent = self._here(rows)
-        received = sent.new_empty(self.processes, *sent.shape)
+        received = sent.new_empty(self.world_size, *sent.shape)
         with on_the_clock:
             if self._gathers_by_pairs:
                 self._swap([sent], [list(received.unbind())])
@@ -404,7 +408,7 @@ class Communicator:
 
     def _exchange(self, fields: list[list[Tensor]], lengths: np.ndarray) -> list[list[Tensor]]:
         """Per field and segment this process's entries to everyone's; ``lengths`` [S, n] of them."""
-        per_process = lengths.reshape(len(lengths), self.processes, -1).sum(2).T  # [P, S]
+        per_process = lengths.reshape(len(lengths), self.world_size, -1).sum(2).T  # [P, S]
         of_each, total = per_process.sum(1).tolist(), int(per_process.sum())
         own = [torch.cat(tensors) for tensors in fields]
         received = [tensor.new_empty(total) for tensor in own]
@@ -417,7 +421,7 @@ class Communicator:
 
     def _swap(self, own: list[Tensor], everyones: list[list[Tensor]]) -> None:
         """Every tensor of ``own`` to all other processes, theirs into ``everyones``, [P] for each."""
-        self._trade([[tensor] * self.processes for tensor in own], everyones)
+        self._trade([[tensor] * self.world_size for tensor in own], everyones)
 
     def _trade(self, outgoing: list[list[Tensor]], incoming: list[list[Tensor]]) -> None:
         """What stands in a list at a process's place to that process, and what it has for this one back.
@@ -427,7 +431,7 @@ class Communicator:
         """
         works = []
         for theirs, places in zip(outgoing, incoming, strict=True):
-            places[self.process].copy_(theirs[self.process])
+            places[self.rank].copy_(theirs[self.rank])
             for of in self._start(theirs, places):
                 works += of
         _wait(works)
@@ -436,7 +440,7 @@ class Communicator:
         self, outgoing: list[Tensor], incoming: list[Tensor]
     ) -> tuple[list[dist.Work], list[dist.Work]]:
         """Messages to and from all other processes, [P] each: what receives and what sends, on its way."""
-        others = [(self.process + turn) % self.processes for turn in range(1, self.processes)]
+        others = [(self.rank + turn) % self.world_size for turn in range(1, self.world_size)]
         receives = [dist.P2POp(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
         sends = [dist.P2POp(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]
         works = dist.batch_isend_irecv(receives + sends) if receives or sends else []

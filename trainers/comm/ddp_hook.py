@@ -46,8 +46,8 @@ class CompressionState:
         self.layout = Layout(dict(module.named_parameters()), "layer")
         self.communicator = communicator or Communicator(
             dist.get_world_size(),
-            process=dist.get_rank(),
-            processes=dist.get_world_size(),
+            rank=dist.get_rank(),
+            world_size=dist.get_world_size(),
             device=self.layout.device,
         )
         self.communicator.declare_kinds(reducer.kinds)

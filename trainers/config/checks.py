@@ -1,4 +1,4 @@
-"""What a composed config must not say, checked before anything heavy is imported."""
+"""Checks of a composed config, before anything heavy is imported."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What theory promises of a step's compression error, beside the error that really came.
+"""The theoretical bound of a step's compression error, beside the error itself.
 
 (1 - k / d) ||p||^2 per segment for Top-k, d lambda^2 for hard threshold: each method's own ``error_bound``.
 What ``wire.values`` rounds off comes on top, in the error alone.
@@ -35,13 +35,13 @@ class Bound:
 
         ``before`` has p as it was compressed.
         """
-        bounds = torch.zeros(len(communicator.ranks), dtype=torch.float64)
+        bounds = torch.zeros(len(communicator.local_workers), dtype=torch.float64)
         for segment in before:
             codec = reduced.compressed[segment.name].codec
             if codec is None:
                 return {}
             own = step_of(step, segment)
-            for row, (worker, x) in enumerate(zip(communicator.ranks, segment.rows, strict=True)):
+            for row, (worker, x) in enumerate(zip(communicator.local_workers, segment.rows, strict=True)):
                 bounds[row] += codec.error_bound(x, own._replace(worker=worker))
         mean = communicator.collect(bounds).mean().item()
         return {"diagnostics/error_bound": mean} if math.isfinite(mean) else {}

@@ -81,7 +81,7 @@ class Drift:
 
     def _leave_to_first(self, communicator: Communicator) -> None:
         self.sums.workers.fill_(communicator.size)
-        if communicator.process > 0:
+        if communicator.rank > 0:
             self.sums.gradients.zero_()
 
 

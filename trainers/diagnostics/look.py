@@ -1,4 +1,4 @@
-"""What a step is about to compress, as diagnostics look at it: p = e + alpha g, not formed yet."""
+"""The input of a step's compression for diagnostics: p = e + alpha g, not formed yet."""
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -17,7 +17,7 @@ from trainers.diagnostics.staleness import Waiting
 from trainers.ledger import Ledger
 
 
-class Watch(Wrapper):
+class Probe(Wrapper):
     """``inner``, watched. It goes around all else, error feedback too; like a ledger it keeps what it saw.
 
     Whatever it sends between processes is measurement and not charged. Raises ``ValueError`` when

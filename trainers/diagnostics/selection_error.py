@@ -1,4 +1,4 @@
-"""How much of the mean gradient its largest entries hold: ||G - TopK(G)|| / ||G|| for a grid of K.
+"""Selection error of the mean gradient: ||G - TopK(G)|| / ||G|| for a grid of K.
 
 Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, who plot it against K.
 """

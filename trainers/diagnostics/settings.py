@@ -1,4 +1,4 @@
-"""What a run can be asked to measure beside its results, every so many steps: it changes none of them."""
+"""Settings of the diagnostics: measurements every so many steps that change no result."""
 
 import dataclasses
 from dataclasses import dataclass

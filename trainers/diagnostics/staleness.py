@@ -1,4 +1,4 @@
-"""How many steps entries wait in the residual before they are sent, and how much of it those are that wait.
+"""Staleness: steps that entries wait in the residual, and the share of it that waits.
 
 Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, look at Top-k as an
 asynchronous method, whose updates come late; a hard threshold bounds how large what waits can grow.
@@ -108,7 +108,7 @@ class Staleness:
         counts[0, 0] = self._binned(held.bincount())  # of all local workers
         others[0, :2] = torch.tensor([held.sum(), held.max()]) if len(held) else 0
         for row, sent_at in enumerate(waits.sent_at):
-            rests = [reduced.remainder[s.name][row] for s in segments]
+            rests = [reduced.residual[s.name][row] for s in segments]
             by_step, mass = backend.count_ages(int(waits.steps[row]), sent_at, rests)
             counts[row, 1], counts[row, 2] = self._binned(by_step), self._binned(mass)
             others[row, 2] = by_step.nonzero().max()

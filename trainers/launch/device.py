@@ -1,4 +1,4 @@
-"""Which device a process computes on."""
+"""The device of a process."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What became of the jobs of a sweep: a small file for each, wherever it ran, and the table at the end."""
+"""Records of a sweep's jobs: a small file for each, wherever it ran, and the table at the end."""
 
 import json
 import os

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from trainers.launch.processes import MEETING, LostProcessError
+from trainers.launch.processes import MEETING, PeerLostError
 
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
@@ -28,7 +28,7 @@ def world() -> tuple[int, int, int]:
 def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Iterator[None]:
     """Join the other processes that a launcher started: gloo on CPU, NCCL on GPUs.
 
-    A process that is alone joins nothing. Raises ``LostProcessError``, also out of
+    A process that is alone joins nothing. Raises ``PeerLostError``, also out of
     what is done inside, when another process has ended or this one waited longer than the timeout,
     ``ConnectionError`` when they cannot join.
     """
@@ -43,7 +43,7 @@ def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Ite
     except RuntimeError as error:
         if not _LOST.search(str(error)):
             raise
-        raise LostProcessError(timeout_seconds) from error
+        raise PeerLostError(timeout_seconds) from error
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
@@ -68,7 +68,7 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
         )
     except (RuntimeError, ValueError) as error:
         if _LATE.search(str(error)):
-            raise LostProcessError(timeout.total_seconds()) from error
+            raise PeerLostError(timeout.total_seconds()) from error
         reason = str(error).splitlines()[0].rpartition(". ")[2]  # without gloo's own file and condition
         raise ConnectionError(f"the {processes} processes cannot be connected: {reason}") from error
 

@@ -37,7 +37,7 @@ _STOPPED = "stopped; the same command goes on"  # by those that were not in the 
 _PATIENCE_SECONDS = {"failed": 0.0, "interrupted": 0.0, "lost": 1.0, "refused": 300.0}
 
 
-class LostProcessError(RuntimeError):
+class PeerLostError(RuntimeError):
     """Another process of this run ended, or did not answer in time."""
 
     def __init__(self, timeout_seconds: float) -> None:
@@ -216,7 +216,7 @@ def _call(entry: Callable[[object], None], argument: object) -> Fields:
         return {"stopped": stop.signal, "message": str(stop)}
     except JobError as error:
         return {"refused": str(error)}
-    except LostProcessError as error:
+    except PeerLostError as error:
         return {"lost": str(error)}
     except OSError as error:
         return {"failed": " ".join(str(error).split())}

@@ -1,4 +1,4 @@
-"""What the files of a run folder must hold: types and bounds of every field that is read back."""
+"""Schemas of the files of a run folder: types and bounds of every field that is read back."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and how the same command finds it again."""
+"""The run folder: its files, and how the same command finds it again."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""What a run leaves that finished and was killed before it had put away its checkpoints."""
+"""Removal of checkpoints of a run that finished and was killed before it removed them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What a run says on the terminal when it starts, and the short table at its end."""
+"""Terminal output of a run: its first lines and the table at its end."""
 
 import os
 import re
@@ -76,7 +76,7 @@ def _overlap(trainer: "Trainer") -> str:
     if trainer.layout.device.type != "cpu":
         return pieces
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.processes))
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.world_size))
     if cores >= 2 * here * torch.get_num_threads():
         return f"{pieces}; {cores} cores for {here} process(es): compression has one of its own"
     return (
@@ -89,7 +89,7 @@ def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
     """Say what is about to run."""
     communicator, layout = trainer.communicator, trainer.layout
     lines = [
-        f"{communicator.size} workers in {communicator.processes} process(es) on {layout.device}, "
+        f"{communicator.size} workers in {communicator.world_size} process(es) on {layout.device}, "
         f"{layout.num_parameters:,} parameters, {trainer.num_steps:,} steps, scope {layout.scope}"
     ]
     for part, facts in trainer.facts().items():

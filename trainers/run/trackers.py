@@ -1,4 +1,4 @@
-"""Where records go: metrics.jsonl always, the terminal, Weights & Biases beside them."""
+"""Trackers of records: metrics.jsonl always, the terminal and Weights & Biases beside it."""
 
 import errno
 import hashlib
