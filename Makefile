@@ -12,6 +12,7 @@
 # make regret  regret of five methods on three problems with three seeds, and its page; a quarter of an hour
 # make gpu     on a machine with an NVIDIA GPU: kernels, methods, steps and collectives there, and their page; nine minutes.
 #              Without .venv it takes python3, if that has torch; GPU_PYTHON=... names another; ARGS="--parts step" some of it
+# make docs    README's pages and docstrings as a site in build/site, with strict links
 # make page-small   the page alone, from runs that are there; so for convex, main, lambda_vs_k, topk_convergence, autolrs,
 #              accordion, three_parameters and regret; OUTPUTS=DIR reads runs from elsewhere
 
@@ -20,7 +21,7 @@ STAMP := .venv/installed
 
 PAGES := convex small main lambda_vs_k topk_convergence autolrs accordion three_parameters regret
 .PHONY: run test test-slow format convex small autolrs accordion three_parameters topk_convergence main_page lambda_vs_k regret
-.PHONY: gpu $(addprefix page-,$(PAGES))
+.PHONY: docs gpu $(addprefix page-,$(PAGES))
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -179,6 +180,14 @@ page-three_parameters:
 
 page-regret:
 	$(PAGE).regret $(OUTPUTS)/regret --table results/regret.md
+
+# Links and anchors that lead nowhere end it.
+docs: .venv/docs
+	.venv/bin/mkdocs build --strict
+
+.venv/docs: $(STAMP)
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
 
 format: $(STAMP)
 	.venv/bin/ruff format .

@@ -1,26 +1,36 @@
-"""The docs against the code: files, settings and metrics that they name, commands that they show."""
+"""README and docs: names, links, anchors, navigation, examples and commands."""
 
 import importlib.util
 import re
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
+import torch.distributed as dist
+import yaml
+from docs_commands import require_command
+from docs_pages import LINK, PAGES, REFERENCE, ROOT, SITE, anchors, blocks, commands, entries, prose
 from methods import named, reduce_once
 
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
+from results import header
 
-ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 
 
-@pytest.mark.parametrize("group", ["model", "data", "compressor"])
-def test_readme_names_every_choice(group: str) -> None:
+@pytest.mark.parametrize("group", ["model", "data", "compressor", "feedback"])
+def test_the_page_of_choices_names_every_choice(group: str) -> None:
+    choices = (ROOT / "docs" / "choices.md").read_text()
     for path in (ROOT / "conf" / group).glob("*.yaml"):
-        assert f"`{path.stem}`" in README, f"{group}={path.stem}"
+        assert f"`{path.stem}`" in choices, f"{group}={path.stem}"
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) <= 900
+    assert [line for line in README.splitlines() if len(line) > 100] == []
 
 
 def test_the_reference_names_every_diagnostic() -> None:
@@ -36,10 +46,56 @@ def test_the_first_thing_is_the_two_commands() -> None:
     assert "make test" in first
 
 
-def test_links_between_pages_hold() -> None:
-    for page in PAGES:
-        for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_and_anchors_hold(page: Path) -> None:
+    for target in [*LINK.findall(prose(page)), *REFERENCE.findall(prose(page))]:
+        if target.startswith("https://"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = page.parent / path if path else page
+        assert linked.exists(), target
+        if anchor:
+            assert anchor in anchors(linked), target
+        if page.is_relative_to(ROOT / "docs"):  # which the site shows, and with it files but no folders
+            assert linked.is_file(), target
+
+
+def test_every_page_is_in_the_navigation_and_every_entry_is_a_page() -> None:
+    named = [ROOT / uri if (ROOT / uri).exists() else ROOT / "docs" / uri for uri in entries(SITE["nav"])]
+    assert len(named) == len(set(named))
+    of_the_site = {*(ROOT / "docs").glob("**/*.md"), *ROOT.glob("results/**/*.md")}
+    of_the_site |= {
+        *ROOT.glob("benchmarks/results/*.md"),
+        ROOT / "sweeps/README.md",
+        ROOT / "CONTRIBUTING.md",
+    }
+    of_the_site |= {ROOT / "examples/my_compressor/README.md", ROOT / "CHANGELOG.md"}
+    assert set(named) == of_the_site
+
+
+def test_the_api_page_names_every_method_and_its_source() -> None:
+    page = (ROOT / "docs/api.md").read_text()
+    modules = re.findall(r"^::: (\S+)$", page, re.MULTILINE)
+    for module in modules:
+        path = module.replace(".", "/") + ".py"
+        assert (ROOT / path).is_file(), module
+        assert f"[`{path}`](../{path})" in page
+    for config in (ROOT / "conf/compressor").glob("*.yaml"):
+        assert yaml.safe_load(config.read_text())["_target_"].rpartition(".")[0] in modules, config.stem
+
+
+def test_numbers_of_the_claim_are_those_of_the_pages_it_links() -> None:
+    text = (ROOT / "docs/claim.md").read_text()
+    linked = {ROOT / "docs" / target for target in LINK.findall(text) if "results/" in target}
+    theirs = " ".join(path.read_text() for path in linked)
+    found = re.findall(r"-?\d[\d.]* ± \d[\d.]*|[-+]\d[\d.]* \[[-+]\d[\d.]*, [-+]\d[\d.]*\]", text)
+    assert found
+    assert [number for number in found if number not in theirs] == []
+    readme = re.findall(r"(\d[\d.]* \[[-+]\d[\d.]*, [-+]\d[\d.]*\])", README)
+    assert readme
+    assert [number for number in readme if number not in theirs] == []
+    commits = {commit for path in linked for commit in header.parse(path.read_text()).commits}
+    assert set(header.parse(text).commits) == commits
 
 
 def test_every_metric_is_explained() -> None:
@@ -52,18 +108,66 @@ def test_every_metric_is_explained() -> None:
             assert f"`{name}" in reference, name
 
 
-def test_the_example_of_a_new_compressor_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file in CONTRIBUTING.md, as somebody would save it."""
-    block = (ROOT / "CONTRIBUTING.md").read_text().split("```python\n")[1].split("```")[0]
-    file = tmp_path / "stride.py"
-    file.write_text("\n".join(line[3:] for line in block.splitlines()))
-    spec = importlib.util.spec_from_file_location("stride", file)
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "stride", module)
-    spec.loader.exec_module(module)
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/add_a_compressor.md"])
+def test_the_example_of_a_new_compressor_works(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file on the page, as somebody would save it."""
+    (block,) = [block for block in blocks(ROOT / page, "python") if "class Stride" in block]
+    module = saved(block, "stride", tmp_path, monkeypatch)
     g = torch.randn(3, 20)
     reduced, _, communicator = reduce_once(ErrorFeedback(build_reducer(module.Stride(every=5), 20)), g)
     assert torch.equal(reduced.mean["a"].nonzero().squeeze(1), torch.arange(0, 20, 5))
     torch.testing.assert_close(reduced.mean["a"], (g - reduced.residual["a"]).mean(0))
     assert communicator.take_charges().tolist() == [[16, 0, 0, 0]] * 3
     assert named("top_k", {}).method().density == 0.1
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guides/own_script.md"])
+def test_the_hook_in_an_own_script_trains(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (block,) = [block for block in blocks(ROOT / page, "python") if "register_comm_hook" in block]
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        source = f"from own_script import network\n\nmodel = network()\n{block}"
+        module = saved(source, "script", tmp_path, monkeypatch)
+        module.ddp_model(torch.ones(1, 64)).square().sum().backward()
+        sent = torch.cat([p.grad.flatten() for p in module.model.parameters()])
+    finally:
+        dist.destroy_process_group()
+    assert 0 < sent.count_nonzero() < sent.numel()
+
+
+@pytest.mark.parametrize("command", sorted(commands()))
+def test_a_command_of_the_docs_is_one(command: str) -> None:
+    require_command(command)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ("make nothing", "no target nothing"),
+        ("python run.py compressor=nothing", "Could not find 'compressor/nothing'"),
+        ("python run.py compressor.nothing=1", "Could not override 'compressor.nothing'"),
+        ("python run.py -m +sweeps=nothing", "Could not find 'sweeps/nothing'"),
+        ("torchrun run.py workers=0", "workers must be"),
+        ("python -m results.nothing", "no file results/nothing.py"),
+        ("python -m results.tables outputs --nothing", "no option --nothing"),
+        ("python benchmarks/nothing.py", "no file benchmarks/nothing.py"),
+        ("wandb sweep sweeps/wandb/nothing.yaml", "no file sweeps/wandb/nothing.yaml"),
+        ("nothing", "no rule for 'nothing'"),
+    ],
+)
+def test_a_wrong_command_is_seen(wrong: str, said: str) -> None:
+    with pytest.raises(Exception, match=re.escape(said)):
+        require_command(wrong)
+
+
+def saved(source: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    file = folder / f"{name}.py"
+    file.write_text(source)
+    spec = importlib.util.spec_from_file_location(name, file)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,69 @@
+"""MkDocs hook: the repository's pages outside ``docs/``, and the files that pages link to.
+
+They get the path that they have in the repository, so that a relative link means the same on a code host
+and in the site. ``docs/`` itself is the site's root.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+from pymdownx.superfences import fence_code_format
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTSIDE = (
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "benchmarks/results/*.md",
+    "examples/my_compressor/README.md",
+    "results/**/*.md",
+    "sweeps/README.md",
+)
+LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")
+
+
+def on_config(config: MkDocsConfig) -> None:
+    mermaid = {"name": "mermaid", "class": "mermaid", "format": fence_code_format}
+    config["markdown_extensions"].append("pymdownx.superfences")
+    config["mdx_configs"]["pymdownx.superfences"] = {"custom_fences": [mermaid]}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> None:
+    inside = [f"docs/{file.src_uri}" for file in files.documentation_pages()]
+    outside = [path.relative_to(ROOT).as_posix() for pattern in OUTSIDE for path in ROOT.glob(pattern)]
+    linked = [path for page in inside + outside for path in _links(page)]
+    for path in sorted({*outside, *linked}):
+        if not path.startswith("docs/") and (ROOT / path).is_file():
+            files.append(File.generated(config, path, abs_src_path=str(ROOT / path)))
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Links by the site's paths; and ``\\|`` in a table's code, which code hosts need, as ``|``."""
+    uri = page.file.src_uri
+    folder = posixpath.dirname(_in_repository(uri))
+
+    def moved(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(folder, match[2])).removeprefix("docs/")
+        return match[1] + posixpath.relpath(target, posixpath.dirname(uri) or ".")
+
+    lines = LINK.sub(moved, markdown).splitlines()
+    return "\n".join(_with_plain_bars(line) if line.startswith("|") else line for line in lines)
+
+
+def _links(page: str) -> Iterable[str]:
+    folder = posixpath.dirname(page)
+    for _, target in LINK.findall((ROOT / page).read_text(encoding="utf-8")):
+        yield posixpath.normpath(posixpath.join(folder, target))
+
+
+def _in_repository(uri: str) -> str:
+    return f"docs/{uri}" if (ROOT / "docs" / uri).exists() else uri
+
+
+def _with_plain_bars(row: str) -> str:
+    return re.sub(r"`[^`]*`", lambda code: code[0].replace("\\|", "|"), row)

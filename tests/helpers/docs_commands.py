@@ -1,0 +1,91 @@
+"""Commands as the docs print them, checked without running what they train or measure."""
+
+import re
+import shlex
+from pathlib import Path
+
+from configs import resolved
+from docs_pages import ROOT
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from trainers.config.checks import check
+
+SHORTENED = ("...", "PAGE", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
+INSTALLATION = re.compile(
+    r"python3\.11 -m venv \.venv"
+    r"|(\.venv/bin/python -m |\.venv/bin/)?pip install .+"
+    r"|\. \.venv/bin/activate"
+    r"|export( [A-Z_]+=\w+)+"
+)
+
+
+def require_command(command: str) -> None:
+    """Raise unless everything that ``command`` names exists."""
+    if INSTALLATION.fullmatch(command):
+        return
+    words = shlex.split(command)
+    while words and (words[0] == "sudo" or re.fullmatch(r"[A-Z_]+=\S*", words[0])):
+        words.pop(0)
+    program, *rest = words
+    if program == "make":
+        require_target(rest)
+    elif program == "wandb":
+        require_wandb(rest)
+    elif Path(program).name in ("python", "torchrun"):
+        require_python(rest)
+    else:
+        raise AssertionError(f"no rule for {command!r}")
+
+
+def require_target(words: list[str]) -> None:
+    target, *variables = words
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), f"no target {target}"
+    for variable in variables:
+        name, _, value = variable.partition("=")
+        assert f"$({name})" in makefile or name in ("ARGS", "GPU_PYTHON"), variable
+        if name == "ARGS" and target == "run":
+            require_overrides(value.split())
+
+
+def require_wandb(words: list[str]) -> None:
+    assert words[0] in ("sweep", "agent", "sync"), words
+    if words[0] == "sweep":
+        assert (ROOT / words[1]).is_file(), f"no file {words[1]}"
+
+
+def require_python(words: list[str]) -> None:
+    if "run.py" in words:
+        return require_overrides(words[words.index("run.py") + 1 :])
+    if words[:2] == ["-m", "pytest"]:
+        assert (ROOT / words[2]).exists(), f"no file {words[2]}"
+        return None
+    path = words[1].replace(".", "/") + ".py" if words[0] == "-m" else words[0]
+    assert (ROOT / path).is_file(), f"no file {path}"
+    options = [word.split("=")[0] for word in words if word.startswith("--")]
+    known = "".join(file.read_text() for file in (ROOT / path).parent.rglob("*.py"))
+    for option in options:
+        assert f'"{option}"' in known, f"no option {option}"
+    if path == "results/budget.py":
+        require_overrides([word for word in words[2:] if "=" in word and not word.startswith("-")])
+    return None
+
+
+def require_overrides(words: list[str]) -> None:
+    """Compose and check the config, of a sweep that of its first job."""
+    words = [word for word in words if word not in ("-m", "--help") and word not in SHORTENED]
+    typed = [word for word in words if not any(part in SHORTENED for part in re.split("[=/]", word))]
+    overrides = [first_of(word) for word in typed if own_config(word)]
+    check(resolved(*overrides))
+
+
+def first_of(word: str) -> str:
+    override = OverridesParser.create().parse_override(word)
+    if not override.is_sweep_override():
+        return word
+    return f"{override.input_line.split('=')[0]}={next(iter(override.sweep_string_iterator()))}"
+
+
+def own_config(word: str) -> bool:
+    """Not a method that a reader writes, and no file that a command before made."""
+    return not re.match(r"compressor=(my_method|stride)|compressor\.every=|budget=matched", word)
