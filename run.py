@@ -297,8 +297,8 @@ def build(config: Config, communicator: "Communicator", device: "torch.device") 
         )
     feedback = instantiate(config["feedback"], _convert_="all")
     diagnostics = instantiate(config["diagnostics"], _convert_="all")
-    seed, ranks = config["seed"], communicator.local_workers
-    loader = dataset.loader(communicator.size, ranks, settings.batch_size, partial(generator, seed))
+    seed, local_workers = config["seed"], communicator.local_workers
+    loader = dataset.loader(communicator.size, local_workers, settings.batch_size, partial(generator, seed))
     return Trainer(
         model=model,
         dataset=dataset,

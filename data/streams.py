@@ -34,9 +34,9 @@ class StreamLoader:
 
     @classmethod
     def cut(
-        cls, tokens: Tensor, workers: int, ranks: range, batch_size: int | None, bptt: int
+        cls, tokens: Tensor, workers: int, local_workers: range, batch_size: int | None, bptt: int
     ) -> "StreamLoader":
-        """The streams of the workers in ``ranks``.
+        """The streams of the workers in ``local_workers``.
 
         Raises ``ValueError`` for more workers than there are tokens to predict, and for a batch size
         that is None or larger than a worker's stream.
@@ -58,7 +58,9 @@ class StreamLoader:
         read = length * workers * batch_size
         shape = (workers, batch_size, length)
         inputs, targets = tokens[:read].view(shape), tokens[1 : read + 1].view(shape)
-        return cls([inputs[w] for w in ranks], [targets[w] for w in ranks], bptt, available - read)
+        return cls(
+            [inputs[w] for w in local_workers], [targets[w] for w in local_workers], bptt, available - read
+        )
 
     @property
     def windows(self) -> int:

@@ -79,7 +79,7 @@ def test_a_wrong_selection_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(GpuKernels, "compress", forgets)
     record: list[dict] = []
-    options = Options(torch.device("cpu"), True, time.monotonic() + 60)
+    options = Options(torch.device("cpu"), True, time.monotonic() + 600)
     selection.check_size(options, lambda _, /, **row: record.append(row), "tiny", 4400)
     selection._check_planted(options, lambda _, /, **row: record.append(row), 1, 4400)
     found = [row["result"] for row in record]

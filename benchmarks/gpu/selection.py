@@ -16,7 +16,7 @@ MANY_ROWS = (8, 3)  # of 1 B entries each, more than 2^31 together; the first nu
 
 
 def check_size(options: Options, record: Record, label: str, size: int) -> None:
-    """The kernels' payload, remainder, error and norm beside the reference's, on the device, bit for bit."""
+    """The kernels' payload, residual, error and norm beside the reference's, on the device, bit for bit."""
     from compressors.kernels.gpu import GpuKernels
 
     gradient = torch.randn(1, size, device=options.device)
@@ -29,7 +29,7 @@ def check_size(options: Options, record: Record, label: str, size: int) -> None:
             (payload,) = own.payloads
             found.append([payload.values, payload.indices, own.error, own.input_norm, rest])
         same = [torch.equal(ours, reference) for ours, reference in zip(*found, strict=True)]
-        names = ("values", "indices", "error", "norm", "remainder")
+        names = ("values", "indices", "error", "norm", "residual")
         differ = [name for name, equal in zip(names, same, strict=True) if not equal]
         what = f"{type(codec).__name__} at {label}, beside the reference on the device"
         record("checks", what=what, result="equal" if not differ else f"differ: {', '.join(differ)}")

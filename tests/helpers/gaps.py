@@ -53,7 +53,7 @@ def gaps(
     process: int, processes: int, name: str, scope: str, feedback: str, start: Any = None
 ) -> list[dict[str, float]]:
     """Per step that had an effect the record, and ||mean residual||^2 as ``residual``."""
-    layout = {"process": process, "processes": processes, "reduction": "worker_order"}
+    layout = {"rank": process, "world_size": processes, "reduction": "worker_order"}
     communicator = Communicator(WORKERS, **layout)
     records, snapshots = Records(), Snapshots(start)
     watched(communicator, name, scope, feedback).run(records, snapshots)

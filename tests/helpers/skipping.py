@@ -28,8 +28,8 @@ class Loader:
 
     epochs_per_step = 0.25
 
-    def __init__(self, ranks: range, bad_steps: dict[int, int]) -> None:
-        self.local_workers = ranks
+    def __init__(self, local_workers: range, bad_steps: dict[int, int]) -> None:
+        self.local_workers = local_workers
         self.bad_steps = bad_steps
 
     def batches(self, step: int) -> list[Images]:

@@ -18,10 +18,10 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     """What this process heard."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
     reduced = Communicator(WORKERS, rank=process, world_size=processes)
-    ranks = communicator.local_workers
+    local_workers = communicator.local_workers
     heard: dict[str, Tensor | list] = {}
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
-        generators = [torch.Generator().manual_seed(worker) for worker in ranks]
+        generators = [torch.Generator().manual_seed(worker) for worker in local_workers]
         rows = torch.stack([torch.randn(1000, generator=g) for g in generators]).to(dtype)
         parts = [rows[:, :2], rows[:, 2:2], rows[:, 2:700], rows[:, 700:]]
         heard[f"mean {dtype}"] = torch.cat(
@@ -29,14 +29,15 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
         )
         heard[f"all-reduced {dtype}"] = torch.cat(reduced.all_reduce_mean(parts, add_up))
         for segment, lengths in enumerate(LENGTHS.tolist()):
-            rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in ranks]
+            rows = [torch.full((lengths[w],), 10 * segment + w + 0.5, dtype=dtype) for w in local_workers]
             tensors = [torch.zeros(0, dtype=dtype)] * segment + [torch.cat(rows)]
             wanted = np.zeros_like(LENGTHS)[: segment + 1]
             wanted[segment] = LENGTHS[segment]
             (gathered,) = communicator.all_gather_ragged([tensors], wanted, ["values"])
             heard[f"ragged {dtype} {segment}"] = gathered[segment]
         tensors = [
-            torch.cat([torch.full((lengths[w],), w, dtype=dtype) for w in ranks]) for lengths in LENGTHS
+            torch.cat([torch.full((lengths[w],), w, dtype=dtype) for w in local_workers])
+            for lengths in LENGTHS
         ]
         heard[f"several {dtype}"] = torch.cat(
             communicator.all_gather_ragged([tensors], LENGTHS, ["values"])[0]
@@ -45,14 +46,14 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     empty = [[torch.zeros(0, dtype=torch.int32)]]
     nothing = communicator.all_gather_ragged(empty, np.zeros((1, WORKERS), dtype=np.int64), ["indices"])
     assert [len(tensor) for tensor in nothing[0]] == [0]
-    told = [np.full(3 * worker, worker, dtype=np.uint8) for worker in ranks]
+    told = [np.full(3 * worker, worker, dtype=np.uint8) for worker in local_workers]
     messages = communicator.all_gather_messages(
         [[("metadata", m[:1]), ("indices", m[1:])] for m in told], 100
     )
     assert [message.tolist() for message in messages] == [[w] * 3 * w for w in range(WORKERS)]
-    large = np.array([[2**31 + worker for worker in ranks]])
+    large = np.array([[2**31 + worker for worker in local_workers]])
     assert communicator.all_gather_counts(large, 2**32).tolist() == [[2**31 + w for w in range(WORKERS)]]
-    counts = torch.tensor([[worker, 10 * worker] for worker in ranks], dtype=torch.int32)
+    counts = torch.tensor([[worker, 10 * worker] for worker in local_workers], dtype=torch.int32)
     heard["gather"] = communicator.all_gather(counts, "metadata")
     heard["collect"] = communicator.collect(counts.double())
     heard["largest"] = torch.tensor(communicator.all_reduce_max(7 if process == 0 else 3))
@@ -69,10 +70,10 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     heard["link"] = (link + reduced.take_link_bytes()).tolist()
     charges = communicator.take_charges()
     bytes_per_element = 4 + 8 + 2 + 2
-    assert reduced.take_charges().tolist() == [[1000 * bytes_per_element, 0, 0, 0]] * len(ranks)
+    assert reduced.take_charges().tolist() == [[1000 * bytes_per_element, 0, 0, 0]] * len(local_workers)
     sent = 1000 + 2 * LENGTHS.sum(0)
-    assert charges[:, 0].tolist() == [bytes_per_element * int(sent[worker]) for worker in ranks]
-    for row, worker in zip(charges, ranks, strict=True):
+    assert charges[:, 0].tolist() == [bytes_per_element * int(sent[worker]) for worker in local_workers]
+    for row, worker in zip(charges, local_workers, strict=True):
         row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # of the messages
     heard["charges"] = charges[:, 1:].tolist()
     return heard
@@ -81,7 +82,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
 def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
     """What each local worker heard, sent and was charged for, by what multi-round methods use."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
-    ranks, heard = communicator.local_workers, {}
+    local_workers, heard = communicator.local_workers, {}
 
     def note(name: str, rows: Tensor) -> None:
         heard[name] = rows.tolist()
@@ -89,13 +90,15 @@ def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
         heard[f"{name}, link"] = communicator.take_link_bytes().tolist()
 
     for leader in range(WORKERS):
-        told = torch.arange(3.0) + leader if leader in ranks else torch.empty(3)
+        told = torch.arange(3.0) + leader if leader in local_workers else torch.empty(3)
         found = communicator.broadcast_from(leader, told, "indices")
-        note(f"from {leader}", found.expand(len(ranks), -1))
-    addressed = torch.tensor([[[10.0 * worker + other] * 2 for other in range(WORKERS)] for worker in ranks])
+        note(f"from {leader}", found.expand(len(local_workers), -1))
+    addressed = torch.tensor(
+        [[[10.0 * worker + other] * 2 for other in range(WORKERS)] for worker in local_workers]
+    )
     note("to all", communicator.all_to_all(addressed, "values"))
     note("scattered", communicator.reduce_scatter_mean(addressed / 3))
-    own = torch.tensor([[float(worker)] * 5 for worker in ranks])
+    own = torch.tensor([[float(worker)] * 5 for worker in local_workers])
     for partners in ([1, 0, 3, 2], [2, 3, 0, 1], [3, 1, 2, 0]):
         note(f"with {partners}", communicator.exchange(own, partners, "values"))
     return heard

@@ -180,7 +180,7 @@ def test_dense_steps_overlap_by_themselves_where_pieces_will_do(
     case = {**case, "diagnostics": (), **change}
     trainer = SimpleNamespace(
         settings=SimpleNamespace(overlap=False, clip_norm=case["clip_norm"], nonfinite=case["nonfinite"]),
-        communicator=SimpleNamespace(size=4, processes=case["processes"]),
+        communicator=SimpleNamespace(size=4, world_size=case["processes"]),
         layout=SimpleNamespace(scope=case["scope"], device=torch.device("cpu")),
         reducer=build_reducer(METHODS[case["method"]], 100, ErrorFeedback),
         diagnostics=SimpleNamespace(names=case["diagnostics"]),
