@@ -88,6 +88,10 @@ class _Records:
         self.last |= {name: value for name, value in record.items() if not name.startswith("time/")}
 
 
+class Refused(Exception):
+    """Settings that a method does not go with, refused before training in all processes alike."""
+
+
 def train(
     overrides: Sequence[str], method: str, device: torch.device, process: int = 0, processes: int = 1
 ) -> dict[str, Any]:
@@ -104,9 +108,12 @@ def train(
         device=device,
         reduction=config["trainer"]["reduction"],
     )
-    trainer = run.build(config, communicator, device)
-    if method:
-        trainer = _with_method(trainer, config, method)
+    try:
+        trainer = run.build(config, communicator, device)
+        if method:
+            trainer = _with_method(trainer, config, method)
+    except ValueError as error:
+        raise Refused(str(error)) from error
     records = _Records()
     trainer.run(records)
     weights = torch.cat([p.detach().flatten().cpu() for p in trainer.model.parameters()])
@@ -143,6 +150,9 @@ def train_all(
                     dist.barrier()
                 try:
                     on_device = train(overrides, method, CUDA, process, processes)
+                except Refused as error:
+                    own["error"] = f"ValueError: {error}"
+                    continue
                 except Exception as error:
                     if processes > 1:  # the others would wait
                         raise
