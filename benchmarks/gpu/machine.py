@@ -9,7 +9,8 @@ import json
 import os
 import platform
 import subprocess
-from pathlib import Path
+
+from trainers.run.processor import processor
 
 PACKAGES = ("torch", "torchvision", "triton", "numba", "numpy", "hydra-core", "pytest")
 DATASHEETS = {  # bytes per second that a GPU's memory is sold with, in 10^9, by a part of its name
@@ -50,7 +51,7 @@ def machine() -> dict[str, object]:
     found: dict[str, object] = {
         "versions": versions(),
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "gpus": [],
     }
@@ -86,14 +87,6 @@ def _driver() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return said.splitlines()[0].strip() if said.strip() else None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
 
 
 if __name__ == "__main__":

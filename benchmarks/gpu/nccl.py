@@ -32,6 +32,7 @@ from trainers.launch.process_group import process_group
 from trainers.launch.processes import launch
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.parts import Memory
 from trainers.step import ExplicitStep
 
 STEPS, RATE = 4, 1e-2
@@ -174,6 +175,10 @@ def _loss(model: nn.Module, inputs: Tensor) -> Tensor:
     return model(inputs).square().mean()
 
 
+def _loss_of_worker(model: nn.Module, inputs: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+    return _loss(model, inputs), memory
+
+
 def _check_hook(processes: int, process: int, device: torch.device, codec: TopK | HardThreshold) -> float:
     """Milliseconds of a step; the weights are those that the trainer's own step gives."""
     model = _network(device)
@@ -204,8 +209,7 @@ def _by_hand(workers: int, device: torch.device, codec: TopK | HardThreshold) ->
         Communicator(workers, device=device),
     )
     reducer = _reducer(codec, model)
-    loss = lambda model, inputs, memory: (_loss(model, inputs), memory)  # noqa: E731
-    gradients = WorkerGradients(model, loss, layout, communicator, seed=0)
+    gradients = WorkerGradients(model, _loss_of_worker, layout, communicator, seed=0)
     step_taker = ExplicitStep(
         gradients, reducer, layout, communicator, Ledger(layout, communicator, reducer), seed=0
     )

@@ -153,7 +153,7 @@ def train_all(
                 except Refused as error:
                     own["error"] = f"ValueError: {error}"
                     continue
-                except Exception as error:
+                except Exception as error:  # any: the other trainings of this process are still to be seen
                     if processes > 1:  # the others would wait
                         raise
                     own["error"] = f"{type(error).__name__}: {error}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from trainers.config.targets import packages_of
 from trainers.launch.jobs import command
 from trainers.records.plain import Config
+from trainers.run.processor import processor
 
 PACKAGES = (
     "torch",
@@ -41,7 +42,7 @@ def environment(config: Config) -> dict[str, object]:
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "outside_packages": packages_of(config),  # whose code is not that of the commit
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "gpus": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else [],
         "workers": config["workers"],
@@ -65,11 +66,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
