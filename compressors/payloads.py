@@ -49,11 +49,11 @@ def divide(x: Tensor, divisor: float) -> Tensor:
 
 def numpy_knows(x: Tensor) -> bool:
     """Whether ``x.numpy()`` can be had without a copy."""
-    return x.device.type == "cpu" and x.dtype != torch.bfloat16
+    return x.is_cpu and x.dtype != torch.bfloat16
 
 
 def as_indices(positions: np.ndarray, size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Positions [k] int64 as a payload on ``device`` has them; numpy is done before torch has started."""
+    """Positions [k] int64 as a payload on ``device`` has them; NumPy avoids torch's call overhead."""
     fits = index_dtype(size) == torch.int32
     indices = torch.from_numpy(positions.astype(np.int32 if fits else np.int64))
     return indices.to(device, non_blocking=True)  # for a GPU the host does not wait

@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
     def add_to(self, out: Tensor) -> None:
         num_rows, size = self.start.shape[0], out.shape[0]
-        if out.device.type != "cpu":  # where to start is not known to the host
+        if not out.is_cpu:  # where to start is not known to the host
             out.index_add_(0, self.positions(size), self.values.to(out.dtype))
             return
         k = self.values.shape[0] // num_rows
@@ -83,17 +83,20 @@ class RandomBlock(CodecWithDensity):
         draws = workers if not self.shared_coordinates else range(1)
         starts = [self._start(size, step._replace(worker=worker)) for worker in draws]
         wrapped = [max(0, start + k - size) for start in starts]  # entries at the segment's begin
-        positions = np.empty((len(starts), k), dtype=np.int64)
-        for row, start, begin in zip(positions, starts, wrapped, strict=True):
-            row[begin:] = np.arange(start, start + k - begin)
-            if begin:
-                row[:begin] = np.arange(begin)
+        ranges = zip(starts, wrapped, strict=True)
+        rows = [
+            np.concatenate([np.arange(begin), np.arange(start, size)])
+            if begin
+            else np.arange(start, start + k)
+            for start, begin in ranges
+        ]
+        positions = rows[0][None] if len(rows) == 1 else np.stack(rows)
 
         def payload(values: Tensor, num_rows: int) -> Block:
             every = np.array(starts * (num_rows // len(starts)))
             return Block(values, as_indices(every, size, values.device))
 
-        return Drawn(positions, -np.array(wrapped), payload)
+        return Drawn(positions, np.array([-begin for begin in wrapped]), payload)
 
     def encode(self, x: Tensor, step: Step) -> Block:
         size, start = x.numel(), self._start(x.numel(), step)

@@ -50,10 +50,10 @@ class RandomK(CodecWithDensity):
 
     def rule(self, size: int, step: Step, workers: range) -> Drawn:
         draws = workers if not self.shared_coordinates else range(1)
-        positions = np.stack([self._draw(size, step._replace(worker=worker)) for worker in draws])
+        positions = np.array([self._draw(size, step._replace(worker=worker)) for worker in draws])
 
         def payload(values: Tensor, num_rows: int) -> Sparse:
-            columns = positions if len(positions) == num_rows else np.tile(positions, (num_rows, 1))
+            columns = positions.repeat(num_rows // len(positions), 0)
             return Sparse(values, as_indices(columns.ravel(), size, values.device))
 
         return Drawn(positions, _UNROTATED, payload)

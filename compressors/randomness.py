@@ -35,10 +35,12 @@ def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
         # 52 bits: the product stays below size also after rounding
         places = ((_random_words(seed, draws) >> np.uint64(12)) * (size / 2**52)).astype(np.int64)
         if draws > 1:
-            values, first = np.unique(places, return_index=True)
-            if len(values) > count:
-                values = values[np.sort(np.argsort(first)[:count])]
-            places = values
+            order = places.argsort(kind="stable")
+            ascending = places[order]
+            is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])  # of its equals
+            places, drawn_at = ascending[is_first], order[is_first]
+            if len(places) > count:
+                places = places[np.sort(drawn_at.argsort()[:count])]
         if len(places) == count:
             return torch.from_numpy(places)
         draws *= 2
@@ -49,17 +51,19 @@ def _random_words(seed: int, count: int) -> np.ndarray:
     if count == 1:  # a tenth of the time
         return np.array([_mixed((seed + _STEP) & _ALL_BITS)], dtype=np.uint64)
     word = np.arange(1, count + 1, dtype=np.uint64)
-    word *= np.uint64(_STEP)
+    word *= _STEP_WORD
     word += np.uint64(seed)
-    for shift, factor in _MIX:
-        word ^= word >> np.uint64(shift)
-        word *= np.uint64(factor)
-    word ^= word >> np.uint64(31)
+    for shift, factor in _MIX_WORDS:
+        word ^= word >> shift
+        word *= factor
+    word ^= word >> _LAST_SHIFT
     return word
 
 
 _STEP, _ALL_BITS = 0x9E3779B97F4A7C15, 2**64 - 1
 _MIX = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)
+_STEP_WORD, _LAST_SHIFT = np.uint64(_STEP), np.uint64(31)
+_MIX_WORDS = tuple((np.uint64(shift), np.uint64(factor)) for shift, factor in _MIX)
 
 
 def _mixed(word: int) -> int:

@@ -51,10 +51,10 @@ class AllReduce:
         means = []
         for given, own, average in zip(inputs, compressed, averages, strict=True):
             mean = own.room if own.room is not None else given.rows.new_zeros(given.size)
-            share = len(own.sent) // len(own.payloads)  # workers whose entries the first payload has
-            fields = zip(own.payloads[0]._fields, own.payloads[0], strict=True)
-            first = [average if field == name else x[: x.shape[0] // share] for field, x in fields]
-            backend.add(type(own.payloads[0])(*first), mean, own)
+            payload, share = own.payloads[0], len(own.sent) // len(own.payloads)
+            if share > 1:  # workers whose entries the first payload has
+                payload = type(payload)(*[x[: x.shape[0] // share] for x in payload])
+            backend.add(payload._replace(**{name: average}), mean, own)
             means.append(mean)
         return means
 

@@ -72,7 +72,8 @@ class StepCosts:
         """Take down a step that has just been taken."""
         if self.nothing_to_compare or step.compression_seconds is None:
             return
-        self._sent += ledger.link_bytes[:, 0].mean()
+        sent = ledger.counts.link_bytes[:, 0]
+        self._sent += sent.sum() / len(sent)  # half the time of its mean()
         self.seconds.append(step.compression_seconds)
         self.rounds.append(self.communicator.clock.rounds)
         self.steps += 1

@@ -17,6 +17,23 @@ from trainers.layout import WHOLE, Layout
 PAPER_BITS = 32  # per exact value, whatever its dtype and without its index: as the paper counts
 
 
+class Counts:
+    """What is counted of the W local workers, [W, ...] float64 each: exact up to 2^53, and to be split.
+
+    All counts are views of one array, so that a step is added to the totals in one operation.
+    """
+
+    names = ("sent", "bytes", "link_bytes", "dense_bytes", "choice", "paper_bits", "largest_sent")
+
+    def __init__(self, num_workers: int, num_layers: int, num_kinds: int) -> None:
+        self.all = np.zeros((num_workers, num_layers + num_kinds + 2 + 4))
+        ends = np.cumsum([num_layers, num_kinds, 2]).tolist()
+        self.sent, self.bytes, self.link_bytes, rest = np.split(self.all, ends, axis=1)
+        # Bytes that would have left a worker without compression; bytes that no code of which entries are
+        # sent goes below; the paper's bits; elements of the worker that sends most, the same for all.
+        self.dense_bytes, self.choice, self.paper_bits, self.largest_sent = rest.T
+
+
 class Ledger:
     """Running totals of the local workers; means over all n workers when asked.
 
@@ -34,27 +51,18 @@ class Ledger:
         self.total_error = torch.zeros_like(self.error)
         self._error, self._total_error = _entries(self.error), _entries(self.total_error)
         self._layers = {name: self._find(name) for name in (WHOLE, *layout.names)}
-        self.sent = np.zeros(shape, dtype=np.int64)  # [W, L], this step
-        # Totals are float64: counts stay exact up to 2^53, and a change of workers can split them.
-        self.total_sent = np.zeros(shape)
+        self.kinds = communicator.kinds
+        gradient_bytes = layout.num_parameters * layout.dtype.itemsize
+        self.counts, self.total_counts = (Counts(*shape, len(self.kinds)) for _ in range(2))
+        # What would have left a worker without compression; the same in every step.
+        self.counts.dense_bytes[:] = all_reduce_bytes(gradient_bytes, communicator.size)
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
-        self.kinds = communicator.kinds
-        self.bytes = np.zeros((shape[0], len(self.kinds)), dtype=np.int64)  # [W, kinds], this step
-        self.total_bytes = np.zeros(self.bytes.shape)
-        self.link_bytes = np.zeros((shape[0], 2))  # [W, 2], sent and received, this step
-        self.total_link_bytes = np.zeros_like(self.link_bytes)
-        self.total_dense_bytes = np.zeros(shape[0])  # that would have left a worker without compression
-        gradient_bytes = layout.num_parameters * layout.dtype.itemsize
-        self._dense_bytes = all_reduce_bytes(gradient_bytes, communicator.size)  # in a step
         # A count that has no meaning for what is sent is infinite.
         self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
-        self._no_choice = np.zeros(shape[0])
-        self.choice = self._no_choice  # [W] bytes, this step: no code of which entries are sent takes less
-        self.total_choice = np.zeros(shape[0])
-        self.total_paper_bits = np.zeros(shape[0])
-        self.total_largest_sent = np.zeros(shape[0])  # the same for all workers
+        if not self.traits.exact:
+            self.counts.paper_bits[:] = math.inf
 
     def record(self, reduced: Reduced) -> None:
         """Enter some or all segments of this step."""
@@ -67,7 +75,7 @@ class Ledger:
             self.error.copy_(torch.cat([own.error for own in found.values()], 1))
         for segment, own in found.items():
             layers = self._layers[segment]
-            self.sent[:, layers] = own.sent
+            self.counts.sent[:, layers] = own.sent
             if not at_once:
                 self._input_norm[:, layers] = _entries(own.input_norm)
                 self._error[:, layers] = _entries(own.error)
@@ -89,47 +97,37 @@ class Ledger:
     def close_step(self) -> None:
         """Add the step to the totals, once all of its segments are entered."""
         self.steps += 1
-        self.bytes = self.communicator.take_charges()
-        self.link_bytes = self.communicator.take_link_bytes()
-        self.total_link_bytes += self.link_bytes
-        self.total_dense_bytes += self._dense_bytes
-        self._total_error += self._error
-        self.total_sent += self.sent
-        self.total_bytes += self.bytes
-        counts = self.sent.sum(1) if self.sent.shape[1] > 1 else self.sent[:, 0]
-        self.total_paper_bits += PAPER_BITS * counts if self.traits.exact else math.inf
-        most = self.communicator.take_largest_sent()
-        self.total_largest_sent += counts if most is None else most
-        self.choice = self._no_choice
+        step, communicator = self.counts, self.communicator
+        step.bytes[:] = communicator.take_charges()
+        step.link_bytes[:] = communicator.take_link_bytes()
+        counts = step.sent.sum(1) if step.sent.shape[1] > 1 else step.sent[:, 0]
+        if self.traits.exact:
+            np.multiply(counts, PAPER_BITS, out=step.paper_bits)
+        most = communicator.take_largest_sent()
+        step.largest_sent[:] = counts if most is None else most
         if not self.has_a_value_each or self.traits.drawn_in_part:
-            self.choice = np.full_like(self._no_choice, math.inf)
+            step.choice[:] = math.inf
         elif not self.traits.drawn:
             size = self.layout.num_parameters
-            self.choice = np.array([_bytes_to_choose(size, k) for k in counts.tolist()])
+            step.choice[:] = [_bytes_to_choose(size, int(k)) for k in counts.tolist()]
             if self.traits.linear:  # one worker tells the others
-                self.choice /= self.communicator.size
-        self.total_choice += self.choice
+                step.choice /= communicator.size
+        self._total_error += self._error
+        self.total_counts.all += step.all
 
     def skip_step(self) -> None:
         """Enter a step in which nothing was compressed and nothing sent; it counts in no average."""
         self.error.zero_()
-        self.sent[:] = 0
-        self.bytes = np.zeros_like(self.bytes)
-        self.link_bytes = np.zeros_like(self.link_bytes)
-        self.choice = self._no_choice
+        step = self.counts
+        for counts in (step.sent, step.bytes, step.link_bytes, step.choice):
+            counts[:] = 0
         self.input_is_known = False
 
     def totals(self) -> dict[str, Tensor]:
         """The sums over all steps, [W, ...] float64 each, as they are: to be read or written."""
         return {
             "total_error": self.total_error,
-            "total_sent": torch.from_numpy(self.total_sent),
-            "total_bytes": torch.from_numpy(self.total_bytes),
-            "total_link_bytes": torch.from_numpy(self.total_link_bytes),
-            "total_dense_bytes": torch.from_numpy(self.total_dense_bytes),
-            "total_choice": torch.from_numpy(self.total_choice),
-            "total_paper_bits": torch.from_numpy(self.total_paper_bits),
-            "total_largest_sent": torch.from_numpy(self.total_largest_sent),
+            **{f"total_{name}": torch.from_numpy(getattr(self.total_counts, name)) for name in Counts.names},
         }
 
     def metrics(self) -> dict[str, float]:
@@ -138,19 +136,20 @@ class Ledger:
         The norm of what was compressed is there if the last step measured it. A bound on the bytes, and what
         the paper counts, are there if they have a meaning for all that was sent.
         """
+        step, total = self.counts, self.total_counts
         columns = [
             self.input_norm.sum(1).cpu(),
             self.error.sum(1).cpu(),
             self.total_error.sum(1).cpu(),
-            self.sent.sum(1),
-            self.total_sent.sum(1),
-            self.bytes.sum(1),
-            self.bytes[:, 0] + self.choice,
-            self.total_bytes[:, 0] + self.total_choice,
-            *self.total_bytes.T,
+            step.sent.sum(1),
+            total.sent.sum(1),
+            step.bytes.sum(1),
+            step.bytes[:, 0] + step.choice,
+            total.bytes[:, 0] + total.choice,
+            *total.bytes.T,
         ]
-        link = [*self.link_bytes.T, *self.total_link_bytes.T, self.total_dense_bytes]
-        as_published = [self.total_paper_bits, self.total_largest_sent]
+        link = [*step.link_bytes.T, *total.link_bytes.T, total.dense_bytes]
+        as_published = [total.paper_bits, total.largest_sent]
         means, link, (paper_bits, largest_sent) = self._means(columns, link, as_published)
         sent_now, received_now, sent_so_far, received_so_far, dense = link
         input_norm, error, total_error, sent, total_sent, step_bytes, bound, total_bound, *totals = means
@@ -179,7 +178,7 @@ class Ledger:
     def layers(self) -> dict[str, dict[str, float]]:
         """Per parameter name, means over workers: elements, total error and average density."""
         errors = self._mean(self.total_error.cpu())
-        sent = self._mean(torch.from_numpy(self.total_sent))
+        sent = self._mean(torch.from_numpy(self.total_counts.sent))
         steps = max(1, self.steps)
         return {
             name: {"elements": size, "total_error": error, "density_mean": count / (size * steps)}
@@ -204,7 +203,7 @@ def _entries(tensor: Tensor) -> Any:
 
     What is done with it is written alike for both.
     """
-    return tensor.numpy() if tensor.device.type == "cpu" else tensor
+    return tensor.numpy() if tensor.is_cpu else tensor
 
 
 @lru_cache(maxsize=4096)

@@ -252,18 +252,19 @@ def _take_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -
 
 
 def _take(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Taken:
-    draws, sizes = table.draws(tuple([rule.positions.shape for rule in rules]))
-    for rule, own in zip(rules, draws, strict=True):
-        own[:, 3] = rule.rotations
-    positions = [rule.positions.ravel() for rule in rules]
-    drawn = np.concatenate(positions) if len(positions) > 1 else positions[0]
+    draws, rotations, sizes = table.draws([rule.positions.shape for rule in rules])
+    for rule, own in zip(rules, rotations, strict=True):
+        own[:] = rule.rotations
+    drawn = rules[0].positions.ravel()
+    if len(rules) > 1:
+        drawn = np.concatenate([rule.positions.ravel() for rule in rules])
     values = np.empty(sum(sizes), dtype=factor.dtype)
-    pieces, squares, counts, flat = table.pieces, table.sums, table.counts, draws.reshape(-1, 4)
+    pieces, squares, counts = table.pieces, table.sums, table.counts
     wholes, workers = table.wholes, table.num_workers
 
     def work(first: int, last: int) -> None:
         found = (values, squares, counts, wholes)
-        native.take(pieces, first, last, workers, factor, drawn, flat, *found)
+        native.take(pieces, first, last, workers, factor, drawn, draws, *found)
 
     parallel_for(work, len(pieces))
     return torch.from_numpy(values), None, sizes

@@ -229,12 +229,12 @@ def _add_up(sums: Tensor, adding: Adding) -> Tensor:
 
 
 def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Taken:
-    draws, sizes = table.host.draws(tuple([rule.positions.shape for rule in rules]))
-    for rule, own in zip(rules, draws, strict=True):
-        own[:, 3] = rule.rotations % rule.positions.shape[1]
+    draws, rotations, sizes = table.host.draws([rule.positions.shape for rule in rules])
+    for rule, own in zip(rules, rotations, strict=True):
+        own[:] = rule.rotations % rule.positions.shape[1]
     drawn_from = np.concatenate([rule.positions.ravel() for rule in rules]).astype(np.int32)
     positions = upload(drawn_from, table.device)
-    of_rows = (upload(draws.reshape(-1, 4), table.device), table.rows, positions)
+    of_rows = (upload(draws, table.device), table.rows, positions)
     values = factor.new_empty(sum(sizes))
     tiles = -(-max(rule.positions.shape[1] for rule in rules) // TILE)
     grid = (table.num_rows * tiles,)

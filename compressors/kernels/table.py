@@ -53,7 +53,8 @@ class Table:
         self.sums, self.wholes = self.squares
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
-        self._draws: dict[Any, tuple[np.ndarray, list[int]]] = {}
+        self._drawn_shapes: list[tuple[int, ...]] = []
+        self._draws: tuple[np.ndarray, list[np.ndarray], list[int]]
         self._per_row: tuple[list[float | tuple[float, ...]], np.ndarray] = ([], np.empty(0))
 
     def fits(self, inputs: list[Input]) -> bool:
@@ -74,12 +75,13 @@ class Table:
         offsets = item * (worker * gradient_stride + self.pieces[:, BASE])
         self.pieces[:, GRADIENT] = there * (gradient + offsets)
 
-    def draws(self, shapes: tuple[tuple[int, int], ...]) -> tuple[np.ndarray, list[int]]:
-        """For positions of these shapes, one row or W, what ``native.take`` wants to know of each row.
+    def draws(self, shapes: list[tuple[int, ...]]) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
+        """For positions of these shapes, one row or W, what ``native.take`` needs of each row.
 
-        [S, W, 4] without rotations, and how many values each segment gives.
+        [S W, 4]; its last column, of rotations, as views [W] for each segment; and how many values each
+        segment gives. The last call's are kept.
         """
-        if shapes not in self._draws:
+        if shapes != self._drawn_shapes:
             workers = np.arange(self.num_workers)
             draws = np.zeros((len(shapes), self.num_workers, 4), dtype=np.int64)
             sizes: list[int] = []
@@ -90,8 +92,9 @@ class Table:
                 own[:, 2] = k
                 drawn_from += rows * k
                 sizes.append(k * self.num_workers)
-            self._draws = {shapes: (draws, sizes)}
-        return self._draws[shapes]
+            self._drawn_shapes = shapes
+            self._draws = draws.reshape(-1, 4), list(draws[:, :, 3]), sizes
+        return self._draws
 
     def per_row(self, of_segments: list[float | tuple[float, ...]], dtype: np.dtype) -> np.ndarray:
         """A number for each segment, or one for each of its rows, to [S W]; the last call's are kept."""

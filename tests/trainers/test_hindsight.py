@@ -167,7 +167,7 @@ def ledger_of(total_error: float, sent: float, workers: int = 1) -> Ledger:
         Layout({"a": nn.Parameter(torch.zeros(4))}, "layer"), Communicator(workers), NoCompression()
     )
     ledger.total_error += total_error
-    ledger.total_sent += sent
+    ledger.total_counts.sent += sent
     return ledger
 
 

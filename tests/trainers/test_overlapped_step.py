@@ -99,7 +99,7 @@ def trained(method: str, *, overlap: bool, channels_last: bool) -> list[Tensor]:
         optimizer.step()
     return [p.detach() for p in model.parameters()] + [
         ledger.total_error,
-        torch.from_numpy(ledger.total_sent),
+        torch.from_numpy(ledger.total_counts.sent),
     ]
 
 

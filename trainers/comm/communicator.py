@@ -80,7 +80,7 @@ class Communicator:
         means may lie there.
         """
         add_up = add_up or backend_of(self.device).add_rows
-        num_bytes = sum(tensor.nbytes for tensor in rows) // len(self.local_workers)
+        num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
         self._charged["values"] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
         of_two = self.size == 2 == self.world_size  # whose sum is the same in any order
@@ -261,7 +261,8 @@ class Communicator:
         gather go from everyone to everyone else, and an all-reduce sends 2 (n - 1) pieces of a nth. Headers
         of the protocols are not counted.
         """
-        link, self._link = self._link, np.zeros_like(self._link)
+        link = self._link.copy()
+        self._link[:] = 0
         return link
 
     def take_largest_sent(self) -> float | None:

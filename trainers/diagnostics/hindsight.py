@@ -29,7 +29,9 @@ class Hindsight:
         """Of all steps that ``ledger`` has. Nothing where a magnitude is beyond the bins; no regret where
         nothing had to be lost, where the bins leave it open how much, and where less was lost than that.
         """
-        sums = torch.stack([ledger.total_error.sum(1).cpu(), torch.from_numpy(ledger.total_sent).sum(1)], 1)
+        sums = torch.stack(
+            [ledger.total_error.sum(1).cpu(), torch.from_numpy(ledger.total_counts.sent).sum(1)], 1
+        )
         own = torch.cat([magnitudes.counts.cpu(), magnitudes.squares.cpu(), sums], 1)
         everyones = ledger.communicator.collect(own)  # [n, 2 BINS + 2], added up in the workers' order
         num_workers = len(everyones)
