@@ -109,7 +109,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
 
     Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
     """
-    from compressors.wire import WireError
+    from compressors.encoding.settings import WireError
     from trainers.config.checks import check, require_inside
     from trainers.launch.isolation import JobError, run_isolated
     from trainers.launch.jobs import FINISHED, SKIPPED
@@ -164,7 +164,7 @@ def train_together(config: Config) -> None:
 
 def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
-    from compressors.wire import WireError
+    from compressors.encoding.settings import WireError
     from trainers.launch.isolation import JobError
     from trainers.launch.processes import PeerLostError
     from trainers.launch.stopping import StoppedError
@@ -265,9 +265,9 @@ def build(config: Config, communicator: "Communicator", device: "torch.device") 
     """The trainer that the config describes, checked, with nothing run yet."""
     import torch
 
-    from compressors import backends
-    from compressors.build import build_reducer
-    from compressors.randomness import derive_seed, generator
+    from compressors.core import backends
+    from compressors.core.build import build_reducer
+    from compressors.core.randomness import derive_seed, generator
     from trainers.config.targets import check_factories, require_match
     from trainers.launch.memory import require_memory
     from trainers.layout import Layout

@@ -23,13 +23,13 @@ import torch
 from compress import resnet18_layout, threshold_of
 
 from compressors.api import Step, inputs_of
-from compressors.build import build_reducer
+from compressors.core.build import build_reducer
+from compressors.encoding.index_codes import IndexCodes
+from compressors.encoding.messages import Format, read, write
+from compressors.encoding.settings import Wire
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
-from compressors.index_codes import IndexCodes
-from compressors.kernels.index_codes import CompiledIndexCodes
-from compressors.messages import Format, read, write
-from compressors.wire import Wire
+from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 from trainers.comm.communicator import Communicator
 from trainers.ledger import Ledger
 

@@ -36,11 +36,11 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
-from compressors.build import PLAIN, build_reducer
+from compressors.core.build import PLAIN, build_reducer
+from compressors.core.norms import squared_norm
+from compressors.encoding.settings import Wire
 from compressors.feedback import ErrorFeedback, Memory
-from compressors.norms import squared_norm
 from compressors.testing.cases import configured
-from compressors.wire import Wire
 from trainers.comm.communicator import Communicator
 from trainers.layout import SCOPES, WHOLE, Layout
 

@@ -49,9 +49,9 @@ def measure_kernels(options: Options, record: Record) -> None:
 
 
 def _measure_size(options: Options, record: Record, label: str, size: int) -> None:
-    from compressors.kernels import triton_blocks as blocks
-    from compressors.kernels.device_table import DeviceTable
-    from compressors.kernels.gpu import APART, GpuKernels
+    from compressors.kernels.gpu import blocks as blocks
+    from compressors.kernels.gpu.backend import APART, GpuKernels
+    from compressors.kernels.gpu.table import DeviceTable
 
     device = options.device
     gradient = torch.randn(1, size, device=device)

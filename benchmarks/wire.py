@@ -25,8 +25,8 @@ from collectives import COLLECTIVES, DENSE, TINY_CALLS
 from compress import Case, cases
 from fleet import QUIET_SECONDS, Fleet, fleet
 
-from compressors.build import PLAIN
-from compressors.wire import Wire
+from compressors.core.build import PLAIN
+from compressors.encoding.settings import Wire
 from results import header
 from trainers.layout import SCOPES
 from trainers.run.environment import environment

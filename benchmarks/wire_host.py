@@ -13,7 +13,7 @@ from fleet import open_channel
 from torch import Tensor
 
 from compressors.api import Segment
-from compressors.wire import Wire
+from compressors.encoding.settings import Wire
 from trainers.comm.communicator import Communicator
 from trainers.launch.process_group import process_group
 from trainers.settings import ALL_REDUCE

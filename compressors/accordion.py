@@ -15,10 +15,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Communicator, Input, Plan, Segment, Shared, Step, Traits
-from compressors.checks import is_count, is_real, require
-from compressors.norms import squared_norm
-from compressors.payloads import Sparse
+from compressors.api import (
+    Codec,
+    Communicator,
+    Input,
+    Plan,
+    Segment,
+    Shared,
+    Sparse,
+    Step,
+    Traits,
+    is_count,
+    is_real,
+    require,
+    squared_norm,
+)
 from compressors.top_k import TopK
 
 

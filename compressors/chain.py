@@ -12,11 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Plan, Step, Traits
-from compressors.checks import require
-from compressors.fields import Field, PayloadType, declared, payload_of, values_of
-from compressors.norms import squared_norm
-from compressors.payloads import Sparse, index_dtype
+from compressors.api import Codec, Field, Plan, Sparse, Step, Traits, require, squared_norm
+from compressors.core.fields import PayloadType, declared, payload_of, values_of
+from compressors.core.payloads import index_dtype
 
 
 @dataclass(frozen=True, kw_only=True)

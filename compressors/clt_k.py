@@ -12,12 +12,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Communicator, Input, State, Step, Traits
-from compressors.norms import squared_norm
-from compressors.payloads import Sparse, as_indices, index_dtype, take
-from compressors.rules import Drawn
+from compressors.api import (
+    Codec,
+    CodecWithDensity,
+    Communicator,
+    Input,
+    Sparse,
+    State,
+    Step,
+    Traits,
+    squared_norm,
+    take,
+)
+from compressors.core.payloads import as_indices, index_dtype
+from compressors.core.rules import Drawn
 from compressors.top_k import TopK
-from compressors.with_density import CodecWithDensity
 
 _UNROTATED = np.zeros(1, dtype=np.int64)
 

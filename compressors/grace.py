@@ -11,9 +11,7 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Step, Traits
-from compressors.checks import require
-from compressors.fields import Field
+from compressors.api import Codec, Field, Step, Traits, require
 
 
 @runtime_checkable

@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Step, Traits
-from compressors.checks import is_count, is_real, require, require_density
-from compressors.payloads import Sparse, numpy_knows, take
-from compressors.rules import AtLeast
+from compressors.api import Codec, Sparse, Step, Traits, is_count, is_real, require, take
+from compressors.core.checks import require_density
+from compressors.core.payloads import numpy_knows
+from compressors.core.rules import AtLeast
 
 # Entries whose magnitudes and mask stay in cache. numpy compares and searches them four times as fast as
 # torch 2.13 does on a CPU.

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Communicator, Compressed, Input, Reduced, Reducer, State, Step, Traits
-from compressors.backends import backend_of
+from compressors.core.backends import backend_of
 
 
 @dataclass(frozen=True, kw_only=True)

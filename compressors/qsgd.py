@@ -15,11 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compressors.api import Codec, Step, Traits
-from compressors.checks import is_count, require
-from compressors.fields import METADATA, Field, PayloadType
-from compressors.norms import squared_norm
-from compressors.packing import pack, unpack
+from compressors.api import METADATA, Codec, Field, Step, Traits, is_count, require, squared_norm
+from compressors.core.fields import PayloadType
+from compressors.encoding.packing import pack, unpack
 
 BITS, NORMS = (2, 4, 8), ("l2", "max")
 

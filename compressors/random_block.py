@@ -13,12 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Step, Traits
-from compressors.checks import require_flag
-from compressors.fields import INDICES, VALUES, Field, Joining
-from compressors.payloads import as_indices, numpy_knows
-from compressors.rules import Drawn
-from compressors.with_density import CodecWithDensity
+from compressors.api import INDICES, VALUES, CodecWithDensity, Field, Step, Traits, require_flag
+from compressors.core.fields import Joining
+from compressors.core.payloads import as_indices, numpy_knows
+from compressors.core.rules import Drawn
 
 
 @Joining.register

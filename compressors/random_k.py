@@ -12,12 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Step, Traits
-from compressors.checks import require_flag
-from compressors.payloads import Sparse, as_indices, take
-from compressors.randomness import distinct_coordinates
-from compressors.rules import Drawn
-from compressors.with_density import CodecWithDensity
+from compressors.api import CodecWithDensity, Sparse, Step, Traits, require_flag, take
+from compressors.core.payloads import as_indices
+from compressors.core.randomness import distinct_coordinates
+from compressors.core.rules import Drawn
 
 _UNROTATED = np.zeros(1, dtype=np.int64)
 

@@ -11,13 +11,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Communicator, Input, Segment, Step, Traits
-from compressors.checks import is_count, require
+from compressors.api import (
+    Codec,
+    CodecWithDensity,
+    Communicator,
+    Input,
+    Segment,
+    Sparse,
+    Step,
+    Traits,
+    is_count,
+    require,
+    squared_norm,
+    take,
+)
+from compressors.core.rules import AtLeast
 from compressors.hard_threshold import at_least
-from compressors.norms import squared_norm
-from compressors.payloads import Sparse, take
-from compressors.rules import AtLeast
-from compressors.with_density import CodecWithDensity
 
 
 class Thresholds(NamedTuple):

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compressors.api import Step, Traits
-from compressors.payloads import Sparse, take
-from compressors.rules import Largest
-from compressors.with_density import CodecWithDensity
+from compressors.api import CodecWithDensity, Sparse, Step, Traits, take
+from compressors.core.rules import Largest
 
 _BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an entry
 

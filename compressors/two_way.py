@@ -24,11 +24,11 @@ from compressors.api import (
     Step,
     Traits,
     kinds_of,
+    require,
     zeros_of,
 )
-from compressors.checks import require
-from compressors.fields import declared, payload_of
-from compressors.rounds import begin, end
+from compressors.core.fields import declared, payload_of
+from compressors.core.rounds import begin, end
 
 
 class Served(NamedTuple):

@@ -260,7 +260,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
                 if f"{path.parent.name}.{key}" in USUAL and parameter.default is not parameter.empty:
                     told.setdefault(f"{path.parent.name}.{key}", set()).add(parameter.default)
     del told["feedback.scale"]  # none takes a preset's and does not look at it
-    from compressors.density import Exponential
+    from compressors.core.density import Exponential
 
     told |= {
         "compressor.schedule.start": {Exponential().start},

@@ -201,7 +201,7 @@ BAD_TARGETS = {
     ("compressor", "compressors.api.Codec"): "is no compressor: methods extend it",
     ("compressor", "compressors.top_k.Tensor"): "compressors.top_k defines no function or class Tensor",
     ("compressor", "compressors.nothing.X"): "there is no file compressors/nothing.py",
-    ("compressor", "compressors.payloads.Sparse"): "is no compressor",
+    ("compressor", "compressors.core.payloads.Sparse"): "is no compressor",
     ("feedback", "compressors.top_k.TopK"): "must be compressors.feedback.NAME",
     ("data", "data.download.fetch"): "must take its settings by keyword only",
     ("data", "data.text.require_flag"): "data.text defines no function or class require_flag",

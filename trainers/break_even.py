@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reducer, Segment, Step, inputs_of
+from compressors.core.payloads import divide
 from compressors.none import NoCompression
-from compressors.payloads import divide
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.layout import Layout

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Segment
-from compressors.payloads import numpy_knows
-from compressors.randomness import derive_seed
+from compressors.core.payloads import numpy_knows
+from compressors.core.randomness import derive_seed
 from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.layout import Layout

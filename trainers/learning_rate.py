@@ -4,7 +4,7 @@ import itertools
 import math
 from typing import Protocol
 
-from compressors.checks import LARGEST, is_real, require
+from compressors.core.checks import LARGEST, is_real, require
 from trainers.checkpoint.state import TrainingState
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule

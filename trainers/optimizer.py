@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from compressors.checks import LARGEST, is_real, require
+from compressors.core.checks import LARGEST, is_real, require
 from trainers.parts import HasStepSize
 
 UNDECAYED = ("batch_norm", "bias", "layer_norm")

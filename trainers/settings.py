@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compressors.checks import is_count, is_real, require, require_flag
+from compressors.core.checks import is_count, is_real, require, require_flag
 
 PRECISIONS = ("fp32", "bf16")
 NONFINITE = ("stop", "skip")

@@ -8,8 +8,8 @@ from torch import Tensor
 from benchmarks.compress import Case, Reduction, cases
 from benchmarks.gpu.measuring import Options, Record, attempt
 from benchmarks.gpu.sizes import DENSITY, SIZES, Yardstick, fits, sizes_of
-from compressors import backends
 from compressors.api import Segment, elements_of
+from compressors.core import backends
 from trainers.comm.communicator import Communicator
 from trainers.layout import WHOLE
 

@@ -6,7 +6,7 @@ from torch import Tensor
 from benchmarks.gpu.measuring import Options, Record
 from benchmarks.gpu.sizes import DENSITY, QUICK, SIZES, fits, threshold_of, whole
 from compressors.api import Codec, Step
-from compressors.backends import Backend
+from compressors.core.backends import Backend
 from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
@@ -17,7 +17,7 @@ MANY_ROWS = (8, 3)  # of 1 B entries each, more than 2^31 together; the first nu
 
 def check_size(options: Options, record: Record, label: str, size: int) -> None:
     """The kernels' payload, residual, error and norm beside the reference's, on the device, bit for bit."""
-    from compressors.kernels.gpu import GpuKernels
+    from compressors.kernels.gpu.backend import GpuKernels
 
     gradient = torch.randn(1, size, device=options.device)
     for codec in (HardThreshold(threshold=threshold_of(DENSITY)), TopK(density=DENSITY)):
@@ -46,7 +46,7 @@ def check_many(options: Options, record: Record) -> None:
 
 def _check_planted(options: Options, record: Record, num_rows: int, size: int) -> None:
     """A few entries among zeros are found, in rows that together have more than 2^31 entries."""
-    from compressors.kernels.gpu import GpuKernels
+    from compressors.kernels.gpu.backend import GpuKernels
 
     device, kernels = options.device, GpuKernels()
     edges = {0, 1, 255, 256, 4095, 4096, size // 2, size - 257, size - 1}

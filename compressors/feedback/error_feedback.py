@@ -19,10 +19,10 @@ from compressors.api import (
     State,
     Step,
     Wrapper,
+    require,
     zeros_of,
 )
-from compressors.checks import require
-from compressors.payloads import divide
+from compressors.core.payloads import divide
 
 
 class Memory(NamedTuple):

@@ -21,9 +21,11 @@ from compressors.api import (
     State,
     Step,
     Wrapper,
+    is_real,
+    require,
+    require_flag,
     zeros_of,
 )
-from compressors.checks import is_real, require, require_flag
 
 
 class Velocities(NamedTuple):

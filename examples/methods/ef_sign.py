@@ -9,10 +9,8 @@ from typing import Annotated, NamedTuple
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Step, Traits
-from compressors.fields import METADATA, Field
-from compressors.norms import squared_norm
-from compressors.packing import pack, unpack
+from compressors.api import METADATA, Codec, Field, Step, Traits, squared_norm
+from compressors.encoding.packing import pack, unpack
 
 
 class Signs(NamedTuple):

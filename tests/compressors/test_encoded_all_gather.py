@@ -9,18 +9,18 @@ from methods import Case, cases, is_codec, segment
 
 from compressors.accordion import Accordion
 from compressors.api import Codec, Segment, Step, inputs_of
-from compressors.backends import chosen
-from compressors.build import build_reducer
+from compressors.core.backends import chosen
+from compressors.core.build import build_reducer
+from compressors.core.norms import layer_norms
+from compressors.core.payloads import Sparse
+from compressors.core.transports import AllGather
+from compressors.encoding.settings import INDICES, VALUES, Wire, WireError
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
-from compressors.norms import layer_norms
-from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from compressors.transports import AllGather
-from compressors.wire import INDICES, VALUES, Wire, WireError
 from trainers.comm.communicator import Communicator
 
 W, D = 3, 500

@@ -14,14 +14,14 @@ from skipping import STEPS
 from torch import Tensor
 
 from compressors.api import Codec, Step, Traits, inputs_of
-from compressors.build import build_reducer
 from compressors.chain import Chain
+from compressors.core.build import build_reducer
+from compressors.core.fields import KINDS, Field
+from compressors.core.payloads import Sparse
+from compressors.encoding.settings import Wire
 from compressors.feedback import ErrorFeedback
-from compressors.fields import KINDS, Field
-from compressors.payloads import Sparse
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
-from compressors.wire import Wire
 from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
 from trainers.checkpoint.redistribution import redistribute
 from trainers.checkpoint.state import Snapshot, WorkerState

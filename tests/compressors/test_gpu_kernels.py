@@ -15,20 +15,23 @@ import pytest
 import torch
 from few_digits import DEVICE, few_digits, segment
 
-from compressors import backends
 from compressors.api import Codec, Input, Segment, Step, inputs_of
+from compressors.core import backends
+from compressors.core.norms import layer_norms, squared_norm
+from compressors.core.payloads import Sparse
 from compressors.hard_threshold import HardThreshold
-from compressors.kernels.sums import total_up
-from compressors.norms import layer_norms, squared_norm
-from compressors.payloads import Sparse
+from compressors.kernels.cpu.sums import total_up
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 
-from compressors.kernels import device_table, gpu, triton_blocks, triton_largest
-from compressors.kernels.gpu import GpuKernels, _can_run
+from compressors.kernels.gpu import backend as gpu
+from compressors.kernels.gpu import blocks as triton_blocks
+from compressors.kernels.gpu import largest as triton_largest
+from compressors.kernels.gpu import table as device_table
+from compressors.kernels.gpu.backend import GpuKernels, _can_run
 
 KERNELS = GpuKernels()
 W, FACTOR = 2, 0.375

@@ -8,15 +8,15 @@ import torch
 from few_digits import DEVICE, few_digits
 from methods import Case, cases, is_exact, segment
 
-from compressors import backends
 from compressors.api import Step, inputs_of
-from compressors.build import build_reducer
+from compressors.core import backends
+from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from trainers.comm.communicator import Communicator
 
 pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
 
-from compressors.kernels.gpu import GpuKernels
+from compressors.kernels.gpu.backend import GpuKernels
 
 KERNELS = GpuKernels()
 W = 2

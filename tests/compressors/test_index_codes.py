@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from compressors.index_codes import BLOCK, BadMessageError, IndexCodes, low_bytes
-from compressors.kernels.index_codes import CompiledIndexCodes
+from compressors.encoding.index_codes import BLOCK, BadMessageError, IndexCodes, low_bytes
+from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 
 DEFINITION = IndexCodes()
 BOTH = [DEFINITION, CompiledIndexCodes()]

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from compressors.api import Input, Segment
-from compressors.backends import backend_of, chosen
-from compressors.magnitudes import BINS, EDGES, FULL, SQUARES_ERROR, Histogram, Magnitudes
+from compressors.core.backends import backend_of, chosen
+from compressors.core.magnitudes import BINS, EDGES, FULL, SQUARES_ERROR, Histogram, Magnitudes
 
 SIZES = (1, 7, 300, 2000)
 

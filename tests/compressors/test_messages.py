@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from compressors.index_codes import BadMessageError, IndexCodes
-from compressors.kernels.index_codes import CompiledIndexCodes
-from compressors.messages import Format, Parts, read, write
-from compressors.wire import INDICES, VALUES, Wire
+from compressors.encoding.index_codes import BadMessageError, IndexCodes
+from compressors.encoding.messages import Format, Parts, read, write
+from compressors.encoding.settings import INDICES, VALUES, Wire
+from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 
 KERNELS = CompiledIndexCodes()
 EDGES = np.array([0, 700, 700, 701, 1500])

@@ -7,20 +7,20 @@ import torch
 from methods import Case, cases, gathered, is_codec, reduce_once, segment
 
 from compressors.api import Segment, Step, inputs_of
-from compressors.build import build_reducer
 from compressors.chain import Chain
 from compressors.clt_k import CLTK
-from compressors.compress import Compress
+from compressors.core.build import build_reducer
+from compressors.core.compress import Compress
+from compressors.core.randomness import derive_seed, distinct_coordinates
+from compressors.core.transports import AllGather, AllReduce
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
-from compressors.randomness import derive_seed, distinct_coordinates
 from compressors.reused_threshold import ReusedThreshold
 from compressors.testing.contract import Contract
 from compressors.top_k import TopK
-from compressors.transports import AllGather, AllReduce
 from trainers.comm.communicator import Communicator
 
 SIZES = [3, 40, 1, 200]

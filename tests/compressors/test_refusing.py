@@ -6,10 +6,10 @@ from methods import Case, cases, communicator_for, is_codec
 from torch import nn
 
 from compressors.api import Segment, Step, inputs_of
-from compressors.backends import chosen
-from compressors.build import build_reducer
+from compressors.core.backends import chosen
+from compressors.core.build import build_reducer
+from compressors.encoding.settings import Wire
 from compressors.feedback import ErrorFeedback
-from compressors.wire import Wire
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 

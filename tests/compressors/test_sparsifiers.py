@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from methods import cases, is_codec
 
 from compressors.api import Codec, Step, elements_of
+from compressors.core.norms import squared_norm
 from compressors.hard_threshold import HardThreshold
-from compressors.norms import squared_norm
 from compressors.random_block import RandomBlock
 from compressors.random_k import RandomK
 from compressors.top_k import TopK

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from compressors.value_codes import decode_values, encode_values
+from compressors.encoding.value_codes import decode_values, encode_values
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 
 import data.augment
 import data.torchvision_shim  # has to come before the first import of torchvision
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.augment import Augmentation, _crop, _rotate
 
 

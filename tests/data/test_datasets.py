@@ -6,7 +6,7 @@ import pytest
 import torch
 from dataset_files import pixels, write_cifar, write_idx
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.augment import Augmentation
 from data.classification import ClassificationDataset, Split
 from data.sklearn_data import breast_cancer, digits

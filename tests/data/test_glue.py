@@ -9,7 +9,7 @@ import torch
 from glue_files import TRAIN, UNITS, VALIDATION, write_rows, write_sst2
 
 import data.glue_download
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.glue import read_rows, sst2
 
 

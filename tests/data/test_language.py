@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.language import NextToken, NextTokenDataset
 from data.streams import HeldOutColumns, StreamLoader, TokenBatch
 from models.lstm import lstm

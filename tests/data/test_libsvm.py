@@ -14,7 +14,7 @@ import pytest
 import torch
 from libsvm_files import write_rows
 
-from compressors.randomness import generator as seeded
+from compressors.core.randomness import generator as seeded
 from data import libsvm as libsvm_module
 from data.libsvm import libsvm, read
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from glue_files import UNITS, write_vocabulary
 from torch import Tensor, nn
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.corpora import Corpus
 from data.masked import MaskedBatch, MaskedDataset, masked_dataset
 from data.wordpiece import END, MASK, START, UNKNOWN

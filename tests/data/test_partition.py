@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.partition import PARTITIONS, check_partition, check_passes, split
 
 BALANCED = torch.arange(2000) % 10  # 200 samples of each of 10 labels, in turn

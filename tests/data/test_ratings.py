@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.leave_last_out import Ratings
 from data.ratings import RatingsDataset, ratings_dataset
 

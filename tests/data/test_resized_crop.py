@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.resized_crop import TRIES, crop_box, draw_crops
 
 

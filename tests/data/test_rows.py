@@ -9,7 +9,7 @@ import torch
 from libsvm_files import write_rows
 from scipy.sparse import issparse
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.libsvm import libsvm
 from data.rows import Rows, RowsDataset, RowsLoader
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.classification import ClassificationDataset, Split
 from data.sampler import ShardSampler
 

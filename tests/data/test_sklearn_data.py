@@ -4,7 +4,7 @@ import pytest
 import sklearn.datasets
 import torch
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data import sklearn_data
 from data.sklearn_data import breast_cancer, digits, read_table
 

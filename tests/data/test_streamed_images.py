@@ -9,7 +9,7 @@ import torch
 from image_files import write_image, write_tree
 
 import data.streamed_images
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.image_folder import image_folder
 from data.streamed_images import StreamedImages, StreamedLoader
 

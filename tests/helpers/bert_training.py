@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from glue_files import write_sst2
 
-from compressors.build import build_reducer
+from compressors.core.build import build_reducer
+from compressors.core.randomness import generator
 from compressors.feedback import ErrorFeedback
-from compressors.randomness import generator
 from compressors.top_k import TopK
 from data.corpora import Corpus
 from data.glue import sst2

@@ -13,10 +13,10 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from compressors.kernels import triton_blocks as blocks
-from compressors.kernels import triton_drawn as drawn
-from compressors.kernels import triton_largest as largest
-from compressors.kernels.gpu import APART, WIDE
+from compressors.kernels.gpu import blocks as blocks
+from compressors.kernels.gpu import drawn as drawn
+from compressors.kernels.gpu import largest as largest
+from compressors.kernels.gpu.backend import APART, WIDE
 
 TABLES = {
     "pieces",

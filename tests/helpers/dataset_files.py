@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.classification import Split
 from data.torchvision_data import cifar10, cifar100, fashion_mnist, mnist
 

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import run
 from compressors.api import Codec, Reducer
-from compressors.build import build_reducer
+from compressors.core.build import build_reducer
 from compressors.testing.cases import Case, cases_in, cases_of
 from trainers.advance import Advance
 from trainers.comm.communicator import Communicator
@@ -201,7 +201,7 @@ def part_of(wait: Wait) -> str:
     if "trainers/gradients.py:raise_together" in wait.frames:
         return "processes"
     if "trainers/diagnostics/probe.py:reduce" in wait.frames and not _is_in(
-        wait, "compressors/compress.py:reduce"
+        wait, "compressors/core/compress.py:reduce"
     ):
         return "diagnostics"
     return "reduction" if any(frame.startswith("compressors/") for frame in wait.frames) else "elsewhere"

@@ -29,7 +29,7 @@ IMPORTS += (
 IMPORTS += (
     "trainers.config.targets",
     "trainers.launch.process_group",
-    "compressors.build",
+    "compressors.core.build",
     "models.mlp",
     "rich.progress",
 )

@@ -11,7 +11,7 @@ from pretended_nccl import Plain, as_plain, pretended_nccl
 from torch import Tensor
 
 from compressors.api import Step
-from compressors.payloads import Sparse
+from compressors.core.payloads import Sparse
 from compressors.top_k import TopK
 
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from training import WORKERS
 
 from compressors.api import Codec, Step, Traits
-from compressors.build import build_reducer
+from compressors.core.build import build_reducer
+from compressors.core.fields import Field
+from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback
-from compressors.fields import Field
-from compressors.norms import squared_norm
 from trainers.comm.communicator import Communicator
 
 

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from methods import FEEDBACKS, cases
 from torch import Tensor, nn
 
-from compressors.build import PLAIN, build_reducer
-from compressors.wire import Wire
+from compressors.core.build import PLAIN, build_reducer
+from compressors.encoding.settings import Wire
 from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout

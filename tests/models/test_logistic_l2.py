@@ -8,7 +8,7 @@ import pytest
 import torch
 from libsvm_files import write_rows
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.libsvm import libsvm
 from models import known
 from models.logistic_l2 import logistic_l2

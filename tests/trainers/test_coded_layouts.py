@@ -7,8 +7,8 @@ import torch
 from processes import run_in_processes
 from training import coded_settings, train, train_coded
 
-from compressors.backends import chosen
-from compressors.wire import Wire
+from compressors.core.backends import chosen
+from compressors.encoding.settings import Wire
 
 ALL = ["/".join(setting) for setting in coded_settings()]
 Results = dict[str, dict[str, Any]]

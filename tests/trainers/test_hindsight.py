@@ -21,10 +21,10 @@ from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, 
 
 import run
 from compressors.api import Step, inputs_of
-from compressors.build import build_reducer
-from compressors.magnitudes import Histogram, Magnitudes, count_pieces
+from compressors.core.build import build_reducer
+from compressors.core.magnitudes import Histogram, Magnitudes, count_pieces
+from compressors.encoding.settings import Wire
 from compressors.none import NoCompression
-from compressors.wire import Wire
 from trainers.checkpoint.state import CheckpointMismatch
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.hindsight import Hindsight

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from compressors.api import Compressed, Reduced, Step, inputs_of
-from compressors.build import build_reducer
+from compressors.core.build import build_reducer
+from compressors.encoding.settings import PLAIN, Wire
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
 from compressors.top_k import TopK
-from compressors.wire import PLAIN, Wire
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.ledger import Ledger

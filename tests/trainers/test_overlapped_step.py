@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, State, Step
-from compressors.build import build_reducer
+from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK

@@ -8,7 +8,7 @@ import pytest
 from libsvm_files import write_rows
 from torch import nn
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.libsvm import libsvm
 from data.sklearn_data import digits
 from models.logistic_l2 import logistic_l2

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from compressors.checks import is_count, is_real, require, require_flag
+from compressors.core.checks import is_count, is_real, require, require_flag
 from trainers.checkpoint.files import is_complete, step_folders, write_part
 from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from compressors.backends import backend_of
-from compressors.checks import require
-from compressors.fields import KINDS
-from compressors.payloads import divide
+from compressors.core.backends import backend_of
+from compressors.core.checks import require
+from compressors.core.fields import KINDS
+from compressors.core.payloads import divide
 from trainers.comm.clock import Clock
 from trainers.comm.links import all_reduce_bytes, broadcast_bytes, gather_bytes
 from trainers.comm.slices import side_by_side, slices, strided

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from compressors.checks import KERNELS, is_real, shown
+from compressors.core.checks import KERNELS, is_real, shown
 from trainers.config.api_keys import refuse_keys_in
 from trainers.config.targets import GROUPS, check_targets
 from trainers.records.identity import without_effect

@@ -39,7 +39,7 @@ GROUPS = {
     "trainer": Group("trainers.settings"),
     "checkpoint": Group("trainers.checkpoint.saving"),
     "diagnostics": Group("trainers.diagnostics.settings"),
-    "wire": Group("compressors.wire", makes=("is_coded",)),
+    "wire": Group("compressors.encoding.settings", makes=("is_coded",)),
     "tracker": Group("trainers.run.trackers", is_partial=True, given=("folder", "name", "config", "facts")),
 }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from compressors.api import Reduced, Reducer, Segment, Step
-from compressors.backends import step_of
+from compressors.core.backends import step_of
 from trainers.comm.communicator import Communicator
 
 

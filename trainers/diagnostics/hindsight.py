@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from compressors.magnitudes import EDGES, SQUARES_ERROR, Magnitudes
+from compressors.core.magnitudes import EDGES, SQUARES_ERROR, Magnitudes
 from trainers.ledger import Ledger
 
 

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
-from compressors.backends import backend_of
-from compressors.magnitudes import Histogram
+from compressors.core.backends import backend_of
+from compressors.core.magnitudes import Histogram
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Drift
 from trainers.diagnostics.look import Look

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compressors.api import elements_of
-from compressors.checks import require, require_density
+from compressors.core.checks import require, require_density
 from trainers.diagnostics.look import Look
 
 NAME = "diagnostics/selection_error_{:g}"

@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 
-from compressors.checks import is_count, require
+from compressors.core.checks import is_count, require
 from trainers.diagnostics.bound import Bound
 from trainers.diagnostics.gap import Gap
 from trainers.diagnostics.hindsight import Hindsight

@@ -12,8 +12,8 @@ a_p = e_p + g_p, and the ratio is taken to ||G||; without feedback e_p = 0.
 from dataclasses import dataclass
 
 from compressors.api import Input, Reduced, Reducer, Step
-from compressors.backends import backend_of
-from compressors.compress import Compress
+from compressors.core.backends import backend_of
+from compressors.core.compress import Compress
 from trainers.diagnostics.look import Look, norm_of
 
 _ONE = range(1)  # worker, which has the mean

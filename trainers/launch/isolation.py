@@ -26,7 +26,11 @@ from trainers.launch.streams import keep_streams
 from trainers.records.plain import Config
 
 # What takes long to import and no config names; optimizers import torch._dynamo when they begin
-EVERY_JOB_IMPORTS: tuple[str, ...] = ("torch._dynamo", "compressors.build", "compressors.kernels.cpu")
+EVERY_JOB_IMPORTS: tuple[str, ...] = (
+    "torch._dynamo",
+    "compressors.core.build",
+    "compressors.kernels.cpu.backend",
+)
 EVERY_JOB_IMPORTS += ("trainers.loop", "trainers.run.trackers", "wandb")
 GRACE_SECONDS = 300  # for a job that was asked to stop, to end its step and save it
 ASKED = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop

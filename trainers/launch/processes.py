@@ -221,7 +221,7 @@ def _call(entry: Callable[[object], None], argument: object) -> Fields:
     except OSError as error:
         return {"failed": " ".join(str(error).split())}
     except Exception as error:  # of any kind: the parent must be told how this process ended
-        from compressors.wire import WireError  # which needs torch
+        from compressors.encoding.settings import WireError  # which needs torch
 
         if isinstance(error, WireError):
             return {"failed": " ".join(str(error).split())}

@@ -10,8 +10,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from compressors.backends import describe
-from compressors.fields import KINDS
+from compressors.core.backends import describe
+from compressors.core.fields import KINDS
 from trainers.overlapped_step import num_buckets
 
 if TYPE_CHECKING:

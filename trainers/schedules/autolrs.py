@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compressors.checks import is_count, is_real, require
+from compressors.core.checks import is_count, is_real, require
 
 _GRID = 400  # rates, equally far apart in their logarithm, among which the process proposes
 _OUTLIER = 3.0  # robust standard deviations from the smoothed curve, beyond which a loss is trimmed

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from compressors.checks import LARGEST, is_real, require
+from compressors.core.checks import LARGEST, is_real, require
 
 
 @runtime_checkable

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Step, Traits
-from compressors.checks import is_count, require
-from compressors.norms import squared_norm
-from compressors.payloads import Sparse, take
+from compressors.api import Codec, Sparse, Step, Traits, is_count, require, squared_norm, take
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ the order in which programs add theirs does not show.
 import triton
 import triton.language as tl
 
-from compressors.kernels.triton_blocks import (
+from compressors.kernels.gpu.blocks import (
     BLOCKS,
     COLUMNS,
     FIRST_BLOCK,

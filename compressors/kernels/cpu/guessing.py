@@ -3,9 +3,9 @@
 import numpy as np
 from numba import carray, uint64
 
-from compressors.kernels.compiling import compiled
-from compressors.kernels.machine import fused_multiply_add, pointer
-from compressors.kernels.table import BASE, GRADIENT, REST, SIZE
+from compressors.kernels.cpu.compiling import compiled
+from compressors.kernels.cpu.machine import fused_multiply_add, pointer
+from compressors.kernels.cpu.table import BASE, GRADIENT, REST, SIZE
 
 _STRIDE, _SMALL = 127, 2**14  # a guess looks at every 127th entry, or at all of few
 

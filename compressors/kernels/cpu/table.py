@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from compressors.api import Input
-from compressors.shapes import Shapes
+from compressors.core.segments import Input
+from compressors.core.shapes import Shapes
 
 _PIECE = 2**18  # entries that one thread works on at a time, a whole number of blocks
 _BLOCK = 256

@@ -1,12 +1,12 @@
-"""Compiled loop for the histogram of magnitudes: the bits of ``compressors/magnitudes.py``."""
+"""Compiled loop for the histogram of magnitudes: the bits of ``compressors/core/magnitudes.py``."""
 
 import numpy as np
 from numba import carray, njit
 
-from compressors.kernels.compiling import compiled
-from compressors.kernels.machine import fetch, fused_multiply_add, pointer
-from compressors.kernels.table import GRADIENT, REST, SIZE
-from compressors.magnitudes import BINS, COUNT, DROPPED, FIRST_KEY, FULL, ROUNDED
+from compressors.core.magnitudes import BINS, COUNT, DROPPED, FIRST_KEY, FULL, ROUNDED
+from compressors.kernels.cpu.compiling import compiled
+from compressors.kernels.cpu.machine import fetch, fused_multiply_add, pointer
+from compressors.kernels.cpu.table import GRADIENT, REST, SIZE
 
 _BLOCK, _AHEAD = 256, 1024  # entries: what is worked on in cache, and how early memory begins to read
 _SIGN, _MANTISSA, _LEADING = np.uint32(2**31 - 1), np.uint32(2**23 - 1), np.uint32(2**23)

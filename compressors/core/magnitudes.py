@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Input
+from compressors.core.segments import Input
 
 PARTS, OCTAVES, LOWEST = 32, 128, -88  # bins of an octave; octaves, the first one from 2^-88 on
 BINS = PARTS * OCTAVES

@@ -7,9 +7,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Communicator, Compressed, Input, Step
-from compressors.backends import backend_of
-from compressors.fields import declared, payload_of
+from compressors.core.backends import backend_of
+from compressors.core.codec import Codec
+from compressors.core.communicator import Communicator
+from compressors.core.fields import declared, payload_of
+from compressors.core.reducer import Compressed
+from compressors.core.segments import Input
+from compressors.core.step import Step
 
 
 class Transport(Protocol):

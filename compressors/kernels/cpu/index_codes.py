@@ -1,11 +1,11 @@
-"""``compressors.index_codes`` in compiled loops: the same bytes, and the same refusals."""
+"""``compressors.encoding.index_codes`` in compiled loops: the same bytes, and the same refusals."""
 
 import numpy as np
 from numba import uint8, uint64
 
-from compressors.index_codes import BadMessageError, IndexCodes, low_bytes
-from compressors.kernels.compiling import compiled
-from compressors.kernels.machine import lowest, num_set
+from compressors.encoding.index_codes import BadMessageError, IndexCodes, low_bytes
+from compressors.kernels.cpu.compiling import compiled
+from compressors.kernels.cpu.machine import lowest, num_set
 
 BLOCK = 256
 _TOO_FAR, _TOO_MANY, _PADDING = -1, -2, -3

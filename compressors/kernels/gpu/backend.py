@@ -9,16 +9,19 @@ import torch
 import triton
 from torch import Tensor
 
-from compressors.api import Codec, Compressed, Input, Segment, Step
-from compressors.backends import Backend, rules_of, step_of
-from compressors.fields import require_own
-from compressors.kernels import triton_blocks as blocks
-from compressors.kernels import triton_drawn as drawn
-from compressors.kernels import triton_largest as largest
-from compressors.kernels.device_table import TILE, Adding, DeviceTable, upload
-from compressors.kernels.table import Tables
-from compressors.payloads import Sparse, divide
-from compressors.rules import AtLeast, Drawn, Largest
+from compressors.core.backends import Backend, rules_of, step_of
+from compressors.core.codec import Codec
+from compressors.core.fields import require_own
+from compressors.core.payloads import Sparse, divide
+from compressors.core.reducer import Compressed
+from compressors.core.rules import AtLeast, Drawn, Largest
+from compressors.core.segments import Input, Segment
+from compressors.core.step import Step
+from compressors.kernels.cpu.table import Tables
+from compressors.kernels.gpu import blocks as blocks
+from compressors.kernels.gpu import drawn as drawn
+from compressors.kernels.gpu import largest as largest
+from compressors.kernels.gpu.table import TILE, Adding, DeviceTable, upload
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),

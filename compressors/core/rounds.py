@@ -3,8 +3,10 @@
 import torch
 from torch import Tensor
 
-from compressors.api import Communicator, Compressed, Input, Reduced, Segment
-from compressors.backends import backend_of
+from compressors.core.backends import backend_of
+from compressors.core.communicator import Communicator
+from compressors.core.reducer import Compressed, Reduced
+from compressors.core.segments import Input, Segment
 
 
 def layers_of(segments: list[Segment]) -> dict[str, Tensor]:

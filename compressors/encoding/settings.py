@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from compressors.checks import require
+from compressors.core.checks import require
 
 INDICES = ("plain", "auto", "bitmap", "rice")
 VALUES = ("fp32", "bf16", "fp16", "int8")

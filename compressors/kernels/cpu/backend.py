@@ -8,16 +8,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Compressed, Input, Segment, Step
-from compressors.backends import Backend, rules_of, step_of
-from compressors.fields import require_own
-from compressors.kernels import guessing, magnitudes, measuring, native, packing, sums
-from compressors.kernels.index_codes import CompiledIndexCodes
-from compressors.kernels.table import Table, Tables
-from compressors.kernels.threads import parallel_for
-from compressors.magnitudes import SCALES, Histogram
-from compressors.payloads import Sparse
-from compressors.rules import AtLeast, Drawn, Largest
+from compressors.core.backends import Backend, rules_of, step_of
+from compressors.core.codec import Codec
+from compressors.core.fields import require_own
+from compressors.core.magnitudes import SCALES, Histogram
+from compressors.core.payloads import Sparse
+from compressors.core.reducer import Compressed
+from compressors.core.rules import AtLeast, Drawn, Largest
+from compressors.core.segments import Input, Segment
+from compressors.core.step import Step
+from compressors.kernels.cpu import guessing, magnitudes, measuring, native, packing, sums
+from compressors.kernels.cpu.index_codes import CompiledIndexCodes
+from compressors.kernels.cpu.table import Table, Tables
+from compressors.kernels.cpu.threads import parallel_for
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),

@@ -2,9 +2,9 @@
 
 from numba import carray, uint64
 
-from compressors.kernels.compiling import compiled
-from compressors.kernels.machine import lowest, pointer
-from compressors.kernels.native import BASE, FIRST_BLOCK, MASKS, REST, SIZE
+from compressors.kernels.cpu.compiling import compiled
+from compressors.kernels.cpu.machine import lowest, pointer
+from compressors.kernels.cpu.native import BASE, FIRST_BLOCK, MASKS, REST, SIZE
 
 
 @compiled

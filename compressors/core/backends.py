@@ -13,13 +13,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Compressed, Input, Segment, Step
-from compressors.checks import KERNELS, require
-from compressors.fields import declared, require_own
-from compressors.index_codes import IndexCodes
-from compressors.magnitudes import Histogram, count_pieces
-from compressors.norms import layer_norms
-from compressors.payloads import divide
+from compressors.core.checks import KERNELS, require
+from compressors.core.codec import Codec
+from compressors.core.fields import declared, require_own
+from compressors.core.magnitudes import Histogram, count_pieces
+from compressors.core.norms import layer_norms
+from compressors.core.payloads import divide
+from compressors.core.reducer import Compressed
+from compressors.core.segments import Input, Segment
+from compressors.core.step import Step
+from compressors.encoding.index_codes import IndexCodes
 
 _PACKAGES = {"cpu": "numba", "cuda": "triton"}
 _choice = "auto"
@@ -168,10 +171,10 @@ def _of_type(device: str) -> tuple[Backend, str]:
     if find_spec(package) is None:
         return _REFERENCE, f"{package} is not installed"
     if device == "cpu":
-        from compressors.kernels.cpu import CpuKernels  # loading numba takes half a second
+        from compressors.kernels.cpu.backend import CpuKernels  # loading numba takes half a second
 
         return CpuKernels(), ""
-    from compressors.kernels.gpu import GpuKernels, why_not
+    from compressors.kernels.gpu.backend import GpuKernels, why_not
 
     reason = why_not()
     return (_REFERENCE, reason) if reason else (GpuKernels(), "")

@@ -2,22 +2,14 @@
 
 from dataclasses import dataclass
 
-from compressors.api import (
-    Codec,
-    Communicator,
-    Input,
-    Plan,
-    Reduced,
-    Reducer,
-    Segment,
-    State,
-    Step,
-    Traits,
-    kinds_of,
-)
-from compressors.backends import backend_of
-from compressors.fields import declared
-from compressors.transports import Transport
+from compressors.core.backends import backend_of
+from compressors.core.codec import Codec, Plan, Traits, kinds_of
+from compressors.core.communicator import Communicator
+from compressors.core.fields import declared
+from compressors.core.reducer import Reduced, Reducer
+from compressors.core.segments import Input, Segment, State
+from compressors.core.step import Step
+from compressors.core.transports import Transport
 
 
 @dataclass(frozen=True)

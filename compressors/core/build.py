@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from compressors.api import Codec, Reducer, Wrapper
-from compressors.compress import Compress
-from compressors.encoded_all_gather import EncodedAllGather
+from compressors.core.codec import Codec
+from compressors.core.compress import Compress
+from compressors.core.reducer import Reducer, Wrapper
+from compressors.core.transports import AllGather, AllReduce, Transport
+from compressors.encoding.all_gather import EncodedAllGather
+from compressors.encoding.settings import PLAIN, Wire
 from compressors.feedback import no_feedback
-from compressors.transports import AllGather, AllReduce, Transport
-from compressors.wire import PLAIN, Wire
 
 
 def build_reducer(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.index_codes import BadMessageError
+from compressors.encoding.index_codes import BadMessageError
 
 FLOATS = {"bf16": torch.bfloat16, "fp16": torch.float16}
 LIMIT = 127.0

@@ -7,15 +7,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Codec, Communicator, Compressed, Input, Step
-from compressors.backends import backend_of
-from compressors.fields import payload_of, values_of
-from compressors.index_codes import BadMessageError
-from compressors.messages import Format, largest_message, read, write
-from compressors.payloads import divide, numpy_knows
-from compressors.rules import Drawn
-from compressors.transports import join
-from compressors.wire import Wire, WireError
+from compressors.core.backends import backend_of
+from compressors.core.codec import Codec
+from compressors.core.communicator import Communicator
+from compressors.core.fields import payload_of, values_of
+from compressors.core.payloads import divide, numpy_knows
+from compressors.core.reducer import Compressed
+from compressors.core.rules import Drawn
+from compressors.core.segments import Input
+from compressors.core.step import Step
+from compressors.core.transports import join
+from compressors.encoding.index_codes import BadMessageError
+from compressors.encoding.messages import Format, largest_message, read, write
+from compressors.encoding.settings import Wire, WireError
 
 _CPU = torch.device("cpu")  # writes and reads messages, wherever the segments lie
 

@@ -20,10 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.index_codes import BLOCK, WIDEST, BadMessageError, IndexCodes, low_bytes
-from compressors.payloads import index_dtype
-from compressors.value_codes import decode_values, encode_values, sizes
-from compressors.wire import VALUES, Wire
+from compressors.core.payloads import index_dtype
+from compressors.encoding.index_codes import BLOCK, WIDEST, BadMessageError, IndexCodes, low_bytes
+from compressors.encoding.settings import VALUES, Wire
+from compressors.encoding.value_codes import decode_values, encode_values, sizes
 
 PLAIN, BITMAP, RICE, DRAWN = range(4)
 _ALLOWED = {"plain": (PLAIN,), "bitmap": (BITMAP,), "rice": (RICE,), "auto": (PLAIN, BITMAP, RICE)}

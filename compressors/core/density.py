@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compressors.checks import is_count, is_real, require
+from compressors.core.checks import is_count, is_real, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,3 +129,13 @@ def _made(settings: object) -> DensitySchedule:
         if key not in values and field.default is dataclasses.MISSING:
             raise ValueError(f"budget.schedule.{key} is missing: {name} needs it")
     return KINDS[name](**values)
+
+
+def elements_of(density: float, size: int) -> int:
+    """k = max(1, floor(density * d)); the tolerance keeps 0.07 * 100 from becoming 6."""
+    return max(1, min(size, int(density * size + 1e-9 * max(1.0, density * size))))
+
+
+def unsent_share(density: float, size: int) -> float:
+    """1 - k / d, what a contraction that keeps k = ``elements_of(density, size)`` leaves behind."""
+    return 1 - elements_of(density, size) / size

@@ -5,10 +5,11 @@ from typing import Any
 
 from torch import Tensor
 
-from compressors.api import Codec, Plan, Step, elements_of, unsent_share
-from compressors.checks import require_density
-from compressors.density import density_schedule
-from compressors.norms import squared_norm
+from compressors.core.checks import require_density
+from compressors.core.codec import Codec, Plan
+from compressors.core.density import density_schedule, elements_of, unsent_share
+from compressors.core.norms import squared_norm
+from compressors.core.step import Step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Input
-from compressors.kernels.table import REST, Table
+from compressors.core.segments import Input
+from compressors.kernels.cpu.table import REST, Table
 
 PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
 TILE = 2**10  # sums that a program works on at a time

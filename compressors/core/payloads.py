@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.fields import INDICES, VALUES, Field, Joining
+from compressors.core.fields import INDICES, VALUES, Field, Joining
 
 
 @Joining.register

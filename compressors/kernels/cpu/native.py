@@ -10,9 +10,9 @@ what is kept on disk is renewed when its own file changes, not when one that it 
 import numpy as np
 from numba import carray, njit, uint64
 
-from compressors.kernels.compiling import compiled
-from compressors.kernels.guessing import largest_key
-from compressors.kernels.machine import at_least, fetch, fused_multiply_add, lowest, num_set, pointer
+from compressors.kernels.cpu.compiling import compiled
+from compressors.kernels.cpu.guessing import largest_key
+from compressors.kernels.cpu.machine import at_least, fetch, fused_multiply_add, lowest, num_set, pointer
 
 BLOCK, LANES, MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
 REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces

@@ -3,8 +3,8 @@
 import numpy as np
 from numba import carray
 
-from compressors.kernels.compiling import compiled
-from compressors.kernels.machine import pointer
+from compressors.kernels.cpu.compiling import compiled
+from compressors.kernels.cpu.machine import pointer
 
 _IN_CACHE = 2048  # entries
 

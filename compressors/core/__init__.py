@@ -1,0 +1,1 @@
+"""The algebra: segments, codecs, reducers, transports and backends."""

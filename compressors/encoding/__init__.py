@@ -1,0 +1,1 @@
+"""Encoding of gathered payloads: codes of indices and of values, and messages made of them."""
