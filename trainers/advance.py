@@ -8,15 +8,17 @@ from torch import Tensor
 
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
+from trainers.gradients import NonFiniteGradientError
 from trainers.parts import Loader, reads_files
 from trainers.reading import agree
 from trainers.step import GradientStep
+
+SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
 
 
 class Outcome(NamedTuple):
     """What a step had to tell; times in seconds."""
 
-    learning_rate: float
     losses: Tensor | None  # [W], where they were asked for
     step_seconds: float
     update_seconds: float
@@ -41,31 +43,62 @@ class Advance:
         self._may_fail = reads_files(loader)  # asked once: a check of a Protocol takes microseconds
         self.communicator = communicator
         self.base_rates: list[float] = [group["lr"] for group in state.optimizer.param_groups]
+        self._began = self._reduced = 0.0  # the step and its update, by the clock
+        self._epoch = 0.0  # before the step
+        self._losses: Tensor | None = None
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
         """One step at ``factor`` times the base rates; ``measure`` asks for losses and ||p||^2.
 
         Raises ``NonFiniteGradientError`` and ``UnreadableDataError``, with the weights as they were.
         """
-        started = time.perf_counter()
+        self.reduce_gradients(factor, measure=measure)
+        return self.update()
+
+    def reduce_gradients(self, factor: float, *, measure: bool) -> None:
+        """Read the next batches; leave the mean of the workers' compressed gradients in ``.grad``.
+
+        Under ``trainer.overlap`` a reduction begins before the backward pass is over, which is why both
+        are one call. Raises as ``__call__`` does.
+        """
+        self._began = time.perf_counter()
         state, step = self.state, self.state.step
         for group, rate in zip(state.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         read = partial(self.loader.batches, step)
         batches = agree(self.communicator, read) if self._may_fail else read()
-        learning_rate = self.base_rates[0] * factor
-        epoch = step * self.loader.epochs_per_step
-        losses = state.gradient_step.run(batches, step, learning_rate, measure=measure, epoch=epoch)
-        reduced = time.perf_counter()
+        rate = self.base_rates[0] * factor
+        self._epoch = epoch = step * self.loader.epochs_per_step
+        self._losses = state.gradient_step.run(batches, step, rate, measure=measure, epoch=epoch)
+        self._reduced = time.perf_counter()
+
+    def update(self) -> Outcome:
+        """Move the weights by what ``reduce_gradients`` has left, and their running average."""
+        state = self.state
         state.optimizer.step()
         if state.average is not None:
-            state.average.update(state.model, epoch)
+            state.average.update(state.model, self._epoch)
         ended = time.perf_counter()
-        self.count()
-        return Outcome(learning_rate, losses, ended - started, ended - reduced)
+        state.skipped_in_a_row = 0
+        self._count()
+        return Outcome(self._losses, ended - self._began, ended - self._reduced)
 
-    def count(self) -> None:
-        """Be a step further."""
+    def skip(self, error: NonFiniteGradientError, nonfinite: str) -> None:
+        """Count a step without effect. Raises ``error`` unless such steps are to be skipped.
+
+        So many in a row end a run that does not get anywhere.
+        """
+        if nonfinite == "stop":
+            raise error
+        state = self.state
+        state.skipped += 1
+        state.skipped_in_a_row += 1
+        if state.skipped_in_a_row == SKIPPED_IN_A_ROW:
+            raise NonFiniteGradientError(f"{SKIPPED_IN_A_ROW} steps in a row are skipped; {error}")
+        state.ledger.skip_step()
+        self._count()
+
+    def _count(self) -> None:
         self.state.step += 1
         self.state.epoch = self.state.step * self.loader.epochs_per_step
 

@@ -24,14 +24,14 @@ class LearningRateController(Protocol):
     def factor(self) -> float:
         """What the base learning rates are multiplied by in the next step; finding it may take steps."""
 
-    def took(self, loss: float | None) -> None:
+    def observe(self, loss: float | None) -> None:
         """A step was taken; its mean loss, where it is known."""
 
     def summary(self) -> dict[str, float]:
         """What there is to tell when the training is over."""
 
 
-class ScheduledPace:
+class ScheduleController:
     """A factor that follows from how much of ``num_steps`` is done."""
 
     needs_losses = False
@@ -51,7 +51,7 @@ class ScheduledPace:
         epochs = self.num_steps * self.epochs_per_step
         return self.schedule.factor(self.state.step * self.epochs_per_step, epochs)
 
-    def took(self, loss: float | None) -> None:
+    def observe(self, loss: float | None) -> None:
         pass
 
     def summary(self) -> dict[str, float]:

@@ -16,6 +16,12 @@ Batches = Any  # of the W local workers: a list of batches, or what ``AnalyticMo
 Memory = Any  # what a worker's next batch starts from: tensors in tuples, lists and dicts, or None
 
 
+class RecordLog(Protocol):
+    """What takes the records of a training: the trackers of a run, or a script's own."""
+
+    def log(self, record: dict[str, float]) -> None: ...
+
+
 class Task(Protocol):
     """A loss to train on and metrics to judge by, named without the split that they are taken on."""
 

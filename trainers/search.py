@@ -24,7 +24,7 @@ COSTS = {
 }
 
 
-class SearchedPace:
+class AutoLRSController:
     """Rates of the stages of ``settings``, in a training of ``num_steps`` steps, trials included.
 
     What is found out lies in ``state.search``, so that a checkpoint has it. One that is made during a
@@ -81,7 +81,7 @@ class SearchedPace:
         assert rate is not None  # the first stage has trials
         return rate / self.advance.base_rates[0]
 
-    def took(self, loss: float | None) -> None:
+    def observe(self, loss: float | None) -> None:
         if loss is not None:
             self.state.search["losses"].append(loss)
         if self.steps_left() == 0 and self.state.search["losses"]:

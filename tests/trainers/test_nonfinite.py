@@ -13,9 +13,9 @@ from skipping import BAD_STEPS, STEPS, Records, Snapshots, stop, train, train_in
 from torch import Tensor
 from training import WORKERS
 
+from trainers.advance import SKIPPED_IN_A_ROW
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
-from trainers.loop import SKIPPED_IN_A_ROW
 
 
 def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
@@ -73,7 +73,7 @@ def test_going_on_beside_a_skipped_step(alone: dict[str, Any], step: int) -> Non
 
 
 def test_the_row_of_skipped_steps_goes_on_after_a_resume(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainers.loop.SKIPPED_IN_A_ROW", 4)
+    monkeypatch.setattr("trainers.advance.SKIPPED_IN_A_ROW", 4)
     bad, communicator = {3: 0, 4: 1, 5: 2, 6: 3}, Communicator(WORKERS)
     snapshots = Snapshots()
     for start in (None, 4):

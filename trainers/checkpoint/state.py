@@ -67,7 +67,7 @@ class TrainingState:
     skipped_in_a_row: int = 0  # of those, the last ones
     last: Record = field(default_factory=dict)  # the newest value of every metric
     best: Record = field(default_factory=dict)
-    search: SearchFacts = field(default_factory=SearchFacts)  # by ``search.SearchedPace``
+    search: SearchFacts = field(default_factory=SearchFacts)  # by ``search.AutoLRSController``
 
     def note(self, found: Record) -> Record:
         """Take new values of metrics; those that are numbers. An overflow is none, and JSON lacks it."""

@@ -1,0 +1,91 @@
+"""Requirements on the parts of a training: which settings, data, models and methods go together."""
+
+from typing import TYPE_CHECKING
+
+from torch.nn.modules.batchnorm import _NormBase
+
+from compressors.api import Plan
+from trainers.forward import require_bf16
+from trainers.learning_rate import check_rates, rates_of_epochs
+from trainers.schedules.autolrs import AutoLRS
+
+if TYPE_CHECKING:
+    from trainers.loop import Trainer
+
+
+def require_trainable(trainer: "Trainer") -> None:
+    """Raise ``ValueError`` for parts that cannot be trained together."""
+    settings = trainer.settings
+    if settings.overlap:
+        _require_pieces(trainer)
+    if trainer.diagnostics.names:
+        trainer.probe()  # it refuses what this method cannot give
+    if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in trainer.model.modules()):
+        name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
+        raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
+    if settings.average_reset_epochs is not None and not trainer.dataset.held_out:
+        raise ValueError("trainer.average_reset_epochs has no effect: these data hold nothing out to test")
+    if trainer.is_analytic and (settings.precision != "fp32" or settings.micro_batch_size is not None):
+        name = "precision" if settings.precision != "fp32" else "micro_batch_size"
+        raise ValueError(f"trainer.{name} has no effect on a model that writes its gradient down")
+    if settings.precision == "bf16":
+        require_bf16(trainer.layout.device)
+    lowest_rate = _lowest_rate(trainer)
+    trainer.communicator.declare_kinds(trainer.reducer.kinds)
+    trainer.reducer.check(_plan(trainer, lowest_rate))
+
+
+def _require_pieces(trainer: "Trainer") -> None:
+    """Raise ``ValueError`` for what needs the whole gradient, where a step reduces it in pieces."""
+    if len(trainer.communicator.local_workers) > 1:
+        raise ValueError(
+            f"trainer.overlap needs one worker per process: workers={trainer.communicator.size} "
+            f"but processes={trainer.communicator.world_size}"
+        )
+    if trainer.layout.scope == "global":
+        raise ValueError(
+            "trainer.overlap needs scope=layer: with scope=global nothing can be "
+            "compressed before the whole gradient is there"
+        )
+    if trainer.diagnostics.names:
+        raise ValueError(
+            f"trainer.overlap cannot go with diagnostics={','.join(trainer.diagnostics.names)}: it "
+            "compresses in pieces; trainer.overlap=false has the whole gradient, in both scopes"
+        )
+    if trainer.is_analytic:
+        raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
+
+
+def _lowest_rate(trainer: "Trainer") -> float:
+    """The smallest factor on the base learning rate in any step."""
+    if isinstance(trainer.schedule, AutoLRS):
+        _check_search(trainer, trainer.schedule)
+        return 1.0
+    base_rate = max(group["lr"] for group in trainer.optimizer.param_groups)
+    return check_rates(trainer.schedule, trainer.num_steps, trainer.epochs_per_step, base_rate)
+
+
+def _check_search(trainer: "Trainer", search: AutoLRS) -> None:
+    if search.validates and "validation" not in trainer.dataset.held_out:
+        raise ValueError(
+            f"schedule=autolrs judges trials of {search.validation_from} steps and more by validation "
+            "loss, and these data have no validation split: raise schedule.validation_from"
+        )
+    if search.plan(0, trainer.num_steps)[1] == 0:
+        raise ValueError(
+            f"schedule=autolrs finds no room for {search.trials} trials of 5 steps and what they are for "
+            f"in {trainer.num_steps} steps"
+        )
+
+
+def _plan(trainer: "Trainer", lowest_rate: float) -> Plan:
+    """What a method may require of the training around it."""
+    optimizer, reducer = trainer.optimizer, trainer.reducer
+    return Plan(
+        scope=trainer.layout.scope,
+        feedback=", ".join(type(outer).__name__ for outer in list(reducer.layers())[:-1]),
+        optimizer=type(optimizer).__name__.lstrip("_"),
+        momentum=max(group.get("momentum", 0.0) for group in optimizer.param_groups),
+        rates=rates_of_epochs(trainer.schedule, trainer.num_steps, trainer.epochs_per_step),
+        lowest_rate=lowest_rate,
+    )

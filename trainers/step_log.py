@@ -1,0 +1,94 @@
+"""Log of a training's steps: which are measured and recorded, and what their records hold."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from trainers.advance import Advance, Outcome
+from trainers.break_even import StepCosts
+from trainers.checkpoint.state import TrainingState
+from trainers.diagnostics.probe import Probe
+from trainers.parts import HasDiagnostics
+from trainers.records.plain import Record
+
+if TYPE_CHECKING:
+    from trainers.loop import Trainer
+
+
+class StepLog:
+    """Sends records of steps to ``log`` and collects what all steps cost.
+
+    ``every_loss`` asks for the loss of every step, also of those that are not recorded.
+    """
+
+    def __init__(
+        self,
+        trainer: "Trainer",
+        state: TrainingState,
+        advance: Advance,
+        log: Callable[[Record], None],
+        *,
+        every_loss: bool,
+    ) -> None:
+        self.state = state
+        self.advance = advance
+        self.log = log
+        self.every_loss = every_loss
+        self.log_every = trainer.settings.log_every
+        self.counts_skipped = trainer.settings.nonfinite == "skip"
+        self.costs = StepCosts(trainer.reducer, trainer.layout, trainer.communicator)
+        model = trainer.model
+        self._of_model: Callable[[], Record] = (
+            model.diagnostics if isinstance(model, HasDiagnostics) else dict
+        )
+        self._probe: Probe | None = None  # of the step to come, where it is measured
+        self._is_recorded = False
+
+    def start(self) -> None:
+        """Record what the model says of itself before the first step."""
+        state = self.state
+        found = self._of_model() if state.step == 0 and not state.search else {}
+        if found:
+            self.log(state.note({"step": 0, "epoch": 0.0, **found}))
+
+    def expect_step(self, is_last: bool) -> bool:
+        """Choose what is recorded of the step to come; whether its losses are wanted."""
+        done = self.state.step + 1
+        probe = self.state.probe
+        self._probe = probe if probe is not None and probe.expect(done, is_last=is_last) else None
+        self._is_recorded = is_last or self._probe is not None or done % self.log_every == 0
+        return self._is_recorded or self.every_loss
+
+    def record(self, outcome: Outcome | None, factor: float) -> float | None:
+        """Record the step just taken, if it is to be; None is a skipped one. Its mean loss, if wanted."""
+        state = self.state
+        if outcome is None:
+            self.log(state.note(self._record(None, None, factor)))
+            return None
+        if self._probe is None:
+            self.costs.add(state.gradient_step, state.ledger)
+        if not (self._is_recorded or self.every_loss):
+            return None
+        loss = self.advance.mean_loss(outcome)
+        if self._is_recorded:
+            self.log(state.note(self._record(outcome, loss, factor)))
+        return loss
+
+    def _record(self, outcome: Outcome | None, loss: float | None, factor: float) -> Record:
+        state, probe = self.state, self._probe
+        record: Record = {"step": state.step, "epoch": state.epoch}
+        if loss is not None:
+            record["train/loss"] = loss
+        record["train/learning_rate"] = self.advance.base_rates[0] * factor
+        if self.counts_skipped:
+            record["train/steps_skipped"] = state.skipped
+        record |= {**state.ledger.metrics(), **self._of_model()}
+        if outcome is not None:
+            record |= outcome.times(state.gradient_step)
+            if probe is not None:
+                record |= probe.latest
+                record["time/reduce_seconds"] -= probe.seconds
+        if probe is not None:
+            record |= probe.of_run(state.ledger)
+            if outcome is not None:
+                record["time/diagnostics_seconds"] = probe.seconds
+        return record
