@@ -44,7 +44,7 @@ class Nowhere:
 
 def build(experiment: str, method: str, steps: int, root: Path, name: str) -> Any:
     """The trainer of one experiment."""
-    import run
+    from trainers.run.build import build_trainer
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         overrides = [f"experiment=convex/{experiment}", f"compressor={method}", f"trainer.steps={steps}"]
@@ -53,7 +53,7 @@ def build(experiment: str, method: str, steps: int, root: Path, name: str) -> An
         HydraConfig.instance().set_config(config)
         del config.hydra
         config = OmegaConf.to_container(config, resolve=True)
-    return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def numpy_seconds(trainer: Any, method: str, steps: int) -> float:

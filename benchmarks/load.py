@@ -38,6 +38,7 @@ PARTS = 10
 def run_one(overrides: Sequence[str], output: str) -> Path:
     """One run, as a job of run.py; its folder."""
     import run
+    from trainers.run import session
 
     config = compose("config", [*overrides, f"output={output}"], return_hydra_config=True)
     HydraConfig.instance().set_config(config)
@@ -45,7 +46,7 @@ def run_one(overrides: Sequence[str], output: str) -> Path:
         OmegaConf.masked_copy(config, [key for key in config if key != "hydra"]), overrides
     )
     with redirect_stdout(io.StringIO()):
-        _, folder = run.run(resolved)
+        _, folder = session.run(resolved)
     return folder
 
 

@@ -68,14 +68,14 @@ def presets(folder: str) -> list[str]:
 
 def build(overrides: list[str], device: torch.device, communicator: Communicator | None = None) -> Any:
     """The trainer of one experiment, in this process alone or among those of ``communicator``."""
-    import run
+    from trainers.run.build import build_trainer
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         config = compose("config", overrides, return_hydra_config=True)
         HydraConfig.instance().set_config(config)
         del config.hydra
         config = OmegaConf.to_container(config, resolve=True)
-    return run.build(config, communicator or Communicator(config["workers"], device=device), device)
+    return build_trainer(config, communicator or Communicator(config["workers"], device=device), device)
 
 
 def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from image_files import write_tree
 from libsvm_files import write_rows
 from speech import write_words
 
-import run
 from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
 from trainers.loop import Trainer
+from trainers.run.build import build_trainer
 
 CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
@@ -65,7 +65,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: {how}"):
             factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
         return
-    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     assert isinstance(trainer, Trainer)
     if group == "tracker":
         open_tracker = hydra.utils.instantiate(config["tracker"], _convert_="all")
@@ -94,7 +94,7 @@ def test_density_reaches_every_compressor_that_has_one() -> None:
 
 def test_threshold_rule_reaches_the_reducer() -> None:
     config = resolved("model=resnet18", "data=digits")
-    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     assert trainer.layout.num_parameters == 11_172_810
     expected = 1 / (2 * (0.001 * 11_172_810) ** 0.5)
     assert trainer.reducer.inner.codec.threshold == pytest.approx(expected, rel=1e-12)
@@ -104,6 +104,6 @@ def test_same_start_for_every_compressor() -> None:
     starts = []
     for name in ("top_k", "none"):
         config = resolved("model=mlp", f"compressor={name}")
-        trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+        trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
         starts.append(torch.cat([p.flatten() for p in trainer.model.parameters()]))
     assert torch.equal(*starts)

@@ -10,9 +10,9 @@ from configs import resolved
 from libsvm_files import write_rows
 from processes import run_in_processes
 
-import run
 from trainers.comm.communicator import Communicator
 from trainers.loop import Trainer
+from trainers.run.build import build_trainer
 
 METHODS = {
     "none": [],
@@ -50,7 +50,7 @@ def config_of(root: Path, *overrides: str) -> dict[str, Any]:
 
 def trainer(root: Path, *overrides: str) -> Trainer:
     config = config_of(root, *overrides)
-    return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def train(root: Path, *overrides: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def train_all(process: int, processes: int, configs: dict[str, dict[str, Any]]) 
     found = {}
     for name, config in configs.items():
         communicator = Communicator(config["workers"], rank=process, world_size=processes)
-        found[name] = run_to_its_end(run.build(config, communicator, torch.device("cpu")))
+        found[name] = run_to_its_end(build_trainer(config, communicator, torch.device("cpu")))
     return found
 
 

@@ -12,9 +12,9 @@ from configs import CONF, resolved
 from full_size import stub
 from torch import nn
 
-import run
 from trainers.comm.communicator import Communicator
 from trainers.records.identity import identify
+from trainers.run.build import build_trainer
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("resnet18", "googlenet", "senet18")
@@ -29,7 +29,7 @@ PAPER = {  # network and parameters as the released code builds it, lambda by th
 
 
 def built(config: dict[str, Any]) -> Any:
-    return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 @pytest.mark.parametrize("preset", PAPER)

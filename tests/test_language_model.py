@@ -8,9 +8,9 @@ from configs import resolved
 from processes import run_in_processes
 from speech import SETTINGS, Records, train_all, trainer, write_text, write_words
 
-import run
 from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
+from trainers.run.build import build_trainer
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_learns(root: str) -> None:
 def test_paper_preset(tmp_path: Path) -> None:
     """The paper's sizes on a text of as many words as WikiText-2 has in lower case."""
     config = resolved("experiment=paper/lstm_wikitext2", f"data.root={write_words(tmp_path, 28_910)}")
-    found = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    found = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     assert found.layout.num_parameters == 28_977_312
     assert found.reducer.inner.codec.threshold == pytest.approx(2.938e-3, rel=1e-3)
     assert found.loader.batches(0)[0].inputs.shape[0] == 128
@@ -96,4 +96,4 @@ def test_other_models_are_refused() -> None:
     with pytest.raises(
         ValueError, match=r"models.mlp.mlp cannot be trained on the data of data.text.python_"
     ):
-        run.build(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))
+        build_trainer(resolved("model=mlp", "data=python_docs"), Communicator(8), torch.device("cpu"))

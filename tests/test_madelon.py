@@ -9,9 +9,9 @@ import torch
 from configs import resolved
 from scipy.special import expit
 
-import run
 from results.paper import PROBLEMS
 from trainers.comm.communicator import Communicator
+from trainers.run.build import build_trainer
 
 ROOT = Path(os.environ.get("DATA_DIR", ".data"))
 HERE = any((ROOT / "libsvm" / f"madelon{end}").is_file() for end in ("", ".bz2", ".gz"))
@@ -29,7 +29,7 @@ class Records(list):
 
 def train(*overrides: str) -> tuple[dict, list[dict[str, float]]]:
     config = resolved(*overrides, f"data.root={ROOT}")
-    trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     records = Records()
     return trainer.run(records), records
 
@@ -71,7 +71,7 @@ def test_gd_without_compression_is_gradient_descent() -> None:
         "trainer.steps=1000",
     ]
     config = resolved(*typed, f"data.root={ROOT}")
-    trainer = run.build(config, Communicator(20), torch.device("cpu"))
+    trainer = build_trainer(config, Communicator(20), torch.device("cpu"))
     model, dataset = trainer.model, trainer.dataset
     rows = -dataset.labels.numpy()[:, None] * dataset.features.toarray()
     x = model.weight.detach().numpy().copy()

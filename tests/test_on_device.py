@@ -52,7 +52,11 @@ TOGETHER = [
 ]
 # Where the host may wait outside of steps: data and model go to the device, and what is told comes from it
 ALLOWED = {
-    *("run.py:build", "trainers/loop.py:_state", "trainers/checkpoint/fit.py:require_fit"),
+    *(
+        "trainers/run/build.py:build_trainer",
+        "trainers/loop.py:_state",
+        "trainers/checkpoint/fit.py:require_fit",
+    ),
     *(
         "trainers/checkpoint/state.py:capture",
         "trainers/checkpoint/state.py:restore",

@@ -9,8 +9,9 @@ import pytest
 from command_line import command
 from configs import resolved
 
-import run
 from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError
+from trainers.run import session
 
 SMALL = ["model=mlp", "model.hidden=[16]", "trainer.batch_size=8", "tracker=none", "trainer.steps=6"]
 SMALL += ["trainer.log_every=2", "budget.density=0.05"]
@@ -75,5 +76,5 @@ def test_a_broken_message_is_one_line(
     config = resolved(*SMALL, *way, "compressor=top_k", "wire.indices=auto", f"output={tmp_path}")
     worker = config["workers"] - 1
     said = re.escape(f"what worker {worker} sent in step ") + "[123] cannot be decoded: it ends after"
-    with pytest.raises(run.ConfigError, match=said):
-        run.run(config)
+    with pytest.raises(ConfigError, match=said):
+        session.run(config)

@@ -3,25 +3,23 @@
 import copy
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from trainers.advance import Advance
-from trainers.checkpoint.facts import SearchFacts
-from trainers.checkpoint.saving import Checkpoints
+from trainers.checkpoint.facts import SEARCH_COSTS, SearchFacts
 from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS, forecast, smooth
 
+if TYPE_CHECKING:
+    from trainers.checkpoint.saving import Checkpoints
+
 LOOKS = 10  # at the validation loss, in a trial that is judged by it
-COSTS = {
-    "comm/link_bytes_sent_total": "autolrs/search_link_bytes_sent_total",
-    "comm/bytes_sent_total": "autolrs/search_bytes_sent_total",
-    "compression/total_error": "autolrs/search_total_error",
-}
 
 
 class AutoLRSController:
@@ -43,7 +41,7 @@ class AutoLRSController:
         communicator: Communicator,
         validate: Callable[[], float],
         log: Callable[[Record], None],
-        checkpoints: Checkpoints | None,
+        checkpoints: "Checkpoints | None",
     ) -> None:
         self.settings = settings
         self.state = state
@@ -61,7 +59,7 @@ class AutoLRSController:
                 "forecast": None,  # of the loss at the stage's end
                 "losses": [],  # of the stage's steps
                 "steps": 0,  # of all trials
-                "costs": dict.fromkeys(COSTS.values(), 0.0),
+                "costs": dict.fromkeys(SEARCH_COSTS.values(), 0.0),
                 "rates": [],  # tried in the stage that is about to begin
                 "forecasts": [],
                 "trial_steps": 0,
@@ -193,7 +191,7 @@ class AutoLRSController:
 
     def _costs(self) -> dict[str, float]:
         metrics = self.state.ledger.metrics()
-        return {of_search: metrics[name] for name, of_search in COSTS.items()}
+        return {of_search: metrics[name] for name, of_search in SEARCH_COSTS.items()}
 
     def _broken_off(self) -> dict[str, float]:
         """Bytes, means over workers, that a step had sent which did not come to its end."""
@@ -201,7 +199,7 @@ class AutoLRSController:
         on_link = self.communicator.take_link_bytes()[:, 0]
         self.communicator.take_largest_sent()
         found = self.communicator.collect(torch.from_numpy(np.stack([on_link, handed], 1))).mean(0)
-        return dict(zip(list(COSTS.values())[:2], found.tolist(), strict=True))
+        return dict(zip(list(SEARCH_COSTS.values())[:2], found.tolist(), strict=True))
 
     def _agree(self, number: float) -> float:
         """The first process's number: a fit's last bits may differ between machines."""

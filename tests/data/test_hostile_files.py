@@ -21,13 +21,14 @@ from file_damage import DAMAGE
 from hostile_files import FORMATS, TRAINING
 from hostile_models import MODELS
 
-import run
 from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.run.build import build_trainer
 
 FORMATS |= MODELS
 DRAWN = 500
 PER_COMMAND = 10  # one of so many goes through run.py as well
-REFUSALS = (run.ConfigError, OSError)  # an image that cannot be read while it trains is an ``OSError``
+REFUSALS = (ConfigError, OSError)  # an image that cannot be read while it trains is an ``OSError``
 MEGABYTES, SECONDS = 1500, 20  # that a file may take
 
 
@@ -102,12 +103,12 @@ def damaged(case: Case, honest: Path) -> Path:
 def read(words: list[str]) -> None:
     """Build all that a run would, and look at what it would train and be tested on."""
     if words[0].startswith("archive="):
-        with run.refusing():
+        with refusing():
             hostile_archives.take(Path(words[0].removeprefix("archive=")))
         return
-    with run.refusing():
+    with refusing():
         config = deepcopy(config_of(tuple(words)))
-        trainer = run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+        trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     batches = trainer.loader.batches(0)
     if config["data"]["_target_"] == "data.libsvm.libsvm":
         assert math.isfinite(trainer.model.start_value) and trainer.num_steps == 1
@@ -144,7 +145,7 @@ def faults(case: Case, path: Path, found: Attempt) -> list[str]:
 
 def names(said: str, path: Path) -> bool:
     """Whether a line names the file, its folder, or the dataset that it is a part of."""
-    folders = [run.one_line(OSError(place)) for place in (path, *path.parents[:2])]
+    folders = [one_line(OSError(place)) for place in (path, *path.parents[:2])]
     split = any(f"the {split} split" in said for split in ("training", "validation", "test"))
     return split or any(folder in said for folder in folders) or path.stem in said.replace(":", "").split()
 

@@ -22,14 +22,16 @@ from resuming import config_of, crash_after, outcome
 from resuming import train as finished
 from torch.nn.parallel import DistributedDataParallel
 
-import run
 from compressors.api import Codec, Reducer
 from compressors.core.build import build_reducer
 from compressors.testing.cases import Case, cases_in, cases_of
 from trainers.advance import Advance
 from trainers.comm.communicator import Communicator
 from trainers.comm.ddp_hook import CompressionState, compression_hook
+from trainers.config.instantiation import make
 from trainers.loop import Trainer
+from trainers.run import training
+from trainers.run.build import build_trainer
 
 ROOT = CONF.parent
 # A small network, and an epoch in every step, so that densities and regimes that follow epochs change
@@ -109,7 +111,7 @@ def train(
         reduction=config["trainer"]["reduction"],
     )
     try:
-        trainer = run.build(config, communicator, device)
+        trainer = build_trainer(config, communicator, device)
         if method:
             trainer = _with_method(trainer, config, method)
     except ValueError as error:
@@ -121,8 +123,8 @@ def train(
 
 
 def _with_method(trainer: Trainer, config: dict[str, Any], name: str) -> Trainer:
-    feedback = run.instantiate(config["feedback"], _convert_="all")
-    wire = run.instantiate(config["wire"], _convert_="all")
+    feedback = make(config["feedback"])
+    wire = make(config["wire"])
     method = (methods() | PLANTED)[name].method(threshold=0.02)
     size = trainer.layout.num_parameters
     return replace(trainer, reducer=build_reducer(method, size, feedback, wire))
@@ -229,12 +231,12 @@ def run_all(process: int, processes: int, runs: list[list[str]], folder: str) ->
         settings = [*SETTINGS, "checkpoint.every_steps=1", *overrides]
         config = config_of(Path(folder, f"{number}"), *settings, "device=cpu")
         with crash_after(2):
-            run.train(config)
+            training.train(config)
         with pretended_device() as waits, _steps_marked(waits):
             config = config_of(Path(folder, f"{number}"), *settings, "device=cuda")
             with crash_after(4):
-                run.train(config)
-            run.train(config)
+                training.train(config)
+            training.train(config)
         whole = config_of(Path(folder, f"{number}-whole"), *settings, "device=cpu")
         one, other = (
             {**own["tensors"], **own["summary"], "records": own["records"]}

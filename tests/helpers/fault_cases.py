@@ -19,7 +19,14 @@ STEPS = 40
 RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "optimizer=adam"]
 RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
 # What every case would import anew
-IMPORTS = ("wandb", "run", "hydra.core.override_parser.overrides_parser", "sklearn.datasets", "trainers.loop")
+IMPORTS = (
+    "wandb",
+    "run",
+    "trainers.run.training",
+    "hydra.core.override_parser.overrides_parser",
+    "sklearn.datasets",
+    "trainers.loop",
+)
 IMPORTS += (
     "trainers.run.trackers",
     "trainers.run.folder",

@@ -11,9 +11,9 @@ import torch
 from configs import resolved
 from safetensors import safe_open
 
-import run
 from trainers.break_even import NAME as BREAK_EVEN
 from trainers.checkpoint.saving import Checkpoints
+from trainers.run import training
 from trainers.run.folder import RunFolder
 
 CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
@@ -75,5 +75,5 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 def train(config: dict[str, Any]) -> dict[str, Any]:
     """``outcome`` of the run, from wherever it begins, in one process and thread."""
-    run.train(config)
+    training.train(config)
     return outcome(config)

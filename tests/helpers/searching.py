@@ -13,12 +13,12 @@ import torch
 from configs import resolved
 from torch import Tensor, nn
 
-import run
 from compressors.core.build import build_reducer
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.loop import Trainer
+from trainers.run.build import build_trainer
 from trainers.schedules.autolrs import AutoLRS
 from trainers.settings import TrainerSettings
 
@@ -104,7 +104,7 @@ def train_small(process: int, processes: int) -> dict[str, Any]:
         *("schedule.trials=3", "trainer.steps=70", "trainer.evaluate_every=0.4"),
     )
     communicator = Communicator(4, rank=process, world_size=processes)
-    trainer = run.build(config, communicator, torch.device("cpu"))
+    trainer = build_trainer(config, communicator, torch.device("cpu"))
     records = Records()
     trainer.run(records)
     kept = [{k: v for k, v in r.items() if not k.startswith("time/")} for r in records]

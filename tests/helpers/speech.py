@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from configs import resolved
 
-import run
 from trainers.comm.communicator import Communicator
 from trainers.loop import Trainer
+from trainers.run.build import build_trainer
 
 SETTINGS = {
     "none": ["compressor=none"],
@@ -54,7 +54,7 @@ def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) ->
         *overrides,
     )
     communicator = Communicator(config["workers"], rank=process, world_size=processes)
-    return run.build(config, communicator, torch.device("cpu"))
+    return build_trainer(config, communicator, torch.device("cpu"))
 
 
 def train_all(process: int, processes: int, root: str) -> dict[str, dict[str, Any]]:

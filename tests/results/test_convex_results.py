@@ -12,9 +12,9 @@ from configs import resolved
 from hydra.core.global_hydra import GlobalHydra
 from libsvm_files import write_rows
 
-import run
 from results import convex, reproduction
 from results.runs import by_method, by_setting, read_runs
+from trainers.run import session
 
 STEP = "feedback.scale step"  # of every preset
 METHODS = (
@@ -42,7 +42,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for seed in (0, 1, 2):
                 config = resolved(f"experiment=convex/{experiment}", *common, *method, f"seed={seed}")
                 config["name"] = f"{experiment}-{method[0].split('=')[1]}"
-                run.run(config)
+                session.run(config)
     GlobalHydra.instance().clear()
     return root / "runs"
 

@@ -9,10 +9,10 @@ from configs import resolved
 from hydra.core.global_hydra import GlobalHydra
 from run_folders import write_run
 
-import run
 from results.header import parse
 from results.runs import read_runs
 from results.small import main, small_table
+from trainers.run import session
 
 METHODS = ("none", "top_k")
 SEEDS = (0, 1, 2)
@@ -26,7 +26,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for seed in SEEDS:
             config = resolved(*common, f"compressor={method}", f"seed={seed}")
             config["name"] = f"mlp-digits-{method}"
-            run.run(config)
+            session.run(config)
     GlobalHydra.instance().clear()
     return folder
 

@@ -12,8 +12,9 @@ from processes import run_in_processes
 from resuming import assert_same, config_of, train
 from searching import best_rate, find_rate, settings, train_small
 
-import run
 from trainers.checkpoint.saving import Checkpoints
+from trainers.config.errors import ConfigError
+from trainers.run import session, training
 from trainers.run.folder import RunFolder
 from trainers.schedules.autolrs import forecast, smooth
 
@@ -194,7 +195,7 @@ def test_an_interruption_in_the_middle_of_a_search(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Checkpoints, "after_step", counting)
         with pytest.raises(Crash):
-            run.train(config)
+            training.train(config)
     assert RunFolder(config).checkpoints.exists()
     threads = torch.get_num_threads()
     assert_same(whole, train(config))
@@ -232,10 +233,10 @@ def test_step_units_and_a_rate_that_diverges(tmp_path: Path) -> None:
 
 
 def test_a_missing_validation_split(tmp_path: Path) -> None:
-    with pytest.raises(run.ConfigError, match="these data have no validation split"):
-        run.run(config_of(tmp_path, *SMALL, "schedule.validation_from=10"))
-    with pytest.raises(run.ConfigError, match="finds no room for 3 trials"):
-        run.run(config_of(tmp_path, *SMALL, "trainer.steps=20"))
+    with pytest.raises(ConfigError, match="these data have no validation split"):
+        session.run(config_of(tmp_path, *SMALL, "schedule.validation_from=10"))
+    with pytest.raises(ConfigError, match="finds no room for 3 trials"):
+        session.run(config_of(tmp_path, *SMALL, "trainer.steps=20"))
     assert not list(tmp_path.iterdir())
 
 

@@ -28,18 +28,20 @@ from watching import (
     watched_all,
 )
 
-import run
 from compressors.api import Step, inputs_of
 from compressors.core.backends import backend_of, chosen
 from compressors.core.build import build_reducer
 from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
 from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError
 from trainers.diagnostics.bound import Bound
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.selection_error import SelectionError
 from trainers.diagnostics.settings import Diagnostics
 from trainers.diagnostics.staleness import Staleness
 from trainers.diagnostics.xi import Xi
+from trainers.run import training
+from trainers.run.build import build_trainer
 from trainers.run.folder import RunFolder
 
 PIECES = {"global": [slice(0, sum(SIZES))], "layer": []}
@@ -253,7 +255,7 @@ def test_bad_settings_are_refused(kind: type, settings: dict, message: str) -> N
 def test_switched_off_there_is_nothing_to_cost_anything() -> None:
     def state_of(*overrides: str) -> Any:
         config = resolved("model=mlp", "compressor=top_k", "trainer.steps=1", *overrides)
-        return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+        return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
 
     plain = state_of()
     assert plain._state().probe is None
@@ -274,8 +276,8 @@ def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path
     after = train(config_of(tmp_path / "longer", *longer))
     assert after["summary"]["step"] == 6 and not any(name.startswith("diag") for name in after["tensors"])
     asked = config_of(tmp_path / "asked", *longer[:-1], f"resume={folders[1]}", "diagnostics=[staleness]")
-    with pytest.raises(run.ConfigError, match="diagnostics/sent_at is absent there and int32"):
-        run.train(asked)
+    with pytest.raises(ConfigError, match="diagnostics/sent_at is absent there and int32"):
+        training.train(asked)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -8,9 +8,10 @@ import torch
 from configs import resolved
 from resuming import config_of, crash_after, records, train
 
-import run
 from trainers.comm.communicator import Communicator
 from trainers.learning_rate import rates_of_epochs
+from trainers.run import training
+from trainers.run.build import build_trainer
 from trainers.run.folder import RunFolder
 from trainers.schedules.schedules import Cosine, WarmupStep
 
@@ -28,7 +29,7 @@ def one_thread():
 
 def build(*overrides: str) -> Any:
     config = resolved("model=mlp", *overrides)
-    return run.build(config, Communicator(config["workers"]), torch.device("cpu"))
+    return build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
 
 
 def test_equal_densities_are_top_k(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_the_bound_is_that_of_the_density_at_hand(tmp_path: Path) -> None:
 def test_a_checkpoint_holds_one_copy_and_another_number_of_workers_takes_it(tmp_path: Path) -> None:
     config = config_of(tmp_path / "four", *SMALL, *ACCORDION, "checkpoint.every_steps=5")
     with crash_after(15):
-        run.train(config)
+        training.train(config)
     folder = RunFolder(config)
     two = ("workers=2", "trainer.batch_size=180", f"resume={folder.path}", "checkpoint.redistribute=true")
     settings = [word for word in SMALL if word.split("=")[0] not in ("workers", "trainer.batch_size")]

@@ -12,7 +12,8 @@ import pytest
 import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, timeless, train
 
-import run
+from trainers.config.errors import ConfigError
+from trainers.run import session, training
 from trainers.run.folder import RunFolder
 
 COMMON = ("workers=2", "trainer.batch_size=8", "trainer.steps=9", "checkpoint.every_steps=2")
@@ -48,7 +49,7 @@ class Runs:
         self._config = config_of(place, *self.settings)
         self.whole = train(self.config(self.place / "whole"))
         with crash_after(CRASHES[name]):
-            run.train(self.config(self.place / "broken"))
+            training.train(self.config(self.place / "broken"))
 
     def config(self, output: Path) -> dict[str, Any]:
         return copy.deepcopy(self._config) | {"output": str(output)}
@@ -67,8 +68,8 @@ class Runs:
         outside = forging.state_of(forging.outside_of(path))
         line = ""
         try:
-            run.run(config)
-        except run.ConfigError as refusal:
+            session.run(config)
+        except ConfigError as refusal:
             line = str(refusal)
             assert line.isprintable() and forging.NAMES_A_FILE.search(line), line
         assert forging.state_of(forging.outside_of(path)) == outside
@@ -173,8 +174,8 @@ def test_another_optimizer(
 ) -> None:
     _, path = runs("average").copy(tmp_path)
     asked = config_of(tmp_path / "other", *runs("average").settings, *change, f"resume={path}")
-    with pytest.raises(run.ConfigError, match=said):
-        run.run(asked)
+    with pytest.raises(ConfigError, match=said):
+        session.run(asked)
 
 
 def test_another_optimizer_the_other_way(tmp_path: Path) -> None:
@@ -182,11 +183,11 @@ def test_another_optimizer_the_other_way(tmp_path: Path) -> None:
     adam = config_of(tmp_path, *settings, "optimizer=adam", "optimizer.lr=0.01")
     train(adam)
     longer = ("trainer.steps=12", f"resume={RunFolder(adam).path}")
-    with pytest.raises(run.ConfigError, match="is of another optimizer: Adam there and SGD here"):
-        run.run(config_of(tmp_path, *settings, *longer))
-    with pytest.raises(run.ConfigError, match="is of another optimizer: Adam there and AdamW here"):
-        run.run(config_of(tmp_path, *settings, *longer, "optimizer=adamw", "optimizer.lr=0.01"))
-    run.run(config_of(tmp_path, *settings, *longer, "optimizer=adam", "optimizer.lr=0.01"))
+    with pytest.raises(ConfigError, match="is of another optimizer: Adam there and SGD here"):
+        session.run(config_of(tmp_path, *settings, *longer))
+    with pytest.raises(ConfigError, match="is of another optimizer: Adam there and AdamW here"):
+        session.run(config_of(tmp_path, *settings, *longer, "optimizer=adamw", "optimizer.lr=0.01"))
+    session.run(config_of(tmp_path, *settings, *longer, "optimizer=adam", "optimizer.lr=0.01"))
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from processes import run_in_processes
 from resuming import config_of, train
 from skipping import BAD_STEPS, STEPS
 
-import run
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, State, Step, Wrapper, inputs_of
 from compressors.core.backends import backend_of, chosen
@@ -19,9 +18,11 @@ from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError
 from trainers.diagnostics.gap import Gap
 from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
+from trainers.run import training
 from trainers.run.folder import RunFolder
 
 Results = dict[str, list[dict[str, float]]]
@@ -113,8 +114,8 @@ def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path
     assert after["summary"]["step"] == 6
     assert not any("diagnostics" in name for name in after["tensors"])
     asked = config_of(tmp_path / "asked", *longer, f"resume={folders[1]}", "diagnostics=[gap]")
-    with pytest.raises(run.ConfigError, match=r"diagnostics/gap/applied is absent there and float64 \["):
-        run.train(asked)
+    with pytest.raises(ConfigError, match=r"diagnostics/gap/applied is absent there and float64 \["):
+        training.train(asked)
 
 
 class Halved(Wrapper):

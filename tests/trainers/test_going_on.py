@@ -7,9 +7,10 @@ import pytest
 import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
-import run
 from results.runs import by_setting, read_runs
+from trainers.config.errors import ConfigError
 from trainers.launch.stopping import StoppedError, StopRequest
+from trainers.run import session, training
 from trainers.run.folder import RunFolder, identity_of
 
 SETTINGS = (
@@ -34,7 +35,7 @@ def interrupted(output: Path, *overrides: str) -> tuple[dict[str, Any], RunFolde
     """A run that broke off after step 7, with checkpoints of steps 4 and 6."""
     config = config_of(output, *SETTINGS, *overrides)
     with crash_after(7):
-        run.train(config)
+        training.train(config)
     folder = RunFolder(config)
     assert sorted(p.name for p in folder.checkpoints.iterdir()) == ["step-000000004", "step-000000006"]
     return config, folder
@@ -98,7 +99,7 @@ def test_an_earlier_checkpoint_of_its_own(
     before, folder = interrupted(tmp_path)
     config = config_of(tmp_path, *SETTINGS, f"resume={folder.checkpoints / 'step-000000004'}")
     assert identity_of(config).id == folder.id
-    run.train(config)
+    training.train(config)
     assert_same(whole, outcome(before))
     assert "going on after step 4" in capsys.readouterr().out
 
@@ -111,7 +112,7 @@ def test_another_runs_checkpoint(tmp_path: Path) -> None:
     fresh = config_of(tmp_path, *SETTINGS, "trainer.steps=12")
     assert len({identity_of(config).id for config in (short, longer, fresh)}) == 3
     with crash_after(11):
-        run.train(longer)
+        training.train(longer)
     going_on = train(longer)  # from its own step 10, though resume names step 9
     assert [r["step"] for r in going_on["records"] if "train/loss" in r] == list(range(1, 13))
     assert going_on["records"][: len(trained["records"])] == trained["records"]
@@ -140,8 +141,8 @@ def test_seeds_that_begin_at_their_own_seeds_checkpoints(tmp_path: Path) -> None
 def test_another_number_of_workers(tmp_path: Path) -> None:
     before, folder = interrupted(tmp_path)
     asked = f"resume={folder.path}"
-    with pytest.raises(run.ConfigError, match="workers must be 4 as in the checkpoint, got 2"):
-        run.run(config_of(tmp_path, *SETTINGS, "workers=2", asked))
+    with pytest.raises(ConfigError, match="workers must be 4 as in the checkpoint, got 2"):
+        session.run(config_of(tmp_path, *SETTINGS, "workers=2", asked))
     fewer = config_of(tmp_path, *SETTINGS, "workers=2", asked, "checkpoint.redistribute=true")
     result = train(fewer)
     assert [r["step"] for r in result["records"] if "train/loss" in r] == list(range(1, 10))
@@ -160,17 +161,17 @@ def test_another_number_of_workers(tmp_path: Path) -> None:
     ],
 )
 def test_refused(tmp_path: Path, change: tuple[str, ...], rule: str) -> None:
-    with pytest.raises(run.ConfigError, match=rule):
-        run.run(config_of(tmp_path, *SETTINGS, *change))
+    with pytest.raises(ConfigError, match=rule):
+        session.run(config_of(tmp_path, *SETTINGS, *change))
     assert not list(tmp_path.iterdir())
 
 
 def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     _, folder = interrupted(tmp_path)
-    with pytest.raises(run.ConfigError, match=r"does not fit this run: model/.* is .* there and .* here"):
-        run.run(config_of(tmp_path, *SETTINGS, "model=logistic_regression", f"resume={folder.path}"))
-    with pytest.raises(run.ConfigError, match="the checkpoint is at step 6, and this run ends at 6"):
-        run.run(config_of(tmp_path, *SETTINGS, "trainer.steps=6", f"resume={folder.path}"))
+    with pytest.raises(ConfigError, match=r"does not fit this run: model/.* is .* there and .* here"):
+        session.run(config_of(tmp_path, *SETTINGS, "model=logistic_regression", f"resume={folder.path}"))
+    with pytest.raises(ConfigError, match="the checkpoint is at step 6, and this run ends at 6"):
+        session.run(config_of(tmp_path, *SETTINGS, "trainer.steps=6", f"resume={folder.path}"))
 
 
 def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +180,7 @@ def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytes
     requests = iter([0, 0, 15])
     monkeypatch.setattr(StopRequest, "signal", property(lambda self: next(requests)))
     with pytest.raises(StoppedError, match="stopped after step 3; its state is saved"):
-        run.train(config)
+        training.train(config)
     monkeypatch.undo()
     assert [p.name for p in RunFolder(config).checkpoints.iterdir()] == ["step-000000003"]
     assert_same(whole, train(config))
@@ -187,7 +188,7 @@ def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytes
 
 def test_finished_runs_leave_no_checkpoints_unless_asked(tmp_path: Path) -> None:
     config = config_of(tmp_path, *SETTINGS, "checkpoint.at_end=false")
-    run.train(config)
+    training.train(config)
     assert not RunFolder(config).checkpoints.exists()
     config = config_of(tmp_path / "kept", *SETTINGS)
     assert outcome_steps(config) == ["step-000000009"]

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from training import WORKERS as SKIPPING_WORKERS
 from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, segments_of
 
-import run
 from compressors.api import Step, inputs_of
 from compressors.core.build import build_reducer
 from compressors.core.magnitudes import Histogram, Magnitudes, count_pieces
@@ -32,6 +31,7 @@ from trainers.diagnostics.probe import Probe
 from trainers.diagnostics.settings import Diagnostics
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.run.build import build_trainer
 
 ERROR, REGRET, BOUND, LEVEL = (
     f"compression/{name}" for name in ("hindsight_error", "regret", "regret_bound", "hindsight_threshold")
@@ -257,7 +257,7 @@ def test_regret_on_a_convex_problem(tmp_path: Path) -> None:
     found = {}
     for name, typed in methods.items():
         config = resolved(*settings, *typed)
-        found[name] = run.build(config, Communicator(4), torch.device("cpu")).run(Records())
+        found[name] = build_trainer(config, Communicator(4), torch.device("cpu")).run(Records())
     assert abs(found["threshold"][REGRET]) <= found["threshold"][BOUND] < 1e-2
     assert found["threshold"][LEVEL] == pytest.approx(2e-3, rel=2 / 32)
     assert found["top_k"][REGRET] > 10 * found["top_k"][BOUND]

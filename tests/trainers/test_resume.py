@@ -7,7 +7,7 @@ import torch
 from libsvm_files import write_rows
 from resuming import assert_same, config_of, crash_after, records, train
 
-import run
+from trainers.run import training
 from trainers.run.folder import RunFolder
 
 COMMON = ("workers=4", "trainer.batch_size=8", "trainer.steps=11", "checkpoint.every_steps=4")
@@ -74,13 +74,13 @@ def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -
     whole = train(config_of(tmp_path / "whole", *settings))
     config = config_of(tmp_path / "broken", *settings)
     with crash_after(2):  # before there is a checkpoint
-        run.train(config)
+        training.train(config)
     with crash_after(6):  # from step 4 on it happens again
-        run.train(config)
+        training.train(config)
     assert [path.name for path in RunFolder(config).checkpoints.iterdir()] == ["step-000000004"]
     assert records(RunFolder(config))[-1]["step"] in (3, 6)
     with crash_after(9):
-        run.train(config)
+        training.train(config)
     assert_same(whole, train(config))
 
 
@@ -95,5 +95,5 @@ def test_a_convex_run(tmp_path: Path) -> None:
     whole = train(config_of(tmp_path / "whole", *settings))
     config = config_of(tmp_path / "broken", *settings)
     with crash_after(15):
-        run.train(config)
+        training.train(config)
     assert_same(whole, train(config))

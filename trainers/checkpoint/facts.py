@@ -4,6 +4,12 @@ from typing import NotRequired, TypedDict
 
 from trainers.checkpoint.tree import Skeleton
 
+SEARCH_COSTS = {  # of trials, by the metric of the whole run
+    "comm/link_bytes_sent_total": "autolrs/search_link_bytes_sent_total",
+    "comm/bytes_sent_total": "autolrs/search_bytes_sent_total",
+    "compression/total_error": "autolrs/search_total_error",
+}
+
 
 class SearchFacts(TypedDict, total=False):
     """Of a search for learning rates: all of them, or none where nothing is searched for."""
@@ -14,7 +20,7 @@ class SearchFacts(TypedDict, total=False):
     forecast: float | None  # of the loss at the stage's end
     losses: list[float]  # of the stage's steps
     steps: int  # of all trials
-    costs: dict[str, float]
+    costs: dict[str, float]  # the values of ``SEARCH_COSTS``
     rates: list[float]  # tried in the stage that is about to begin
     forecasts: list[float | None]
     trial_steps: int

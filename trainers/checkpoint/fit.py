@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import torch
 from torch import Tensor
 
-from trainers.checkpoint.facts import Facts, SearchFacts
+from trainers.checkpoint.facts import SEARCH_COSTS, Facts, SearchFacts
 from trainers.checkpoint.state import (
     CheckpointMismatch,
     Snapshot,
@@ -24,7 +24,6 @@ from trainers.parts import Batch, Memory
 from trainers.reading import read_together
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS
-from trainers.search import COSTS
 
 if TYPE_CHECKING:
     from trainers.loop import Trainer
@@ -138,7 +137,7 @@ def _require_search(
     require(is_inside, "a rate is outside the schedule's interval")
     same = len(search["rates"]) == len(search["forecasts"]) < schedule.trials + 1
     require(same, "it has not as many forecasts as rates")
-    require(search["costs"].keys() == set(COSTS.values()), "its searches cost something else")
+    require(search["costs"].keys() == set(SEARCH_COSTS.values()), "its searches cost something else")
     last: Record = {}
     before: float = 0
     stages, trials, ends = 0, 0, 0

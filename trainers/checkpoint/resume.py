@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trainers.checkpoint.files import (
     Checkpoint,
@@ -15,11 +16,13 @@ from trainers.checkpoint.fit import Rows, require_own, require_records
 from trainers.checkpoint.redistribution import redistribute
 from trainers.checkpoint.state import CheckpointMismatch, Snapshot
 from trainers.comm.communicator import Communicator
-from trainers.loop import Trainer
 from trainers.records.files import RECORDS, UnreadableFileError, parse_records, read_config, read_file
 from trainers.records.identity import Origin, identify
 from trainers.records.plain import Config
 from trainers.schedules.autolrs import AutoLRS
+
+if TYPE_CHECKING:
+    from trainers.loop import Trainer
 
 AUTO, NEVER = "auto", "never"
 FOLDER = "checkpoint"  # in a run folder
@@ -90,7 +93,7 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
         raise ValueError(f"resume={resume}: {error}") from error
 
 
-def snapshot_of(start: Start, communicator: Communicator, trainer: Trainer, run: str) -> Snapshot | None:
+def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", run: str) -> Snapshot | None:
     """What this process's workers go on from; the first process's ``start`` is everybody's.
 
     Raises ``CheckpointMismatch``, in all processes, for one that this run cannot have come to or that
@@ -115,7 +118,7 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: Trainer, run:
 
 
 def _snapshot(
-    start: Start, checkpoint: Checkpoint, communicator: Communicator, trainer: Trainer, run: str
+    start: Start, checkpoint: Checkpoint, communicator: Communicator, trainer: "Trainer", run: str
 ) -> Snapshot:
     facts, step = checkpoint.facts, checkpoint.step
     searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0

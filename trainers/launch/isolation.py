@@ -31,7 +31,7 @@ EVERY_JOB_IMPORTS: tuple[str, ...] = (
     "compressors.core.build",
     "compressors.kernels.cpu.backend",
 )
-EVERY_JOB_IMPORTS += ("trainers.loop", "trainers.run.trackers", "wandb")
+EVERY_JOB_IMPORTS += ("trainers.run.training", "wandb")
 GRACE_SECONDS = 300  # for a job that was asked to stop, to end its step and save it
 ASKED = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _nursery: "Nursery | None" = None

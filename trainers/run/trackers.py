@@ -39,7 +39,15 @@ class Tracker(Protocol):
         """Close: with the run's summary, or with None when it failed."""
 
 
-OpenTracker = Callable[..., Sequence[Tracker]]
+class ExternalTracker(Tracker, Protocol):
+    """A destination beside the run folder's own files, as a config names it."""
+
+    @property
+    def sync_command(self) -> str | None:
+        """What uploads the run later, where that is left to do."""
+
+
+OpenTracker = Callable[..., Sequence[ExternalTracker]]
 
 
 class Trackers:
@@ -261,7 +269,7 @@ def open_wandb(
     group: str | None,
     tags: Sequence[str],
     goes_on: bool = False,
-) -> list[Tracker]:
+) -> list[ExternalTracker]:
     """The tracker of one run, online or offline; ``mode`` null takes ``WANDB_MODE``, or offline.
 
     ``facts``, as of ``RunFolder.facts``, stand beside the nested config, flat. A W&B agent locks the keys
@@ -291,6 +299,6 @@ def open_wandb(
     return [tracker]
 
 
-def no_tracker(**run: object) -> list[Tracker]:
+def no_tracker(**run: object) -> list[ExternalTracker]:
     """No destination beside the run folder's own files."""
     return []

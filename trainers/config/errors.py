@@ -1,0 +1,22 @@
+"""Refusal of a config: the exception, and what is turned into it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class ConfigError(Exception):
+    """A run that cannot start or go on, in one line for the user."""
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Turn what a bad setting raises while a run is being built into a one-line refusal."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise ConfigError(one_line(error)) from error
+
+
+def one_line(error: BaseException) -> str:
+    named = f"{type(error).__name__} {error}" if isinstance(error, KeyError) else str(error)
+    return " ".join(named.split()) or type(error).__name__

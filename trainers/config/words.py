@@ -1,0 +1,30 @@
+"""Words of the command line, before Hydra reads them."""
+
+from collections.abc import Sequence
+
+from trainers.config.api_keys import refuse_keys
+from trainers.config.guard import CONF, check_options
+
+
+def checked(words: Sequence[str]) -> list[str]:
+    """The words as Hydra takes them. Raises ``ValueError`` for those that are none, and for secrets."""
+    found = [_bracketed(word) for word in words]
+    refuse_keys(found)
+    check_options(found)
+    return found
+
+
+def _bracketed(word: str) -> str:
+    """``diagnostics=a,b`` as Hydra writes the choice of several options, which else would be a sweep.
+
+    Raises ``ValueError`` for an option that is not there: of several Hydra does not say which there are.
+    """
+    key, _, value = word.partition("=")
+    if key != "diagnostics":
+        return word
+    asked = [name.strip() for name in value.removeprefix("[").removesuffix("]").split(",") if name.strip()]
+    known = sorted(path.stem for path in (CONF / "diagnostics").glob("*.yaml"))
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise ValueError(f"diagnostics must be some of {', '.join(known)}, got {unknown[0]}")
+    return f"{key}=[{','.join(asked)}]"

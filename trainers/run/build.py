@@ -1,0 +1,62 @@
+"""Construction of a trainer from a config."""
+
+from functools import partial
+
+import torch
+
+from compressors.core import backends
+from compressors.core.build import build_reducer
+from compressors.core.randomness import derive_seed, generator
+from trainers.comm.communicator import Communicator
+from trainers.config.instantiation import make
+from trainers.config.targets import check_factories, require_match
+from trainers.launch.memory import require_memory
+from trainers.layout import Layout
+from trainers.loop import Trainer
+from trainers.records.plain import Config
+
+
+def build_trainer(config: Config, communicator: Communicator, device: torch.device) -> Trainer:
+    """The trainer that the config describes, checked, with nothing run yet.
+
+    Raises ``ConfigError`` and ``ValueError`` for settings that cannot be built.
+    """
+    check_factories(config)
+    backends.choose(config["kernels"])
+    settings = make(config["trainer"])
+    schedule = make(config["schedule"])
+    method = make(config["compressor"])
+    wire = make(config["wire"])
+    with communicator.first_process_first():  # alone while it downloads
+        dataset = make(config["data"]).to(device)
+    torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
+    arguments = dataset.model_arguments()
+    require_match(config["model"], config["data"]["_target_"], set(arguments))
+    with communicator.first_process_first():  # it may leave results on disk for the others
+        model = make(config["model"], **arguments).to(device)
+    if settings.channels_last:
+        if not any(parameter.dim() == 4 for parameter in model.parameters()):
+            raise ValueError("trainer.channels_last has no effect on a model without convolutions")
+        model = model.to(memory_format=torch.channels_last)
+    layout = Layout(dict(model.named_parameters()), config["scope"])
+    if device.type == "cpu":
+        require_memory(
+            4 * layout.num_parameters * (1 + len(communicator.local_workers)), "the gradients of all workers"
+        )
+    feedback = make(config["feedback"])
+    diagnostics = make(config["diagnostics"])
+    seed, local_workers = config["seed"], communicator.local_workers
+    loader = dataset.loader(communicator.size, local_workers, settings.batch_size, partial(generator, seed))
+    return Trainer(
+        model=model,
+        dataset=dataset,
+        reducer=build_reducer(method, layout.num_parameters, feedback, wire),
+        optimizer=make(config["optimizer"])(model),
+        schedule=schedule,
+        layout=layout,
+        communicator=communicator,
+        loader=loader,
+        settings=settings,
+        seed=seed,
+        diagnostics=diagnostics,
+    )

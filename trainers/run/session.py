@@ -1,0 +1,83 @@
+"""Start of a run: what is done already, in which processes it trains, and how its failures are told."""
+
+import os
+import sys
+from pathlib import Path
+
+from compressors.encoding.settings import WireError
+from trainers.config.checks import check, require_inside
+from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.launch.isolation import JobError, run_isolated
+from trainers.launch.jobs import FINISHED, SKIPPED
+from trainers.launch.processes import PeerLostError, launch
+from trainers.launch.stopping import StoppedError
+from trainers.records.plain import Config
+from trainers.run.folder import RunFolder
+from trainers.run.leftovers import clear_leftovers
+from trainers.run.report import print_summary
+
+FAILURES = (ConfigError, JobError, PeerLostError, WireError, OSError)  # that are told in one line
+
+
+def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
+    """Train, unless that is done; jobs of a sweep each in a process of its own.
+
+    Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
+    """
+    with refusing():
+        check(config)
+        folder = RunFolder(config)
+        require_inside(folder.path, config["output"])
+        finished = folder.summary()
+    if finished is not None:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"{folder.path} is finished already; its numbers:")
+            print_summary(finished)
+            if folder.not_measured():
+                absent = ",".join(folder.not_measured())
+                print(f"it did not measure diagnostics={absent}; another output=FOLDER runs it anew")
+            clear_leftovers(folder.path)
+        return SKIPPED, folder.path
+    isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
+    try:
+        if isolated:
+            refusal = run_isolated(f"{__name__}:start_in_child", config)
+            if refusal is not None:
+                raise ConfigError(str(refusal))
+        else:
+            start(config)
+    except FAILURES as error:
+        raise ConfigError(one_line(error)) from error
+    return FINISHED, folder.path
+
+
+def start(config: Config) -> None:
+    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones."""
+    if "WORLD_SIZE" in os.environ or config["processes"] == 1:
+        from trainers.run.training import train  # only where it trains: it takes long to import
+
+        train(config)
+    else:
+        launch(f"{__name__}:train_together", config, config["processes"])
+
+
+def train_together(config: Config) -> None:
+    """Train in one of several new processes, which share a refusal."""
+    from trainers.run.training import train
+
+    try:
+        train(config)
+    except ConfigError as refusal:
+        raise JobError(str(refusal)) from refusal
+
+
+def start_in_child(config: Config) -> str | None:
+    """``start`` in the process of a job; its refusal, in words."""
+    try:
+        start(config)
+    except FAILURES as failure:
+        return one_line(failure)
+    except StoppedError as stop:
+        stop.say()
+        sys.exit(128 + stop.signal)
+    return None

@@ -1,0 +1,111 @@
+"""A training in the processes there are: its communicator, run folder, trackers and checkpoints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from trainers.checkpoint.resume import Start, snapshot_of
+from trainers.checkpoint.saving import Checkpoints
+from trainers.checkpoint.state import CheckpointMismatch
+from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError, refusing
+from trainers.config.instantiation import make
+from trainers.gradients import NonFiniteGradientError
+from trainers.launch.device import choose_device
+from trainers.launch.memory import keep_freed_memory
+from trainers.launch.process_group import process_group, world
+from trainers.launch.stopping import end_with_torchrun, stop_request
+from trainers.loop import Trainer
+from trainers.reading import UnreadableDataError
+from trainers.records.plain import Config
+from trainers.run.build import build_trainer
+from trainers.run.folder import RunFolder
+from trainers.run.report import announce, print_summary
+from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Terminal, Trackers
+
+
+@dataclass(frozen=True)
+class Records:
+    """Where the records of a run go; nowhere in all processes but the first."""
+
+    trackers: Trackers = field(default_factory=lambda: Trackers([]))
+    external: Sequence[ExternalTracker] = ()  # those of them that the config names
+    lines: JsonLines | None = None
+
+
+def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Start) -> Records:
+    """The trackers of a run that begins or goes on at ``start``."""
+    open_tracker: OpenTracker = make(config["tracker"])
+    external = open_tracker(
+        folder=folder.path,
+        name=f"{config['name']}-{folder.id}",
+        config=config,
+        facts=folder.facts(),
+        goes_on=start.checkpoint is not None,
+    )
+    lines = JsonLines(folder.metrics, start.records)
+    return Records(Trackers([lines, Terminal(trainer.num_steps), *external]), external, lines)
+
+
+def train(config: Config) -> None:
+    """Build and train with the processes there are; the first one leaves the run folder behind.
+
+    Raises ``ConfigError`` for a run that cannot start or go on, ``StoppedError`` for one that was stopped.
+    """
+    end_with_torchrun()
+    keep_freed_memory()
+    process, processes, local_process = world()
+    torch.set_num_threads(config["threads"])
+    with refusing():
+        device = choose_device(config["device"], processes, local_process)
+        saving = make(config["checkpoint"])
+    with process_group(device, timeout_seconds=config["timeout_seconds"]):
+        with refusing():
+            folder = RunFolder(config)
+            communicator = Communicator(
+                config["workers"],
+                rank=process,
+                world_size=processes,
+                device=device,
+                reduction=config["trainer"].get("reduction", "worker_order"),
+            )
+            trainer = build_trainer(config, communicator, device)
+        records = Records()
+        problem, start = None, Start()
+        if process == 0:
+            try:
+                with refusing():
+                    start = folder.open()
+                    records = open_records(config, folder, trainer, start)
+                    announce(trainer, folder.path, start)
+            except ConfigError as refusal:
+                problem = refusal
+        if communicator.all_reduce_max(problem is not None):
+            raise problem or ConfigError("the first process could not start")
+        summary = None
+        with stop_request() as request:
+            checkpoints = Checkpoints(
+                saving, folder.checkpoints, folder.id, communicator, request, records=records.lines
+            )
+            try:
+                checkpoints.start = snapshot_of(start, communicator, trainer, folder.id)
+                summary = trainer.run(records.trackers, checkpoints)
+                checkpoints.close()
+                communicator.all_reduce_max(0)  # all parts of a last checkpoint are there
+                if process == 0:
+                    summary = folder.close(summary, checkpoints.seconds)
+                    checkpoints.clear()
+            except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch) as error:
+                if process == 0:
+                    folder.close({"error": str(error)}, checkpoints.seconds, "failed")
+                raise ConfigError(str(error)) from error
+            finally:
+                checkpoints.close()
+                records.trackers.finish(summary)
+        if process == 0:
+            print_summary(summary)
+            print(f"run folder: {folder.path}")
+            for tracker in records.external:
+                if tracker.sync_command:
+                    print(f"to Weights & Biases: {tracker.sync_command}")
