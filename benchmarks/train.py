@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import InstantiationException
 from omegaconf import OmegaConf
 
 from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError
 from trainers.launch.memory import keep_freed_memory
 
 ROOT = Path(__file__).parent.parent
@@ -115,7 +115,7 @@ def main() -> None:
             chosen = [f"experiment={experiment}", f"compressor={method}", *overrides]
             try:
                 found = measure(chosen, options.steps, device)
-            except (InstantiationException, OSError, ValueError) as error:  # its data are missing, say
+            except (ConfigError, OSError, ValueError) as error:  # its data are missing, say
                 print(f"| {experiment} | {method} | {' '.join(str(error.__cause__ or error).split())} |")
                 break
             step = found["step"]

@@ -13,18 +13,26 @@ import pytest
 from configs import CONF, resolved
 from omegaconf import OmegaConf
 
-from trainers.records.identity import (
+from trainers.records.effects import (
+    ANALYTIC,
     LIBSVM_FILES,
-    METHOD,
+    NO_CONVOLUTIONS,
+    NOTHING_HELD_OUT,
+    SINGLE,
     USUAL,
     WITHOUT_EFFECT,
+    alike,
+    at,
+    refuse_idle,
+    without_effect,
+)
+from trainers.records.identity import (
+    METHOD,
     Identity,
     Origin,
-    at,
     identify,
     named,
     text,
-    without_effect,
 )
 
 # Another valid word where a setting takes a few words only; any other setting takes another number or name.
@@ -227,6 +235,38 @@ def test_what_may_change_the_last_bits_says_so(key: str) -> None:
     assert "rounding" in without_effect(changed(base(), **{"trainer.overlap": True}), key).reason
 
 
+def test_ignored_settings_are_those_that_a_factory_of_the_group_takes() -> None:
+    """What is stated of a setting that was renamed or removed would be stated of nothing."""
+    taken = {
+        key
+        for path in FILES
+        for key, _ in leaves({path.parent.name: chosen(*path_of(path))[path.parent.name]})
+    }
+    for path in FILES:
+        module, _, name = str(chosen(*path_of(path))[path.parent.name].get("_target_", "")).rpartition(".")
+        if module:
+            factory = getattr(importlib.import_module(module), name)
+            taken |= {f"{path.parent.name}.{key}" for key in inspect.signature(factory).parameters}
+    stated = {key for entry in WITHOUT_EFFECT if entry.is_idle for key in entry.keys}
+    assert stated - taken == {"isolate", "diagnostics.every", "feedback"}, (
+        "of no group's factory: a group is one"
+    )
+
+
+def path_of(path: Any) -> tuple[str, str]:
+    return path.parent.name, path.stem
+
+
+@pytest.mark.parametrize("fact", [SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT])
+def test_facts_of_a_start_change_no_identity_and_refuse_what_they_make_idle(fact: str) -> None:
+    keys = [key for entry in WITHOUT_EFFECT if entry.fact == fact for key in entry.keys]
+    assert keys
+    for key in keys:
+        refuse_idle(base(), [key])  # of which the config alone knows nothing
+        with pytest.raises(ValueError, match=f"^{key} has no effect"):
+            refuse_idle(base(), [key], {fact})
+
+
 @pytest.mark.parametrize("group", sorted({path.parent.name for path in FILES}))
 def test_the_choices_of_a_group_have_identities_of_their_own(group: str) -> None:
     found = [identify(chosen(group, path.stem)) for path in FILES if path.parent.name == group]
@@ -275,7 +315,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
         "trainer.overlap",
         "wire._target_",
     }
-    assert {at(resolved(), key) for key in others} == {USUAL[key] for key in others}
+    assert {alike(at(resolved(), key)) for key in others} == {USUAL[key] for key in others}
 
 
 @pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)

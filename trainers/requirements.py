@@ -7,6 +7,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from compressors.api import Plan
 from trainers.forward import require_bf16
 from trainers.learning_rate import check_rates, rates_of_epochs
+from trainers.records.effects import ANALYTIC, NO_CONVOLUTIONS, NOTHING_HELD_OUT, USUAL, refuse_idle
 from trainers.schedules.autolrs import AutoLRS
 
 if TYPE_CHECKING:
@@ -23,16 +24,24 @@ def require_trainable(trainer: "Trainer") -> None:
     if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in trainer.model.modules()):
         name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
         raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
-    if settings.average_reset_epochs is not None and not trainer.dataset.held_out:
-        raise ValueError("trainer.average_reset_epochs has no effect: these data hold nothing out to test")
-    if trainer.is_analytic and (settings.precision != "fp32" or settings.micro_batch_size is not None):
-        name = "precision" if settings.precision != "fp32" else "micro_batch_size"
-        raise ValueError(f"trainer.{name} has no effect on a model that writes its gradient down")
+    _refuse_idle(trainer)
     if settings.precision == "bf16":
         require_bf16(trainer.layout.device)
     lowest_rate = _lowest_rate(trainer)
     trainer.communicator.declare_kinds(trainer.reducer.kinds)
     trainer.reducer.check(_plan(trainer, lowest_rate))
+
+
+def _refuse_idle(trainer: "Trainer") -> None:
+    """Raise ``ValueError`` for a setting that these data or this model make no use of."""
+    facts = {
+        NOTHING_HELD_OUT: not trainer.dataset.held_out,
+        NO_CONVOLUTIONS: all(parameter.dim() != 4 for parameter in trainer.model.parameters()),
+        ANALYTIC: trainer.is_analytic,
+    }
+    settings = {f"trainer.{name}": value for name, value in vars(trainer.settings).items()}
+    asked = [key for key, value in settings.items() if value != USUAL.get(key)]
+    refuse_idle({"trainer": vars(trainer.settings)}, asked, {name for name, holds in facts.items() if holds})
 
 
 def _require_pieces(trainer: "Trainer") -> None:

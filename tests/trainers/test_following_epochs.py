@@ -9,6 +9,7 @@ from configs import resolved
 from resuming import config_of, crash_after, records, train
 
 from trainers.comm.communicator import Communicator
+from trainers.config.errors import ConfigError
 from trainers.learning_rate import rates_of_epochs
 from trainers.run import training
 from trainers.run.build import build_trainer
@@ -101,12 +102,8 @@ def test_rates_at_the_starts_of_epochs() -> None:
     ],
 )
 def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> None:
-    with pytest.raises(Exception, match=r"Error in call|compressor=accordion") as refusal:
+    with pytest.raises((ConfigError, ValueError), match=message):
         build("compressor=accordion", *overrides)
-    cause = refusal.value.__cause__ or refusal.value
-    assert isinstance(cause, ValueError)
-    with pytest.raises(ValueError, match=message):
-        raise cause
 
 
 @pytest.mark.parametrize("method", ["none", "hard_threshold", "accordion"])

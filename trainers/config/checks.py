@@ -1,13 +1,12 @@
 """Checks of a composed config, before anything heavy is imported."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from compressors.core.checks import KERNELS, is_real, shown
 from trainers.config.api_keys import refuse_keys_in
 from trainers.config.targets import GROUPS, check_targets
-from trainers.records.identity import without_effect
+from trainers.records.effects import SINGLE, refuse_idle
 from trainers.records.plain import Config
 
 _TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
@@ -101,38 +100,8 @@ def _check_place(output: object, name: object, resume: object) -> None:
         raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")
 
 
-def _keys(settings: Config) -> Iterator[str]:
-    """The names of all settings, those of methods inside of others included."""
-    for key, value in settings.items():
-        yield key
-        if isinstance(value, dict):
-            yield from _keys(value)
-
-
 def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool = False) -> None:
     """Raise ``ValueError`` for what was typed on the command line although it cannot have an effect."""
-    if "isolate" in overrides and not in_sweep:
-        raise ValueError("isolate has no effect without -m")
-    compressor = config["compressor"]
-    known = set(_keys(compressor))
-    density = {"budget.density", "compressor.density"} & overrides
-    if density and not {"density", "k_low"} & known:
-        raise ValueError(f"{min(density)} has no effect with this compressor, which has no density")
-    threshold = {"budget.threshold", "compressor.threshold"} & overrides
-    if threshold and "threshold" not in known:
-        raise ValueError(f"{min(threshold)} has no effect with this compressor, which has no threshold")
-    schedule = {
-        key for key in overrides if f"{key}.".startswith(("budget.schedule.", "compressor.schedule."))
-    }
-    if schedule and "schedule" not in known:
-        name = compressor["_target_"].split(".")[-1]
-        raise ValueError(f"{min(schedule)} has no effect with {name}, whose density follows no schedule")
-    for key in sorted(key for key in overrides if "." in key):  # a group says more than one thing
-        group, _, rest = key.partition(".")
-        entry = without_effect(config, f"compressor.{rest}" if group == "budget" else key)
-        if entry is not None and entry.is_idle:
-            raise ValueError(f"{key} has no effect {entry.reason.format_map(config)}")
-    if config["resume"] in ("auto", "never") and "checkpoint.redistribute" in overrides:
-        raise ValueError("checkpoint.redistribute has no effect without resume=PATH")
-    if "diagnostics.every" in overrides and not config["diagnostics"].keys() - {"_target_", "every"}:
-        raise ValueError("diagnostics.every has no effect without diagnostics")
+    refuse_idle(config, overrides)
+    if not in_sweep:
+        refuse_idle(config, overrides, {SINGLE})

@@ -1,172 +1,29 @@
 """The identity of a run: method, setting and seed, from its resolved config.
 
 Run id, group, legend, row of a table, order and style of a line all follow from these values. What is not
-part of an identity stands in ``WITHOUT_EFFECT``, with the reason; what a setting is where a config does
-not say it, as configs of older code, stands in ``USUAL``.
+part of an identity stands in ``effects.py``, with the reason, and what a setting is where a config does not
+say it, as configs of older code.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
-Config = Mapping[str, Any]
-Value = str | int | float | bool | tuple["Value", ...] | None
+from trainers.records.effects import NO_FEEDBACK, USUAL, Config, Value, alike, without_effect
+from trainers.records.effects import at as at  # part of what readers of runs ask for
+
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 
 METHOD = ("compressor", "feedback", "wire")  # the groups of conf/ that make a method; all others, a setting
 ORIGIN = "resume"  # in a setting: what the runs share that its runs began at checkpoints of
 
 
-class WithoutEffect(NamedTuple):
-    """Settings that cannot change a result: a key stands for all that is below it."""
-
-    keys: tuple[str, ...]
-    reason: str  # follows "has no effect"; {group[key]} is a setting
-    applies: Callable[[Config], bool] = lambda config: True
-    is_idle: bool = False  # nothing at all follows from it, so that nobody can mean it
-
-
-def at(config: Config, key: str) -> object:
-    """The setting at a dotted key, None where there is none."""
-    value: object = config
-    for part in key.split("."):
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def _has(key: str, *values: Value) -> Callable[[Config], bool]:
-    """Whether a setting has one of these values; without any, whether it is set."""
-    return lambda config: _alike(at(config, key)) in values if values else at(config, key) is not None
-
-
-def _lacks(key: str, *values: Value) -> Callable[[Config], bool]:
-    return lambda config: not _has(key, *values)(config)
-
-
-def _is_plain_wire(config: Config) -> bool:
-    return all(at(config, key) in (None, USUAL[key]) for key in ("wire.indices", "wire.values"))
-
-
-def _has_known_files(config: Config) -> bool:
-    """Whether the name of its data tells what they are; files of a user's own, only where they lie."""
-    target = at(config, "data._target_")
-    return target != IMAGE_FOLDER and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
-
-
-def _has_no_buckets(config: Config) -> bool:
-    """Whether no step reduces bucket by bucket; a dense one may without being asked to."""
-    return not at(config, "trainer.overlap") and at(config, "compressor._target_") != NONE
-
-
-def _has_nothing_to_feed_back(config: Config) -> bool:
-    """Whether nothing is lost, and feedback is of what was lost alone."""
-    return at(config, "compressor._target_") == NONE and at(config, "feedback._target_") != CORRECTED
-
-
-def _idle(key: str, reason: str, applies: Callable[[Config], bool]) -> WithoutEffect:
-    return WithoutEffect((key,), reason, applies, is_idle=True)
-
-
-IMAGE_FOLDER, LIBSVM = "data.image_folder.image_folder", "data.libsvm.libsvm"
-LIBSVM_FILES = (
-    "a9a",
-    "gisette_scale",
-    "madelon",
-    "mushrooms",
-    "phishing",
-    "w8a",
-)  # as data.libsvm knows them
-TESTS_NOTHING = _has("data._target_", LIBSVM)
-NO_TEST = "with these data, which hold nothing out to test"
-AUTOLRS = "trainers.autolrs.AutoLRS"
-# Parts that have moved since ids were first made of their names, which these go on by.
-FIRST_NAMES = {
-    "trainers.schedules.autolrs.AutoLRS": AUTOLRS,
-    **{
-        f"trainers.schedules.schedules.{name}": f"trainers.schedule.{name}"
-        for name in ("Constant", "Cosine", "Linear", "WarmupStep")
-    },
-}
-SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
-NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
-CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that has a part in dense training
-WITHOUT_EFFECT = (
-    WithoutEffect(("budget",), "by itself: the compressor holds its values"),
-    WithoutEffect(("name", "output"), "but on where the run folder lies"),
-    WithoutEffect(("tracker",), "but on where else records go"),
-    WithoutEffect(("processes",), "but on who computes: workers are not processes"),
-    WithoutEffect(("threads", "device"), "but on what computes, and so on rounding"),
-    WithoutEffect(("kernels",), "but on speed: kernels give the bits of their definition"),
-    WithoutEffect(("isolate", "timeout_seconds"), "but on how processes end"),
-    WithoutEffect(("checkpoint",), "but on what is kept to go on from"),
-    WithoutEffect(("resume",), "but on where a run begins: another run's checkpoint is its origin"),
-    WithoutEffect(("diagnostics",), "but on what is measured: they look on"),
-    WithoutEffect(("data.root",), "but on where files lie", _has_known_files),
-    WithoutEffect(("data.download", "data.home", "model.download"), "but on where files come from"),
-    WithoutEffect(("data.memory_gib", "data.decoders"), "but on when images are decoded"),
-    # On a coded wire every bucket is a message, whose bytes depend on what is in it.
-    _idle("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
-    WithoutEffect(("trainer.overlap", "trainer.bucket_megabytes"), SPEED_AND_ROUNDING, _is_plain_wire),
-    _idle("trainer.epochs", "beside trainer.steps={trainer[steps]}", _has("trainer.steps")),
-    _idle("trainer.evaluate_every", NO_TEST, TESTS_NOTHING),
-    _idle("trainer.evaluation_batch_size", NO_TEST, TESTS_NOTHING),
-    _idle("data.alpha", "with data.partition={data[partition]}", _lacks("data.partition", "dirichlet")),
-    _idle("optimizer.lr", "with schedule=autolrs, which searches for it", _has("schedule._target_", AUTOLRS)),
-    _idle(
-        "schedule.warmup_share",
-        "beside schedule.warmup_epochs={schedule[warmup_epochs]}",
-        _has("schedule.warmup_epochs"),
-    ),
-    _idle("model.config", "beside model.pretrained={model[pretrained]}", _has("model.pretrained")),
-    _idle(
-        "compressor.density",
-        "beside compressor.threshold={compressor[threshold]}",
-        _has("compressor.threshold"),
-    ),
-    _idle(
-        "feedback",
-        "with compressor=none, which leaves nothing to feed back",
-        _has_nothing_to_feed_back,
-    ),
-    _idle("feedback.scale", "with feedback=none", _has("feedback._target_", NO_FEEDBACK)),
-)
-# What a setting is where a config does not say it. An identity holds what is not usual, so that a new
-# setting leaves old ids as they are; null is the usual value of all others.
-USUAL: dict[str, Value] = {
-    "compressor.schedule": "constant",
-    "compressor.schedule.start": 0.25,
-    "compressor.schedule.epochs": 4,
-    "compressor.shared_coordinates": True,
-    "data.drop_last": False,
-    "data.reshard": "never",
-    "feedback._target_": "compressors.feedback.ErrorFeedback",
-    "feedback.scale": "gradient",
-    "model.zero_init_residual": False,
-    "trainer._target_": "trainers.settings.TrainerSettings",
-    "trainer.bucket_megabytes": 25,
-    "trainer.channels_last": False,
-    "trainer.nonfinite": "stop",
-    "trainer.overlap": False,
-    "trainer.precision": "fp32",
-    "trainer.reduction": "worker_order",
-    "wire._target_": "compressors.wire.Wire",
-    "wire.indices": "plain",
-    "wire.values": "fp32",
-}
 # Methods that are not named after their file.
 CLASSES = {"none": "NoCompression", "clt_k": "CLTK", "qsgd": "QSGD"}
-
-
-def without_effect(config: Config, key: str) -> WithoutEffect | None:
-    """Why the setting at a dotted key cannot change this config's result; None where it can."""
-    for entry in WITHOUT_EFFECT:
-        if any(f"{key}.".startswith(f"{known}.") for known in entry.keys) and entry.applies(config):
-            return entry
-    return None
 
 
 class Word(NamedTuple):
@@ -363,21 +220,11 @@ def flatten(config: Config | Sequence[object], prefix: str = "") -> Iterator[tup
         if isinstance(value, Mapping) or (isinstance(value, (list, tuple)) and _holds_parts(value)):
             yield from flatten(value, f"{key}.")
         else:
-            yield key, _alike(value)
+            yield key, alike(value)
 
 
 def _holds_parts(values: Sequence[object]) -> bool:
     return any(isinstance(part, Mapping) for part in values)
-
-
-def _alike(value: object) -> Value:
-    if isinstance(value, (list, tuple)):
-        return tuple(map(_alike, value))
-    if isinstance(value, float) and value.is_integer():
-        return int(value)  # which has no -0
-    if isinstance(value, str):
-        return FIRST_NAMES.get(value, value)
-    return value if value is None or isinstance(value, (int, float, bool)) else str(value)
 
 
 def _per_cent(value: float) -> str:

@@ -35,8 +35,6 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
     with communicator.first_process_first():  # it may leave results on disk for the others
         model = make(config["model"], **arguments).to(device)
     if settings.channels_last:
-        if not any(parameter.dim() == 4 for parameter in model.parameters()):
-            raise ValueError("trainer.channels_last has no effect on a model without convolutions")
         model = model.to(memory_format=torch.channels_last)
     layout = Layout(dict(model.named_parameters()), config["scope"])
     if device.type == "cpu":

@@ -1,0 +1,250 @@
+"""Settings that cannot change a result, by settings class: what each ignores, where, and why.
+
+Run ids leave these settings out, and the command line refuses those of them that nothing at all follows
+from. Stated apart from the classes, as ids are made and compared without importing any of them, and of
+configs whose classes have moved since. What a class requires of its own values, it checks itself.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import Any, NamedTuple
+
+Config = Mapping[str, Any]
+Value = str | int | float | bool | tuple["Value", ...] | None
+Condition = Callable[[Config], bool]
+
+IMAGE_FOLDER, LIBSVM = "data.image_folder.image_folder", "data.libsvm.libsvm"
+LIBSVM_FILES = (
+    "a9a",
+    "gisette_scale",
+    "madelon",
+    "mushrooms",
+    "phishing",
+    "w8a",
+)  # as data.libsvm knows them
+AUTOLRS = "trainers.autolrs.AutoLRS"
+NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
+CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that has a part in dense training
+# Parts that have moved since ids were first made of their names, which these go on by.
+FIRST_NAMES = {
+    "compressors.encoding.settings.Wire": "compressors.wire.Wire",
+    "trainers.schedules.autolrs.AutoLRS": AUTOLRS,
+    **{
+        f"trainers.schedules.schedules.{name}": f"trainers.schedule.{name}"
+        for name in ("Constant", "Cosine", "Linear", "WarmupStep")
+    },
+}
+# What a setting is where a config does not say it. An identity holds what is not usual, so that a new
+# setting leaves old ids as they are; null is the usual value of all others.
+USUAL: dict[str, Value] = {
+    "compressor.schedule": "constant",
+    "compressor.schedule.start": 0.25,
+    "compressor.schedule.epochs": 4,
+    "compressor.shared_coordinates": True,
+    "data.drop_last": False,
+    "data.reshard": "never",
+    "feedback._target_": "compressors.feedback.ErrorFeedback",
+    "feedback.scale": "gradient",
+    "model.zero_init_residual": False,
+    "trainer._target_": "trainers.settings.TrainerSettings",
+    "trainer.bucket_megabytes": 25,
+    "trainer.channels_last": False,
+    "trainer.nonfinite": "stop",
+    "trainer.overlap": False,
+    "trainer.precision": "fp32",
+    "trainer.reduction": "worker_order",
+    "wire._target_": "compressors.wire.Wire",
+    "wire.indices": "plain",
+    "wire.values": "fp32",
+}
+# What is known of a run only when it starts, or when its parts are built.
+SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT = (
+    "single",
+    "no_convolutions",
+    "analytic",
+    "nothing_held_out",
+)
+
+
+class WithoutEffect(NamedTuple):
+    """Settings that cannot change a result: a key stands for all that is below it."""
+
+    keys: tuple[str, ...]
+    reason: str  # follows "has no effect"; {group[key]} is a setting
+    applies: Condition = lambda config: True
+    is_idle: bool = False  # nothing at all follows from it, so that nobody can mean it
+    fact: str | None = None  # that it takes beside the config
+
+    def said(self, key: str, config: Config) -> str:
+        """The refusal of this setting, in words."""
+        reason = self.reason.format_map(config)
+        return f"{key} has no effect{reason if reason.startswith(':') else f' {reason}'}"
+
+
+def at(config: Config, key: str) -> object:
+    """The setting at a dotted key, None where there is none."""
+    value: object = config
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def alike(value: object) -> Value:
+    """A value of a config, equal numbers written alike; parts by the names that they first had."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(alike, value))
+    if isinstance(value, float) and value.is_integer():
+        return int(value)  # which has no -0
+    if isinstance(value, str):
+        return FIRST_NAMES.get(value, value)
+    return value if value is None or isinstance(value, (int, float, bool)) else str(value)
+
+
+def idle(key: str, reason: str, applies: Condition) -> WithoutEffect:
+    return WithoutEffect((key,), reason, applies, is_idle=True)
+
+
+def idle_where(fact: str, key: str, reason: str) -> WithoutEffect:
+    return WithoutEffect((key,), reason, is_idle=True, fact=fact)
+
+
+def has(key: str, *values: Value) -> Condition:
+    """Whether a setting has one of these values; without any, whether it is set."""
+    return lambda config: alike(at(config, key)) in values if values else at(config, key) is not None
+
+
+def lacks(key: str, *values: Value) -> Condition:
+    return lambda config: not has(key, *values)(config)
+
+
+def names_none(group: str, *names: str) -> Condition:
+    """Whether a group has no such setting, nor has a part inside of it."""
+    return lambda config: not set(names) & set(_names(at(config, group)))
+
+
+def _names(settings: object) -> Iterator[str]:
+    if isinstance(settings, Mapping):
+        for name, value in settings.items():
+            yield name
+            yield from _names(value)
+
+
+def _is_plain_wire(config: Config) -> bool:
+    return all(at(config, key) in (None, USUAL[key]) for key in ("wire.indices", "wire.values"))
+
+
+def _has_known_files(config: Config) -> bool:
+    """Whether the name of its data tells what they are; files of a user's own, only where they lie."""
+    target = at(config, "data._target_")
+    return target != IMAGE_FOLDER and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
+
+
+def _has_no_buckets(config: Config) -> bool:
+    """Whether no step reduces bucket by bucket; a dense one may without being asked to."""
+    return not at(config, "trainer.overlap") and at(config, "compressor._target_") != NONE
+
+
+def _has_nothing_to_feed_back(config: Config) -> bool:
+    """Whether nothing is lost, and feedback is of what was lost alone."""
+    return at(config, "compressor._target_") == NONE and at(config, "feedback._target_") != CORRECTED
+
+
+def _measures_nothing(config: Config) -> bool:
+    return not config["diagnostics"].keys() - {"_target_", "every"}
+
+
+_TESTS_NOTHING, _NO_TEST = has("data._target_", LIBSVM), "with these data, which hold nothing out to test"
+_SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
+_NO_GRAPH = "on a model that writes its gradient down"
+WITHOUT_EFFECT = (
+    # Of the run as a whole
+    WithoutEffect(("name", "output"), "but on where the run folder lies"),
+    WithoutEffect(("processes",), "but on who computes: workers are not processes"),
+    WithoutEffect(("threads", "device"), "but on what computes, and so on rounding"),
+    WithoutEffect(("kernels",), "but on speed: kernels give the bits of their definition"),
+    idle_where(SINGLE, "isolate", "without -m"),
+    WithoutEffect(("isolate", "timeout_seconds"), "but on how processes end"),
+    WithoutEffect(("resume",), "but on where a run begins: another run's checkpoint is its origin"),
+    # Trackers, checkpoints and diagnostics: they look on
+    WithoutEffect(("tracker",), "but on where else records go"),
+    idle("checkpoint.redistribute", "without resume=PATH", has("resume", "auto", "never")),
+    WithoutEffect(("checkpoint",), "but on what is kept to go on from"),
+    idle("diagnostics.every", "without diagnostics", _measures_nothing),
+    WithoutEffect(("diagnostics",), "but on what is measured: they look on"),
+    # TrainerSettings. On a coded wire every bucket is a message, whose bytes depend on what is in it.
+    idle("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
+    WithoutEffect(("trainer.overlap", "trainer.bucket_megabytes"), _SPEED_AND_ROUNDING, _is_plain_wire),
+    idle("trainer.epochs", "beside trainer.steps={trainer[steps]}", has("trainer.steps")),
+    idle("trainer.evaluate_every", _NO_TEST, _TESTS_NOTHING),
+    idle("trainer.evaluation_batch_size", _NO_TEST, _TESTS_NOTHING),
+    idle_where(NOTHING_HELD_OUT, "trainer.average_reset_epochs", ": these data hold nothing out to test"),
+    idle_where(NO_CONVOLUTIONS, "trainer.channels_last", "on a model without convolutions"),
+    idle_where(ANALYTIC, "trainer.precision", _NO_GRAPH),
+    idle_where(ANALYTIC, "trainer.micro_batch_size", _NO_GRAPH),
+    # Data and models
+    WithoutEffect(("data.root",), "but on where files lie", _has_known_files),
+    WithoutEffect(("data.download", "data.home", "model.download"), "but on where files come from"),
+    WithoutEffect(("data.memory_gib", "data.decoders"), "but on when images are decoded"),
+    idle("data.alpha", "with data.partition={data[partition]}", lacks("data.partition", "dirichlet")),
+    idle("model.config", "beside model.pretrained={model[pretrained]}", has("model.pretrained")),
+    # Optimizers and schedules
+    idle("optimizer.lr", "with schedule=autolrs, which searches for it", has("schedule._target_", AUTOLRS)),
+    idle(
+        "schedule.warmup_share",
+        "beside schedule.warmup_epochs={schedule[warmup_epochs]}",
+        has("schedule.warmup_epochs"),
+    ),
+    # Methods, whose settings are typed as ``budget.NAME`` too
+    WithoutEffect(("budget",), "by itself: the compressor holds its values"),
+    idle(
+        "compressor.density",
+        "beside compressor.threshold={compressor[threshold]}",
+        has("compressor.threshold"),
+    ),
+    idle(
+        "compressor.density",
+        "with this compressor, which has no density",
+        names_none("compressor", "density", "k_low"),
+    ),
+    idle(
+        "compressor.threshold",
+        "with this compressor, which has no threshold",
+        names_none("compressor", "threshold"),
+    ),
+    idle(
+        "compressor.schedule",
+        "with {compressor[_target_]}, whose density follows no schedule",
+        names_none("compressor", "schedule"),
+    ),
+    idle("feedback", "with compressor=none, which leaves nothing to feed back", _has_nothing_to_feed_back),
+    idle("feedback.scale", "with feedback=none", has("feedback._target_", NO_FEEDBACK)),
+)
+
+
+def without_effect(config: Config, key: str, facts: Set[str] | None = None) -> WithoutEffect | None:
+    """Why the setting at a dotted key cannot change this config's result; None where it can.
+
+    With ``facts``, only what follows from these.
+    """
+    for entry in WITHOUT_EFFECT:
+        is_asked = entry.fact is None if facts is None else entry.fact in facts
+        if (
+            is_asked
+            and any(f"{key}.".startswith(f"{known}.") for known in entry.keys)
+            and entry.applies(config)
+        ):
+            return entry
+    return None
+
+
+def refuse_idle(config: Config, keys: Iterable[str], facts: Set[str] | None = None) -> None:
+    """Raise ``ValueError`` for a setting among ``keys`` that nothing at all follows from.
+
+    A key of a group says more than one thing: it is not refused. With ``facts`` as ``without_effect``.
+    """
+    for key in sorted(keys):
+        if isinstance(at(config, key), Mapping) and "." not in key:
+            continue
+        group, _, rest = key.partition(".")
+        entry = without_effect(config, f"compressor.{rest}" if group == "budget" and rest else key, facts)
+        if entry is not None and entry.is_idle:
+            raise ValueError(entry.said(key, config))
