@@ -76,7 +76,13 @@ def compare(options: argparse.Namespace) -> None:
 
 def schedule_of(run: Run) -> str:
     """The schedule's name, as on the command line. Raises ``ValueError`` for one that is not compared."""
-    names = {"AutoLRS": "autolrs", "Constant": "constant", "WarmupStep": "warmup_step", "Cosine": "cosine"}
+    names = {
+        "AutoLRS": "autolrs",
+        "Constant": "constant",
+        "ConstantRate": "constant",
+        "WarmupStep": "warmup_step",
+        "Cosine": "cosine",
+    }
     name = run.config["schedule"]["_target_"].split(".")[-1]
     if name not in names:
         raise ValueError(f"runs must be of schedule={', '.join(LABELS)}, got {name}: {run.path}")

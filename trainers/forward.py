@@ -5,11 +5,11 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from trainers.parts import Batch, Memory
+from trainers.parts import Batch, Carry
 
 Loss = Callable[
-    [nn.Module, Batch, Memory], tuple[Tensor, Memory]
-]  # model, batch, memory -> mean loss, next memory
+    [nn.Module, Batch, Carry], tuple[Tensor, Carry]
+]  # model, batch, carry -> mean loss, next carry
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
@@ -20,10 +20,10 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
 def in_precision(loss: Loss, device: torch.device, precision: str) -> Loss:
     """``loss`` computed under ``autocast``; gradients come in the parameters' dtype all the same."""
 
-    def wrapped(model: nn.Module, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
+    def wrapped(model: nn.Module, batch: Batch, carry: Carry) -> tuple[Tensor, Carry]:
         with autocast(device, precision):
-            value, memory = loss(model, batch, memory)
-        return value.float() if value.dtype == torch.bfloat16 else value, memory
+            value, carry = loss(model, batch, carry)
+        return value.float() if value.dtype == torch.bfloat16 else value, carry
 
     return wrapped if precision != "fp32" else loss
 

@@ -15,7 +15,7 @@ from compressors.core.randomness import derive_seed
 from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.layout import Layout
-from trainers.parts import AnalyticModel, Batch, Batches, Memory
+from trainers.parts import AnalyticModel, Batch, Batches, Carry
 
 
 class NonFiniteGradientError(ArithmeticError):
@@ -26,7 +26,7 @@ class GradientSource(Protocol):
     """Where the gradients of the W local workers come from."""
 
     segments: list[Segment]  # the gradients that were computed last, which the reducer may consume
-    carries: list[list[Memory]]  # what each local worker's loss carries to its next batch, per micro-batch
+    carries: list[list[Carry]]  # what each local worker's loss carries to its next batch, per micro-batch
     checks: bool  # whether gradients are known to be finite; else who reduces them has to look
 
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
@@ -66,7 +66,7 @@ class WorkerGradients:
         self.seed = seed
         self.clip_norm = clip_norm
         self.micro_batch_size = micro_batch_size
-        self.carries: list[list[Memory]] = [[] for _ in communicator.local_workers]
+        self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]
         flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
@@ -102,7 +102,7 @@ class WorkerGradients:
         return torch.stack(losses)
 
     def _check(
-        self, norms: list[Tensor], step: int, before: list[Tensor], carries: list[list[Memory]]
+        self, norms: list[Tensor], step: int, before: list[Tensor], carries: list[list[Carry]]
     ) -> None:
         """Raise where a worker's gradient is not finite; buffers and carries are put back first."""
         finite = torch.stack(norms).isfinite().tolist()
@@ -172,7 +172,7 @@ class AnalyticGradients:
         self.layout = layout
         self.communicator = communicator
         self.clip_norm = clip_norm
-        self.carries: list[list[Memory]] = [[] for _ in communicator.local_workers]  # and stays empty
+        self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]  # and stays empty
         with torch.inference_mode():
             self.flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
             self.segments = layout.segments(self.flat)

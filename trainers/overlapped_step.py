@@ -14,7 +14,7 @@ from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Batch, Batches, Memory
+from trainers.parts import Batch, Batches, Carry
 from trainers.step import fault_of, sees_faults
 
 FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
@@ -135,7 +135,7 @@ class OverlappedStep:
         self.layout = ledger.layout
         self.seed = seed
         self.micro_batch_size = micro_batch_size
-        self.carries: list[list[Memory]] = [[]]
+        self.carries: list[list[Carry]] = [[]]
         self.shared_buffers = buffers_seen_by_forward(model)
         self.parameters = list(self.layout.parameters.values())
         rows = [p.detach().reshape(1, -1) for p in self.parameters]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 # hold one sample per entry of their first dimension; fields that are no tensors concern them all.
 Batch = Any
 Batches = Any  # of the W local workers: a list of batches, or what ``AnalyticModel`` takes for them all
-Memory = Any  # what a worker's next batch starts from: tensors in tuples, lists and dicts, or None
+Carry = Any  # what a worker's next batch starts from: tensors in tuples, lists and dicts, or None
 
 
 class RecordLog(Protocol):
@@ -33,8 +33,8 @@ class Task(Protocol):
     def higher_is_better(self) -> frozenset[str]:
         """The metrics of which that holds."""
 
-    def loss(self, model: nn.Module, batch: Batch, memory: Memory) -> tuple[Tensor, Memory]:
-        """Mean loss over a worker's batch, and the memory that its next one starts from; None at first."""
+    def loss(self, model: nn.Module, batch: Batch, carry: Carry) -> tuple[Tensor, Carry]:
+        """Mean loss over a worker's batch, and the carry that its next one starts from; None at first."""
 
     def measure(self, model: nn.Module, batch: Batch) -> Tensor:
         """Sums over a batch of held-out samples, [num_sums] float64."""

@@ -11,7 +11,7 @@ from trainers.comm.communicator import Communicator
 from trainers.gradients import GradientSource, encode_fault, raise_together
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Batches, Memory
+from trainers.parts import Batches, Carry
 
 
 class GradientStep(Protocol):
@@ -24,7 +24,7 @@ class GradientStep(Protocol):
     state: State  # the reducer's; its tensors are [W, ...]
 
     @property
-    def carries(self) -> list[list[Memory]]:
+    def carries(self) -> list[list[Carry]]:
         """What each local worker's loss carries to its next batch, per micro-batch."""
 
     def run(
@@ -65,7 +65,7 @@ class ExplicitStep:
         self.seed = seed
 
     @property
-    def carries(self) -> list[list[Memory]]:
+    def carries(self) -> list[list[Carry]]:
         return self.workers.carries
 
     def run(

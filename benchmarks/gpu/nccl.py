@@ -32,7 +32,7 @@ from trainers.launch.process_group import process_group
 from trainers.launch.processes import launch
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Memory
+from trainers.parts import Carry
 from trainers.step import ExplicitStep
 
 STEPS, RATE = 4, 1e-2
@@ -175,7 +175,7 @@ def _loss(model: nn.Module, inputs: Tensor) -> Tensor:
     return model(inputs).square().mean()
 
 
-def _loss_of_worker(model: nn.Module, inputs: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+def _loss_of_worker(model: nn.Module, inputs: Tensor, memory: Carry) -> tuple[Tensor, Carry]:
     return _loss(model, inputs), memory
 
 

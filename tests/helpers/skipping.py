@@ -16,7 +16,7 @@ from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
 from trainers.layout import Layout
 from trainers.loop import Trainer
-from trainers.schedules.schedules import Constant
+from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
 
 BAD_STEPS = {3: 2, 4: 0, 7: 3}  # counted from 1, and the worker; of 8
@@ -75,7 +75,7 @@ def trainer(
             NoCompression() if dense else TopK(density=0.1), layout.num_parameters, ErrorFeedback
         ),
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-        schedule=Constant(),
+        schedule=ConstantRate(),
         layout=layout,
         communicator=communicator,
         loader=Loader(communicator.local_workers, bad_steps),

@@ -75,7 +75,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert all(
         torch.equal(checkpoint.load([1]).workers[1].tensors[name], of_first[name]) for name in of_first
     )
-    assert checkpoint.load([2]).workers[2].memory == {"list": [{"tensor": "memory/0"}]}
+    assert checkpoint.load([2]).workers[2].carries == {"list": [{"tensor": "memory/0"}]}
 
 
 def test_it_counts_when_all_parts_are_there(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 from trainers.loop import Trainer
-from trainers.schedules.schedules import Constant
+from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
 
 
@@ -104,7 +104,7 @@ def train(
         dataset=data,
         reducer=build_reducer(method, 2, *wrap),
         optimizer=optimizer(model.parameters(), lr=0.5, **options),
-        schedule=Constant(),
+        schedule=ConstantRate(),
         layout=layout,
         communicator=communicator,
         loader=data,

@@ -14,7 +14,7 @@ from data.sklearn_data import digits
 from models.logistic_l2 import logistic_l2
 from trainers.parts import AnalyticModel, HasDiagnostics, HasStepSize, WholeLoader, facts_of, reads_files
 from trainers.schedules.autolrs import AutoLRS
-from trainers.schedules.schedules import Constant, Schedule
+from trainers.schedules.schedules import ConstantRate, Schedule
 
 
 def test_a_convex_problem_offers_all_there_is(tmp_path: Path) -> None:
@@ -43,5 +43,5 @@ def test_data_say_themselves_whether_they_read_files(says: bool) -> None:
 
 
 def test_a_search_for_rates_is_no_schedule() -> None:
-    assert isinstance(Constant(), Schedule)
+    assert isinstance(ConstantRate(), Schedule)
     assert not issubclass(AutoLRS, Schedule)

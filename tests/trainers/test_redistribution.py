@@ -50,7 +50,7 @@ def test_the_mean_contribution_is_conserved(tmp_path: Path, before: int, after: 
         rows = torch.stack([new.workers[worker].tensors[name] for worker in range(after)])
         tolerance = 1e-6 if rows.dtype == torch.float32 else 1e-12
         torch.testing.assert_close(rows.double().mean(0), mean, rtol=tolerance, atol=tolerance)
-    assert all(state.memory == {"list": []} for state in new.workers.values())
+    assert all(state.carries == {"list": []} for state in new.workers.values())
     assert not any(name.startswith("memory") for name in new.workers[0].tensors)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainers.schedules.schedules import Constant, Cosine, Linear, WarmupStep
+from trainers.schedules.schedules import ConstantRate, Cosine, Linear, WarmupStep
 
 # 300 epochs, a base rate of 0.1 scaled by 16 to 1.6 (Sahu et al., 2021)
 PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)
@@ -109,7 +109,7 @@ def test_a_run_shorter_than_the_warmup_never_leaves_it() -> None:
 @given(st.floats(0, 100), st.floats(0.01, 100), st.floats(0.1, 20), st.floats(0, 50))
 def test_factors_stay_between_zero_and_the_larger_of_one_and_peak(epoch, total, peak, warmup):
     epoch = min(epoch, total)
-    assert Constant().factor(epoch, total) == 1.0
+    assert ConstantRate().factor(epoch, total) == 1.0
     for schedule in (Cosine(peak=peak, warmup_epochs=warmup), WarmupStep(peak=peak, warmup_epochs=warmup)):
         assert 0 <= schedule.factor(epoch, total) <= max(1.0, peak) + 1e-9
     assert 0 <= Linear(warmup_epochs=warmup).factor(epoch, total) <= 1

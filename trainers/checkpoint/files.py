@@ -142,7 +142,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
         "file": f"{name}.safetensors",
         "bytes": partial.stat().st_size,
         "blake2b": _digest(partial),
-        "memories": {str(worker): state.memory for worker, state in snapshot.workers.items()},
+        "memories": {str(worker): state.carries for worker, state in snapshot.workers.items()},
         "facts": snapshot.facts if process == 0 else None,
     }
     _sync(partial)
@@ -177,7 +177,7 @@ def _require_tensors(file: Path, description: PartDescription) -> None:
     with safe_open(file, framework="pt") as opened:
         there = set(opened.keys())
     named = {
-        f"worker/{w}/{name}" for w, memory in description["memories"].items() for name in tensors_of(memory)
+        f"worker/{w}/{name}" for w, carries in description["memories"].items() for name in tensors_of(carries)
     }
     if description["facts"] is not None:
         named |= {f"shared/{name}" for name in tensors_of(description["facts"]["optimizer"])}

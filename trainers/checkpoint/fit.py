@@ -20,7 +20,7 @@ from trainers.checkpoint.state import (
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
 from trainers.forward import cut, in_precision
-from trainers.parts import Batch, Memory
+from trainers.parts import Batch, Carry
 from trainers.reading import read_together
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS
@@ -228,14 +228,14 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
 
 def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
     """What a worker's loss carries from one batch to the next, as this loss does."""
-    expected = _memory_like(trainer, batch)
+    expected = _carries_like(trainer, batch)
     for worker in trainer.communicator.local_workers:
-        tensors, memory = snapshot.workers[worker]
+        tensors, carries = snapshot.workers[worker]
         may_be_fresh = snapshot.redistributed or snapshot.facts["steps_in_ledger"] == 0
-        if memory == {"list": []} and may_be_fresh:
+        if carries == {"list": []} and may_be_fresh:
             continue
         saved = {name: tensor for name, tensor in tensors.items() if name.startswith("memory")}
-        _require_tree(expected, memory, "memory", saved, f"{snapshot.place}, worker {worker}:")
+        _require_tree(expected, carries, "memory", saved, f"{snapshot.place}, worker {worker}:")
 
 
 def _require_tree(expected: Tree, skeleton: Skeleton, prefix: str, saved: Tensors, place: str) -> None:
@@ -283,7 +283,7 @@ def _like(value: object, sample: Tensor, parameter: Tensor) -> object:
     return torch.empty(shape, dtype=value.dtype, device="meta")
 
 
-def _memory_like(trainer: "Trainer", batch: Batch) -> list[Memory]:
+def _carries_like(trainer: "Trainer", batch: Batch) -> list[Carry]:
     """What the loss of a batch leaves to the next one; nothing where a model writes its gradient down."""
     if trainer.is_analytic:
         return []
@@ -293,6 +293,6 @@ def _memory_like(trainer: "Trainer", batch: Batch) -> list[Memory]:
     model.eval()  # so that BatchNorm's statistics stay
     own = [device] if device.type == "cuda" else []  # another GPU would begin to hold memory for this process
     with torch.inference_mode(), torch.random.fork_rng(own):
-        _, memory = loss(model, pieces[0], None)
+        _, carry = loss(model, pieces[0], None)
     model.train()
-    return [memory] * len(pieces)
+    return [carry] * len(pieces)

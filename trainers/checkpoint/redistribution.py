@@ -9,7 +9,7 @@ from trainers.checkpoint.files import Checkpoint
 from trainers.checkpoint.state import Snapshot, WorkerState
 from trainers.checkpoint.tree import Skeleton
 
-_FRESH: Skeleton = {"list": []}  # the skeleton of a memory before the first batch
+_FRESH: Skeleton = {"list": []}  # the skeleton of what is carried before the first batch
 
 
 def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int, step: int) -> Snapshot:

@@ -30,10 +30,10 @@ class CheckpointMismatch(ValueError):
 
 
 class WorkerState(NamedTuple):
-    """What belongs to one worker: its residuals, its memory, its row of the ledger."""
+    """What belongs to one worker: its residuals, what its loss carries, its row of the ledger."""
 
     tensors: Tensors
-    memory: Skeleton  # of what its loss carries from batch to batch
+    carries: Skeleton  # of what its loss carries from batch to batch
 
 
 class Snapshot(NamedTuple):
@@ -87,8 +87,8 @@ class TrainingState:
         workers = {}
         for row, worker in enumerate(self.communicator.local_workers):
             tensors = {name: rows[row] for name, rows in self._per_worker()}
-            memory = take_apart(self.gradient_step.carries[row], "memory", tensors)
-            workers[worker] = WorkerState(_copies(tensors, device), memory)
+            carries = take_apart(self.gradient_step.carries[row], "memory", tensors)
+            workers[worker] = WorkerState(_copies(tensors, device), carries)
         facts: Facts = {
             "step": self.step,
             "epoch": self.epoch,
@@ -132,7 +132,7 @@ class TrainingState:
         for name, tensor in live.items():
             tensor.copy_(snapshot.shared[name])
         for row, worker in enumerate(self.communicator.local_workers):
-            tensors, memory = snapshot.workers[worker]
+            tensors, carries = snapshot.workers[worker]
             for name, rows in per_worker.items():
                 rows[row] = tensors[name].to(rows.device)
         if self.probe is not None:
@@ -140,8 +140,8 @@ class TrainingState:
         with torch.inference_mode(False):  # what the next backward pass may touch is made anew, outside
             device = self.communicator.device
             for row, worker in enumerate(self.communicator.local_workers):
-                tensors, memory = snapshot.workers[worker]
-                self.gradient_step.carries[row] = put_together(memory, _copies(tensors, device))
+                tensors, carries = snapshot.workers[worker]
+                self.gradient_step.carries[row] = put_together(carries, _copies(tensors, device))
             optimizer = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
             moments = put_together(snapshot.facts["optimizer"], _copies(optimizer, "cpu"))
             groups = self.optimizer.state_dict()["param_groups"]

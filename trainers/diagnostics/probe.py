@@ -11,9 +11,9 @@ from compressors.core.backends import backend_of
 from compressors.core.magnitudes import Histogram
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Drift
-from trainers.diagnostics.look import Look
 from trainers.diagnostics.settings import Diagnostics
 from trainers.diagnostics.staleness import Waiting
+from trainers.diagnostics.step_input import StepInput
 from trainers.ledger import Ledger
 
 
@@ -92,7 +92,7 @@ class Probe(Wrapper):
         carried = self.carried(inputs, state, step)
         self.latest = {}
         if is_due:
-            look = self._before(segments, carried, communicator)
+            given = self._before(segments, carried, communicator)
             seen = [_copied(given) for given in carried] if settings.bound is not None else []
         if self.drift is not None:
             self.drift.add_gradients(segments)
@@ -110,7 +110,7 @@ class Probe(Wrapper):
             if settings.bound is not None:
                 self.latest |= settings.bound.measure(seen, reduced, step, communicator)
             if settings.xi is not None:
-                self.latest |= settings.xi.measure(look, reduced, step)
+                self.latest |= settings.xi.measure(given, reduced, step)
             if settings.staleness is not None and self.waiting is not None and held is not None:
                 waits = self.waiting.waits
                 self.latest |= settings.staleness.measure(waits, held, segments, reduced, communicator)
@@ -126,14 +126,14 @@ class Probe(Wrapper):
         self.seconds += time.perf_counter() - started
         return found
 
-    def _before(self, segments: list[Segment], carried: list[Input], communicator: Communicator) -> Look:
+    def _before(self, segments: list[Segment], carried: list[Input], communicator: Communicator) -> StepInput:
         """What has to be measured while gradients and residuals are what they are."""
-        look = Look(segments=segments, carried=carried, communicator=communicator)
+        given = StepInput(segments=segments, carried=carried, communicator=communicator)
         if self.settings.selection_error is not None:
-            self.latest |= self.settings.selection_error.measure(look)
+            self.latest |= self.settings.selection_error.measure(given)
         if self.settings.xi is not None:
-            _ = look.mean_input  # which is worked out when first asked for
-        return look
+            _ = given.mean_input  # which is worked out when first asked for
+        return given
 
     @staticmethod
     def _now(segments: list[Segment], is_due: bool) -> float:

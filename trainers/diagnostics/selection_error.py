@@ -9,7 +9,7 @@ import numpy as np
 
 from compressors.api import elements_of
 from compressors.core.checks import require, require_density
-from trainers.diagnostics.look import Look
+from trainers.diagnostics.step_input import StepInput
 
 NAME = "diagnostics/selection_error_{:g}"
 
@@ -33,11 +33,11 @@ class SelectionError:
             require_density("diagnostics.selection_error", density)
         object.__setattr__(self, "densities", tuple(sorted(densities)))
 
-    def measure(self, look: Look) -> dict[str, float]:
+    def measure(self, given: StepInput) -> dict[str, float]:
         """The errors, in [0, 1]; nothing where G is 0."""
         lost = np.zeros(len(self.densities))
         total = 0.0
-        for mean in look.mean_gradient:
+        for mean in given.mean_gradient:
             squares = mean.square().cpu().numpy()
             size = len(squares)
             ends = np.array([size - elements_of(density, size) for density in self.densities])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from compressors.api import Input, Reduced, Reducer, Step
 from compressors.core.backends import backend_of
 from compressors.core.compress import Compress
-from trainers.diagnostics.look import Look, norm_of
+from trainers.diagnostics.step_input import StepInput, norm_of
 
 _ONE = range(1)  # worker, which has the mean
 
@@ -34,12 +34,12 @@ class Xi:
                 "selection_error goes with all"
             )
 
-    def measure(self, look: Look, reduced: Reduced, step: Step) -> dict[str, float]:
-        """The ratio; nothing where G is 0. ``look`` is of before the step, and has its means already."""
-        norm = look.alpha * norm_of(look.mean_gradient)
+    def measure(self, given: StepInput, reduced: Reduced, step: Step) -> dict[str, float]:
+        """The ratio; nothing where G is 0. ``given`` is of before the step, and has its means already."""
+        norm = given.alpha * norm_of(given.mean_gradient)
         if norm == 0:
             return {}
-        pairs = list(zip(look.segments, look.mean_input, strict=True))
+        pairs = list(zip(given.segments, given.mean_input, strict=True))
         wholes = [mean.to(segment.rows.dtype).unsqueeze(0) for segment, mean in pairs]
         left = [s._replace(rows=x.clone()) for (s, _), x in zip(pairs, wholes, strict=True)]
         codecs = [reduced.compressed[segment.name].codec for segment in left]
@@ -48,5 +48,5 @@ class Xi:
         backend_of(left[0].rows.device).compress(known, list(map(Input, left)), step, _ONE)
         of_mean = [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
         means = (reduced.mean[segment.name] for segment in left)  # divided by alpha again
-        apart = [one.double().sub_(mean, alpha=look.alpha) for one, mean in zip(of_mean, means, strict=True)]
+        apart = [one.double().sub_(mean, alpha=given.alpha) for one, mean in zip(of_mean, means, strict=True)]
         return {"diagnostics/xi": norm_of(apart) / norm}

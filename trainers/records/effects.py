@@ -28,6 +28,7 @@ CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that has a par
 FIRST_NAMES = {
     "compressors.encoding.settings.Wire": "compressors.wire.Wire",
     "trainers.schedules.autolrs.AutoLRS": AUTOLRS,
+    "trainers.schedules.schedules.ConstantRate": "trainers.schedule.Constant",
     **{
         f"trainers.schedules.schedules.{name}": f"trainers.schedule.{name}"
         for name in ("Constant", "Cosine", "Linear", "WarmupStep")

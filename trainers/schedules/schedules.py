@@ -17,7 +17,7 @@ class Schedule(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Constant:
+class ConstantRate:
     """The base rate throughout."""
 
     def factor(self, epoch: float, total_epochs: float) -> float:

@@ -12,7 +12,7 @@ from trainers.comm.communicator import Communicator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Look:
+class StepInput:
     """Gradients and residuals of the local workers before a reduction, and their means over all n.
 
     Means are float64 sums over processes that nobody is charged for. Such a sum of fp32 numbers is all but
