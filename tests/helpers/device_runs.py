@@ -50,7 +50,8 @@ SETTINGS = (
     "tracker=none",
 )
 NUM_SEGMENTS, NUM_WORKERS = 4, 2
-STEP, IN_STEP = "a step begins", "trainers/advance.py:__call__"
+STEP = "a step begins"
+IN_STEP = ("trainers/advance.py:reduce_gradients", "trainers/advance.py:update")
 GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_look")
 
 
@@ -173,13 +174,13 @@ def name_of(method: str, overrides: Sequence[str]) -> str:
 @contextmanager
 def _steps_marked(waits: list[Wait]) -> Iterator[None]:
     """A line between the waits of one step and those of the next."""
-    take_step = Advance.__call__
+    reduce_gradients = Advance.reduce_gradients
 
     def marking(self: Advance, *args: Any, **kwargs: Any) -> Any:
-        waits.append(Wait(STEP, "", (IN_STEP,)))
-        return take_step(self, *args, **kwargs)
+        waits.append(Wait(STEP, "", IN_STEP))
+        return reduce_gradients(self, *args, **kwargs)
 
-    with patch.object(Advance, "__call__", marking):
+    with patch.object(Advance, "reduce_gradients", marking):
         yield
 
 
@@ -189,7 +190,7 @@ def steps_of(waits: list[Any]) -> list[list[Wait]]:
     for wait in (Wait(*own) for own in waits):
         if wait.what == STEP:
             steps.append([])
-        elif IN_STEP in wait.frames:
+        elif any(frame in wait.frames for frame in IN_STEP):
             steps[-1].append(wait)
     return steps
 
