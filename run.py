@@ -109,7 +109,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
 
     Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
     """
-    from compressors.encoding.settings import WireError
+    from compressors.encoding.settings import EncodingError
     from trainers.config.checks import check, require_inside
     from trainers.launch.isolation import JobError, run_isolated
     from trainers.launch.jobs import FINISHED, SKIPPED
@@ -135,7 +135,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
     try:  # by name: under joblib the functions of this file are not those of a module
         refusal = run_isolated("run:start_in_child", config) if isolated else start(config)
-    except (JobError, PeerLostError, WireError, OSError) as error:
+    except (JobError, PeerLostError, EncodingError, OSError) as error:
         raise ConfigError(one_line(error)) from error
     if refusal is not None:
         raise ConfigError(refusal)
@@ -164,14 +164,14 @@ def train_together(config: Config) -> None:
 
 def start_in_child(config: Config) -> str | None:
     """``start`` in the process of a job; its refusal, in words."""
-    from compressors.encoding.settings import WireError
+    from compressors.encoding.settings import EncodingError
     from trainers.launch.isolation import JobError
     from trainers.launch.processes import PeerLostError
     from trainers.launch.stopping import StoppedError
 
     try:
         start(config)
-    except (ConfigError, JobError, PeerLostError, WireError, OSError) as refusal:
+    except (ConfigError, JobError, PeerLostError, EncodingError, OSError) as refusal:
         return one_line(refusal)
     except StoppedError as stop:
         stop.say()
@@ -265,8 +265,8 @@ def build(config: Config, communicator: "Communicator", device: "torch.device") 
     """The trainer that the config describes, checked, with nothing run yet."""
     import torch
 
+    from compressors.build import build_reducer
     from compressors.core import backends
-    from compressors.core.build import build_reducer
     from compressors.core.randomness import derive_seed, generator
     from trainers.config.targets import check_factories, require_match
     from trainers.launch.memory import require_memory

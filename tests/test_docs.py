@@ -14,7 +14,7 @@ from docs_commands import require_command
 from docs_pages import LINK, PAGES, REFERENCE, RESULTS, ROOT, SITE, anchors, blocks, commands, entries, prose
 from methods import named, reduce_once
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from results import header
 

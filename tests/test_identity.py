@@ -14,6 +14,7 @@ from configs import CONF, resolved
 from omegaconf import OmegaConf
 
 from trainers.records.identity import (
+    FIRST_NAMES,
     LIBSVM_FILES,
     METHOD,
     USUAL,
@@ -275,7 +276,8 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
         "trainer.overlap",
         "wire._target_",
     }
-    assert {at(resolved(), key) for key in others} == {USUAL[key] for key in others}
+    values = [at(resolved(), key) for key in others]
+    assert {FIRST_NAMES.get(value, value) for value in values} == {USUAL[key] for key in others}
 
 
 @pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from benchmarks.gpu.measuring import Options, Record, peak_bytes, synchronize
 from compressors.api import Codec
+from compressors.build import build_reducer
 from compressors.core import backends
-from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression

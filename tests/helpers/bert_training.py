@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from glue_files import write_sst2
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.core.randomness import generator
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK

@@ -14,7 +14,7 @@ from configs import resolved
 from torch import Tensor, nn
 
 import run
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout

@@ -85,6 +85,7 @@ NO_TEST = "with these data, which hold nothing out to test"
 AUTOLRS = "trainers.autolrs.AutoLRS"
 # Parts that have moved since ids were first made of their names, which these go on by.
 FIRST_NAMES = {
+    "compressors.encoding.settings.Encoding": "compressors.wire.Wire",
     "trainers.schedules.autolrs.AutoLRS": AUTOLRS,
     **{
         f"trainers.schedules.schedules.{name}": f"trainers.schedule.{name}"

@@ -17,8 +17,8 @@ from methods import CONF, Case, cases, is_exact, segment
 from torch import Tensor
 
 from compressors.api import Segment, Step, inputs_of
+from compressors.build import build_reducer
 from compressors.core.backends import backend_of, choose, chosen, describe
-from compressors.core.build import build_reducer
 from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.hard_threshold import HardThreshold

@@ -237,9 +237,9 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_compiles_for_gpus() -> None:
     """To machine code, which needs no GPU; the interpreter takes more than the compiler does."""
-    script = Path(__file__).parents[1] / "helpers" / "compile_kernels.py"
+    script = Path(__file__).parents[2] / "helpers" / "compile_kernels.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 68

@@ -5,9 +5,9 @@ import torch
 from methods import plan, segment
 
 from compressors.api import Step, elements_of, inputs_of
+from compressors.build import build_reducer
 from compressors.chain import Chain
 from compressors.core.backends import chosen
-from compressors.core.build import build_reducer
 from compressors.core.density import Constant, Exponential, StepDensity, density_schedule
 from compressors.feedback import ErrorFeedback
 from compressors.random_block import RandomBlock

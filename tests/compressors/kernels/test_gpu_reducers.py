@@ -9,8 +9,8 @@ from few_digits import DEVICE, few_digits
 from methods import Case, cases, is_exact, segment
 
 from compressors.api import Step, inputs_of
+from compressors.build import build_reducer
 from compressors.core import backends
-from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from trainers.comm.communicator import Communicator
 

@@ -14,11 +14,11 @@ from skipping import STEPS
 from torch import Tensor
 
 from compressors.api import Codec, Step, Traits, inputs_of
+from compressors.build import build_reducer
 from compressors.chain import Chain
-from compressors.core.build import build_reducer
 from compressors.core.fields import KINDS, Field
 from compressors.core.payloads import Sparse
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
@@ -123,7 +123,7 @@ def test_the_largest_number_sent_is_of_elements_whatever_their_fields_hold() -> 
 
 def test_methods_that_need_one_value_an_element_say_so() -> None:
     with pytest.raises(ValueError, match="wire must be plain with ScaledSign: it does not send one value an"):
-        build_reducer(ScaledSign(), D, wire=Wire(indices="auto"))
+        build_reducer(ScaledSign(), D, encoding=Encoding(indices="auto"))
     rule = r"Chain\.first must be a codec that sends one exact value an element, got 'ScaledSign'"
     with pytest.raises(ValueError, match=rule):
         Chain(first=ScaledSign(), second=TopK(density=0.5))
@@ -249,7 +249,7 @@ def test_a_total_that_has_no_meaning_is_absent(method: Codec) -> None:
 def test_the_paper_counts_no_rounded_values(values: str) -> None:
     """32 bits each is what exact values take there; one value an element, whatever its bits, has a bound."""
     layout, communicator = Layout(dict(torch.nn.Linear(40, 1).named_parameters()), "global"), Communicator(2)
-    reducer = build_reducer(TopK(density=0.5), 41, wire=Wire(indices="auto", values=values))
+    reducer = build_reducer(TopK(density=0.5), 41, encoding=Encoding(indices="auto", values=values))
     ledger = Ledger(layout, communicator, reducer)
     reduced, _ = reducer.reduce(inputs_of(layout.segments(torch.randn(2, 41))), (), Step(0, 0), communicator)
     ledger.record(reduced)

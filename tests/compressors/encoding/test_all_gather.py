@@ -9,12 +9,12 @@ from methods import Case, cases, is_codec, segment
 
 from compressors.accordion import Accordion
 from compressors.api import Codec, Segment, Step, inputs_of
+from compressors.build import build_reducer
 from compressors.core.backends import chosen
-from compressors.core.build import build_reducer
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import Sparse
 from compressors.core.transports import AllGather
-from compressors.encoding.settings import INDICES, VALUES, Wire, WireError
+from compressors.encoding.settings import INDICES, VALUES, Encoding, EncodingError
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
@@ -51,7 +51,7 @@ def segments_of(rows: torch.Tensor, *sizes: int) -> list[Segment]:
 @both_kernels
 def test_conservation(case: Case, values: str, kernels: str) -> None:
     """sent + residual = gradient + old residual, exactly, over several steps, of several segments."""
-    reducer = build_reducer(case.method(), D, ErrorFeedback, Wire(indices="auto", values=values))
+    reducer = build_reducer(case.method(), D, ErrorFeedback, Encoding(indices="auto", values=values))
     residual, state = torch.zeros(1, D), None
     for step in range(4):
         g = gradients(step, workers=1)
@@ -73,7 +73,7 @@ def test_errors_and_counts_of_kernels_and_reference(case: Case, values: str) -> 
     for kernels in ("auto", "reference"):
         rows = gradients()
         segments, communicator = segments_of(rows, 100, 399, 1), Communicator(W)
-        reducer = build_reducer(case.method(), D, wire=Wire(indices="auto", values=values))
+        reducer = build_reducer(case.method(), D, encoding=Encoding(indices="auto", values=values))
         with chosen(kernels):
             reduced, _ = reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), communicator)
         for s in segments:
@@ -88,8 +88,8 @@ def test_errors_and_counts_of_kernels_and_reference(case: Case, values: str) -> 
 @every_case
 def test_exact_values_give_what_the_plain_wire_gives(case: Case) -> None:
     outcomes = []
-    for wire in (Wire(), Wire(indices="auto")):
-        reducer = build_reducer(case.method(), D, ErrorFeedback, wire=wire)
+    for wire in (Encoding(), Encoding(indices="auto")):
+        reducer = build_reducer(case.method(), D, ErrorFeedback, encoding=wire)
         state = None
         for step in range(3):
             segments = segments_of(gradients(step), 100, 399, 1)
@@ -112,7 +112,7 @@ def test_exact_values_give_what_the_plain_wire_gives(case: Case) -> None:
 def test_any_float_dtype(dtype: torch.dtype, values: str) -> None:
     g = gradients().to(dtype)
     rows = [segment(g.clone())]
-    reducer = build_reducer(TopK(density=0.1), D, wire=Wire(indices="auto", values=values))
+    reducer = build_reducer(TopK(density=0.1), D, encoding=Encoding(indices="auto", values=values))
     reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), Communicator(W))
     assert reduced.mean["a"].dtype == dtype
     sent = (g - reduced.residual["a"]).double().mean(0)
@@ -126,8 +126,8 @@ def test_any_float_dtype(dtype: torch.dtype, values: str) -> None:
 )
 def test_methods_that_follow_the_epoch_are_coded(method: object) -> None:
     outcomes = []
-    for wire in (Wire(), Wire(indices="auto")):
-        reducer, communicator = build_reducer(method, D, wire=wire), Communicator(W)
+    for wire in (Encoding(), Encoding(indices="auto")):
+        reducer, communicator = build_reducer(method, D, encoding=wire), Communicator(W)
         rows = [segment(gradients())]
         reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), communicator)
         outcomes.append((reduced.mean["a"], communicator.take_charges()[:, 1].sum()))
@@ -137,7 +137,7 @@ def test_methods_that_follow_the_epoch_are_coded(method: object) -> None:
 
 
 def test_nothing_to_send() -> None:
-    reducer = build_reducer(HardThreshold(threshold=1.0), D, wire=Wire(indices="auto", values="int8"))
+    reducer = build_reducer(HardThreshold(threshold=1.0), D, encoding=Encoding(indices="auto", values="int8"))
     rows, communicator = [segment(torch.zeros(W, D))], Communicator(W)
     reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), communicator)
     assert torch.equal(reduced.mean["a"], torch.zeros(D))
@@ -154,7 +154,9 @@ def test_bytes_per_kept_element(values: str, scope: str) -> None:
     rows[0, where] = torch.randn(kept).abs() + 1
     pieces = rows.split(size if scope == "one segment" else size // 62, 1)
     segments = [segment(piece, f"{number}") for number, piece in enumerate(pieces)]
-    reducer = build_reducer(HardThreshold(threshold=1.0), size, wire=Wire(indices="auto", values=values))
+    reducer = build_reducer(
+        HardThreshold(threshold=1.0), size, encoding=Encoding(indices="auto", values=values)
+    )
     communicator = Communicator(1)
     reducer.reduce(inputs_of(segments), (), Step(0, 0), communicator)
     per_element = communicator.take_charges().sum() / kept
@@ -173,9 +175,9 @@ class Tampering(Communicator):
 
 
 def test_an_error_names_worker_and_step() -> None:
-    reducer = build_reducer(TopK(density=0.1), D, wire=Wire(indices="auto"))
+    reducer = build_reducer(TopK(density=0.1), D, encoding=Encoding(indices="auto"))
     reason = "what worker 1 sent in step 8 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
-    with pytest.raises(WireError, match=reason):
+    with pytest.raises(EncodingError, match=reason):
         reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 7), Tampering(W))
 
 
@@ -184,19 +186,19 @@ def test_a_wire_that_does_not_fit_is_refused(method: object) -> None:
     with pytest.raises(
         ValueError, match=r"wire.values must be fp32 with \w+, got 'bf16': an all-reduce adds"
     ):
-        build_reducer(method, D, wire=Wire(values="bf16"))
+        build_reducer(method, D, encoding=Encoding(values="bf16"))
     with pytest.raises(
         ValueError, match=r"wire.indices=auto has no effect with \w+: an all-reduce carries its values"
     ):
-        build_reducer(method, D, wire=Wire(indices="auto"))
+        build_reducer(method, D, encoding=Encoding(indices="auto"))
 
 
 @pytest.mark.parametrize("kind", [RandomK, RandomBlock])
 def test_drawn_indices_need_no_code(kind: type) -> None:
     method = kind(density=0.1, shared_coordinates=False)
     with pytest.raises(ValueError, match=r"wire.indices must be auto with .* follow from the seed"):
-        build_reducer(method, D, wire=Wire(indices="rice"))
-    reducer = build_reducer(method, D, wire=Wire(indices="auto"))
+        build_reducer(method, D, encoding=Encoding(indices="rice"))
+    reducer = build_reducer(method, D, encoding=Encoding(indices="auto"))
     communicator = Communicator(W)
     reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 0), communicator)
     assert communicator.take_charges().tolist() == [[200, 0, 0, 6]] * W
@@ -205,7 +207,7 @@ def test_drawn_indices_need_no_code(kind: type) -> None:
 def test_settings_must_be_known() -> None:
     for key, value in [("indices", "best"), ("values", "fp8"), ("indices", None), ("values", ["bf16"])]:
         with pytest.raises(ValueError, match=f"wire.{key} must be one of"):
-            Wire(**{key: value})
+            Encoding(**{key: value})
 
 
 def test_the_plain_wire_is_the_one_there_was() -> None:
@@ -228,7 +230,7 @@ class Every(Codec):
 @every_code
 def test_a_codec_without_a_rule(values: str) -> None:
     g = gradients()
-    reducer = build_reducer(Every(), D, wire=Wire(indices="bitmap", values=values))
+    reducer = build_reducer(Every(), D, encoding=Encoding(indices="bitmap", values=values))
     rows = [segment(g.clone())]
     reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), Communicator(W))
     torch.testing.assert_close(reduced.mean["a"], (g - reduced.residual["a"]).mean(0))
@@ -246,10 +248,10 @@ class Backwards(Every):
 def test_positions_in_any_order(indices: str) -> None:
     """A payload's positions need not ascend; values stay with theirs."""
     outcomes = []
-    for codec, wire in ((Every(), Wire()), (Backwards(), Wire(indices=indices, values="bf16"))):
+    for codec, wire in ((Every(), Encoding()), (Backwards(), Encoding(indices=indices, values="bf16"))):
         rows = gradients(size=100).bfloat16().float()
         segments = segments_of(rows, 30, 70)
-        reduced, _ = build_reducer(codec, 100, wire=wire).reduce(
+        reduced, _ = build_reducer(codec, 100, encoding=wire).reduce(
             inputs_of(segments), (), Step(0, 0), Communicator(W)
         )
         outcomes.append((rows, *reduced.mean.values()))

@@ -11,16 +11,16 @@ from torch import Tensor
 
 from compressors.encoding.index_codes import BadMessageError, IndexCodes
 from compressors.encoding.messages import Format, Parts, read, write
-from compressors.encoding.settings import INDICES, VALUES, Wire
+from compressors.encoding.settings import INDICES, VALUES, Encoding
 from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 
 KERNELS = CompiledIndexCodes()
 EDGES = np.array([0, 700, 700, 701, 1500])
-WIRES = [Wire(indices=i, values=v) for i, v in itertools.product(INDICES, VALUES)]
+WIRES = [Encoding(indices=i, values=v) for i, v in itertools.product(INDICES, VALUES)]
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: f"{wire.indices}-{wire.values}")
 
 
-def form_of(wire: Wire, codes: IndexCodes = KERNELS, edges: np.ndarray = EDGES) -> Format:
+def form_of(wire: Encoding, codes: IndexCodes = KERNELS, edges: np.ndarray = EDGES) -> Format:
     return Format(wire, edges, torch.float32, codes)
 
 
@@ -36,7 +36,7 @@ def joined(parts: Parts) -> np.ndarray:
 
 @every_wire
 @pytest.mark.parametrize("k", [0, 1, 2, 40, 700, 1500])
-def test_there_and_back(wire: Wire, k: int) -> None:
+def test_there_and_back(wire: Encoding, k: int) -> None:
     positions, values = something(k)
     parts, arrive = write(form_of(wire), positions, values, False)
     same, _ = write(form_of(wire, IndexCodes()), positions, values, False)
@@ -51,7 +51,7 @@ def test_there_and_back(wire: Wire, k: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 @every_wire
-def test_any_float_dtype(wire: Wire, dtype: torch.dtype) -> None:
+def test_any_float_dtype(wire: Encoding, dtype: torch.dtype) -> None:
     positions, values = something(90)
     form = form_of(wire)._replace(dtype=dtype)
     parts, arrive = write(form, positions, values.to(dtype), False)
@@ -65,7 +65,7 @@ def test_any_float_dtype(wire: Wire, dtype: torch.dtype) -> None:
 def test_auto_takes_the_smallest() -> None:
     sizes = {}
     for k, indices in itertools.product((1, 20, 750), INDICES):
-        parts, _ = write(form_of(Wire(indices=indices)), *something(k), False)
+        parts, _ = write(form_of(Encoding(indices=indices)), *something(k), False)
         sizes[k, indices] = sum(part.nbytes for kind, part in parts if kind == "indices")
     for k in (1, 20, 750):
         assert sizes[k, "auto"] == min(sizes[k, indices] for indices in INDICES)
@@ -78,7 +78,7 @@ def test_bytes_of_each_kind() -> None:
     positions, values = something(40)
     expected = {"fp32": 160, "bf16": 80, "fp16": 80, "int8": 40}
     for code, num_bytes in expected.items():
-        parts, _ = write(form_of(Wire(indices="plain", values=code)), positions, values, False)
+        parts, _ = write(form_of(Encoding(indices="plain", values=code)), positions, values, False)
         kinds = {
             kind: sum(p.nbytes for k, p in parts if k == kind) for kind in ("values", "indices", "metadata")
         }
@@ -87,7 +87,7 @@ def test_bytes_of_each_kind() -> None:
 
 def test_drawn_positions_do_not_travel() -> None:
     positions, values = something(40)
-    form = form_of(Wire(indices="auto"))
+    form = form_of(Encoding(indices="auto"))
     parts, _ = write(form, positions, values, True)
     assert sum(part.nbytes for _, part in parts) == 160 + 2
     where, what = read(form, joined(parts), positions)
@@ -103,7 +103,7 @@ def test_positions_beyond_two_to_the_31() -> None:
     edges = np.array([0, 2**31 + 100, 2**33])
     positions = np.array([0, 2**31 - 1, 2**31, 2**31 + 99, 2**31 + 100, 2**33 - 1])
     for indices, codes in itertools.product(("plain", "rice", "auto"), (KERNELS, IndexCodes())):
-        form = form_of(Wire(indices=indices), codes, edges)
+        form = form_of(Encoding(indices=indices), codes, edges)
         parts, _ = write(form, positions, torch.ones(6), False)
         assert np.array_equal(read(form, joined(parts))[0], positions)
 
@@ -119,7 +119,7 @@ def decoded(form: Format, message: np.ndarray) -> None:
 
 
 @every_wire
-def test_every_truncation_is_refused(wire: Wire) -> None:
+def test_every_truncation_is_refused(wire: Encoding) -> None:
     parts, _ = write(form_of(wire), *something(60), False)
     message = joined(parts)
     for length in range(len(message)):
@@ -132,7 +132,7 @@ def test_every_truncation_is_refused(wire: Wire) -> None:
 @every_wire
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
-def test_changed_bytes(wire: Wire, data: st.DataObject) -> None:
+def test_changed_bytes(wire: Encoding, data: st.DataObject) -> None:
     """Whatever bytes are changed, added or lost: a refusal or a whole answer, the same from both decoders."""
     k = data.draw(st.integers(0, 300))
     message = joined(write(form_of(wire), *something(k, data.draw(st.integers(0, 99))), False)[0]).copy()
@@ -156,7 +156,7 @@ def test_changed_bytes(wire: Wire, data: st.DataObject) -> None:
 @every_wire
 @given(st.binary(max_size=200))
 @settings(deadline=None, max_examples=60)
-def test_noise(wire: Wire, noise: bytes) -> None:
+def test_noise(wire: Encoding, noise: bytes) -> None:
     head = VALUES.index(wire.values) << 4
     for code in range(4):
         decoded(form_of(wire), np.frombuffer(bytes([head | code]) + noise, dtype=np.uint8))
@@ -178,14 +178,14 @@ def test_noise(wire: Wire, noise: bytes) -> None:
     ],
 )
 def test_lies(indices: str, change, reason: str) -> None:
-    form = form_of(Wire(indices=indices))
+    form = form_of(Encoding(indices=indices))
     message = joined(write(form, *something(20), False)[0])
     with pytest.raises(BadMessageError, match=reason):
         read(form, np.array(change(message), dtype=np.uint8))
 
 
 def test_scales_are_checked() -> None:
-    form = form_of(Wire(indices="plain", values="int8"))
+    form = form_of(Encoding(indices="plain", values="int8"))
     parts, _ = write(form, np.array([5]), torch.tensor([3.0]), False)
     message = joined(parts)
     for scale, step, reason in [
@@ -204,7 +204,7 @@ def test_scales_are_checked() -> None:
 @pytest.mark.filterwarnings("error")
 def test_a_scale_that_is_any_nan_is_no_warning() -> None:
     """Also one of those that trap: what is no good shows in the values."""
-    form = form_of(Wire(indices="plain", values="int8"))
+    form = form_of(Encoding(indices="plain", values="int8"))
     message = joined(write(form, np.array([5]), torch.tensor([3.0]), False)[0])
     for bits in (0x7FC00000, 0x7F800001):
         message[6:10] = np.frombuffer(np.uint32(bits).tobytes(), dtype=np.uint8)
