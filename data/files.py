@@ -17,6 +17,20 @@ _UNPACK = {".gz": gzip.open, ".bz2": bz2.open}
 _BLOCK = 2**18  # bytes read at once
 
 
+def path_of(setting: str, path: str) -> Path:
+    """``path`` with ``~`` expanded to the home folder. Raises ``ValueError`` for a home that is not known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{setting} must begin with a known home folder, got {path!r}") from error
+
+
+def not_downloaded(data: str, path: Path, other_names: str = "") -> FileNotFoundError:
+    """The error for a missing file of ``data=NAME``; ``other_names`` are those that would do as well."""
+    remedy = "data.download=true fetches it, data.root=DIR looks elsewhere"
+    return FileNotFoundError(f"data={data}: no file {path}{other_names}; {remedy}")
+
+
 class FileBoundError(ValueError):
     """A file that is not what it must be before its format is looked at, in a line that names it."""
 

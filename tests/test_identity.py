@@ -59,11 +59,11 @@ IDLE = {
     *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
     *("tracker.group", "tracker.mode", "tracker.project", "tracker.tags"),
 }
-LIBSVM = "data.libsvm.libsvm"
+LIBSVM = "data.convex.libsvm.libsvm"
 # What matters under some settings only: the key, what is set where it cannot, what is set where it can.
 DEPENDS = [
     ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
-    ("data.root", {}, {"data._target_": "data.image_folder.image_folder"}),
+    ("data.root", {}, {"data._target_": "data.images.folder.image_folder"}),
     (
         "data.root",
         {"data._target_": LIBSVM, "data.name": "a9a"},
@@ -207,7 +207,7 @@ def test_what_matters_under_other_settings(key: str, idle: dict, free: dict) -> 
 
 
 def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> None:
-    from data.libsvm import SHAPES
+    from data.convex.libsvm import SHAPES
 
     assert set(LIBSVM_FILES) == SHAPES.keys()
 

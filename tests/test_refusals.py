@@ -46,7 +46,7 @@ REFUSED = {
     "scope=both": "scope must be layer or global, got 'both'",
     "feedback.scale=both": "ErrorFeedback.scale must be 'gradient' or 'step', got 'both'",
     "budget.threshold=0.1": "budget.threshold has no effect with this compressor, which has no threshold",
-    "model=logistic_l2": "models.logistic_l2.logistic_l2 cannot be trained on the data of data.sklearn_data.",
+    "model=logistic_l2": "logistic_l2.logistic_l2 cannot be trained on the data of data.images.digits.digits",
     "optimizer.lr=null": "optimizer.lr must be > 0: this model has no step size of its own, got None",
     "data.alpha=0.5": "data.alpha has no effect with data.partition=iid",
     "data.partition=dirichlet": "data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet",

@@ -204,8 +204,11 @@ BAD_TARGETS = {
     ("compressor", "compressors.core.payloads.Sparse"): "is no compressor",
     ("feedback", "compressors.top_k.TopK"): "must be compressors.feedback.NAME",
     ("data", "data.download.fetch"): "must take its settings by keyword only",
-    ("data", "data.text.require_flag"): "data.text defines no function or class require_flag",
-    ("model", "models.known._write"): "must be models.MODULE.NAME",
+    (
+        "data",
+        "data.text.language_modelling.Any",
+    ): "language_modelling defines no function or class Any",
+    ("model", "models.convex.kept_optimum._write"): "must be models.MODULE.NAME",
     ("schedule", "trainers.run.environment.environment"): "must be trainers.schedules.NAME",
     ("tracker", "trainers.run.trackers.WeightsAndBiases"): "must take its settings by keyword only",
     ("tracker", "trainers.run.trackers.Terminal"): "must take its settings by keyword only",

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from data.protocols import Loader, reads_files
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
-from trainers.parts import Loader, reads_files
 from trainers.reading import agree
 from trainers.step import GradientStep
 

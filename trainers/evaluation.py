@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from data.protocols import Dataset
 from trainers.comm.communicator import Communicator
 from trainers.forward import autocast
-from trainers.parts import Dataset
 from trainers.reading import read_together
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from trainers.parts import Batch, Memory
+from data.protocols import Batch, Memory
 
 Loss = Callable[
     [nn.Module, Batch, Memory], tuple[Tensor, Memory]

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Plan, Reducer
+from data.protocols import Dataset, Loader, WholeLoader
 from trainers.advance import Advance
 from trainers.average import RunningAverage
 from trainers.break_even import StepCosts
@@ -26,7 +27,7 @@ from trainers.layout import Layout
 from trainers.learning_rate import LearningRateController, ScheduledPace, check_rates, rates_of_epochs
 from trainers.ledger import Ledger
 from trainers.overlapped_step import OverlappedStep
-from trainers.parts import AnalyticModel, Dataset, HasDiagnostics, Loader, WholeLoader, facts_of
+from trainers.parts import AnalyticModel, HasDiagnostics, facts_of
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule
 from trainers.search import SearchedPace

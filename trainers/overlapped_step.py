@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from compressors.api import Reducer, Segment, Step, inputs_of
+from data.protocols import Batch, Batches, Memory
 from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Batch, Batches, Memory
 from trainers.step import fault_of, sees_faults
 
 FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import torch
 from torch import Tensor
 
+from data.protocols import Batch, Memory
 from trainers.checkpoint.facts import Facts, SearchFacts
 from trainers.checkpoint.state import (
     CheckpointMismatch,
@@ -20,7 +21,6 @@ from trainers.checkpoint.state import (
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
 from trainers.forward import cut, in_precision
-from trainers.parts import Batch, Memory
 from trainers.reading import read_together
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS

@@ -12,9 +12,11 @@ from types import ModuleType
 from typing import NamedTuple
 
 from trainers.config import installed
+from trainers.records.identity import FIRST_NAMES
 from trainers.records.plain import Config
 
 ROOT = Path(__file__).parents[2]
+_MOVED = {first: name for name, first in FIRST_NAMES.items()}
 
 
 class Group(NamedTuple):
@@ -134,6 +136,8 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
         rule += f" or of a module that an installed package declares in {installed.GROUPS[path[0]]}"
     if not isinstance(value, str):
         raise ValueError(f"{rule}, got {_shown(value)}")
+    if value in _MOVED:
+        raise ValueError(f"{where}: {value} is now {_MOVED[value]}")
     parts = value.split(".")
     module = ".".join(parts[:-1])
     plain = all(part.isidentifier() and not part.startswith("_") for part in parts)
