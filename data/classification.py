@@ -64,7 +64,7 @@ class Split:
         return len(self.targets)
 
     def to(self, device: torch.device) -> Self:
-        return Split(self.inputs.to(device), self.targets.to(device))
+        return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,8 +118,10 @@ class ClassificationDataset:
 
     def to(self, device: torch.device) -> Self:
         """The same dataset with its samples on ``device``."""
-        parts = {"train": self.train, **self.held_out}
-        return replace(self, **{name: part.to(device) for name, part in parts.items()})
+        moved = {name: part.to(device) for name, part in self.held_out.items()}
+        return replace(
+            self, train=self.train.to(device), test=moved["test"], validation=moved.get("validation")
+        )
 
     def loader(
         self,
@@ -147,8 +149,16 @@ class ClassificationDataset:
         Raises ``ValueError`` as ``shard_samplers``, also for a shard that lives elsewhere.
         """
         targets = self.train.targets.cpu()
-        passes = {"reshard": self.reshard, "drop_last": self.drop_last}
-        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
+        samplers = shard_samplers(
+            targets,
+            workers,
+            batch_size,
+            self.partition,
+            self.alpha,
+            stream,
+            reshard=self.reshard,
+            drop_last=self.drop_last,
+        )
         return [samplers[worker] for worker in local_workers]
 
     def train_batch(self, indices: Tensor, stream: torch.Generator) -> LabelledBatch:

@@ -46,6 +46,7 @@ def split(
         raise ValueError(f"workers must be at most the number of training samples ({count}), got {workers}")
     check_partition(partition, alpha)
     if partition == "dirichlet":
+        assert alpha is not None  # as was checked
         return _dirichlet(targets, workers, stream, alpha)
     if partition == "iid":
         order = torch.randperm(count, generator=stream)

@@ -86,6 +86,7 @@ def shard_samplers(
         setting = "data.reshard=epoch" if reshard == "epoch" else "data.drop_last"
         raise ValueError(f"{setting} cannot go with trainer.batch_size=null: each step is a whole pass")
     shards = split(targets, workers, partition, stream("partition"), alpha)
+    steps_per_pass = min(map(len, shards)) // batch_size if drop_last and batch_size is not None else None
 
     @lru_cache(maxsize=2)  # where shards differ in size, one worker begins a pass before another
     def deal(number: int) -> list[Tensor]:
@@ -101,7 +102,7 @@ def shard_samplers(
             partial(stream, "order", worker),
             f"worker {worker}",
             deal=partial(deal_to, worker) if reshard == "epoch" else None,
-            steps_per_pass=min(map(len, shards)) // batch_size if drop_last else None,
+            steps_per_pass=steps_per_pass,
         )
         for worker, shard in enumerate(shards)
     ]

@@ -57,7 +57,7 @@ REFUSED = {
     "data.drop_last=true trainer.batch_size=null": "data.drop_last cannot go with trainer.batch_size=null",
     "data.drop_last=no": "data.drop_last must be true or false, got 'no'",
     "model=lstm data=python_docs +data.reshard=epoch": "data.reshard has no effect with data.objective=next",
-    "model=neumf data=synthetic_ratings +data.reshard=epoch": "data.reshard has no effect: data.synthetic_",
+    "model=neumf data=synthetic_ratings +data.reshard=epoch": "data.reshard has no effect: data.ratings.synt",
     "trainer.batch_size=1000": "trainer.batch_size must be at most the",
     "trainer.batch_size=0": "trainer.batch_size must be an integer >= 1, or null for whole shards, got 0",
     "trainer.epochs=3": "trainer.epochs has no effect beside trainer.steps",

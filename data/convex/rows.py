@@ -234,6 +234,7 @@ class RowsLoader:
 
     def _draw(self, block: int) -> np.ndarray:
         """Rows drawn with replacement, [steps, W batch_size]."""
+        assert self.batch_size is not None  # whole shards are not drawn
         shape, drawn = (self._steps_at_once, self.batch_size), []
         for worker, shard in zip(self.local_workers, self.shards, strict=True):
             drawn.append(

@@ -5,6 +5,7 @@ version, which torchvision reads, is a pickle.
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,7 +19,7 @@ _MOST_BYTES = 2**28  # of a file; the largest has 154 million
 _HOME = "https://www.cs.toronto.edu/~kriz"
 
 
-def cifar10(**settings: object) -> ClassificationDataset:
+def cifar10(**settings: Any) -> ClassificationDataset:
     """60,000 colour images of 32 x 32 pixels, 10 classes (Krizhevsky, 2009)."""
     return _cifar_dataset(
         "cifar10",
@@ -36,7 +37,7 @@ def cifar10(**settings: object) -> ClassificationDataset:
     )
 
 
-def cifar100(**settings: object) -> ClassificationDataset:
+def cifar100(**settings: Any) -> ClassificationDataset:
     """60,000 colour images of 32 x 32 pixels, 100 classes (Krizhevsky, 2009)."""
     return _cifar_dataset(
         "cifar100",

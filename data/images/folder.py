@@ -1,8 +1,10 @@
 """Images in one folder per class, in memory where they fit, and ImageNet among them."""
 
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -81,10 +83,10 @@ def image_folder(
                 samples = (images["train"][places] for places in chunks)
             else:
                 samples = (read([paths[i] for i in places.tolist()]) for places in chunks)
-            found = _mean_and_std(sum(map(_histograms, samples)))
+            found = _mean_and_std(torch.stack([*map(_histograms, samples)]).sum(0))
             mean, std = mean or found[0], std or found[1]
     padding = 0 if crops else min(reader.height, reader.width) // 8
-    common = {
+    common: dict[str, Any] = {
         "num_classes": len(tree.classes),
         "partition": partition,
         "alpha": alpha,
@@ -95,15 +97,15 @@ def image_folder(
         "augmentation": Augmentation(padding=padding, flip=True) if augment else None,
     }
     if in_memory:
-        splits = {split: Split(images[split], files.targets) for split, files in tree.splits.items()}
-        return ClassificationDataset(**splits, **common)
+        common |= {split: Split(images[split], files.targets) for split, files in tree.splits.items()}
+        return ClassificationDataset(**common)
     parts = {split: FileSplit(files) for split, files in tree.splits.items()}
     return StreamedImages(
         train=parts.pop("train"), held_out=parts, reader=reader, decoders=decoders, crops=crops, **common
     )
 
 
-def imagenet(**settings: object) -> ClassificationDataset | StreamedImages:
+def imagenet(**settings: Any) -> ClassificationDataset | StreamedImages:
     """ImageNet's 1.28 million training and 50,000 validation images of 1000 classes (Deng et al., 2009).
 
     Settings and errors as of ``image_folder``; ``ValueError`` too for another number of classes. The
@@ -189,12 +191,12 @@ def _check(
             raise ValueError(f"data.{name} must be {rule}, got {shown(value)}")
 
 
-def _check_channels(setting: str, values: object, channels: int) -> None:
+def _check_channels(setting: str, values: Any, channels: int) -> None:
     """Refuse what is no number per channel."""
     if values is None:
         return
+    least = -math.inf if setting == "mean" else SMALLEST_STD
     is_list = isinstance(values, Sequence) and not isinstance(values, str) and len(values) == channels
-    numbers = is_list and all(map(is_number, values))
-    if not (numbers and all(v >= SMALLEST_STD or setting == "mean" for v in values)):
+    if not (is_list and all(is_number(value) and value >= least for value in values)):
         rule = "finite numbers" if setting == "mean" else f"numbers >= {SMALLEST_STD:g}"
         raise ValueError(f"data.{setting} must be a list of {channels} {rule} or null, got {shown(values)}")

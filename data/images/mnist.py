@@ -5,7 +5,9 @@ Images stay uint8 in memory.
 
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,12 +35,12 @@ _FASHION_MNIST_MD5 = {
 }
 
 
-def mnist(**settings: object) -> ClassificationDataset:
+def mnist(**settings: Any) -> ClassificationDataset:
     """70,000 handwritten digits of 28 x 28 pixels, 10 classes (LeCun et al., 1998)."""
     return _idx_dataset("mnist", "MNIST", _MNIST_HOME, _MNIST_MD5, mean=0.1307, std=0.3081, **settings)
 
 
-def fashion_mnist(**settings: object) -> ClassificationDataset:
+def fashion_mnist(**settings: Any) -> ClassificationDataset:
     """70,000 articles of clothing of 28 x 28 pixels, 10 classes (Xiao et al., 2017)."""
     home, md5 = _FASHION_MNIST_HOME, _FASHION_MNIST_MD5
     return _idx_dataset("fashion_mnist", "FashionMNIST", home, md5, mean=0.2860, std=0.3530, **settings)
@@ -67,7 +69,7 @@ def _idx_dataset(
             file = f"{stem}.gz"
             fetch(f"{home}/{file}", raw / file, md5[file])
     paths = [_require(name, raw, stem) for stem in stems]
-    train, test = (_idx_split(*pair, num_classes=10) for pair in (paths[:2], paths[2:]))
+    train, test = (_idx_split(images, labels, num_classes=10) for images, labels in (paths[:2], paths[2:]))
     return ClassificationDataset(
         train=train,
         test=test,
@@ -117,11 +119,11 @@ def read_idx(path: Path) -> Tensor:
         size = math.prod(shape)
         if magic[:3] != b"\0\0\x08" or len(lengths) != 4 * magic[3] or not 0 < size <= _MOST_BYTES:
             raise ValueError(f"{path} is not an idx file of bytes: its header says {str(shape)[:80]}")
-        content = torch.empty(size, dtype=torch.uint8)
-        found = file.readinto(content.numpy())
+        content = np.empty(size, dtype=np.uint8)
+        found = file.readinto(content.data)
         if found != size or file.read(1):
             more_or_less = f"{found}" if found < size else "more"
             raise ValueError(
                 f"{path} is not an idx file of bytes: {size} must follow its header, not {more_or_less}"
             )
-    return content.view(shape)
+    return torch.from_numpy(content).view(shape)

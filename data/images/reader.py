@@ -123,7 +123,7 @@ def _open(path: str) -> Iterator[Any]:
                 raise OSError(f"pixels of mode {image.mode}, where 8 bits per channel are expected")
             yield image
     except Exception as error:  # decoders of a dozen formats raise whatever comes to them
-        reason = error
+        reason: object = error
         if isinstance(error, Image.UnidentifiedImageError):
             reason = f"none of {', '.join(FORMATS)}"
         raise OSError(f"{path} cannot be read as an image: {reason}") from error

@@ -76,8 +76,16 @@ class StreamedImages:
     ) -> "StreamedLoader":
         """What the workers in ``local_workers`` read; raises as ``shard_samplers``."""
         targets = self.train.files.targets
-        passes = {"reshard": self.reshard, "drop_last": self.drop_last}
-        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
+        samplers = shard_samplers(
+            targets,
+            workers,
+            batch_size,
+            self.partition,
+            self.alpha,
+            stream,
+            reshard=self.reshard,
+            drop_last=self.drop_last,
+        )
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
         return StreamedLoader(
             self, local_workers, [samplers[worker] for worker in local_workers], stream, share
@@ -88,11 +96,11 @@ class StreamedImages:
         with ThreadPoolExecutor(self.decoders) as pool:
             return self.finish(request(pool, self.reader, self.held_out[split].files, indices))
 
-    def finish(self, wanted: "Request", augment: bool = False) -> LabelledBatch:
+    def finish(self, wanted: "Request") -> LabelledBatch:
         """The batch that ``wanted`` asked for, on the device."""
         images = torch.stack([image.result() for image in wanted.images]).contiguous()
         images = images.to(self.device, non_blocking=True).float().div_(255)
-        if augment and self.augmentation is not None:
+        if wanted.stream is not None and self.augmentation is not None:
             images = self.augmentation(images, wanted.stream)
         targets = wanted.targets.to(self.device, non_blocking=True)
         return LabelledBatch(normalise(images, self.mean, self.std), targets)
@@ -101,9 +109,9 @@ class StreamedImages:
 class Request(NamedTuple):
     """A batch that is being decoded."""
 
-    images: Sequence[Future]  # B, of uint8 [C, H, W]
+    images: Sequence[Future[Tensor]]  # B, of uint8 [C, H, W]
     targets: Tensor  # [B] int64
-    stream: torch.Generator | None  # for what is drawn after decoding
+    stream: torch.Generator | None  # of the augmentation after decoding; None for held-out images
 
 
 def request(
@@ -115,7 +123,9 @@ def request(
     crops: bool = False,
 ) -> Request:
     """Have ``pool`` decode the files at ``indices`` [B]."""
-    draws = draw_crops(len(indices), stream) if crops else [None] * len(indices)
+    draws: Sequence[Tensor | None] = [None] * len(indices)
+    if crops and stream is not None:
+        draws = [*draw_crops(len(indices), stream)]
     images = [
         pool.submit(reader.read, files.paths[i], d) for i, d in zip(indices.tolist(), draws, strict=True)
     ]
@@ -153,7 +163,7 @@ class StreamedLoader:
                 image.cancel()
             requests = self._request(step)
         self._ahead = step + 1, self._request(step + 1)
-        return [self.dataset.finish(one, augment=True) for one in requests]
+        return [self.dataset.finish(one) for one in requests]
 
     def _request(self, step: int) -> list[Request]:
         dataset = self.dataset

@@ -115,14 +115,15 @@ class RatingsDataset:
         rated = RatedPairs.of(train.users, train.items, self.num_items)
         samplers = []
         for worker in local_workers:
-            shard = shards[worker][users[shards[worker]].argsort(stable=True)].numpy()
+            by_user = users[shards[worker]].argsort(stable=True)
+            own = shards[worker][by_user].numpy()
             samplers.append(
                 RatingsSampler(
-                    train.users[shard],
-                    train.items[shard],
+                    train.users[own],
+                    train.items[own],
                     rated,
                     train.negatives,
-                    batch_size or len(shard) * (1 + train.negatives),
+                    batch_size or len(own) * (1 + train.negatives),
                     partial(_of_worker, stream, worker),
                     device,
                 )

@@ -128,9 +128,9 @@ def read(path: Path, edition: Edition) -> Ratings:
     except (ValueError, OverflowError, pd.errors.ParserWarning) as error:
         raise ValueError(f"{path} {_first_bad_line(path, edition) or error}") from error
     between = [column for column in columns if "_" in column]
-    sound = all(table[column].isna().all() for column in between)
-    sound = sound and table["rating"].between(0.5, 5).all()
-    sound = sound and all((table[column] >= 0).all() for column in ("user", "item", "timestamp"))
+    sound = all(bool(table[column].isna().all()) for column in between)
+    sound = sound and bool(table["rating"].between(0.5, 5).all())
+    sound = sound and all(bool((table[column] >= 0).all()) for column in ("user", "item", "timestamp"))
     if not sound:
         raise ValueError(f"{path} {_first_bad_line(path, edition) or 'is malformed'}")
     if len(table) == 0:

@@ -47,11 +47,11 @@ def synthetic_ratings(
         ("draw_seed", draw_seed, 0, 2**63 - 1),
     ):
         require_count(f"data.{name}", value, least, largest)
-    for name, value in (("taste", taste), ("skew", skew)):
-        if not (is_number(value) and value >= 0):
-            raise ValueError(f"data.{name} must be a finite number >= 0, got {shown(value)}")
-        if value > _STRONGEST:
-            raise ValueError(f"data.{name} must be at most {_STRONGEST:g}, got {shown(value)}")
+    for name, strength in (("taste", taste), ("skew", skew)):
+        if not (is_number(strength) and strength >= 0):
+            raise ValueError(f"data.{name} must be a finite number >= 0, got {shown(strength)}")
+        if strength > _STRONGEST:
+            raise ValueError(f"data.{name} must be at most {_STRONGEST:g}, got {shown(strength)}")
     if users * items > _MOST_SCORES:
         raise ValueError(f"data.users x data.items must be at most {_MOST_SCORES}, got {users * items}")
     require_memory("data.users", users, 4 * (users + items) * rank + 32 * users * most)

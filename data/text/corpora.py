@@ -51,7 +51,7 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
             take_from_zip(archive, {f"{folder.name}/{file.name}": file for file in files})
         finally:
             archive.unlink()
-    return Corpus("wikitext2", *(_read("wikitext2", file) for file in files), str(folder))
+    return _corpus("wikitext2", folder, files)
 
 
 def penn_treebank(root: str, download: bool = False) -> Corpus:
@@ -66,7 +66,7 @@ def penn_treebank(root: str, download: bool = False) -> Corpus:
     for file in files:
         if download and not file.is_file():
             fetch(f"{_PENN_TREEBANK_HOME}/{file.name}", file, _PENN_TREEBANK_MD5[file.name])
-    return Corpus("penn_treebank", *(_read("penn_treebank", file) for file in files), str(folder))
+    return _corpus("penn_treebank", folder, files)
 
 
 def python_docs() -> Corpus:
@@ -82,11 +82,12 @@ def python_docs() -> Corpus:
     except ImportError as error:
         raise FileNotFoundError(f"data=python_docs: this Python carries no pydoc_data: {error}") from error
     seen: set[str] = set()
-    paragraphs = {}
+    paragraphs: dict[str, list[str]] = {}
     for topic in sorted(topics):
         text = re.sub(r"^([*=~^-])\1+$", "", topics[topic], flags=re.MULTILINE)  # lines under headings
         lines = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
-        paragraphs[topic] = [line for line in lines if line and not (line in seen or seen.add(line))]
+        paragraphs[topic] = [line for line in dict.fromkeys(lines) if line and line not in seen]
+        seen.update(paragraphs[topic])
     sizes = {topic: sum(map(len, lines)) for topic, lines in paragraphs.items()}
     room = {"validation": sum(sizes.values()) // 10, "test": sum(sizes.values()) // 10}
     drawn = sorted(topics)
@@ -100,7 +101,12 @@ def python_docs() -> Corpus:
         split: [line for topic, lines in paragraphs.items() if home[topic] == split for line in lines]
         for split in ("train", "validation", "test")
     }
-    return Corpus("python_docs", **splits)
+    return Corpus("python_docs", splits["train"], splits["validation"], splits["test"])
+
+
+def _corpus(name: str, folder: Path, files: list[Path]) -> Corpus:
+    train, validation, test = (_read(name, file) for file in files)
+    return Corpus(name, train, validation, test, str(folder))
 
 
 def _read(name: str, path: Path) -> list[str]:

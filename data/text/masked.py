@@ -8,7 +8,7 @@ ends of lines, and no next sentence is guessed.
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -45,7 +45,7 @@ class MaskedUnits:
     """Mean cross entropy per unit asked for, and perplexity, its exponential."""
 
     num_sums = 2
-    higher_is_better = frozenset()
+    higher_is_better: ClassVar[frozenset[str]] = frozenset()
 
     def loss(self, model: nn.Module, batch: MaskedBatch, memory: None) -> tuple[Tensor, None]:
         """Mean loss over the units asked for; a block leaves nothing to the next one."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypedDict
+from typing import Any, ClassVar, Self, TypedDict
 
 import torch
 import torch.nn.functional as F
@@ -35,7 +35,7 @@ class NextToken:
     bptt: int  # tokens per window
 
     num_sums = 2
-    higher_is_better = frozenset()
+    higher_is_better: ClassVar[frozenset[str]] = frozenset()
 
     def loss(
         self, model: nn.Module, batch: TokenBatch, memory: Hidden | None

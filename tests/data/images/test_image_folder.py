@@ -112,8 +112,8 @@ def test_mean_and_std_of_many_are_those_of_evenly_spaced_ones(
     pixels = write_tree(tmp_path / "few/train", {"ant": 12})
     write_tree(tmp_path / "few/test", {"ant": 1})
     names = sorted(range(12), key=str)  # files are sorted by their names
-    monkeypatch.setattr(data.image_folder, "CHUNK", 2)
-    monkeypatch.setattr(data.image_folder, "MEASURED", 5)
+    monkeypatch.setattr(data.images.folder, "CHUNK", 2)
+    monkeypatch.setattr(data.images.folder, "MEASURED", 5)
     some = np.stack([pixels[names[place]] for place in (0, 2, 4, 7, 9)]) / 255
     for memory in (4, 0):
         dataset = image_folder(name="few", root=str(tmp_path), memory_gib=memory)

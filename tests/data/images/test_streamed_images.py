@@ -85,7 +85,7 @@ def test_the_next_step_is_decoded_meanwhile(root: str, monkeypatch: pytest.Monke
         asked.append(indices.tolist())
         return request(pool, reader, files, indices, *rest)
 
-    monkeypatch.setattr(data.streamed_images, "request", note)
+    monkeypatch.setattr(data.images.streamed, "request", note)
     dataset = image_folder(name="few", root=root, memory_gib=0)
     one = loader(dataset, workers=1)
     for step in range(3):

@@ -2,7 +2,6 @@
 
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -101,9 +100,7 @@ def test_masked_is_delegated_with_its_own_settings(root: str, monkeypatch: pytes
         seen.append((corpus.name, mask_share))
         return "masked"
 
-    module = ModuleType("data.masked")
-    module.masked_dataset = masked_dataset
-    monkeypatch.setitem(sys.modules, "data.masked", module)
+    monkeypatch.setattr("data.text.language_modelling.masked_dataset", masked_dataset)
     assert wikitext2(root=root, objective="masked", bptt=None, mask_share=0.2) == "masked"
     assert python_docs(objective="masked", vocabulary_size=None) == "masked"
     assert seen == [("wikitext2", 0.2), ("python_docs", 0.15)]

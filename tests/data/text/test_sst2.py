@@ -143,8 +143,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The address to fetch from, here a file; an archive of few rows."""
     archive = tmp_path / "home" / "SST-2.zip"
     archive.parent.mkdir()
-    monkeypatch.setattr(data.glue_download, "_SST2", archive.as_uri())
-    monkeypatch.setattr(data.glue_download, "_SST2_ROWS", {"train.tsv": 32, "dev.tsv": 3})
+    monkeypatch.setattr(data.text.sst2_download, "_SST2", archive.as_uri())
+    monkeypatch.setattr(data.text.sst2_download, "_SST2_ROWS", {"train.tsv": 32, "dev.tsv": 3})
     return archive
 
 
@@ -176,7 +176,7 @@ def test_download_of_something_else_leaves_nothing(tmp_path: Path, home: Path, c
 def test_vocabulary_of_another_checksum_is_not_kept(tmp_path: Path, monkeypatch) -> None:
     source = tmp_path / "vocab.txt"
     source.write_text("[PAD]\n")
-    monkeypatch.setattr(data.glue_download, "_VOCABULARY", source.as_uri())
+    monkeypatch.setattr(data.text.sst2_download, "_VOCABULARY", source.as_uri())
     with pytest.raises(OSError, match="MD5"):
         data.text.sst2_download.fetch_vocabulary(tmp_path / "kept" / "vocab.txt")
     assert not list((tmp_path / "kept").iterdir())
