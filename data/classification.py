@@ -128,21 +128,21 @@ class ClassificationDataset:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "ShardLoader":
         """What the workers in ``local_workers`` read; raises as ``samplers``."""
-        samplers = self.samplers(workers, local_workers, batch_size, stream)
+        samplers = self.samplers(workers, local_workers, batch_size, generator_of)
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return ShardLoader(self, local_workers, samplers, stream, share)
+        return ShardLoader(self, local_workers, samplers, generator_of, share)
 
     def samplers(
         self,
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> list[ShardSampler]:
-        """One sampler for each worker in ``local_workers``; ``stream(*salt)`` gives generators.
+        """One sampler for each worker in ``local_workers``; ``generator_of(*salt)`` gives generators.
 
         Without a ``batch_size`` a batch is the worker's whole shard.
 
@@ -155,18 +155,18 @@ class ClassificationDataset:
             batch_size,
             self.partition,
             self.alpha,
-            stream,
+            generator_of,
             reshard=self.reshard,
             drop_last=self.drop_last,
         )
         return [samplers[worker] for worker in local_workers]
 
-    def train_batch(self, indices: Tensor, stream: torch.Generator) -> LabelledBatch:
-        """Training samples [B], augmented with draws from ``stream``."""
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> LabelledBatch:
+        """Training samples [B], augmented with draws from ``generator``."""
         batch = self._read(self.train, indices)
         if self.augmentation is None:
             return LabelledBatch(self._normalise(batch.inputs), batch.targets)
-        return LabelledBatch(self._normalise(self.augmentation(batch.inputs, stream)), batch.targets)
+        return LabelledBatch(self._normalise(self.augmentation(batch.inputs, generator)), batch.targets)
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
         """Samples [B] of the split of that name."""
@@ -198,13 +198,13 @@ class ShardLoader:
     dataset: ClassificationDataset
     local_workers: range
     samplers: list[ShardSampler]
-    stream: Callable[..., torch.Generator]
+    generator_of: Callable[..., torch.Generator]
     epochs_per_step: float  # share of an epoch that a step of all workers is
 
     def batches(self, step: int) -> list[LabelledBatch]:
         """W batches; they follow from the step alone."""
         return [
-            self.dataset.train_batch(sampler.batch(step), self.stream("augment", step, worker))
+            self.dataset.train_batch(sampler.batch(step), self.generator_of("augment", step, worker))
             for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
         ]
 

@@ -99,6 +99,23 @@ KNOWN_IDS = (  # of presets: folders of runs that were made by this version are 
     ("small/neumf", "hard_threshold", "df31329cdc"),
     ("autolrs/resnet20", "none", "37a6310616"),
 )
+KNOWN_IDS_OF_DATA = (  # the same of each choice of data, with a model that fits
+    ("breast_cancer", "logistic_regression", "f7ab37567f"),
+    ("cifar10", "resnet18", "aec0802ec7"),
+    ("cifar100", "googlenet_cifar100", "27f197c860"),
+    ("digits", "mlp", "e19fed0691"),
+    ("fashion_mnist", "vgg11", "64f81171fb"),
+    ("image_folder", "resnet50", "fe99a11a6d"),
+    ("imagenet", "resnet34", "e5c78470ab"),
+    ("libsvm", "logistic_l2", "7ca155735d"),
+    ("mnist", "senet18", "9496939e07"),
+    ("movielens", "neumf", "e7f1b3a578"),
+    ("penn_treebank", "lstm", "1158d23439"),
+    ("python_docs", "lstm", "4fd82c65a9"),
+    ("sst2", "bert", "8473096a54"),
+    ("synthetic_ratings", "neumf", "bd940ce1db"),
+    ("wikitext2", "bert", "bd9738de94"),
+)
 FILES = [
     path
     for path in sorted(CONF.glob("*/*.yaml"))
@@ -284,6 +301,31 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
 def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
     """A new setting needs an entry in ``USUAL`` where its default is not null."""
     assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
+
+
+@pytest.mark.parametrize(("data", "model", "known"), KNOWN_IDS_OF_DATA)
+def test_the_ids_of_data_stay_what_they_are(data: str, model: str, known: str) -> None:
+    own = "data.name=x" if data == "image_folder" else "data.partition=dirichlet"
+    config = resolved(f"data={data}", f"model={model}", "compressor=top_k", own)
+    assert identify(config).id == known
+
+
+def test_parts_that_moved_are_where_they_are_said_to_be() -> None:
+    assert {data for data, _, _ in KNOWN_IDS_OF_DATA} == {path.stem for path in CONF.glob("data/*.yaml")}
+    for name, first in FIRST_NAMES.items():
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+        assert first not in FIRST_NAMES
+
+
+@pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
+def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
+    """Which is what configs of older code hold, in run folders among others."""
+    group = {"data": "data", "models": "model", "trainers": "schedule"}[name.split(".")[0]]
+    now, before, else_ = (
+        changed(base(), **{f"{group}._target_": target}) for target in (name, first, "some.other.part")
+    )
+    assert identify(now).id == identify(before).id != identify(else_).id
 
 
 @pytest.mark.parametrize(

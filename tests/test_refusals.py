@@ -48,6 +48,7 @@ REFUSED = {
     "budget.threshold=0.1": "budget.threshold has no effect with this compressor, which has no threshold",
     "model=logistic_l2": "logistic_l2.logistic_l2 cannot be trained on the data of data.images.digits.digits",
     "optimizer.lr=null": "optimizer.lr must be > 0: this model has no step size of its own, got None",
+    "data._target_=data.sklearn_data.digits": "data.sklearn_data.digits is now data.images.digits.digits",
     "data.alpha=0.5": "data.alpha has no effect with data.partition=iid",
     "data.partition=dirichlet": "data.alpha must be in [1e-6, 1e6] for data.partition=dirichlet",
     "data.partition=x": "data.partition must be one of iid, contiguous, by_label, dirichlet, got 'x'",

@@ -141,24 +141,24 @@ class RowsDataset:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "RowsLoader":
         """What the workers in ``local_workers`` read: ``batch_size`` rows each, or None for all they hold.
 
         Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
         worker's shard, also one that lives elsewhere; and for a step's rows that would fill more than 16 GiB.
         """
-        shards = split(self.labels.long(), workers, self.partition, stream("partition"), self.alpha)
+        shards = split(self.labels.long(), workers, self.partition, generator_of("partition"), self.alpha)
         if batch_size is not None:
             self._require_room(len(local_workers) * batch_size)
         if batch_size is not None and not self.replacement:
             samplers = [
-                ShardSampler(shard, batch_size, partial(stream, "order", worker), f"worker {worker}")
+                ShardSampler(shard, batch_size, partial(generator_of, "order", worker), f"worker {worker}")
                 for worker, shard in enumerate(shards)
             ]
         else:
             samplers = []
-        return RowsLoader(self, shards, local_workers, batch_size, stream, samplers)
+        return RowsLoader(self, shards, local_workers, batch_size, generator_of, samplers)
 
 
 class RowsLoader:
@@ -170,7 +170,7 @@ class RowsLoader:
         shards: list[Tensor],
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
         samplers: list[ShardSampler],
     ) -> None:
         self.dataset = dataset
@@ -179,7 +179,7 @@ class RowsLoader:
         self.samplers = [samplers[worker] for worker in local_workers] if samplers else []
         self.local_workers = local_workers
         self.batch_size = batch_size
-        self.stream = stream
+        self.generator_of = generator_of
         self.epochs_per_step = (
             1.0 if batch_size is None else len(self.lengths) * batch_size / len(dataset.labels)
         )  # share of the rows that all workers read in a step
@@ -238,6 +238,6 @@ class RowsLoader:
         shape, drawn = (self._steps_at_once, self.batch_size), []
         for worker, shard in zip(self.local_workers, self.shards, strict=True):
             drawn.append(
-                shard[torch.randint(len(shard), shape, generator=self.stream("order", worker, block))]
+                shard[torch.randint(len(shard), shape, generator=self.generator_of("order", worker, block))]
             )
         return torch.cat(drawn, 1).numpy()

@@ -1,4 +1,4 @@
-"""Augmentation of whole image batches on their device, drawn from one worker's stream."""
+"""Augmentation of whole image batches on their device, drawn from one worker's random generator."""
 
 import math
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ class Augmentation:
     flip: bool = False
     rotation: float = 0.0
 
-    def __call__(self, images: Tensor, stream: torch.Generator) -> Tensor:
-        """[B, C, H, W] to the same shape and dtype; draws from ``stream`` on the CPU."""
+    def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
+        """[B, C, H, W] to the same shape and dtype; draws from ``generator`` on the CPU."""
         count = len(images)
         if self.padding:
-            offsets = torch.randint(2 * self.padding + 1, (2, count), generator=stream)
+            offsets = torch.randint(2 * self.padding + 1, (2, count), generator=generator)
             offsets = offsets.to(images.device, non_blocking=True)  # a GPU is not waited for
             images = _crop(F.pad(images, [self.padding] * 4), offsets, self.padding)
         if self.flip:
-            flipped = (torch.rand(count, generator=stream) < 0.5).to(images.device, non_blocking=True)
+            flipped = (torch.rand(count, generator=generator) < 0.5).to(images.device, non_blocking=True)
             images = torch.where(flipped[:, None, None, None], images.flip(3), images)
         if self.rotation:
-            degrees = (2 * torch.rand(count, generator=stream) - 1) * self.rotation
+            degrees = (2 * torch.rand(count, generator=generator) - 1) * self.rotation
             images = _rotate(images, degrees.to(images.device, non_blocking=True))
         return images
 

@@ -10,9 +10,9 @@ RATIO = (3 / 4, 4 / 3)  # width over height
 TRIES = 10  # then the largest centred part of an allowed ratio
 
 
-def draw_crops(count: int, stream: torch.Generator) -> Tensor:
+def draw_crops(count: int, generator: torch.Generator) -> Tensor:
     """[count, TRIES, 4] in [0, 1): what ``crop_box`` makes a box of, before sizes are known."""
-    return torch.rand(count, TRIES, 4, generator=stream)
+    return torch.rand(count, TRIES, 4, generator=generator)
 
 
 def crop_box(draws: Tensor, width: int, height: int) -> tuple[int, int, int, int]:

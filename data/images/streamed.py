@@ -72,7 +72,7 @@ class StreamedImages:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "StreamedLoader":
         """What the workers in ``local_workers`` read; raises as ``shard_samplers``."""
         targets = self.train.files.targets
@@ -82,13 +82,13 @@ class StreamedImages:
             batch_size,
             self.partition,
             self.alpha,
-            stream,
+            generator_of,
             reshard=self.reshard,
             drop_last=self.drop_last,
         )
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
         return StreamedLoader(
-            self, local_workers, [samplers[worker] for worker in local_workers], stream, share
+            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, share
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
@@ -100,8 +100,8 @@ class StreamedImages:
         """The batch that ``wanted`` asked for, on the device."""
         images = torch.stack([image.result() for image in wanted.images]).contiguous()
         images = images.to(self.device, non_blocking=True).float().div_(255)
-        if wanted.stream is not None and self.augmentation is not None:
-            images = self.augmentation(images, wanted.stream)
+        if wanted.generator is not None and self.augmentation is not None:
+            images = self.augmentation(images, wanted.generator)
         targets = wanted.targets.to(self.device, non_blocking=True)
         return LabelledBatch(normalise(images, self.mean, self.std), targets)
 
@@ -111,7 +111,7 @@ class Request(NamedTuple):
 
     images: Sequence[Future[Tensor]]  # B, of uint8 [C, H, W]
     targets: Tensor  # [B] int64
-    stream: torch.Generator | None  # of the augmentation after decoding; None for held-out images
+    generator: torch.Generator | None  # of the augmentation after decoding; None for held-out images
 
 
 def request(
@@ -119,17 +119,17 @@ def request(
     reader: ImageReader,
     files: ImageFiles,
     indices: Tensor,
-    stream: torch.Generator | None = None,
+    generator: torch.Generator | None = None,
     crops: bool = False,
 ) -> Request:
     """Have ``pool`` decode the files at ``indices`` [B]."""
     draws: Sequence[Tensor | None] = [None] * len(indices)
-    if crops and stream is not None:
-        draws = [*draw_crops(len(indices), stream)]
+    if crops and generator is not None:
+        draws = [*draw_crops(len(indices), generator)]
     images = [
         pool.submit(reader.read, files.paths[i], d) for i, d in zip(indices.tolist(), draws, strict=True)
     ]
-    return Request(images, files.targets[indices], stream)
+    return Request(images, files.targets[indices], generator)
 
 
 class StreamedLoader:
@@ -142,13 +142,13 @@ class StreamedLoader:
         dataset: StreamedImages,
         local_workers: range,
         samplers: list[ShardSampler],
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
         epochs_per_step: float,
     ) -> None:
         self.dataset = dataset
         self.local_workers = local_workers
         self.samplers = samplers
-        self.stream = stream
+        self.generator_of = generator_of
         self.epochs_per_step = epochs_per_step  # share of an epoch that a step of all workers is
         self._pool = ThreadPoolExecutor(dataset.decoders)
         self._ahead: tuple[int, list[Request]] = (-1, [])
@@ -173,7 +173,7 @@ class StreamedLoader:
                 dataset.reader,
                 dataset.train.files,
                 sampler.batch(step),
-                self.stream("augment", step, worker),
+                self.generator_of("augment", step, worker),
                 dataset.crops,
             )
             for worker, sampler in zip(self.local_workers, self.samplers, strict=True)

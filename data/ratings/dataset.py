@@ -92,9 +92,9 @@ class RatingsDataset:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "RatingsLoader":
-        """What the workers in ``local_workers`` read; ``stream(*salt)`` gives generators.
+        """What the workers in ``local_workers`` read; ``generator_of(*salt)`` gives generators.
 
         Positives are split over the workers, with users for labels; each worker draws its own
         negatives. Without a ``batch_size`` a batch is a worker's whole pass.
@@ -104,7 +104,7 @@ class RatingsDataset:
         """
         train, device = self.train, self.candidates.device
         users = torch.from_numpy(train.users)
-        shards = split(users, workers, self.partition, stream("partition"), self.alpha)
+        shards = split(users, workers, self.partition, generator_of("partition"), self.alpha)
         for worker, shard in enumerate(shards):
             samples = len(shard) * (1 + train.negatives)
             if batch_size is not None and batch_size > samples:
@@ -124,7 +124,7 @@ class RatingsDataset:
                     rated,
                     train.negatives,
                     batch_size or len(own) * (1 + train.negatives),
-                    partial(_of_worker, stream, worker),
+                    partial(_of_worker, generator_of, worker),
                     device,
                 )
             )
@@ -145,9 +145,9 @@ class RatingsLoader:
 
 
 def _of_worker(
-    stream: Callable[..., torch.Generator], worker: int, what: str, number: int
+    generator_of: Callable[..., torch.Generator], worker: int, what: str, number: int
 ) -> torch.Generator:
-    return stream(what, worker, number)
+    return generator_of(what, worker, number)
 
 
 def ratings_dataset(
@@ -177,8 +177,8 @@ def ratings_dataset(
         )
     everyone = np.arange(num_users, dtype=np.int32)
     rated = RatedPairs.of(np.concatenate([users, everyone]), np.concatenate([items, last_items]), num_items)
-    stream = torch.Generator().manual_seed(_TEST_SEED)
-    unrated = rated.draw_distinct_unrated(everyone, TEST_NEGATIVES, stream)
+    generator = torch.Generator().manual_seed(_TEST_SEED)
+    unrated = rated.draw_distinct_unrated(everyone, TEST_NEGATIVES, generator)
     candidates = torch.from_numpy(np.concatenate([last_items[:, None], unrated], 1))
     popularity = torch.from_numpy(np.bincount(items, minlength=num_items))
     hits, gains = hits_and_gains(popularity[candidates])

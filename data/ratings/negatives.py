@@ -43,35 +43,35 @@ class RatedPairs:
         found[unsure] = self.keys[places] == wanted
         return found
 
-    def draw_unrated(self, users: np.ndarray, count: int, stream: torch.Generator) -> np.ndarray:
+    def draw_unrated(self, users: np.ndarray, count: int, generator: torch.Generator) -> np.ndarray:
         """[N, count] int32: for each of ``users`` [N] items he did not rate, each drawn by itself.
 
         Every user must have an item left that he did not rate.
         """
-        items = _draw(len(users) * count, self.num_items, stream)
+        items = _draw(len(users) * count, self.num_items, generator)
         rejected = [np.empty(0, np.int64)]
         for start in range(0, len(items), _AT_ONCE):
             places = np.arange(start, min(start + _AT_ONCE, len(items)))
             rejected.append(places[self.contain(users[places // count], items[places])])
         pending = np.concatenate(rejected)
         while len(pending):
-            items[pending] = _draw(len(pending), self.num_items, stream)
+            items[pending] = _draw(len(pending), self.num_items, generator)
             pending = pending[self.contain(users[pending // count], items[pending])]
         return items.reshape(-1, count)
 
-    def draw_distinct_unrated(self, users: np.ndarray, count: int, stream: torch.Generator) -> np.ndarray:
+    def draw_distinct_unrated(self, users: np.ndarray, count: int, generator: torch.Generator) -> np.ndarray:
         """[N, count] int32: as ``draw_unrated``, but no item twice for a user.
 
         Every user must have ``count`` items left that he did not rate.
         """
-        items = self.draw_unrated(users, count, stream)
+        items = self.draw_unrated(users, count, generator)
         pending = np.arange(len(users))
         while len(pending):
             drawn = np.sort(items[pending], axis=1)
             again = np.zeros(drawn.shape, bool)
             again[:, 1:] = drawn[:, 1:] == drawn[:, :-1]
             rows, columns = again.nonzero()
-            drawn[rows, columns] = self.draw_unrated(users[pending[rows]], 1, stream)[:, 0]
+            drawn[rows, columns] = self.draw_unrated(users[pending[rows]], 1, generator)[:, 0]
             items[pending] = drawn
             pending = pending[np.unique(rows)]
         return items
@@ -82,6 +82,6 @@ def keys_of(users: np.ndarray, items: np.ndarray, num_items: int) -> np.ndarray:
     return users.astype(np.int64) * num_items + items
 
 
-def _draw(count: int, below: int, stream: torch.Generator) -> np.ndarray:
-    drawn: Tensor = torch.randint(below, (count,), generator=stream, dtype=torch.int32)
+def _draw(count: int, below: int, generator: torch.Generator) -> np.ndarray:
+    drawn: Tensor = torch.randint(below, (count,), generator=generator, dtype=torch.int32)
     return drawn.numpy()

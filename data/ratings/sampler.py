@@ -13,9 +13,9 @@ from data.ratings.ranking import RatingsBatch
 class RatingsSampler:
     """Full batches from an endless sequence of passes over one worker's positives and their negatives.
 
-    A pass holds every positive once, ``negatives`` drawn items behind each, shuffled. What is drawn
-    comes from the generators that ``stream("negatives", pass)`` and ``stream("order", pass)`` give,
-    when the pass begins; the batch of a step follows from the step alone. ``users`` [N] int32
+    A pass holds every positive once, ``negatives`` drawn items behind each, shuffled. Both are drawn when
+    the pass begins, by ``generator_of("negatives", pass)`` and ``generator_of("order", pass)``; the batch
+    of a step follows from the step alone. ``users`` [N] int32
     ascending and ``items`` [N] int32 are the positives; batches lie on ``device``.
     """
 
@@ -26,14 +26,14 @@ class RatingsSampler:
         rated: RatedPairs,
         negatives: int,
         batch_size: int,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
         device: torch.device | str = "cpu",
     ) -> None:
         self._group = 1 + negatives
         self._length = len(users) * self._group
         self.batch_size = batch_size
         self._users, self._items, self._rated = users, items, rated
-        self._stream = stream
+        self._generator_of = generator_of
         self._users_there = torch.from_numpy(users).to(device)
         self._pass = -1
         self._order = self._drawn = torch.empty(0)
@@ -60,9 +60,9 @@ class RatingsSampler:
         count = self._group - 1
         drawn = np.empty((len(self._items), self._group), np.int32)  # a positive, then its negatives
         drawn[:, 0] = self._items
-        drawn[:, 1:] = self._rated.draw_unrated(self._users, count, self._stream("negatives", number))
+        drawn[:, 1:] = self._rated.draw_unrated(self._users, count, self._generator_of("negatives", number))
         order: Tensor = torch.randperm(
-            self._length, generator=self._stream("order", number), dtype=torch.int32
+            self._length, generator=self._generator_of("order", number), dtype=torch.int32
         )
         device = self._users_there.device
         there = (own.to(device, non_blocking=True) for own in (torch.from_numpy(drawn).view(-1), order))

@@ -76,19 +76,19 @@ def draw(
     """The ratings, user after user, each user's in the order of time; items named 0 to ``items`` - 1."""
     if most > items:
         raise ValueError(f"data.most must be at most data.items ({items}), got {most}")
-    stream = torch.Generator().manual_seed(draw_seed)
-    user_factors = torch.randn(users, rank, generator=stream)
-    item_factors = torch.randn(items, rank, generator=stream) * (taste / math.sqrt(rank))
-    popularity = torch.randn(items, generator=stream) * skew
-    counts = torch.randint(fewest, most + 1, (users,), generator=stream)
+    generator = torch.Generator().manual_seed(draw_seed)
+    user_factors = torch.randn(users, rank, generator=generator)
+    item_factors = torch.randn(items, rank, generator=generator) * (taste / math.sqrt(rank))
+    popularity = torch.randn(items, generator=generator) * skew
+    counts = torch.randint(fewest, most + 1, (users,), generator=generator)
     picked = []
     for part in user_factors.split(max(1, _AT_ONCE // items)):
-        gumbel = -torch.empty(len(part), items).exponential_(generator=stream).log()
+        gumbel = -torch.empty(len(part), items).exponential_(generator=generator).log()
         best = torch.addmm(popularity, part, item_factors.T).add_(gumbel).topk(most, dim=1).indices
         picked.append(best)
     ranks = torch.arange(most).expand(users, most)
     taken = ranks < counts[:, None]
-    moments = torch.rand(users, most, generator=stream).masked_fill_(~taken, 2.0)
+    moments = torch.rand(users, most, generator=generator).masked_fill_(~taken, 2.0)
     order = moments.argsort(1)  # what was not taken comes last
     chosen = torch.cat(picked).gather(1, order)[taken]
     who = torch.arange(users).repeat_interleave(counts)

@@ -133,7 +133,7 @@ class MaskedDataset:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "MaskedLoader":
         """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
 
@@ -141,31 +141,31 @@ class MaskedDataset:
         shard, also one that lives elsewhere.
         """
         blocks = torch.zeros(len(self.train), dtype=torch.int64)
-        shards = split(blocks, workers, self.partition, stream("partition"))
+        shards = split(blocks, workers, self.partition, generator_of("partition"))
         samplers = [
             ShardSampler(
-                shard, batch_size or len(shard), partial(stream, "order", worker), f"worker {worker}"
+                shard, batch_size or len(shard), partial(generator_of, "order", worker), f"worker {worker}"
             )
             for worker, shard in enumerate(shards)
         ]
         epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
         return MaskedLoader(
-            self, local_workers, [samplers[worker] for worker in local_workers], stream, epochs_per_step
+            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, epochs_per_step
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
         """Blocks [B] of the split of that name."""
         return self.held_out[split].batch(indices)
 
-    def mask(self, blocks: Tensor, stream: torch.Generator) -> MaskedBatch:
-        """``blocks`` [B, T] with M units of each to be found, drawn from ``stream``, not ``[CLS]``
+    def mask(self, blocks: Tensor, generator: torch.Generator) -> MaskedBatch:
+        """``blocks`` [B, T] with M units of each to be found, drawn from ``generator``, not ``[CLS]``
         and ``[SEP]``.
         """
         device, (size, length) = blocks.device, blocks.shape
-        order = torch.rand(size, length - 2, generator=stream).argsort(1)
+        order = torch.rand(size, length - 2, generator=generator).argsort(1)
         positions = 1 + order[:, : self.num_asked].sort(1).values
-        fate = torch.rand(positions.shape, generator=stream).to(device, non_blocking=True)
-        anything = torch.randint(len(self.vocabulary), positions.shape, generator=stream)
+        fate = torch.rand(positions.shape, generator=generator).to(device, non_blocking=True)
+        anything = torch.randint(len(self.vocabulary), positions.shape, generator=generator)
         anything, positions = (own.to(device, non_blocking=True) for own in (anything, positions))
         tokens = blocks.long()
         targets = tokens.gather(1, positions)
@@ -195,7 +195,7 @@ class MaskedLoader:
     dataset: MaskedDataset
     local_workers: range
     samplers: list[ShardSampler]
-    stream: Callable[..., torch.Generator]
+    generator_of: Callable[..., torch.Generator]
     epochs_per_step: float  # share of the training blocks that all workers read in a step
 
     def batches(self, step: int) -> list[MaskedBatch]:
@@ -204,7 +204,7 @@ class MaskedLoader:
         for worker, sampler in zip(self.local_workers, self.samplers, strict=True):
             indices = sampler.batch(step).to(self.dataset.train.device, non_blocking=True)
             blocks = self.dataset.train.index_select(0, indices)
-            found.append(self.dataset.mask(blocks, self.stream("mask", step, worker)))
+            found.append(self.dataset.mask(blocks, self.generator_of("mask", step, worker)))
         return found
 
 

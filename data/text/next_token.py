@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from data.checks import require_count, require_flag
 from data.text.corpora import Corpus
+from data.text.streams import IGNORED, HeldOutColumns, StreamLoader, TokenBatch
 from data.text.vocabulary import UNKNOWN, Tokenize, Vocabulary
-from data.text.windows import IGNORED, HeldOutColumns, StreamLoader, TokenBatch
 
 
 class WordArguments(TypedDict):
@@ -128,7 +128,7 @@ class NextTokenDataset:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> StreamLoader:
         """Batches of ``local_workers``, in the text's own order; raises as ``StreamLoader.cut``."""
         return StreamLoader.cut(self.train, workers, local_workers, batch_size, self.bptt)

@@ -126,17 +126,19 @@ class SentenceDataset:
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "SentenceLoader":
         """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
 
         Raises ``ValueError`` for more workers than sentences and a batch larger than any worker's
         shard, also one that lives elsewhere.
         """
-        shards = split(self.train.targets.cpu(), workers, self.partition, stream("partition"), self.alpha)
+        shards = split(
+            self.train.targets.cpu(), workers, self.partition, generator_of("partition"), self.alpha
+        )
         samplers = [
             ShardSampler(
-                shard, batch_size or len(shard), partial(stream, "order", worker), f"worker {worker}"
+                shard, batch_size or len(shard), partial(generator_of, "order", worker), f"worker {worker}"
             )
             for worker, shard in enumerate(shards)
         ]

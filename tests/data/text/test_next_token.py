@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from compressors.core.randomness import generator
 from data.text.next_token import NextToken, NextTokenDataset
-from data.text.windows import HeldOutColumns, StreamLoader, TokenBatch
+from data.text.streams import HeldOutColumns, StreamLoader, TokenBatch
 from models.lstm import lstm
 
 WORDS = 11
