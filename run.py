@@ -35,6 +35,7 @@ from trainers.config import yaml_loader as config_yaml
 if TYPE_CHECKING:  # what takes long to import is imported where it is used
     import torch
 
+    from data.protocols import Dataset
     from trainers.comm.communicator import Communicator
     from trainers.loop import Trainer
 
@@ -280,7 +281,7 @@ def build(config: Config, communicator: "Communicator", device: "torch.device") 
     method = instantiate(config["compressor"], _convert_="all")
     wire = instantiate(config["wire"], _convert_="all")
     with communicator.first_process_first():  # alone while it downloads
-        dataset = instantiate(config["data"], _convert_="all").to(device)
+        dataset: Dataset = instantiate(config["data"], _convert_="all").to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
     arguments = dataset.model_arguments()
     require_match(config["model"], config["data"]["_target_"], set(arguments))

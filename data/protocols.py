@@ -73,7 +73,8 @@ class Dataset(Protocol):
     """
 
     @property
-    def task(self) -> Task: ...
+    def task(self) -> Task | None:
+        """None where nothing is held out and models compute their own loss and gradient."""
 
     @property
     def train(self) -> Sized:
@@ -121,3 +122,9 @@ class ReadsFiles(Protocol):
 def reads_files(data: object) -> bool:
     """Whether a loader or dataset reads files during the training."""
     return isinstance(data, ReadsFiles) and data.reads_files
+
+
+def task_of(dataset: Dataset) -> Task:
+    """The task of a dataset that has one."""
+    assert dataset.task is not None, f"{type(dataset).__name__} is for models with a loss of their own"
+    return dataset.task

@@ -40,7 +40,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "data.checks",
     },
     "data": {"data", "numpy", "pandas", "PIL", "sklearn", "tokenizers", "torch", "torchvision"},
-    "run.py": {"trainers", "compressors", "torch", "hydra", "omegaconf"},
+    "run.py": {"trainers", "compressors", "data.protocols", "torch", "hydra", "omegaconf"},
     "trainers/records/identity.py": set(),
     "trainers/config/guard.py": {
         "hydra",

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from compressors.api import Plan, Reducer
-from data.protocols import Dataset, Loader, WholeLoader
+from data.protocols import Dataset, Loader, WholeLoader, task_of
 from trainers.advance import Advance
 from trainers.average import RunningAverage
 from trainers.break_even import StepCosts
@@ -301,7 +301,7 @@ class Trainer:
             quality |= {f"average/{name}": value for name, value in of_average.items()}
         quality = state.note(quality)
         for name, value in quality.items():
-            better = max if name.split("/")[-1] in self.dataset.task.higher_is_better else min
+            better = max if name.split("/")[-1] in task_of(self.dataset).higher_is_better else min
             state.best[name] = better(state.best.get(name, value), value)
         return quality
 
@@ -318,7 +318,7 @@ class Trainer:
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
-        loss = in_precision(self.dataset.task.loss, layout.device, settings.precision)
+        loss = in_precision(task_of(self.dataset).loss, layout.device, settings.precision)
         if self.overlaps:
             return OverlappedStep(
                 model,

@@ -56,6 +56,8 @@ class RowsDataset:
     cache: Path
     device: torch.device = field(default=torch.device("cpu"))
 
+    task = None  # the model computes the loss of its rows itself
+
     @property
     def held_out(self) -> dict[str, Any]:
         """Nothing: an optimisation problem is judged on all its rows."""
