@@ -63,6 +63,10 @@ class RowsDataset:
         """Nothing: an optimisation problem is judged on all its rows."""
         return {}
 
+    def held_out_batch(self, split: str, indices: Tensor) -> Rows:
+        """Raises ``KeyError``: no split is held out."""
+        raise KeyError(split)
+
     def __post_init__(self) -> None:
         check_partition(self.partition, self.alpha)
 

@@ -13,7 +13,7 @@ from configs import CONF, resolved
 from hostile_files import FORMATS
 from hostile_images import FOLDER
 
-from compressors.randomness import generator
+from compressors.core.randomness import generator
 from data.protocols import Dataset, Loader, Task
 
 OPTIONS = sorted(path.stem for path in CONF.glob("data/*.yaml"))
