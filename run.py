@@ -339,7 +339,7 @@ def command_line() -> int:
     from trainers.launch.jobs import end_sweep
 
     try:
-        sys.argv = [bracketed(word) for word in sys.argv]
+        sys.argv = [bracketed(home_expanded(word)) for word in sys.argv]
     except ConfigError as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1
@@ -351,6 +351,20 @@ def command_line() -> int:
     for number, handler in handlers.items():  # a sweep has had its own
         signal.signal(number, handler or signal.SIG_DFL)
     return max([status, end_sweep(interrupted=status == 130), *statuses])
+
+
+def home_expanded(word: str) -> str:
+    """``KEY=~/FOLDER`` with the home folder for ``~``, which neither the shell nor Hydra puts there.
+
+    Raises ``ConfigError`` for the home of a user that is not known.
+    """
+    key, equals, value = word.partition("=")
+    if not value.startswith("~"):
+        return word
+    try:
+        return f"{key}{equals}{Path(value).expanduser()}"
+    except RuntimeError:
+        raise ConfigError(f"{key} must begin with a known home folder, got {value!r}") from None
 
 
 def bracketed(word: str) -> str:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from configs import resolved
-from hydra.utils import instantiate
+from hydra.utils import get_method
 
+import run
 from data import files
 from data.files import FileBoundError, open_bounded, path_of, read_lines, require_file
 
@@ -80,10 +81,20 @@ def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         path_of("data.root", "~nobody-here/x")
 
 
+def test_a_home_folder_may_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert run.home_expanded("data.root=~/few") == f"data.root={tmp_path}/few"
+    for word in ("data.root=few/~", "~data.root", "--help"):
+        assert run.home_expanded(word) == word
+    with pytest.raises(run.ConfigError, match=r"data.root must begin with a known home folder"):
+        run.home_expanded("data.root=~nobody-here/x")
+
+
 @pytest.mark.parametrize(
     "data", ["mnist", "cifar10", "wikitext2", "penn_treebank", "movielens", "libsvm", "sst2"]
 )
 def test_all_data_look_in_the_home_folder(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"data={data}: no file {tmp_path}/few/.*data.root=DIR"):
-        instantiate(resolved(f"data={data}", "data.root=~/few")["data"], _convert_="all")
+        settings = resolved(f"data={data}", "data.root='~/few'")["data"]
+        get_method(settings.pop("_target_"))(**settings)
