@@ -95,6 +95,7 @@ def test_a_home_folder_may_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 )
 def test_all_data_look_in_the_home_folder(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
+    settings = resolved(f"data={data}", "data.root='~/few'")["data"]
+    factory = get_method(settings.pop("_target_"))
     with pytest.raises(FileNotFoundError, match=rf"data={data}: no file {tmp_path}/few/.*data.root=DIR"):
-        settings = resolved(f"data={data}", "data.root='~/few'")["data"]
-        get_method(settings.pop("_target_"))(**settings)
+        factory(**settings)
