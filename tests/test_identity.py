@@ -13,6 +13,7 @@ import pytest
 from configs import CONF, resolved
 from omegaconf import OmegaConf
 
+from trainers.config.targets import GROUPS
 from trainers.records.identity import (
     FIRST_NAMES,
     LIBSVM_FILES,
@@ -321,7 +322,8 @@ def test_parts_that_moved_are_where_they_are_said_to_be() -> None:
 @pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
 def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
     """Which is what configs of older code hold, in run folders among others."""
-    group = {"data": "data", "models": "model", "trainers": "schedule"}[name.split(".")[0]]
+    places = {group.place: key for key, group in GROUPS.items() if f"{name}.".startswith(f"{group.place}.")}
+    group = places[max(places, key=len)]
     now, before, else_ = (
         changed(base(), **{f"{group}._target_": target}) for target in (name, first, "some.other.part")
     )

@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from compressors.build import build_reducer
 from configs import resolved
 from hydra.utils import instantiate
 
+from compressors.build import build_reducer
 from data.ratings.movielens import EDITIONS
 from models.neumf import neumf
 from trainers.layout import Layout
