@@ -196,9 +196,9 @@ def test_pickles_of_hydra_are_not_opened(tmp_path: Path) -> None:
 BAD_TARGETS = {
     ("compressor", "os.system"): "must be compressors.MODULE.NAME",
     ("compressor", "models.mlp.mlp"): "must be compressors.MODULE.NAME",
-    ("compressor", "compressors.api.torch.load"): "there is no file compressors/api/torch.py",
-    ("compressor", "compressors.api.torch"): "compressors.api defines no function or class torch",
-    ("compressor", "compressors.api.Codec"): "is no compressor: methods extend it",
+    ("compressor", "compressors.core.codec.torch.load"): "there is no file compressors/core/codec/torch.py",
+    ("compressor", "compressors.core.codec.torch"): "compressors.api defines no function or class torch",
+    ("compressor", "compressors.core.codec.Codec"): "is no compressor: methods extend it",
     ("compressor", "compressors.top_k.Tensor"): "compressors.top_k defines no function or class Tensor",
     ("compressor", "compressors.nothing.X"): "there is no file compressors/nothing.py",
     ("data", "data.torchvision_data.cifar10"): "is now data.images.cifar.cifar10",
