@@ -23,10 +23,10 @@ import torch
 from compress import resnet18_layout, threshold_of
 
 from compressors.api import Step, inputs_of
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.encoding.index_codes import IndexCodes
 from compressors.encoding.messages import Format, read, write
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.cpu.index_codes import CompiledIndexCodes
@@ -44,10 +44,10 @@ DENSITIES = (0.001, 0.01, 0.1)
 GOALS = {(0.001, "fp32"): 5.9, (0.001, "bf16"): 3.8}  # bytes per element, of indices=auto
 VALUE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
 WIRES = [
-    *(Wire(indices=i, values="fp32") for i in ("plain", "bitmap", "rice", "auto")),
-    *(Wire(indices="auto", values=v) for v in ("bf16", "fp16", "int8")),
+    *(Encoding(indices=i, values="fp32") for i in ("plain", "bitmap", "rice", "auto")),
+    *(Encoding(indices="auto", values=v) for v in ("bf16", "fp16", "int8")),
 ]
-REDUCED = [Wire(), *(Wire(indices="auto", values=v) for v in VALUE_BYTES)]
+REDUCED = [Encoding(), *(Encoding(indices="auto", values=v) for v in VALUE_BYTES)]
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -132,7 +132,7 @@ def measure_reductions(num_workers: int, density: float, rounds: int) -> None:
     for wire in REDUCED:
         name = f"{wire.indices}, {wire.values}"
         method = HardThreshold(threshold=threshold_of(density))
-        reducer = build_reducer(method, SIZE, ErrorFeedback, wire=wire)
+        reducer = build_reducer(method, SIZE, ErrorFeedback, encoding=wire)
         ledgers[name] = Ledger(layout, communicator, reducer)
         state = reducer.init(segments)
 

@@ -36,9 +36,9 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
-from compressors.core.build import PLAIN, build_reducer
+from compressors.build import PLAIN, build_reducer
 from compressors.core.norms import squared_norm
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback, Memory
 from compressors.testing.cases import configured
 from trainers.comm.communicator import Communicator
@@ -56,12 +56,12 @@ class Case(NamedTuple):
     name: str
     settings: dict[str, bool]
 
-    def reducer(self, density: float, num_parameters: int, wire: Wire = PLAIN) -> Reducer:
+    def reducer(self, density: float, num_parameters: int, wire: Encoding = PLAIN) -> Reducer:
         """With error feedback; a threshold is the one that normal draws pass at ``density``."""
         path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
         begins = {"threshold": threshold_of(density), "k_high": density}  # of the methods that have these
         method = configured(path, {**self.settings, **begins}, density)
-        return build_reducer(method, num_parameters, ErrorFeedback, wire=wire)
+        return build_reducer(method, num_parameters, ErrorFeedback, encoding=wire)
 
     def __str__(self) -> str:
         return ", ".join([self.name, *(f"{key}={value}".lower() for key, value in self.settings.items())])

@@ -24,8 +24,8 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.api import Codec, Input, Segment, Step, elements_of, inputs_of
+from compressors.build import build_reducer
 from compressors.core.backends import backend_of, chosen
-from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.random_block import RandomBlock

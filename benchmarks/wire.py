@@ -25,8 +25,8 @@ from collectives import COLLECTIVES, DENSE, TINY_CALLS
 from compress import Case, cases
 from fleet import QUIET_SECONDS, Fleet, fleet
 
-from compressors.core.build import PLAIN
-from compressors.encoding.settings import Wire
+from compressors.build import PLAIN
+from compressors.encoding.settings import Encoding
 from results import header
 from trainers.layout import SCOPES
 from trainers.run.environment import environment
@@ -34,7 +34,7 @@ from trainers.settings import ALL_REDUCE, WORKER_ORDER
 
 HEADER_BYTES = 66  # of a packet: Ethernet's 14, IP's 20, TCP's 20 and 12 of its timestamps
 TOLERANCE = 2.0  # percent
-CODED = (Wire(indices="auto", values="bf16"), Wire(indices="auto", values="int8"))
+CODED = (Encoding(indices="auto", values="bf16"), Encoding(indices="auto", values="int8"))
 COLUMNS = ("link", "interface", "%", "less headers, %")
 HEAD = ["method", "wire", "scope", "reduction", "handed over"]
 HEAD += [f"{way}: {column}" for way in ("sent", "received") for column in COLUMNS]
@@ -54,7 +54,7 @@ class Job(NamedTuple):
     case: Case
     scope: str
     reduction: str
-    wire: Wire
+    wire: Encoding
 
     def message(self, density: float, steps: int) -> dict[str, Any]:
         return {
@@ -225,7 +225,7 @@ def main(words: list[str] | None = None) -> int:
     return 1 if beyond else 0
 
 
-def _fits(case: Case, wire: Wire) -> bool:
+def _fits(case: Case, wire: Encoding) -> bool:
     """Whether the method sends what this wire codes."""
     try:
         case.reducer(0.5, DENSE, wire)
@@ -238,7 +238,7 @@ def _percent(number: float) -> str:
     return f"{round(number, 2) + 0.0:+.2f}"  # no -0.00
 
 
-def _wire_text(wire: Wire) -> str:
+def _wire_text(wire: Encoding) -> str:
     return f"{wire.indices}, {wire.values}"
 
 

@@ -13,7 +13,7 @@ from fleet import open_channel
 from torch import Tensor
 
 from compressors.api import Segment
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 from trainers.comm.communicator import Communicator
 from trainers.launch.process_group import process_group
 from trainers.settings import ALL_REDUCE
@@ -43,7 +43,9 @@ def reduce(job: dict[str, Any], communicator: Communicator) -> None:
     """Steps with new normal gradients and residuals of zero."""
     flat, segments = buffers(job["scope"])
     case = Case(job["method"], job["settings"])
-    reduction = Reduction(case.reducer(job["density"], DENSE, Wire(**job["wire"])), segments, communicator)
+    reduction = Reduction(
+        case.reducer(job["density"], DENSE, Encoding(**job["wire"])), segments, communicator
+    )
     stream = torch.Generator().manual_seed(communicator.rank)
     for _ in range(job["steps"]):
         flat.normal_(generator=stream)

@@ -11,15 +11,14 @@ size n x D is needed.
 """
 
 from compressors.core.checks import is_count, is_real, require, require_flag
-from compressors.core.codec import Codec, Payload, Plan, Traits, kinds_of
+from compressors.core.codec import Codec, Compressed, Payload, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
 from compressors.core.density import elements_of, unsent_share
 from compressors.core.fields import INDICES, METADATA, VALUES, Field
 from compressors.core.norms import squared_norm
 from compressors.core.payloads import Sparse, take
-from compressors.core.reducer import Compressed, Reduced, Reducer, Wrapper
-from compressors.core.segments import Input, Segment, Shared, State, inputs_of, zeros_of
-from compressors.core.step import Step
+from compressors.core.reducer import Reduced, Reducer, Wrapper
+from compressors.core.segments import Input, Segment, Shared, State, Step, inputs_of, zeros_of
 from compressors.core.with_density import CodecWithDensity
 
 __all__ = [

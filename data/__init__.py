@@ -1,1 +1,1 @@
-"""Datasets, how they are split over workers, and the batches that workers read."""
+"""Datasets: files, samples and batches, one sub-package per kind of data; what all kinds share is here."""

@@ -1,6 +1,7 @@
 """Refusing a setting of a dataset or a model: who, the rule and the value."""
 
 import os
+from typing import TypeGuard
 
 LARGEST = 3.4028234663852886e38  # of a float32
 LARGEST_COUNT = 2**31 - 1  # of an int32
@@ -36,12 +37,12 @@ def require_memory(name: str, value: object, num_bytes: int) -> None:
         )
 
 
-def is_count(value: object, minimum: int = 1) -> bool:
+def is_count(value: object, minimum: int = 1) -> TypeGuard[int]:
     """An int of at least ``minimum``; True and False are not numbers here."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """A float that is finite in 32 bits, or an int that is one; True and False are not numbers here."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
 

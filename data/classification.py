@@ -1,16 +1,56 @@
-"""Labelled tensors that fit in memory: the dataset that a trainer reads."""
+"""Classification of samples that fit in memory: batches, task, dataset and loader."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from pathlib import Path
+from typing import NamedTuple, Self, TypedDict
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
-from data.augment import Augmentation
 from data.partition import check_partition, check_passes
 from data.sampler import ShardSampler, epochs_per_step, shard_samplers
-from data.tasks import Batch, Classification
+
+Augment = Callable[[Tensor, torch.Generator], Tensor]  # [B, C, H, W] to the same shape, from random draws
+
+
+class LabelledBatch(NamedTuple):
+    """Samples of one worker."""
+
+    inputs: Tensor  # [B, ...] float32
+    targets: Tensor  # [B] int64, classes
+
+
+class SampleArguments(TypedDict):
+    """What a model is told of labelled samples."""
+
+    input_shape: tuple[int, ...]  # of one sample; (channels, height, width) of an image
+    num_classes: int
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One of several classes per sample: cross entropy, accuracy in [0, 1]."""
+
+    num_sums = 3
+    higher_is_better = frozenset({"accuracy"})
+
+    def loss(self, model: nn.Module, batch: LabelledBatch, memory: None = None) -> tuple[Tensor, None]:
+        """Mean cross entropy over the batch."""
+        return F.cross_entropy(model(batch.inputs), batch.targets), None
+
+    def measure(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
+        """[3] float64: sum of losses, number right, number of samples."""
+        outputs = model(batch.inputs)
+        loss = F.cross_entropy(outputs.double(), batch.targets, reduction="sum")
+        right = (outputs.argmax(1) == batch.targets).sum().double()
+        return torch.stack([loss, right, torch.full_like(loss, len(batch.targets))])
+
+    def summarise(self, sums: Tensor) -> dict[str, float]:
+        """Metrics from the sum of ``measure`` over batches."""
+        loss, right, samples = sums.tolist()
+        return {"loss": loss / samples, "accuracy": right / samples}
 
 
 @dataclass(frozen=True)
@@ -24,7 +64,7 @@ class Split:
         return len(self.targets)
 
     def to(self, device: torch.device) -> Self:
-        return Split(self.inputs.to(device), self.targets.to(device))
+        return replace(self, inputs=self.inputs.to(device), targets=self.targets.to(device))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +84,7 @@ class ClassificationDataset:
     alpha: float | None = None
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
-    augmentation: Augmentation | None = None
+    augmentation: Augment | None = None
     validation: Split | None = None
     reshard: str = "never"
     drop_last: bool = False
@@ -72,63 +112,73 @@ class ClassificationDataset:
         found = {"validation": self.validation, "test": self.test}
         return {name: part for name, part in found.items() if part is not None}
 
-    def model_arguments(self) -> dict[str, Any]:
-        """What a model has to know of the data."""
+    def model_arguments(self) -> SampleArguments:
+        """What a model is told of the data."""
         return {"input_shape": tuple(self.train.inputs.shape[1:]), "num_classes": self.num_classes}
 
     def to(self, device: torch.device) -> Self:
         """The same dataset with its samples on ``device``."""
-        parts = {"train": self.train, **self.held_out}
-        return replace(self, **{name: part.to(device) for name, part in parts.items()})
+        moved = {name: part.to(device) for name, part in self.held_out.items()}
+        return replace(
+            self, train=self.train.to(device), test=moved["test"], validation=moved.get("validation")
+        )
 
     def loader(
         self,
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> "ShardLoader":
         """What the workers in ``local_workers`` read; raises as ``samplers``."""
-        samplers = self.samplers(workers, local_workers, batch_size, stream)
+        samplers = self.samplers(workers, local_workers, batch_size, generator_of)
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
-        return ShardLoader(self, local_workers, samplers, stream, share)
+        return ShardLoader(self, local_workers, samplers, generator_of, share)
 
     def samplers(
         self,
         workers: int,
         local_workers: range,
         batch_size: int | None,
-        stream: Callable[..., torch.Generator],
+        generator_of: Callable[..., torch.Generator],
     ) -> list[ShardSampler]:
-        """One sampler for each worker in ``local_workers``; ``stream(*salt)`` gives generators.
+        """One sampler for each worker in ``local_workers``; ``generator_of(*salt)`` gives generators.
 
         Without a ``batch_size`` a batch is the worker's whole shard.
 
         Raises ``ValueError`` as ``shard_samplers``, also for a shard that lives elsewhere.
         """
         targets = self.train.targets.cpu()
-        passes = {"reshard": self.reshard, "drop_last": self.drop_last}
-        samplers = shard_samplers(targets, workers, batch_size, self.partition, self.alpha, stream, **passes)
+        samplers = shard_samplers(
+            targets,
+            workers,
+            batch_size,
+            self.partition,
+            self.alpha,
+            generator_of,
+            reshard=self.reshard,
+            drop_last=self.drop_last,
+        )
         return [samplers[worker] for worker in local_workers]
 
-    def train_batch(self, indices: Tensor, stream: torch.Generator) -> Batch:
-        """Training samples [B], augmented with draws from ``stream``."""
+    def train_batch(self, indices: Tensor, generator: torch.Generator) -> LabelledBatch:
+        """Training samples [B], augmented with draws from ``generator``."""
         batch = self._read(self.train, indices)
         if self.augmentation is None:
-            return Batch(self._normalise(batch.inputs), batch.targets)
-        return Batch(self._normalise(self.augmentation(batch.inputs, stream)), batch.targets)
+            return LabelledBatch(self._normalise(batch.inputs), batch.targets)
+        return LabelledBatch(self._normalise(self.augmentation(batch.inputs, generator)), batch.targets)
 
-    def held_out_batch(self, split: str, indices: Tensor) -> Batch:
+    def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
         """Samples [B] of the split of that name."""
         batch = self._read(self.held_out[split], indices)
-        return Batch(self._normalise(batch.inputs), batch.targets)
+        return LabelledBatch(self._normalise(batch.inputs), batch.targets)
 
-    def _read(self, part: Split, indices: Tensor) -> Batch:
+    def _read(self, part: Split, indices: Tensor) -> LabelledBatch:
         indices = indices.to(part.targets.device, non_blocking=True)  # a GPU is not waited for
         inputs = part.inputs.index_select(0, indices)
         if inputs.dtype == torch.uint8:
             inputs = inputs.float().div_(255)
-        return Batch(inputs, part.targets.index_select(0, indices))
+        return LabelledBatch(inputs, part.targets.index_select(0, indices))
 
     def _normalise(self, inputs: Tensor) -> Tensor:
         return normalise(inputs, self.mean, self.std)
@@ -148,12 +198,18 @@ class ShardLoader:
     dataset: ClassificationDataset
     local_workers: range
     samplers: list[ShardSampler]
-    stream: Callable[..., torch.Generator]
+    generator_of: Callable[..., torch.Generator]
     epochs_per_step: float  # share of an epoch that a step of all workers is
 
-    def batches(self, step: int) -> list[Batch]:
+    def batches(self, step: int) -> list[LabelledBatch]:
         """W batches; they follow from the step alone."""
         return [
-            self.dataset.train_batch(sampler.batch(step), self.stream("augment", step, worker))
+            self.dataset.train_batch(sampler.batch(step), self.generator_of("augment", step, worker))
             for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
         ]
+
+
+def require_labels(path: Path, labels: Tensor, num_classes: int) -> None:
+    """Raise ``ValueError`` for ``labels`` [N] of the file at ``path`` that are no classes."""
+    if labels.max() >= num_classes:
+        raise ValueError(f"{path} must hold labels from 0 to {num_classes - 1}, got {labels.max().item()}")

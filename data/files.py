@@ -5,6 +5,7 @@ import gzip
 import io
 import stat
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,22 @@ MOST_TEXT_BYTES = 2**25  # of a text that is held as words; WikiText-2's largest
 LONGEST_LINE = 2**20  # bytes
 # A packed file may unpack to 100 times its size, or to 64 MiB; real ones shrink to a third or a tenth.
 _MOST_GROWTH, _ALWAYS_ALLOWED = 100, 2**26
-_UNPACK = {".gz": gzip.open, ".bz2": bz2.open}
+_UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _BLOCK = 2**18  # bytes read at once
+
+
+def path_of(setting: str, path: str) -> Path:
+    """``path`` with ``~`` expanded to the home folder. Raises ``ValueError`` for a home that is not known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{setting} must begin with a known home folder, got {path!r}") from error
+
+
+def not_downloaded(data: str, path: Path, other_names: str = "") -> FileNotFoundError:
+    """The error for a missing file of ``data=NAME``; ``other_names`` are those that would do as well."""
+    remedy = "data.download=true fetches it, data.root=DIR looks elsewhere"
+    return FileNotFoundError(f"data={data}: no file {path}{other_names}; {remedy}")
 
 
 class FileBoundError(ValueError):
@@ -91,18 +106,18 @@ class _Bounded(io.RawIOBase):
         if self.count > self.most_bytes:
             raise FileBoundError(f"{self.path} must hold at most {self.most_bytes} bytes, and holds more")
         if self.longest_line is not None:
-            self._look_at(bytes(block[:count]))
+            self._look_at(bytes(block[:count]), self.longest_line)
         return count
 
-    def _look_at(self, block: bytes) -> None:
+    def _look_at(self, block: bytes, longest_line: int) -> None:
         nul, first = block.find(b"\0"), block.find(b"\n")
         if nul >= 0:
             line = self.lines + block.count(b"\n", 0, nul) + 1
             raise FileBoundError(f"{self.path} is not text: line {line} holds a NUL")
         self.line_bytes += len(block) if first < 0 else first
-        if self.line_bytes > self.longest_line:
+        if self.line_bytes > longest_line:
             raise FileBoundError(
-                f"{self.path} is not text: line {self.lines + 1} has more than {self.longest_line} bytes"
+                f"{self.path} is not text: line {self.lines + 1} has more than {longest_line} bytes"
             )
         if first >= 0:
             self.lines += block.count(b"\n")

@@ -30,7 +30,7 @@ def check_passes(partition: str, reshard: str, drop_last: bool) -> None:
 
 
 def split(
-    targets: Tensor, workers: int, partition: str, stream: torch.Generator, alpha: float | None = None
+    targets: Tensor, workers: int, partition: str, generator: torch.Generator, alpha: float | None = None
 ) -> list[Tensor]:
     """Indices of every worker's samples: each sample once, no worker without any.
 
@@ -46,9 +46,10 @@ def split(
         raise ValueError(f"workers must be at most the number of training samples ({count}), got {workers}")
     check_partition(partition, alpha)
     if partition == "dirichlet":
-        return _dirichlet(targets, workers, stream, alpha)
+        assert alpha is not None  # as was checked
+        return _dirichlet(targets, workers, generator, alpha)
     if partition == "iid":
-        order = torch.randperm(count, generator=stream)
+        order = torch.randperm(count, generator=generator)
     elif partition == "contiguous":
         order = torch.arange(count)
     else:
@@ -56,12 +57,12 @@ def split(
     return list(order.tensor_split(workers))
 
 
-def _dirichlet(targets: Tensor, workers: int, stream: torch.Generator, alpha: float) -> list[Tensor]:
-    rng = np.random.default_rng(stream.initial_seed())  # torch's Dirichlet takes no generator
+def _dirichlet(targets: Tensor, workers: int, generator: torch.Generator, alpha: float) -> list[Tensor]:
+    rng = np.random.default_rng(generator.initial_seed())  # torch's Dirichlet takes no generator
     shards: list[list[Tensor]] = [[] for _ in range(workers)]
     for label in targets.unique():
         members = (targets == label).nonzero().squeeze(1)
-        members = members[torch.randperm(len(members), generator=stream)]
+        members = members[torch.randperm(len(members), generator=generator)]
         shares = rng.dirichlet([alpha] * workers)
         cuts = (shares.cumsum()[:-1] * len(members)).round().astype(int).tolist()
         for shard, part in zip(shards, members.tensor_split(cuts), strict=True):

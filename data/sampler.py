@@ -12,7 +12,7 @@ from data.partition import split
 class ShardSampler:
     """Full batches from an endless sequence of passes over one worker's shard.
 
-    The order of each pass is drawn from the generator that ``stream(pass)`` gives. The batch of a
+    The order of each pass is drawn from the generator that ``generator_of(pass)`` gives. The batch of a
     step follows from the step alone: there is no position to save. ``deal(pass)`` is the shard of a
     pass where it is not always ``shard``, and as long. A pass has ``steps_per_pass`` batches and
     leaves out the rest of the shard; None reads all of it, and the batch in which a pass ends goes on
@@ -23,7 +23,7 @@ class ShardSampler:
         self,
         shard: Tensor,
         batch_size: int,
-        stream: Callable[[int], torch.Generator],
+        generator_of: Callable[[int], torch.Generator],
         owner: str = "a worker",
         *,
         deal: Callable[[int], Tensor] | None = None,
@@ -35,7 +35,7 @@ class ShardSampler:
             )
         self.shard = shard
         self.batch_size = batch_size
-        self.stream = stream
+        self.generator_of = generator_of
         self.deal = deal
         self.steps_per_pass = steps_per_pass
         self._pass = -1
@@ -59,7 +59,7 @@ class ShardSampler:
     def _read(self, number: int) -> Tensor:
         if number != self._pass:
             shard = self.shard if self.deal is None else self.deal(number)
-            order = torch.randperm(len(shard), generator=self.stream(number))
+            order = torch.randperm(len(shard), generator=self.generator_of(number))
             self._pass, self._order = number, shard[order]
         return self._order
 
@@ -70,12 +70,12 @@ def shard_samplers(
     batch_size: int | None,
     partition: str,
     alpha: float | None,
-    stream: Callable[..., torch.Generator],
+    generator_of: Callable[..., torch.Generator],
     *,
     reshard: str = "never",
     drop_last: bool = False,
 ) -> list[ShardSampler]:
-    """One sampler for each of all workers; ``stream(*salt)`` gives generators.
+    """One sampler for each of all workers; ``generator_of(*salt)`` gives generators.
 
     ``targets`` [N] int64 on the CPU. Without a ``batch_size`` a batch is the worker's whole shard.
     With ``reshard`` epoch the samples are dealt out anew for each pass; with ``drop_last`` a pass has
@@ -85,11 +85,12 @@ def shard_samplers(
     if batch_size is None and (reshard == "epoch" or drop_last):
         setting = "data.reshard=epoch" if reshard == "epoch" else "data.drop_last"
         raise ValueError(f"{setting} cannot go with trainer.batch_size=null: each step is a whole pass")
-    shards = split(targets, workers, partition, stream("partition"), alpha)
+    shards = split(targets, workers, partition, generator_of("partition"), alpha)
+    steps_per_pass = min(map(len, shards)) // batch_size if drop_last and batch_size is not None else None
 
     @lru_cache(maxsize=2)  # where shards differ in size, one worker begins a pass before another
     def deal(number: int) -> list[Tensor]:
-        return split(targets, workers, partition, stream("partition", number), alpha)
+        return split(targets, workers, partition, generator_of("partition", number), alpha)
 
     def deal_to(worker: int, number: int) -> Tensor:
         return deal(number)[worker]
@@ -98,10 +99,10 @@ def shard_samplers(
         ShardSampler(
             shard,
             batch_size or len(shard),
-            partial(stream, "order", worker),
+            partial(generator_of, "order", worker),
             f"worker {worker}",
             deal=partial(deal_to, worker) if reshard == "epoch" else None,
-            steps_per_pass=min(map(len, shards)) // batch_size if drop_last else None,
+            steps_per_pass=steps_per_pass,
         )
         for worker, shard in enumerate(shards)
     ]

@@ -9,10 +9,10 @@ def held_out_mask(targets: Tensor, share: float) -> Tensor:
 
     The draw does not depend on a run's seed: all runs are measured on the same samples.
     """
-    stream = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     mask = torch.zeros(len(targets), dtype=torch.bool)
     for label in targets.unique():
         members = (targets == label).nonzero().squeeze(1)
-        drawn = torch.randperm(len(members), generator=stream)[: round(len(members) * share)]
+        drawn = torch.randperm(len(members), generator=generator)[: round(len(members) * share)]
         mask[members[drawn]] = True
     return mask

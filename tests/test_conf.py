@@ -47,12 +47,12 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
     elif option == "image_folder":
         overrides.append("data.name=few")
     config = resolved(*overrides)
-    if config["data"]["_target_"] == "data.libsvm.libsvm":
+    if config["data"]["_target_"] == "data.convex.libsvm.libsvm":
         write_rows(tmp_path, "few", rows=200, features=10)
         config["data"] |= {"name": "few", "root": str(tmp_path)}
-    elif config["data"]["_target_"] == "data.text.wikitext2" and option not in NEEDS_FILES:
+    elif config["data"]["_target_"] == "data.text.language_modelling.wikitext2" and option not in NEEDS_FILES:
         config["data"]["root"] = write_words(tmp_path, words=9000)
-    elif config["data"]["_target_"] == "data.image_folder.image_folder":
+    elif config["data"]["_target_"] == "data.images.folder.image_folder":
         for split in ("train", "test"):
             write_tree(tmp_path / "few" / split, {"ant": 80, "bee": 80})
         config["data"]["root"] = str(tmp_path)

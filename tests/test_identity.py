@@ -13,8 +13,10 @@ import pytest
 from configs import CONF, resolved
 from omegaconf import OmegaConf
 
+from trainers.config.targets import GROUPS
 from trainers.records.effects import (
     ANALYTIC,
+    FIRST_NAMES,
     LIBSVM_FILES,
     NO_CONVOLUTIONS,
     NOTHING_HELD_OUT,
@@ -66,11 +68,11 @@ IDLE = {
     *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
     *("tracker.group", "tracker.mode", "tracker.project", "tracker.tags"),
 }
-LIBSVM = "data.libsvm.libsvm"
+LIBSVM = "data.convex.libsvm.libsvm"
 # What matters under some settings only: the key, what is set where it cannot, what is set where it can.
 DEPENDS = [
     ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
-    ("data.root", {}, {"data._target_": "data.image_folder.image_folder"}),
+    ("data.root", {}, {"data._target_": "data.images.folder.image_folder"}),
     (
         "data.root",
         {"data._target_": LIBSVM, "data.name": "a9a"},
@@ -105,6 +107,23 @@ KNOWN_IDS = (  # of presets: folders of runs that were made by this version are 
     ("convex/madelon_sgd", "top_k", "1bb7024eb7"),
     ("small/neumf", "hard_threshold", "df31329cdc"),
     ("autolrs/resnet20", "none", "37a6310616"),
+)
+KNOWN_IDS_OF_DATA = (  # the same of each choice of data, with a model that fits
+    ("breast_cancer", "logistic_regression", "f7ab37567f"),
+    ("cifar10", "resnet18", "aec0802ec7"),
+    ("cifar100", "googlenet_cifar100", "27f197c860"),
+    ("digits", "mlp", "e19fed0691"),
+    ("fashion_mnist", "vgg11", "64f81171fb"),
+    ("image_folder", "resnet50", "fe99a11a6d"),
+    ("imagenet", "resnet34", "e5c78470ab"),
+    ("libsvm", "logistic_l2", "7ca155735d"),
+    ("mnist", "senet18", "9496939e07"),
+    ("movielens", "neumf", "e7f1b3a578"),
+    ("penn_treebank", "lstm", "1158d23439"),
+    ("python_docs", "lstm", "4fd82c65a9"),
+    ("sst2", "bert", "8473096a54"),
+    ("synthetic_ratings", "neumf", "bd940ce1db"),
+    ("wikitext2", "bert", "bd9738de94"),
 )
 FILES = [
     path
@@ -214,7 +233,7 @@ def test_what_matters_under_other_settings(key: str, idle: dict, free: dict) -> 
 
 
 def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> None:
-    from data.libsvm import SHAPES
+    from data.convex.libsvm import SHAPES
 
     assert set(LIBSVM_FILES) == SHAPES.keys()
 
@@ -322,6 +341,32 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
 def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
     """A new setting needs an entry in ``USUAL`` where its default is not null."""
     assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
+
+
+@pytest.mark.parametrize(("data", "model", "known"), KNOWN_IDS_OF_DATA)
+def test_the_ids_of_data_stay_what_they_are(data: str, model: str, known: str) -> None:
+    own = "data.name=x" if data == "image_folder" else "data.partition=dirichlet"
+    config = resolved(f"data={data}", f"model={model}", "compressor=top_k", own)
+    assert identify(config).id == known
+
+
+def test_parts_that_moved_are_where_they_are_said_to_be() -> None:
+    assert {data for data, _, _ in KNOWN_IDS_OF_DATA} == {path.stem for path in CONF.glob("data/*.yaml")}
+    for name, first in FIRST_NAMES.items():
+        module, _, attribute = name.rpartition(".")
+        assert hasattr(importlib.import_module(module), attribute), name
+        assert first not in FIRST_NAMES
+
+
+@pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
+def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
+    """Which is what configs of older code hold, in run folders among others."""
+    places = {group.place: key for key, group in GROUPS.items() if f"{name}.".startswith(f"{group.place}.")}
+    group = places[max(places, key=len)]
+    now, before, else_ = (
+        changed(base(), **{f"{group}._target_": target}) for target in (name, first, "some.other.part")
+    )
+    assert identify(now).id == identify(before).id != identify(else_).id
 
 
 @pytest.mark.parametrize(

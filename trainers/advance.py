@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from data.protocols import Loader, reads_files
 from trainers.checkpoint.state import TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.gradients import NonFiniteGradientError
-from trainers.parts import Loader, reads_files
 from trainers.reading import agree
 from trainers.step import GradientStep
 

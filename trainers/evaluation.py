@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from data.protocols import Dataset, task_of
 from trainers.comm.communicator import Communicator
 from trainers.forward import autocast
-from trainers.parts import Dataset
 from trainers.reading import read_together
 
 
@@ -24,7 +24,7 @@ def evaluate(
     communicator.broadcast(list(model.buffers()))
     was_training = model.training
     model.eval()
-    task = dataset.task
+    task = task_of(dataset)
     metrics: dict[str, float] = {}
     for split, samples in dataset.held_out.items():
         chunks = torch.arange(len(samples)).split(batch_size)

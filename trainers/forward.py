@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from trainers.parts import Batch, Carry
+from data.protocols import Batch, Carry
 
 Loss = Callable[
     [nn.Module, Batch, Carry], tuple[Tensor, Carry]

@@ -12,10 +12,11 @@ from torch.nn.modules.batchnorm import _NormBase
 from compressors.api import Segment
 from compressors.core.payloads import numpy_knows
 from compressors.core.randomness import derive_seed
+from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.layout import Layout
-from trainers.parts import AnalyticModel, Batch, Batches, Carry
+from trainers.parts import AnalyticModel
 
 
 class NonFiniteGradientError(ArithmeticError):

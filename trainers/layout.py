@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from compressors.api import Segment
+from compressors.core.segments import Segment
 
 WHOLE = "model"  # the one segment's name when the whole model is compressed together
 SCOPES = ("layer", "global")

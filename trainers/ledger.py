@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import Reduced, Reducer
+from compressors.core.reducer import Reduced, Reducer
 from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.layout import WHOLE, Layout

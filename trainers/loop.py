@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from compressors.api import Reducer
+from data.protocols import Dataset, Loader, WholeLoader, task_of
 from trainers.advance import Advance
 from trainers.average import RunningAverage
 from trainers.checkpoint.fit import require_fit
@@ -22,7 +23,7 @@ from trainers.layout import Layout
 from trainers.learning_rate import LearningRateController, ScheduleController
 from trainers.ledger import Ledger
 from trainers.overlapped_step import OverlappedStep
-from trainers.parts import AnalyticModel, Dataset, Loader, RecordLog, WholeLoader, facts_of
+from trainers.parts import AnalyticModel, RecordLog, facts_of
 from trainers.requirements import require_trainable
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule
@@ -186,7 +187,7 @@ class Trainer:
             quality |= {f"average/{name}": value for name, value in of_average.items()}
         quality = state.note(quality)
         for name, value in quality.items():
-            better = max if name.split("/")[-1] in self.dataset.task.higher_is_better else min
+            better = max if name.split("/")[-1] in task_of(self.dataset).higher_is_better else min
             state.best[name] = better(state.best.get(name, value), value)
         return quality
 
@@ -203,7 +204,7 @@ class Trainer:
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
-        loss = in_precision(self.dataset.task.loss, layout.device, settings.precision)
+        loss = in_precision(task_of(self.dataset).loss, layout.device, settings.precision)
         if self.overlaps:
             return OverlappedStep(
                 model,

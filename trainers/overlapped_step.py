@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from compressors.api import Reducer, Segment, Step, inputs_of
+from data.protocols import Batch, Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.gradients import buffers_seen_by_forward, encode_fault, raise_together, seed_worker
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Batch, Batches, Carry
 from trainers.step import fault_of, sees_faults
 
 FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
@@ -25,8 +25,8 @@ class Buckets:
 
     ``launch`` is called with the positions of a bucket's parameters once all of them have their gradients:
     bucket after bucket in the same order, whatever the order of the gradients, since all processes
-    must talk about the same one. A bucket is full with ``megabytes`` of gradients. ``rooms`` has them copied
-    side by side while they are still in the cache, for a first bucket that is full sooner.
+    must talk about the same one. A bucket is full with ``megabytes`` of gradients. With ``bucket_views`` they
+    are copied side by side while they are still in the cache, and the first bucket is smaller.
     """
 
     def __init__(
@@ -35,11 +35,11 @@ class Buckets:
         megabytes: float,
         launch: Callable[[list[int]], None],
         *,
-        rooms: bool,
+        bucket_views: bool,
     ) -> None:
         self.launch = launch
-        self.buckets = buckets_of(parameters, megabytes, FIRST_MEGABYTES if rooms else megabytes)
-        self.rooms = _rooms(parameters, self.buckets) if rooms else {}
+        self.buckets = buckets_of(parameters, megabytes, FIRST_MEGABYTES if bucket_views else megabytes)
+        self.bucket_views = _views_of(parameters, self.buckets) if bucket_views else {}
         self.is_open = False
         self._bucket_of = {position: b for b, own in enumerate(self.buckets) for position in own}
         for position, parameter in enumerate(parameters):
@@ -59,9 +59,9 @@ class Buckets:
     def _arrived(self, position: int, parameter: nn.Parameter) -> None:
         if not self.is_open:
             return
-        if position in self.rooms:
+        if position in self.bucket_views:
             assert parameter.grad is not None  # which has just arrived
-            parameter.grad = self.rooms[position].copy_(parameter.grad)
+            parameter.grad = self.bucket_views[position].copy_(parameter.grad)
         self._missing[self._bucket_of[position]] -= 1
         while self._next < len(self.buckets) and not self._missing[self._next]:
             self.launch(self.buckets[self._next])
@@ -81,26 +81,26 @@ def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: floa
     return buckets
 
 
-def _rooms(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
+def _views_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
     """For every gradient its place in its bucket's memory, in the parameter's shape."""
-    rooms: dict[int, Tensor] = {}
+    bucket_views: dict[int, Tensor] = {}
     for own in buckets:
         of_bucket = [parameters[position] for position in own]
         flat = torch.empty(
             sum(p.numel() for p in of_bucket), dtype=of_bucket[0].dtype, device=of_bucket[0].device
         )
         pieces = flat.split([p.numel() for p in of_bucket])
-        rooms |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
-    return rooms
+        bucket_views |= {i: piece.view(p.shape) for i, piece, p in zip(own, pieces, of_bucket, strict=True)}
+    return bucket_views
 
 
 def num_buckets(layout: Layout, reducer: Reducer, megabytes: float) -> int:
     """In how many pieces a step of such a reducer is reduced."""
-    first = FIRST_MEGABYTES if _has_rooms(layout, reducer) else megabytes
+    first = FIRST_MEGABYTES if _uses_bucket_views(layout, reducer) else megabytes
     return len(buckets_of(list(layout.parameters.values()), megabytes, first))
 
 
-def _has_rooms(layout: Layout, reducer: Reducer) -> bool:
+def _uses_bucket_views(layout: Layout, reducer: Reducer) -> bool:
     return layout.device.type == "cpu" and reducer.traits.lossless
 
 
@@ -143,8 +143,8 @@ class OverlappedStep:
         with torch.inference_mode():
             self.state = reducer.init(segments)
         self.looks = not sees_faults(self.layout)  # for what is not finite, before it is reduced
-        rooms = _has_rooms(self.layout, reducer)
-        self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, rooms=rooms)
+        bucket_views = _uses_bucket_views(self.layout, reducer)
+        self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, bucket_views=bucket_views)
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
 
     def run(
@@ -218,7 +218,7 @@ class OverlappedStep:
         parameter = self.parameters[position]
         gradient = parameter.grad
         if gradient is None:
-            gradient = self.buckets.rooms.get(position, torch.empty_like(parameter)).zero_()
+            gradient = self.buckets.bucket_views.get(position, torch.empty_like(parameter)).zero_()
         return self.layout.segment_of(self.layout.names[position], gradient.reshape(1, -1))
 
     def _look(self, positions: list[int], segments: list[Segment]) -> None:

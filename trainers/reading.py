@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from data.protocols import reads_files
 from trainers.comm.communicator import Communicator
-from trainers.parts import reads_files
 
 Found = TypeVar("Found")
 

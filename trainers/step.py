@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from compressors.api import Reducer, State, Step, inputs_of
+from data.protocols import Batches, Carry
 from trainers.comm.communicator import Communicator
 from trainers.gradients import GradientSource, encode_fault, raise_together
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Batches, Carry
 
 
 class GradientStep(Protocol):

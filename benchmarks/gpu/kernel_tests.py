@@ -12,8 +12,8 @@ from benchmarks.gpu.measuring import Options, Record
 
 ROOT = Path(__file__).parents[2]
 FILES = {  # and what each needs beside pytest and triton
-    "tests/compressors/test_gpu_kernels.py": (),
-    "tests/compressors/test_gpu_reducers.py": ("hydra", "omegaconf"),
+    "tests/compressors/kernels/test_gpu_kernels.py": (),
+    "tests/compressors/kernels/test_gpu_reducers.py": ("hydra", "omegaconf"),
 }
 FEW = "totals_of_many or ties_of_many"  # where it is enough to see that they run
 

@@ -20,10 +20,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.gpu.measuring import Options, Record, lone_group, milliseconds, synchronize
 from compressors.api import Reducer
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.top_k import TopK
+from data.protocols import Carry
 from trainers.comm.communicator import Communicator
 from trainers.comm.ddp_hook import CompressionState, compression_hook
 from trainers.gradients import WorkerGradients
@@ -32,7 +33,6 @@ from trainers.launch.process_group import process_group
 from trainers.launch.processes import launch
 from trainers.layout import Layout
 from trainers.ledger import Ledger
-from trainers.parts import Carry
 from trainers.step import ExplicitStep
 
 STEPS, RATE = 4, 1e-2

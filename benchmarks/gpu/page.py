@@ -8,7 +8,7 @@ from benchmarks.gpu.parts import PARTS
 
 Row = Mapping[str, Any]
 HEADINGS = {
-    "tests": "pytest tests/compressors/test_gpu_kernels.py tests/compressors/test_gpu_reducers.py",
+    "tests": "pytest tests/compressors/kernels/test_gpu_kernels.py and test_gpu_reducers.py",
     "bandwidth": "One segment of one worker, fp32, density as named; 12 bytes an entry by definition",
     "kernels": "How long each kernel ran in one call of the above",
     "checks": "What is selected, looked at on the device",

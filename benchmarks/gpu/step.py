@@ -15,13 +15,13 @@ from torch import Tensor, nn
 
 from benchmarks.gpu.measuring import Options, Record, peak_bytes, synchronize
 from compressors.api import Codec
+from compressors.build import build_reducer
 from compressors.core import backends
-from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.none import NoCompression
 from compressors.top_k import TopK
-from data.tasks import Batch, Classification
+from data.classification import Classification, LabelledBatch
 from models.resnet import resnet18
 from trainers.comm.communicator import Communicator
 from trainers.forward import in_precision, require_bf16
@@ -153,8 +153,8 @@ def _network(options: Options) -> tuple[nn.Module, tuple[int, ...], int]:
     return resnet18(input_shape=(3, 32, 32), num_classes=10), (3, 32, 32), 128
 
 
-def _batch(shape: tuple[int, ...], size: int, device: torch.device) -> Batch:
-    return Batch(torch.randn(size, *shape, device=device), torch.randint(10, (size,), device=device))
+def _batch(shape: tuple[int, ...], size: int, device: torch.device) -> LabelledBatch:
+    return LabelledBatch(torch.randn(size, *shape, device=device), torch.randint(10, (size,), device=device))
 
 
 def _plain(options: Options, workers: int) -> Callable[[], None]:

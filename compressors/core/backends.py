@@ -14,15 +14,12 @@ import torch
 from torch import Tensor
 
 from compressors.core.checks import KERNELS, require
-from compressors.core.codec import Codec
+from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared, require_own
 from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide
-from compressors.core.reducer import Compressed
-from compressors.core.segments import Input, Segment
-from compressors.core.step import Step
-from compressors.encoding.index_codes import IndexCodes
+from compressors.core.segments import Input, Segment, Step
 
 _PACKAGES = {"cpu": "numba", "cuda": "triton"}
 _choice = "auto"
@@ -32,7 +29,6 @@ class Backend:
     """The reference: torch's and numpy's own operations, one worker after the other. Backends extend it."""
 
     name = "reference"
-    index_codes = IndexCodes()
 
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range

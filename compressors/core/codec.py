@@ -4,14 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.core.communicator import Communicator
 from compressors.core.fields import PayloadType, declared
 from compressors.core.rules import Rule
-from compressors.core.segments import Input, Segment, State
-from compressors.core.step import Step
+from compressors.core.segments import Input, Segment, State, Step
 
 
 class Traits(NamedTuple):
@@ -135,6 +135,41 @@ class Codec:
     ) -> tuple[list["Codec"], State]:
         """C of this step for every segment; itself, unless its settings follow what it sees."""
         return [self] * len(inputs), state
+
+
+class Compressed(NamedTuple):
+    """What the local workers send for one segment, and what is to be told of it."""
+
+    sent: np.ndarray  # [W, L] int64, elements sent per layer
+    error: Tensor  # [W, L] float64, ||p - C(p)||^2 per layer
+    input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
+    payloads: Sequence[Any] = ()  # one for each worker, or one of all in a row
+    codec: Codec | None = None  # that made these
+    step: Step | None = None  # in which it did, as the first local worker's
+    out: Tensor | None = None  # [d] zeros for the mean, where a compiled loop has left some
+
+    @property
+    def origin(self) -> tuple[Codec, Step]:
+        """The codec that made the payloads, and the step and segment in which it did."""
+        assert self.codec is not None and self.step is not None, "there are payloads"
+        return self.codec, self.step
+
+    @property
+    def counts(self) -> np.ndarray:
+        """[W] int64, elements that each worker sends."""
+        return self.sent[:, 0] if self.sent.shape[1] == 1 else self.sent.sum(1)
+
+    def positions(self, size: int) -> Tensor:
+        """Of all elements sent, [sum of ``counts``] int64 in ``range(size)``, one worker after the other."""
+        if self.codec is None:
+            return torch.arange(size).repeat(len(self.sent))
+        codec, step = self.origin
+        first = step.worker
+        found = [
+            codec.positions(payload, size, step._replace(worker=first + row))
+            for row, payload in enumerate(self.payloads)
+        ]
+        return torch.cat(found) if len(found) > 1 else found[0]
 
 
 def kinds_of(codec: Codec) -> tuple[str, ...]:

@@ -7,8 +7,7 @@ from compressors.core.codec import Codec, Plan, Traits, kinds_of
 from compressors.core.communicator import Communicator
 from compressors.core.fields import declared
 from compressors.core.reducer import Reduced, Reducer
-from compressors.core.segments import Input, Segment, State
-from compressors.core.step import Step
+from compressors.core.segments import Input, Segment, State, Step
 from compressors.core.transports import Transport
 
 

@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from compressors.core.backends import backend_of
+from compressors.core.codec import Compressed
 from compressors.core.communicator import Communicator
-from compressors.core.reducer import Compressed, Reduced
+from compressors.core.reducer import Reduced
 from compressors.core.segments import Input, Segment
 
 

@@ -1,16 +1,19 @@
-"""Segments, what a reducer is given of each, and the state that it keeps."""
+"""What a method is given: segments, the step, and the state that it keeps."""
 
 import math
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.shapes import Shapes, edges_of, sizes_of
+from compressors.core.randomness import derive_seed
 
 # NamedTuples and dicts of tensors [W, ...], ``Shared``, or (): a checkpoint is these tensors, row by row.
 State = Any
+Shapes = tuple[tuple[int, ...], ...]  # of the layers that lie one after the other in a segment
 
 
 class Shared(NamedTuple):
@@ -79,6 +82,32 @@ class Input(NamedTuple):
         return self.segment._replace(rows=self.memory.add(self.segment.rows, alpha=self.scale))
 
 
+class Step(NamedTuple):
+    """What a method may know of the step beside the gradients; equal for every layout."""
+
+    seed: int
+    number: int  # counted from 0
+    learning_rate: float = 1.0
+    epoch: float = 0.0  # epochs done before the step, fractional
+    segment: str = ""  # which ``Codec.encode`` is asked for
+    shapes: Shapes = ()  # of the layers that lie in it
+    worker: int = 0  # whose vector it is
+
+    def layers(self, x: Tensor) -> Sequence[Tensor]:
+        """The layers that lie in ``x`` [d], one after the other; all of it where none are named."""
+        return x.split([math.prod(shape) for shape in self.shapes] or [x.numel()])
+
+    @property
+    def whole_epochs(self) -> int:
+        """Epochs that were over before the step; a sum of steps that falls short by rounding counts."""
+        return int(self.epoch + 1e-9)
+
+    def derive_seed(self, *, shared: bool) -> int:
+        """The seed of this step and segment, the same on all workers or this worker's own."""
+        salt = (self.seed, self.number, self.segment)
+        return derive_seed("shared", *salt) if shared else derive_seed("own", *salt, self.worker)
+
+
 def zeros_of(segments: list[Segment]) -> dict[str, Tensor]:
     """A memory of the size of the gradients, by segment name, [W, d] each."""
     return {s.name: torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments}
@@ -87,3 +116,20 @@ def zeros_of(segments: list[Segment]) -> dict[str, Tensor]:
 def inputs_of(segments: list[Segment]) -> list[Input]:
     """Gradients by themselves."""
     return [Input(segment) for segment in segments]
+
+
+@lru_cache(maxsize=4096)
+def edges_of(shapes: Shapes) -> np.ndarray:
+    """Where layers begin and end, [L + 1] int64; not to be written to."""
+    edges = np.zeros(len(shapes) + 1, dtype=np.int64)
+    np.cumsum([math.prod(shape) for shape in shapes], out=edges[1:])
+    edges.setflags(write=False)
+    return edges
+
+
+@lru_cache(maxsize=4096)
+def sizes_of(shapes: Shapes) -> np.ndarray:
+    """Elements of each layer, [L] int64; not to be written to."""
+    sizes = np.diff(edges_of(shapes))
+    sizes.setflags(write=False)
+    return sizes

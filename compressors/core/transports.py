@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from compressors.core.backends import backend_of
-from compressors.core.codec import Codec
+from compressors.core.codec import Codec, Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import declared, payload_of
-from compressors.core.reducer import Compressed
-from compressors.core.segments import Input
-from compressors.core.step import Step
+from compressors.core.segments import Input, Step
 
 
 class Transport(Protocol):
@@ -54,7 +52,7 @@ class AllReduce:
         averages = communicator.all_reduce_mean(rows, backend.add_rows)
         means = []
         for given, own, average in zip(inputs, compressed, averages, strict=True):
-            mean = own.room if own.room is not None else given.rows.new_zeros(given.size)
+            mean = own.out if own.out is not None else given.rows.new_zeros(given.size)
             payload, share = own.payloads[0], len(own.sent) // len(own.payloads)
             if share > 1:  # workers whose entries the first payload has
                 payload = type(payload)(*[x[: x.shape[0] // share] for x in payload])

@@ -9,7 +9,7 @@ from compressors.core.checks import require_density
 from compressors.core.codec import Codec, Plan
 from compressors.core.density import density_schedule, elements_of, unsent_share
 from compressors.core.norms import squared_norm
-from compressors.core.step import Step
+from compressors.core.segments import Step
 
 
 @dataclass(frozen=True, kw_only=True)

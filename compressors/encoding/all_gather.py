@@ -1,4 +1,4 @@
-"""Every worker's message to every worker: an all-gather on a wire that is coded."""
+"""Transport of encoded messages: an all-gather in which every worker decodes all of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,21 +7,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import backend_of
-from compressors.core.codec import Codec
+from compressors.core.backends import Backend, backend_of
+from compressors.core.codec import Codec, Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import payload_of, values_of
 from compressors.core.payloads import divide, numpy_knows
-from compressors.core.reducer import Compressed
 from compressors.core.rules import Drawn
-from compressors.core.segments import Input
-from compressors.core.step import Step
+from compressors.core.segments import Input, Step
 from compressors.core.transports import join
-from compressors.encoding.index_codes import BadMessageError
+from compressors.encoding.index_codes import BadMessageError, IndexCodes
 from compressors.encoding.messages import Format, largest_message, read, write
-from compressors.encoding.settings import Wire, WireError
+from compressors.encoding.settings import Encoding, EncodingError
 
 _CPU = torch.device("cpu")  # writes and reads messages, wherever the segments lie
+
+
+def index_codes() -> IndexCodes:
+    """Compiled codes where the CPU's backend is compiled; they write the same bytes."""
+    if backend_of(_CPU).name == Backend.name:
+        return IndexCodes()
+    from compressors.kernels.cpu.index_codes import CompiledIndexCodes  # loading Numba takes half a second
+
+    return CompiledIndexCodes()
 
 
 @dataclass(frozen=True)
@@ -29,22 +36,22 @@ class EncodedAllGather:
     """All segments of a worker travel in one message, which everybody reads and adds up, in worker order.
 
     Messages are written and read also where all workers live in one process, so that the result does not
-    depend on it. Raises ``WireError`` in a step whose message cannot be decoded.
+    depend on it. Raises ``EncodingError`` in a step whose message cannot be decoded.
     """
 
-    wire: Wire
+    encoding: Encoding
 
     @property
     def rounds(self) -> bool:
-        return self.wire.rounds
+        return self.encoding.rounds
 
     def require_fit(self, codec: Codec) -> None:
-        """Raise ``ValueError`` for a codec whose values or positions the wire cannot code."""
+        """Raise ``ValueError`` for a codec whose values or positions the encoding cannot express."""
         name = type(codec).__name__
         if not payload_of(codec).has_a_value_each:
             raise ValueError(f"wire must be plain with {name}: it does not send one value an element")
-        if codec.traits.drawn and self.wire.indices != "auto":
-            said = f"wire.indices must be auto with {name}, got {self.wire.indices!r}"
+        if codec.traits.drawn and self.encoding.indices != "auto":
+            said = f"wire.indices must be auto with {name}, got {self.encoding.indices!r}"
             raise ValueError(f"{said}: its indices follow from the seed and need not travel")
         if codec.traits.drawn and not isinstance(codec.rule(1, Step(0, 0), range(1)), Drawn):
             raise ValueError(f"wire must be plain with {name}: it has no rule that says what is drawn")
@@ -53,7 +60,7 @@ class EncodedAllGather:
         self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
     ) -> list[Tensor]:
         line = _Line(inputs)
-        form = Format(self.wire, line.layers, inputs[0].rows.dtype, backend_of(_CPU).index_codes)
+        form = Format(self.encoding, line.layers, inputs[0].rows.dtype, index_codes())
         messages = []
         codec, _ = compressed[0].origin
         drawn = codec.traits.drawn
@@ -65,7 +72,7 @@ class EncodedAllGather:
                 positions, own = positions[order], own[torch.from_numpy(order)]
             parts, arrived = write(form, positions, own, drawn)
             messages.append(parts)
-            if self.wire.rounds:
+            if self.encoding.rounds:
                 line.put_back(inputs, row, positions, own - arrived)
         everyones = communicator.all_gather_messages(messages, largest_message(form))
         told = _draw(inputs, compressed, communicator.size) if drawn else [None] * communicator.size
@@ -74,7 +81,7 @@ class EncodedAllGather:
             try:
                 mean.add(*read(form, message, known))
             except BadMessageError as error:
-                raise WireError(worker, step.number + 1, str(error)) from error
+                raise EncodingError(worker, step.number + 1, str(error)) from error
         return mean.over(communicator.size)
 
 

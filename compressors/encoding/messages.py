@@ -22,7 +22,7 @@ from torch import Tensor
 
 from compressors.core.payloads import index_dtype
 from compressors.encoding.index_codes import BLOCK, WIDEST, BadMessageError, IndexCodes, low_bytes
-from compressors.encoding.settings import VALUES, Wire
+from compressors.encoding.settings import VALUES, Encoding
 from compressors.encoding.value_codes import decode_values, encode_values, sizes
 
 PLAIN, BITMAP, RICE, DRAWN = range(4)
@@ -34,7 +34,7 @@ Parts = list[tuple[str, np.ndarray]]  # what to charge, and bytes; in the order 
 class Format(NamedTuple):
     """What sender and receiver know of every message beforehand."""
 
-    wire: Wire
+    encoding: Encoding
     edges: np.ndarray  # [L + 1] int64, where the layers of all segments begin and end in the line; 0, ..., D
     dtype: torch.dtype  # of values before they are coded
     codes: IndexCodes
@@ -54,7 +54,7 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
 
     Of ``drawn`` positions the receiver knows.
     """
-    code = form.wire.values
+    code = form.encoding.values
     counts = _counts(form, positions)
     which, indices = (DRAWN, []) if drawn else _write_positions(form, positions)
     head = bytes([which | VALUES.index(code) << 4]) + _varint(len(positions))
@@ -62,7 +62,7 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
     parts = [("metadata", np.frombuffer(head, dtype=np.uint8))]
     parts += [("indices", part) for part in indices]
     parts += [("metadata", scales), ("values", codes)]
-    arrive = decode_values(code, scales, codes, counts, form.dtype) if form.wire.rounds else values
+    arrive = decode_values(code, scales, codes, counts, form.dtype) if form.encoding.rounds else values
     return parts, arrive
 
 
@@ -74,8 +74,8 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
     """
     reader = _Reader(message)
     codes = int(reader.take(1)[0])
-    allowed = (DRAWN,) if drawn is not None else _ALLOWED[form.wire.indices]
-    if codes & 15 not in allowed or codes >> 4 != VALUES.index(form.wire.values):
+    allowed = (DRAWN,) if drawn is not None else _ALLOWED[form.encoding.indices]
+    if codes & 15 not in allowed or codes >> 4 != VALUES.index(form.encoding.values):
         raise BadMessageError(f"it is in code {codes}, which was not agreed on")
     k = reader.varint()
     if k > form.size:
@@ -87,10 +87,10 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
         if k != len(drawn):
             raise BadMessageError(f"it announces {k} entries, {len(drawn)} were drawn")
     counts = _counts(form, positions)
-    num_scales, num_codes = sizes(form.wire.values, counts, form.dtype)
+    num_scales, num_codes = sizes(form.encoding.values, counts, form.dtype)
     scales, values = reader.take(num_scales), reader.take(num_codes)
     reader.finish()
-    return positions, decode_values(form.wire.values, scales, values, counts, form.dtype)
+    return positions, decode_values(form.encoding.values, scales, values, counts, form.dtype)
 
 
 def largest_message(form: Format) -> int:
@@ -100,7 +100,7 @@ def largest_message(form: Format) -> int:
 
 def _write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.ndarray]]:
     """The smallest of the codes that the format allows; the first of those that are as small."""
-    k, allowed = len(positions), _ALLOWED[form.wire.indices]
+    k, allowed = len(positions), _ALLOWED[form.encoding.indices]
     taken = {PLAIN: k * form.index_type.itemsize, BITMAP: -(-form.size // 8)}
     if RICE in allowed:
         widths, unary_bytes = form.codes.widths(positions)

@@ -1,4 +1,4 @@
-"""Settings of the wire: the codes of indices and of values."""
+"""Settings of the group ``wire``: the codes of indices and of values."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ INDICES = ("plain", "auto", "bitmap", "rice")
 VALUES = ("fp32", "bf16", "fp16", "int8")
 
 
-class WireError(RuntimeError):
+class EncodingError(RuntimeError):
     """What a worker sent cannot be decoded: it was cut short or changed on its way, or its sender lies.
 
     Steps are counted from 1.
@@ -19,7 +19,7 @@ class WireError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wire:
+class Encoding:
     """The codes of a worker's message.
 
     ``indices``: ``plain`` takes 4 bytes for each, ``bitmap`` one bit for each element of the model, ``rice``
@@ -47,4 +47,4 @@ class Wire:
         return self.values != "fp32"
 
 
-PLAIN = Wire()
+PLAIN = Encoding()

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from compressors.api import Codec, Plan, Reduced, Reducer, Segment, State, Step, inputs_of
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.core.compress import Compress
 from compressors.core.transports import AllGather
 from compressors.feedback import ErrorFeedback, no_feedback

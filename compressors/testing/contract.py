@@ -137,8 +137,10 @@ class Contract:
                 current(codec, rest[None], step_of(x)).encode(rest, step_of(x, number))
                 errors.append(squared_norm(rest).item())
             mean = sum(errors) / len(errors)
-            spread = math.sqrt(sum((e - mean) ** 2 for e in errors) / max(1, len(errors) - 1) / len(errors))
-            assert mean <= codec.error_bound(x, step_of(x)) + 5 * spread + 1e-6
+            standard_error = math.sqrt(
+                sum((e - mean) ** 2 for e in errors) / max(1, len(errors) - 1) / len(errors)
+            )
+            assert mean <= codec.error_bound(x, step_of(x)) + 5 * standard_error + 1e-6
             assert mean > 0
 
     def test_unbiased(self, case: Case) -> None:

@@ -10,7 +10,7 @@ from methods import communicator_for, plan, reduce_once, segment
 from torch import Tensor
 
 from compressors.api import Reducer, Step, inputs_of
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD

@@ -9,7 +9,7 @@ import torch
 from methods import reduce_once
 from torch import Tensor
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.grace import Grace
 from compressors.testing.contract import Case, Contract

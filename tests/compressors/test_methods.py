@@ -7,9 +7,9 @@ import torch
 from methods import Case, cases, gathered, is_codec, reduce_once, segment
 
 from compressors.api import Segment, Step, inputs_of
+from compressors.build import build_reducer
 from compressors.chain import Chain
 from compressors.clt_k import CLTK
-from compressors.core.build import build_reducer
 from compressors.core.compress import Compress
 from compressors.core.randomness import derive_seed, distinct_coordinates
 from compressors.core.transports import AllGather, AllReduce

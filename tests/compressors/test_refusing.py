@@ -6,16 +6,16 @@ from methods import Case, cases, communicator_for, is_codec
 from torch import nn
 
 from compressors.api import Segment, Step, inputs_of
+from compressors.build import build_reducer
 from compressors.core.backends import chosen
-from compressors.core.build import build_reducer
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback
 from trainers.layout import Layout
 from trainers.ledger import Ledger
 
 W, SIZES = 3, [300, 1, 5000, 256]
 METHODS = [pytest.param(case, id=str(case)) for case in cases()]
-WIRES = {"plain": Wire(), "int8": Wire(indices="auto", values="int8")}
+WIRES = {"plain": Encoding(), "int8": Encoding(indices="auto", values="int8")}
 
 
 class Layers(nn.Module):

@@ -7,10 +7,12 @@ import torch
 from dataset_files import pixels, write_cifar, write_idx
 
 from compressors.core.randomness import generator
-from data.augment import Augmentation
 from data.classification import ClassificationDataset, Split
-from data.sklearn_data import breast_cancer, digits
-from data.torchvision_data import cifar10, mnist
+from data.convex.breast_cancer import breast_cancer
+from data.images.augment import Augmentation
+from data.images.cifar import cifar10
+from data.images.digits import digits
+from data.images.mnist import mnist
 
 
 def test_batches_are_read_scaled_and_normalised_by_channel() -> None:

@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+from configs import resolved
+from hydra.utils import get_method
 
 from data import files
-from data.files import FileBoundError, open_bounded, read_lines, require_file
+from data.files import FileBoundError, open_bounded, path_of, read_lines, require_file
+from trainers.config.words import home_expanded
 
 
 @pytest.mark.parametrize(
@@ -68,3 +71,31 @@ def test_text_has_lines_and_no_nul(block: int, tmp_path: Path, monkeypatch) -> N
             continue  # a line that is shorter than a block is not too long
         with pytest.raises(ValueError, match=f"{path} {problem}"):
             read_lines(path)
+
+
+def test_a_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert path_of("data.root", "~/few") == tmp_path / "few"
+    assert path_of("data.root", "few/~") == Path("few/~")
+    with pytest.raises(ValueError, match=r"data.root must begin with a known home folder"):
+        path_of("data.root", "~nobody-here/x")
+
+
+def test_a_home_folder_may_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert home_expanded("data.root=~/few") == f"data.root={tmp_path}/few"
+    for word in ("data.root=few/~", "~data.root", "--help"):
+        assert home_expanded(word) == word
+    with pytest.raises(ValueError, match=r"data.root must begin with a known home folder"):
+        home_expanded("data.root=~nobody-here/x")
+
+
+@pytest.mark.parametrize(
+    "data", ["mnist", "cifar10", "wikitext2", "penn_treebank", "movielens", "libsvm", "sst2"]
+)
+def test_all_data_look_in_the_home_folder(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = resolved(f"data={data}", "data.root='~/few'")["data"]
+    factory = get_method(settings.pop("_target_"))
+    with pytest.raises(FileNotFoundError, match=rf"data={data}: no file {tmp_path}/few/.*data.root=DIR"):
+        factory(**settings)

@@ -110,7 +110,7 @@ def read(words: list[str]) -> None:
         config = deepcopy(config_of(tuple(words)))
         trainer = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     batches = trainer.loader.batches(0)
-    if config["data"]["_target_"] == "data.libsvm.libsvm":
+    if config["data"]["_target_"] == "data.convex.libsvm.libsvm":
         assert math.isfinite(trainer.model.start_value) and trainer.num_steps == 1
         return
     for batch in batches:

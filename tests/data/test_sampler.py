@@ -102,7 +102,7 @@ def test_drop_last_leaves_out_what_fills_no_batch(count, workers, size, partitio
             read = torch.cat([reader.batch(number * steps + step) for step in range(steps)])
             assert len(read) == len(read.unique()) == steps * size
             assert set(read.tolist()) <= set(reader.shard.tolist())
-            order = torch.randperm(len(reader.shard), generator=reader.stream(number))
+            order = torch.randperm(len(reader.shard), generator=reader.generator_of(number))
             assert torch.equal(read, reader.shard[order][: steps * size])
 
 

@@ -89,15 +89,15 @@ compressors.
 trainers.run.environment._git
 trainers.run.environment.subprocess.run
 data.download.fetch
-data.libsvm.read
-models.known.known_optimum
+data.convex.libsvm.read
+models.convex.kept_optimum.known_optimum
 run.main
 config_guard.install
 compressors.__init__.x
 ..
 a b
 models.bert.Path
-data.text.Any
+data.text.language_modelling.Any
 compressors.nothing.X
 trainers.launch.jobs.start_sweep
 é.é.é

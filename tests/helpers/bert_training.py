@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from glue_files import write_sst2
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.core.randomness import generator
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
-from data.corpora import Corpus
-from data.glue import sst2
-from data.masked import masked_dataset
+from data.text.corpora import Corpus
+from data.text.masked import masked_dataset
+from data.text.sst2 import sst2
 from models.bert import bert
 from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate

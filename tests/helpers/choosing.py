@@ -7,7 +7,7 @@ from methods import FEEDBACKS, segment
 
 from compressors.accordion import Accordion
 from compressors.api import Step, inputs_of
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from trainers.comm.communicator import Communicator
 
 SIZES = {"a": 400, "b": 90, "c": 1}

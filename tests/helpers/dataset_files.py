@@ -8,7 +8,8 @@ from torch import Tensor
 
 from compressors.core.randomness import generator
 from data.classification import Split
-from data.torchvision_data import cifar10, cifar100, fashion_mnist, mnist
+from data.images.cifar import cifar10, cifar100
+from data.images.mnist import fashion_mnist, mnist
 
 IDX = {"mnist": (mnist, "MNIST"), "fashion_mnist": (fashion_mnist, "FashionMNIST")}
 CIFAR = {

@@ -23,7 +23,7 @@ from resuming import train as finished
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Codec, Reducer
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.testing.cases import Case, cases_in, cases_of
 from trainers.advance import Advance
 from trainers.comm.communicator import Communicator

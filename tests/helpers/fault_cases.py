@@ -36,7 +36,7 @@ IMPORTS += (
 IMPORTS += (
     "trainers.config.targets",
     "trainers.launch.process_group",
-    "compressors.core.build",
+    "compressors.build",
     "models.mlp",
     "rich.progress",
 )

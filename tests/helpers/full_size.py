@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 import torch
 
-from data import torchvision_data
-from data.augment import Augmentation
 from data.classification import ClassificationDataset, Split
+from data.images.augment import Augmentation
 
 SHAPES = {  # of an image, classes, training images
     "mnist": ((1, 28, 28), 10, 60_000),
@@ -50,8 +49,9 @@ def stub(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def factory(**settings: Any) -> ClassificationDataset:
         return black(name=name, **settings)
 
-    factory.__module__ = torchvision_data.__name__  # no config may name what is not defined there
-    monkeypatch.setattr(torchvision_data, name, factory)
+    module = data["_target_"].rpartition(".")[0]
+    factory.__module__ = module  # no config may name what is not defined there
+    monkeypatch.setattr(f"{module}.{name}", factory)
 
 
 def _name(data: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from methods import FEEDBACKS, named
 from skipping import Records, Snapshots, trainer
 from training import WORKERS
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from trainers.checkpoint.state import Snapshot
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Gap

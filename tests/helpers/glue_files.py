@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from data.wordpiece import SPECIAL
+from data.text.wordpiece import SPECIAL
 
 WORDS = ["a", "dull", "fine", "film", "play", "##ful", "##ly", "un", "."]
 UNITS = [*SPECIAL, *WORDS]

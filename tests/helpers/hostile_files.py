@@ -16,7 +16,7 @@ from file_damage import Damage, gzip_bomb
 from glue_files import write_sst2
 from libsvm_files import write_rows
 
-from data.movielens import EDITIONS
+from data.ratings.movielens import EDITIONS
 
 TRAINING = ("workers=2", "trainer.batch_size=1", "trainer.steps=1", "trainer.evaluation_batch_size=8")
 SMALL_LSTM = ("model=lstm", "model.width=4", "model.layers=1", "schedule=constant")

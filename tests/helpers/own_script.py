@@ -8,7 +8,7 @@ from torch.distributed import GradBucket
 from torch.nn.parallel import DistributedDataParallel
 
 from compressors.api import Reducer
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from trainers.comm.communicator import Communicator

@@ -111,7 +111,7 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
         "output": "outputs",
         "name": name,
         "model": {"_target_": "models.mlp.mlp", "hidden": [256, 128]},
-        "data": {"_target_": "data.sklearn_data.digits", "partition": "iid", "alpha": 0.5},
+        "data": {"_target_": "data.images.digits.digits", "partition": "iid", "alpha": 0.5},
         "compressor": compressor,
         "feedback": dict(FEEDBACK),
         "budget": {"density": density, "threshold": compressor.get("threshold")},

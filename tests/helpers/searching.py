@@ -13,7 +13,7 @@ import torch
 from configs import resolved
 from torch import Tensor, nn
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout

@@ -10,7 +10,7 @@ from torch import Tensor
 from training import WORKERS
 
 from compressors.api import Codec, Step, Traits
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.core.fields import Field
 from compressors.core.norms import squared_norm
 from compressors.feedback import ErrorFeedback

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from training import WORKERS, Images, SmallNet, batch_of, loss_of
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK

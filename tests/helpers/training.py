@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from methods import FEEDBACKS, cases
 from torch import Tensor, nn
 
-from compressors.core.build import PLAIN, build_reducer
-from compressors.encoding.settings import Wire
+from compressors.build import PLAIN, build_reducer
+from compressors.encoding.settings import Encoding
 from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
 from trainers.layout import Layout
@@ -81,7 +81,7 @@ def train(
     process: int = 0,
     processes: int = 1,
     overlap: bool = False,
-    wire: Wire = PLAIN,
+    wire: Encoding = PLAIN,
     reduction: str = "worker_order",
 ) -> dict[str, Any]:
     """Weights, losses and ledger after some steps of SGD with momentum."""
@@ -168,7 +168,7 @@ def train_coded(process: int, processes: int, overlap: bool = False) -> dict[str
     """``train`` on every coded wire."""
     return {
         "/".join(setting): train(
-            *setting[:3], process, processes, overlap, Wire(indices=setting[3], values=setting[4])
+            *setting[:3], process, processes, overlap, Encoding(indices=setting[3], values=setting[4])
         )
         for setting in coded_settings()
         if not (overlap and setting[1] == "global")

@@ -7,7 +7,7 @@ from methods import FEEDBACKS, named
 from torch import Tensor
 
 from compressors.api import Segment, Step, inputs_of
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.bound import Bound
 from trainers.diagnostics.gap import Gap

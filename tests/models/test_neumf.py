@@ -7,8 +7,8 @@ import torch
 from configs import resolved
 from hydra.utils import instantiate
 
-from compressors.core.build import build_reducer
-from data.movielens import EDITIONS
+from compressors.build import build_reducer
+from data.ratings.movielens import EDITIONS
 from models.neumf import neumf
 from trainers.layout import Layout
 

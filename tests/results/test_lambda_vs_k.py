@@ -37,7 +37,7 @@ def convex(folder: Path, compressor: str, sent: float, error: float, noise: floa
         record = {"step": 10, "comm/link_bytes_sent_total": sent, "convex/suboptimality": suboptimality}
         record |= {"compression/total_error": error * (1 + 0.01 * seed * (compressor == "top_k"))}
         name = f"rows-{compressor}"
-        model = {"_target_": "models.logistic_l2.LogisticL2"}
+        model = {"_target_": "models.convex.logistic_l2.LogisticL2"}
         write_run(
             folder,
             name=name,

@@ -337,7 +337,7 @@ def test_two_kinds_of_feedback_are_two_methods(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_a_run_of_older_code_is_the_run_that_it_would_be_today(tmp_path: Path) -> None:
-    wire = {"_target_": "compressors.encoding.settings.Wire", "indices": "plain", "values": "fp32"}
+    wire = {"_target_": "compressors.encoding.settings.Encoding", "indices": "plain", "values": "fp32"}
     newer = {"nonfinite": "stop", "reduction": "worker_order", "precision": "fp32", "bucket_megabytes": 5}
     write_run(tmp_path, trainer={"steps": 10, "epochs": 3})
     write_run(tmp_path, trainer={"steps": 10, "epochs": 4, **newer}, wire=wire, threads=2, seed=1)

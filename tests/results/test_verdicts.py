@@ -27,8 +27,8 @@ def write_madelon(folder: Path, end: float, start: dict | None = None, **config:
     settings = {
         "name": "madelon_sgd-top_k",
         "workers": 20,
-        "model": {"_target_": "models.logistic_l2.logistic_l2", "l2": None, "offset": 1e-4},
-        "data": {"_target_": "data.libsvm.libsvm", "name": "madelon", "partition": "contiguous"},
+        "model": {"_target_": "models.convex.logistic_l2.logistic_l2", "l2": None, "offset": 1e-4},
+        "data": {"_target_": "data.convex.libsvm.libsvm", "name": "madelon", "partition": "contiguous"},
         "feedback": {"scale": "step"},
         "optimizer": {"lr": None},
         "trainer": {"steps": 3000, "batch_size": 1},
@@ -90,7 +90,7 @@ def test_another_setting_is_not_comparable(tmp_path: Path) -> None:
         (
             {
                 "model": {"_target_": "models.resnet.resnet18"},
-                "data": {"_target_": "data.torchvision_data.cifar100"},
+                "data": {"_target_": "data.images.cifar.cifar100"},
                 "workers": 8,
                 "trainer": {"epochs": 300, "batch_size": 256},
             },
@@ -107,7 +107,7 @@ def test_the_papers_own_setting_has_no_number_either(tmp_path: Path) -> None:
     write_run(
         tmp_path,
         model={"_target_": "models.lstm.lstm"},
-        data={"_target_": "data.text.wikitext2"},
+        data={"_target_": "data.text.language_modelling.wikitext2"},
         optimizer={"lr": 1.25},
         workers=8,
         trainer={"epochs": 90, "batch_size": 128},

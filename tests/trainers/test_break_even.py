@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import command
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK

@@ -8,7 +8,7 @@ from processes import run_in_processes
 from training import coded_settings, train, train_coded
 
 from compressors.core.backends import chosen
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 
 ALL = ["/".join(setting) for setting in coded_settings()]
 Results = dict[str, dict[str, Any]]
@@ -57,7 +57,7 @@ def test_hook_equals_explicit(one_process: Results) -> None:
 def test_coded_indices_change_bytes_alone(name: str) -> None:
     plain = train(name, "layer", "gradient")
     for indices in ("auto", "bitmap", "rice"):
-        coded = train(name, "layer", "gradient", wire=Wire(indices=indices))
+        coded = train(name, "layer", "gradient", wire=Encoding(indices=indices))
         assert torch.equal(plain["parameters"], coded["parameters"])
         assert plain["losses"] == coded["losses"]
         last, before = coded["metrics"][-1], plain["metrics"][-1]

@@ -29,8 +29,8 @@ from watching import (
 )
 
 from compressors.api import Step, inputs_of
+from compressors.build import build_reducer
 from compressors.core.backends import backend_of, chosen
-from compressors.core.build import build_reducer
 from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
 from trainers.comm.communicator import Communicator
 from trainers.config.errors import ConfigError

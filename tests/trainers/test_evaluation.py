@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data.classification import ClassificationDataset, Split
-from data.tasks import Batch, Classification
+from data.classification import Classification, ClassificationDataset, LabelledBatch, Split
 from trainers.comm.communicator import Communicator
 from trainers.evaluation import evaluate
 
@@ -119,7 +118,7 @@ def test_model_is_in_evaluation_mode_and_builds_no_graph() -> None:
     seen = []
 
     class Watching(Classification):
-        def measure(self, model: nn.Module, batch: Batch) -> Tensor:
+        def measure(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
             outputs = model(batch.inputs)
             seen.append((model.training, outputs.requires_grad))
             return super().measure(model, batch)

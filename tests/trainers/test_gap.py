@@ -13,8 +13,8 @@ from skipping import BAD_STEPS, STEPS
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, State, Step, Wrapper, inputs_of
+from compressors.build import build_reducer
 from compressors.core.backends import backend_of, chosen
-from compressors.core.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator

@@ -20,9 +20,9 @@ from training import WORKERS as SKIPPING_WORKERS
 from watching import SIZES, STEPS, THRESHOLD, WORKERS, gradient, learning_rate, segments_of
 
 from compressors.api import Step, inputs_of
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.core.magnitudes import Histogram, Magnitudes, count_pieces
-from compressors.encoding.settings import Wire
+from compressors.encoding.settings import Encoding
 from compressors.none import NoCompression
 from trainers.checkpoint.state import CheckpointMismatch
 from trainers.comm.communicator import Communicator
@@ -58,7 +58,7 @@ def followed(
 ) -> dict[str, Any]:
     """What is told after some steps of random gradients, the totals, and all p of the local workers."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
-    reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], wire=Wire(**(wire or {})))
+    reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], encoding=Encoding(**(wire or {})))
     ledger = Ledger(layout_of(dtype, scope), communicator, reducer)
     probe, stack, told = Probe(reducer, ON), [], []
     state = None

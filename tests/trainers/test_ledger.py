@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from compressors.api import Compressed, Reduced, Step, inputs_of
-from compressors.core.build import build_reducer
-from compressors.encoding.settings import PLAIN, Wire
+from compressors.build import build_reducer
+from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
 from compressors.random_k import RandomK
@@ -20,13 +20,13 @@ from trainers.ledger import Ledger
 
 
 def ledger_after(
-    gradients: list[torch.Tensor], method: object, scope: str, feedback=ErrorFeedback, wire: Wire = PLAIN
+    gradients: list[torch.Tensor], method: object, scope: str, feedback=ErrorFeedback, wire: Encoding = PLAIN
 ) -> Ledger:
     """The ledger of two layers of 3 and 1 elements after some steps; ``gradients`` are [W, 4]."""
     model = nn.Linear(3, 1)
     layout = Layout(dict(model.named_parameters()), scope)
     communicator = Communicator(len(gradients[0]))
-    reducer = build_reducer(method, 4, feedback, wire=wire)
+    reducer = build_reducer(method, 4, feedback, encoding=wire)
     flat = layout.new_buffer(len(gradients[0]))
     segments = layout.segments(flat)
     state = reducer.init(segments)
@@ -111,7 +111,7 @@ def test_the_compression_ratio_has_the_size_of_the_gradient_whatever_is_sent(
     values: str, num_bytes: float
 ) -> None:
     """4 elements of 4 bytes, which 2 workers would each send once, over what leaves a worker."""
-    ledger = ledger_after(STEPS[:1], HardThreshold(threshold=2.0), "global", wire=Wire(values=values))
+    ledger = ledger_after(STEPS[:1], HardThreshold(threshold=2.0), "global", wire=Encoding(values=values))
     assert ledger.metrics()["comm/compression_ratio"] == pytest.approx(4 * 4 / num_bytes)
 
 

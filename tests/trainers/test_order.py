@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK

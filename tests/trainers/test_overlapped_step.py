@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, State, Step
-from compressors.core.build import build_reducer
+from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.none import NoCompression
 from compressors.top_k import TopK
@@ -65,7 +65,7 @@ def test_buckets_hold_all_parameters_from_the_last_to_the_first(megabytes: float
 def test_buckets_are_launched_in_one_order_whatever_comes_first() -> None:
     first, second, unused = (nn.Parameter(torch.ones(1)) for _ in range(3))
     launched: list[list[int]] = []
-    buckets = Buckets([first, second, unused], 1e-6, launched.append, rooms=False)
+    buckets = Buckets([first, second, unused], 1e-6, launched.append, bucket_views=False)
     (second * 2 + first).sum().backward()
     assert launched == [], "nobody has opened them"
     for loss in ((second * 2 * first).sum(), (first * second.exp()).sum()):

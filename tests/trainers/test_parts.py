@@ -9,10 +9,11 @@ from libsvm_files import write_rows
 from torch import nn
 
 from compressors.core.randomness import generator
-from data.libsvm import libsvm
-from data.sklearn_data import digits
-from models.logistic_l2 import logistic_l2
-from trainers.parts import AnalyticModel, HasDiagnostics, HasStepSize, WholeLoader, facts_of, reads_files
+from data.convex.libsvm import libsvm
+from data.images.digits import digits
+from data.protocols import WholeLoader, reads_files
+from models.convex.logistic_l2 import logistic_l2
+from trainers.parts import AnalyticModel, HasDiagnostics, HasStepSize, facts_of
 from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import ConstantRate, Schedule
 

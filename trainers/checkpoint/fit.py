@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 import torch
 from torch import Tensor
 
+from data.protocols import Batch, Carry, task_of
 from trainers.checkpoint.facts import SEARCH_COSTS, Facts, SearchFacts
 from trainers.checkpoint.state import (
     CheckpointMismatch,
@@ -20,7 +21,6 @@ from trainers.checkpoint.state import (
 )
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
 from trainers.forward import cut, in_precision
-from trainers.parts import Batch, Carry
 from trainers.reading import read_together
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS
@@ -97,7 +97,7 @@ def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> Non
     require(facts["best"].keys() == names, f"its best values are of {sorted(facts['best'])}")
     for name, best in facts["best"].items():
         values = [row[name] for row in rows if name in row]
-        better = max if name.split("/")[-1] in trainer.dataset.task.higher_is_better else min
+        better = max if name.split("/")[-1] in task_of(trainer.dataset).higher_is_better else min
         require(
             not values or not math.isfinite(best) or best == better(values), f"its best {name} is {best!r}"
         )
@@ -288,7 +288,7 @@ def _carries_like(trainer: "Trainer", batch: Batch) -> list[Carry]:
     if trainer.is_analytic:
         return []
     settings, device, model = trainer.settings, trainer.layout.device, trainer.model
-    loss = in_precision(trainer.dataset.task.loss, device, settings.precision)
+    loss = in_precision(task_of(trainer.dataset).loss, device, settings.precision)
     pieces = cut(batch, settings.micro_batch_size)
     model.eval()  # so that BatchNorm's statistics stay
     own = [device] if device.type == "cuda" else []  # another GPU would begin to hold memory for this process

@@ -6,15 +6,19 @@ It lies in this project or in a module that an installed package declares for th
 import importlib
 import inspect
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, get_args, get_type_hints
+
+import yaml
 
 from trainers.config import installed
+from trainers.records.effects import FIRST_NAMES
 from trainers.records.plain import Config
 
 ROOT = Path(__file__).parents[2]
+_MOVED = {first: name for name, first in FIRST_NAMES.items()}
 
 
 class Group(NamedTuple):
@@ -104,10 +108,29 @@ def require_match(settings: Config, data: str, arguments: set[str]) -> None:
     module, _, name = model.rpartition(".")
     parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
     if not arguments <= parameters.keys():
-        raise ValueError(f"{model} cannot be trained on the data of {data}")
+        fitting = ", ".join(_fitting_data(parameters))
+        remedy = f"; data={fitting} would do" if fitting else ""
+        raise ValueError(f"{model} cannot be trained on the data of {data}{remedy}")
     decided = sorted(arguments & settings.keys())
     if decided:
         raise ValueError(f"model.{decided[0]} has no effect: the data decide it")
+
+
+def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
+    """The choices of conf/data, as they stand, that tell what a model with these ``parameters`` needs.
+
+    A dataset's class states what it tells in the return type of ``model_arguments`` (``data.protocols``).
+    """
+    required = {name for name, p in parameters.items() if p.default is p.empty}
+    found = []
+    for path in sorted((ROOT / "conf/data").glob("*.yaml")):
+        module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
+        returned = get_type_hints(getattr(importlib.import_module(module), name))["return"]
+        usual = (*get_args(returned), returned)[0]  # of several kinds the first is that of the defaults
+        told = get_type_hints(get_type_hints(usual.model_arguments)["return"]).keys()
+        if required <= told <= parameters.keys():
+            found.append(path.stem)
+    return found
 
 
 def _walk(
@@ -134,6 +157,8 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
         rule += f" or of a module that an installed package declares in {installed.GROUPS[path[0]]}"
     if not isinstance(value, str):
         raise ValueError(f"{rule}, got {_shown(value)}")
+    if value in _MOVED:
+        raise ValueError(f"{where}: {value} is now {_MOVED[value]}")
     parts = value.split(".")
     module = ".".join(parts[:-1])
     plain = all(part.isidentifier() and not part.startswith("_") for part in parts)

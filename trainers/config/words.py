@@ -1,6 +1,7 @@
 """Words of the command line, before Hydra reads them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from trainers.config.api_keys import refuse_keys
 from trainers.config.guard import CONF, check_options
@@ -8,7 +9,7 @@ from trainers.config.guard import CONF, check_options
 
 def checked(words: Sequence[str]) -> list[str]:
     """The words as Hydra takes them. Raises ``ValueError`` for those that are none, and for secrets."""
-    found = [_bracketed(word) for word in words]
+    found = [_bracketed(home_expanded(word)) for word in words]
     refuse_keys(found)
     check_options(found)
     return found
@@ -28,3 +29,17 @@ def _bracketed(word: str) -> str:
     if unknown:
         raise ValueError(f"diagnostics must be some of {', '.join(known)}, got {unknown[0]}")
     return f"{key}=[{','.join(asked)}]"
+
+
+def home_expanded(word: str) -> str:
+    """``KEY=~/FOLDER`` with the home folder for ``~``, which neither the shell nor Hydra puts there.
+
+    Raises ``ValueError`` for the home of a user that is not known.
+    """
+    key, equals, value = word.partition("=")
+    if not value.startswith("~"):
+        return word
+    try:
+        return f"{key}{equals}{Path(value).expanduser()}"
+    except RuntimeError:
+        raise ValueError(f"{key} must begin with a known home folder, got {value!r}") from None

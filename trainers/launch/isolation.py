@@ -28,7 +28,7 @@ from trainers.records.plain import Config
 # What takes long to import and no config names; optimizers import torch._dynamo when they begin
 EVERY_JOB_IMPORTS: tuple[str, ...] = (
     "torch._dynamo",
-    "compressors.core.build",
+    "compressors.build",
     "compressors.kernels.cpu.backend",
 )
 EVERY_JOB_IMPORTS += ("trainers.run.training", "wandb")

@@ -221,9 +221,9 @@ def _call(entry: Callable[[object], None], argument: object) -> Fields:
     except OSError as error:
         return {"failed": " ".join(str(error).split())}
     except Exception as error:  # of any kind: the parent must be told how this process ended
-        from compressors.encoding.settings import WireError  # which needs torch
+        from compressors.encoding.settings import EncodingError  # which needs torch
 
-        if isinstance(error, WireError):
+        if isinstance(error, EncodingError):
             return {"failed": " ".join(str(error).split())}
         traceback.print_exc()
         rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]

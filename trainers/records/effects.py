@@ -20,18 +20,34 @@ LIBSVM_FILES = (
     "mushrooms",
     "phishing",
     "w8a",
-)  # as data.libsvm knows them
+)  # as data.convex.libsvm knows them
 AUTOLRS = "trainers.autolrs.AutoLRS"
 NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
 CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that has a part in dense training
-# Parts that have moved since ids were first made of their names, which these go on by.
+# Today's name of each part that has moved, and its first one: ids are made of first names, so that a move
+# changes none.
 FIRST_NAMES = {
-    "compressors.encoding.settings.Wire": "compressors.wire.Wire",
+    "compressors.encoding.settings.Encoding": "compressors.wire.Wire",
+    "data.convex.breast_cancer.breast_cancer": "data.sklearn_data.breast_cancer",
+    "data.convex.libsvm.libsvm": LIBSVM,
+    "data.images.digits.digits": "data.sklearn_data.digits",
+    "data.images.folder.image_folder": IMAGE_FOLDER,
+    "data.images.folder.imagenet": "data.image_folder.imagenet",
+    **{f"data.images.cifar.{name}": f"data.torchvision_data.{name}" for name in ("cifar10", "cifar100")},
+    **{f"data.images.mnist.{name}": f"data.torchvision_data.{name}" for name in ("fashion_mnist", "mnist")},
+    "data.ratings.movielens.movielens": "data.movielens.movielens",
+    "data.ratings.synthetic.synthetic_ratings": "data.synthetic_ratings.synthetic_ratings",
+    "data.text.sst2.sst2": "data.glue.sst2",
+    **{
+        f"data.text.language_modelling.{name}": f"data.text.{name}"
+        for name in ("penn_treebank", "python_docs", "wikitext2")
+    },
+    "models.convex.logistic_l2.logistic_l2": "models.logistic_l2.logistic_l2",
     "trainers.schedules.autolrs.AutoLRS": AUTOLRS,
     "trainers.schedules.schedules.ConstantRate": "trainers.schedule.Constant",
     **{
         f"trainers.schedules.schedules.{name}": f"trainers.schedule.{name}"
-        for name in ("Constant", "Cosine", "Linear", "WarmupStep")
+        for name in ("Cosine", "Linear", "WarmupStep")
     },
 }
 # What a setting is where a config does not say it. An identity holds what is not usual, so that a new
@@ -135,7 +151,7 @@ def _is_plain_wire(config: Config) -> bool:
 
 def _has_known_files(config: Config) -> bool:
     """Whether the name of its data tells what they are; files of a user's own, only where they lie."""
-    target = at(config, "data._target_")
+    target = alike(at(config, "data._target_"))
     return target != IMAGE_FOLDER and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
 
 

@@ -4,9 +4,10 @@ from functools import partial
 
 import torch
 
+from compressors.build import build_reducer
 from compressors.core import backends
-from compressors.core.build import build_reducer
 from compressors.core.randomness import derive_seed, generator
+from data.protocols import Dataset
 from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
 from trainers.config.targets import check_factories, require_match
@@ -28,7 +29,7 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
     method = make(config["compressor"])
     wire = make(config["wire"])
     with communicator.first_process_first():  # alone while it downloads
-        dataset = make(config["data"]).to(device)
+        dataset: Dataset = make(config["data"]).to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
     arguments = dataset.model_arguments()
     require_match(config["model"], config["data"]["_target_"], set(arguments))

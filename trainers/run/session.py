@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-from compressors.encoding.settings import WireError
+from compressors.encoding.settings import EncodingError
 from trainers.config.checks import check, require_inside
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.launch.isolation import JobError, run_isolated
@@ -16,7 +16,7 @@ from trainers.run.folder import RunFolder
 from trainers.run.leftovers import clear_leftovers
 from trainers.run.report import print_summary
 
-FAILURES = (ConfigError, JobError, PeerLostError, WireError, OSError)  # that are told in one line
+FAILURES = (ConfigError, JobError, PeerLostError, EncodingError, OSError)  # that are told in one line
 
 
 def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:

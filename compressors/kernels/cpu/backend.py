@@ -9,16 +9,13 @@ import torch
 from torch import Tensor
 
 from compressors.core.backends import Backend, rules_of, step_of
-from compressors.core.codec import Codec
+from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import require_own
 from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
-from compressors.core.reducer import Compressed
 from compressors.core.rules import AtLeast, Drawn, Largest
-from compressors.core.segments import Input, Segment
-from compressors.core.step import Step
+from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu import guessing, magnitudes, measuring, native, packing, sums
-from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 from compressors.kernels.cpu.table import Table, Tables
 from compressors.kernels.cpu.threads import parallel_for
 
@@ -39,7 +36,6 @@ class CpuKernels(Backend):
     """Numba's code for fp32 and fp64 entries that lie side by side; the reference for all else."""
 
     name = f"numba {numba.__version__}"
-    index_codes = CompiledIndexCodes()
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -49,7 +45,7 @@ class CpuKernels(Backend):
     ) -> list[Compressed]:
         """By the codecs' rules, where they have some.
 
-        The first worker's gradient becomes zeros, room for the mean: where it has just been read they cost
+        The first worker's gradient becomes zeros, memory for the mean: where it has just been read they cost
         next to nothing, unlike a buffer of zeros.
         """
         steps = [step_of(step, x.segment) for x in inputs]
@@ -77,8 +73,8 @@ class CpuKernels(Backend):
         ):
             payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
             require_own(codec, payload)
-            room = x.segment.rows[0] if x.memory is not None else None
-            found.append(Compressed(counts, error, norm, [payload], codec, own, room))
+            out = x.segment.rows[0] if x.memory is not None else None
+            found.append(Compressed(counts, error, norm, [payload], codec, own, out))
         return found
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
@@ -115,7 +111,7 @@ class CpuKernels(Backend):
         if len(everyones[0]) > 1 or not _can_add(everyones[0][0], local[0]):
             return super().means(everyones, inputs, local, num_workers)
         outs = [
-            own.room if own.room is not None else x.rows.new_zeros(x.size)
+            own.out if own.out is not None else x.rows.new_zeros(x.size)
             for own, x in zip(local, inputs, strict=True)
         ]
         divisor = _DTYPES[outs[0].dtype].type(num_workers)

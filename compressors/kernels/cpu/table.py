@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from compressors.core.segments import Input
-from compressors.core.shapes import Shapes
+from compressors.core.segments import Input, Shapes
 
 _PIECE = 2**18  # entries that one thread works on at a time, a whole number of blocks
 _BLOCK = 256

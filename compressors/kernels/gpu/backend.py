@@ -10,13 +10,11 @@ import triton
 from torch import Tensor
 
 from compressors.core.backends import Backend, rules_of, step_of
-from compressors.core.codec import Codec
+from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import require_own
 from compressors.core.payloads import Sparse, divide
-from compressors.core.reducer import Compressed
 from compressors.core.rules import AtLeast, Drawn, Largest
-from compressors.core.segments import Input, Segment
-from compressors.core.step import Step
+from compressors.core.segments import Input, Segment, Step
 from compressors.kernels.cpu.table import Tables
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn

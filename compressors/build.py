@@ -1,0 +1,53 @@
+"""From a method, as a config names it, to the reducer that a trainer runs."""
+
+from collections.abc import Callable
+
+from compressors.core.codec import Codec
+from compressors.core.compress import Compress
+from compressors.core.reducer import Reducer, Wrapper
+from compressors.core.transports import AllGather, AllReduce, Transport
+from compressors.encoding.all_gather import EncodedAllGather
+from compressors.encoding.settings import PLAIN, Encoding
+from compressors.feedback import no_feedback
+
+
+def build_reducer(
+    method: Codec | Reducer,
+    num_parameters: int,
+    feedback: Callable[[Reducer], Reducer] = no_feedback,
+    encoding: Encoding = PLAIN,
+) -> Reducer:
+    """Wrap ``method`` for a model of D = ``num_parameters``.
+
+    Feedback that has nothing to do, as error feedback of a lossless method, is left out with its memory.
+    ``encoding`` is that of gathered payloads. Raises ``ValueError`` where it does not fit the method.
+    """
+    if isinstance(method, Codec):
+        method = method.for_model(num_parameters)
+        reducer: Reducer = Compress(method, transport_of(method, encoding))
+    else:
+        _require_plain(encoding, method)
+        reducer = method
+    outer = feedback(reducer)
+    return reducer if isinstance(outer, Wrapper) and outer.is_idle else outer
+
+
+def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:
+    """A linear codec is averaged by an all-reduce, any other is gathered, encoded as ``encoding`` says."""
+    if codec.traits.linear:
+        _require_plain(encoding, codec)
+        return AllReduce()
+    return EncodedAllGather(encoding) if encoding.is_coded else AllGather()
+
+
+def _require_plain(encoding: Encoding, method: Codec | Reducer) -> None:
+    name = type(method).__name__
+    if encoding.rounds:
+        raise ValueError(
+            f"wire.values must be fp32 with {name}, got {encoding.values!r}: an all-reduce adds values "
+            "up on their way, and nobody could feed back what rounding took from the sums"
+        )
+    if encoding.is_coded:
+        raise ValueError(
+            f"wire.indices={encoding.indices} has no effect with {name}: an all-reduce carries its values"
+        )

@@ -1,0 +1,1 @@
+"""Rows of features with labels of two values, for convex problems."""

@@ -1,0 +1,25 @@
+"""Measurements of tumours that come with scikit-learn: a small table with labels of two values."""
+
+import torch
+
+from data.classification import ClassificationDataset, Split
+from data.sklearn_tables import read_table, split_stratified
+
+
+def breast_cancer(
+    *, partition: str = "iid", alpha: float | None = None, reshard: str = "never", drop_last: bool = False
+) -> ClassificationDataset:
+    """569 tumours with 30 features in 2 classes (Wolberg et al., UCI, 1995), standardised."""
+    features, targets = read_table("breast_cancer.csv", header_lines=1)
+    train, test = split_stratified(features, targets)
+    std, mean = torch.std_mean(train.inputs, 0)
+    train, test = (Split((part.inputs - mean) / std, part.targets) for part in (train, test))
+    return ClassificationDataset(
+        train=train,
+        test=test,
+        num_classes=2,
+        partition=partition,
+        alpha=alpha,
+        reshard=reshard,
+        drop_last=drop_last,
+    )

@@ -1,0 +1,182 @@
+"""Binary classification from LIBSVM files, read by scikit-learn: plain, .bz2 or .gz.
+
+Chang and Lin, https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from data.checks import require_flag
+from data.convex.rows import RowsDataset
+from data.download import fetch
+from data.files import FileBoundError, not_downloaded, open_bounded, path_of
+
+HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
+SHAPES = {  # rows and features of files that are known; a file of the same name must agree
+    "a9a": (32561, 123),
+    "gisette_scale": (6000, 5000),
+    "madelon": (2000, 500),
+    "mushrooms": (8124, 112),
+    "phishing": (11055, 68),
+    "w8a": (49749, 300),
+}
+SUFFIXES = ("", ".bz2", ".gz")
+_MOST_BYTES = 2**34  # of a file that is fetched; LIBSVM publishes no checksums
+_LONGEST_LINE = 2**24  # bytes of a row
+# More features than this and than entries that are not zero are an index that went wrong: every vector and
+# every worker's gradient is as long.
+_MOST_FEATURES = 2**22
+_HOMES_SUFFIX = {"gisette_scale": ".bz2"}  # the others lie there as they are
+
+
+def libsvm(
+    *,
+    name: str,
+    root: str,
+    download: bool = False,
+    home: str = HOME,
+    replacement: bool = False,
+    partition: str = "iid",
+    alpha: float | None = None,
+) -> RowsDataset:
+    """The file ``root/libsvm/NAME``, with or without .bz2 or .gz; its labels become -1 and +1.
+
+    Raises ``FileNotFoundError`` without a file, ``ValueError`` for one that is not in LIBSVM's format
+    (with the line), whose labels are not two values, whose values are not finite, or that goes by
+    a known name and has another shape.
+    """
+    require_flag("data.download", download)
+    require_flag("data.replacement", replacement)
+    if not isinstance(name, str) or not name or Path(name).name != name or name in (".", ".."):
+        raise ValueError(f"data.name must be the name of a file, got {name!r}")
+    if not isinstance(home, str):
+        raise ValueError(f"data.home must be an address, got {home!r}")
+    place = path_of("data.root", root)
+    folder = place / "libsvm"
+    path = _find(folder, name)
+    if path is None and download:
+        path = _download(folder, name, home)
+    if path is None:
+        raise not_downloaded("libsvm", folder / name, " (or .bz2, .gz)")
+    features, labels = read(path)
+    known = SHAPES.get(name)
+    if known is not None and features.shape != known:
+        raise ValueError(
+            f"{path} has {features.shape[0]} rows and {features.shape[1]} features, "
+            f"but {name} has {known[0]} and {known[1]}"
+        )
+    low, high = _two_values(path, labels)
+    return RowsDataset(
+        name=name,
+        features=features,
+        labels=torch.from_numpy(np.where(labels == high, 1.0, -1.0)),
+        label_values=(low, high),
+        replacement=replacement,
+        partition=partition,
+        alpha=alpha,
+        cache=place / "optima",
+    )
+
+
+def read(path: Path) -> tuple[Any, np.ndarray]:
+    """Features, a scipy CSR matrix [m, D] float64, and labels [m] float64, as they stand in the file.
+
+    Raises ``ValueError`` with the number of the first line that is not in LIBSVM's format, for more than
+    4,194,304 features unless there are as many entries, and as ``data.files.open_bounded``.
+    """
+    from sklearn.datasets import load_svmlight_file
+
+    if path.suffix in SUFFIXES[1:]:  # what unpacks beyond the bounds is refused before rows are made of it
+        with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+            while file.read(2**20):
+                pass
+    try:
+        with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+            features, labels = load_svmlight_file(file, dtype=np.float64)
+    except FileBoundError:
+        raise
+    except (ValueError, OverflowError) as error:
+        where = _first_bad_line(path)
+        raise ValueError(f"{path} is not a LIBSVM file: {where or error}") from error
+    most = max(_MOST_FEATURES, features.nnz)
+    if features.shape[1] > most:
+        where = _first_bad_line(path, most)
+        raise ValueError(f"{path} must have at most {most} features, got {features.shape[1]}: {where}")
+    if features.nnz == 0:
+        raise ValueError(f"{path} is not a LIBSVM file: it has no {'features' if len(labels) else 'rows'}")
+    if not (np.isfinite(features.data).all() and np.isfinite(labels).all()):
+        raise ValueError(f"{path} holds a value that is not finite: {_first_bad_line(path)}")
+    return features, labels
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    candidates = (folder / (name + suffix) for suffix in SUFFIXES)
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _download(folder: Path, name: str, home: str) -> Path:
+    """Fetch ``name`` from ``home`` and read it once, so that what stays there is whole."""
+    stem = next((name.removesuffix(s) for s in SUFFIXES if s and name.endswith(s)), name)
+    file = name if stem != name else name + _HOMES_SUFFIX.get(name, "")
+    target = folder / file
+    fetch(f"{home}/{file}", target, None, max_bytes=_MOST_BYTES, look_at=read)
+    return target
+
+
+def _two_values(path: Path, labels: np.ndarray) -> tuple[float, float]:
+    values = np.unique(labels)
+    if len(values) != 2:
+        shown = ", ".join(f"{v:g}" for v in values[:5]) + (", ..." if len(values) > 5 else "")
+        raise ValueError(f"{path} must have labels of two values, got {len(values)}: {shown}")
+    return float(values[0]), float(values[1])
+
+
+def _first_bad_line(path: Path, largest_index: int = 2**31 - 1) -> str | None:
+    """What is wrong with the first line that scikit-learn's reader cannot take, and its number.
+
+    Read a second time, only when there is something wrong: its errors do not say where.
+    """
+    with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
+        for number, line in enumerate(file, 1):
+            problem = _problem(line, largest_index)
+            if problem:
+                return f"line {number}: {problem}"
+    return None
+
+
+def _problem(line: bytes, largest_index: int) -> str | None:
+    label, *pairs = line.split(b"#")[0].split() or [b"0"]
+    if not _is_finite(label):
+        return f"label {_shown(label)} is not a finite number"
+    before = -1
+    for pair in pairs:
+        index, colon, value = pair.partition(b":")
+        if not colon:
+            return f"{_shown(pair)} is not index:value"
+        if not index.isdigit():
+            if index == b"qid":
+                continue
+            return f"index {_shown(index)} is not a whole number"
+        if len(index.lstrip(b"0")) > 10 or int(index) > largest_index:
+            return f"index {_shown(index)} is too large"
+        if int(index) <= before:
+            return f"index {int(index)} follows {before}; they must ascend"
+        before = int(index)
+        if not _is_finite(value):
+            return f"value {_shown(value)} of feature {before} is not a finite number"
+    return None
+
+
+def _is_finite(text: bytes) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:20].decode("ascii", "backslashreplace"))

@@ -1,0 +1,249 @@
+"""Rows with a label of -1 or +1, and what the workers read of them: for models with analytic gradients."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypedDict
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data.partition import check_partition, split
+from data.sampler import ShardSampler
+
+DENSE = 0.2  # share of entries that are not zero, from which on dense products are the faster ones
+_MOST_DENSE_BYTES = 2**34  # of rows that are written out with their zeros
+_DRAWS_AT_ONCE = 2**12  # random row numbers per worker: a new generator in every step would cost too much
+
+
+class Rows(NamedTuple):
+    """What the W local workers read in one step, worker after worker, R rows in all."""
+
+    features: Any  # [R, D] float64, each times minus its label: a scipy CSR matrix, or a tensor on a GPU
+    indices: np.ndarray | None  # [R] int64, with an array [m, D] of dense features: which of them are read
+    weights: Tensor  # [R], how much of the worker's loss a row's loss is
+    lengths: np.ndarray  # [W] int64, rows of each worker
+
+
+class RowsArguments(TypedDict):
+    """What a model is told of the rows."""
+
+    problem: Rows  # all of them
+    name: str
+    cache: Path  # a folder for what is expensive to find out about them
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsDataset:
+    """m rows, split over n workers, read whole or in batches.
+
+    A worker's loss is weighted so that the mean over workers is the loss of all rows: a row counts
+    n / m in its worker's loss, also where workers hold different numbers of rows. With
+    ``replacement`` each row of a batch is drawn from the worker's shard by itself; without, the
+    worker reads its shard pass after pass. ``label_values`` are the file's labels for -1 and +1,
+    ``cache`` a folder for what is expensive to find out about these rows.
+    """
+
+    name: str
+    features: Any  # scipy CSR matrix [m, D] float64
+    labels: Tensor  # [m] float64, -1 or +1
+    label_values: tuple[float, float]
+    replacement: bool
+    partition: str
+    alpha: float | None
+    cache: Path
+    device: torch.device = field(default=torch.device("cpu"))
+
+    task = None  # the model computes the loss of its rows itself
+
+    @property
+    def held_out(self) -> dict[str, Any]:
+        """Nothing: an optimisation problem is judged on all its rows."""
+        return {}
+
+    def held_out_batch(self, split: str, indices: Tensor) -> Rows:
+        """Raises ``KeyError``: no split is held out."""
+        raise KeyError(split)
+
+    def __post_init__(self) -> None:
+        check_partition(self.partition, self.alpha)
+
+    @property
+    def train(self) -> Tensor:
+        """One entry per training row."""
+        return self.labels
+
+    def to(self, device: torch.device) -> Self:
+        """The same rows, to be computed with on ``device``."""
+        return replace(self, device=device)
+
+    def model_arguments(self) -> RowsArguments:
+        """What a model is told of the data."""
+        return {"problem": self.whole, "name": self.name, "cache": self.cache}
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the results should know."""
+        low, high = self.label_values
+        return {
+            "name": self.name,
+            "rows": self.features.shape[0],
+            "features": self.features.shape[1],
+            "share_not_zero": self._share_not_zero,
+            "labels": {f"{low:g}": -1, f"{high:g}": 1},
+        }
+
+    @property
+    def _share_not_zero(self) -> float:
+        return self.features.nnz / (self.features.shape[0] * self.features.shape[1])
+
+    @cached_property
+    def whole(self) -> Rows:
+        """All rows as the one worker of one process would read them."""
+        count = len(self.labels)
+        weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
+        indices = np.arange(count) if self._is_read_in_place else None
+        return Rows(self._stored, indices, weights, np.array([count]))
+
+    @cached_property
+    def _stored(self) -> Any:
+        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU."""
+        signs = -self.labels.numpy()[:, None]
+        if self.device.type == "cpu" and self._share_not_zero < DENSE:
+            return self.features.multiply(signs).tocsr()
+        self._require_room(len(self.labels))
+        dense = self.features.toarray() * signs
+        if self.device.type == "cpu":
+            return dense
+        return torch.from_numpy(dense).to(self.device, non_blocking=True)
+
+    def _require_room(self, rows: int) -> None:
+        num_bytes = 8 * rows * self.features.shape[1]
+        if num_bytes > _MOST_DENSE_BYTES:
+            raise ValueError(
+                f"{self.name}: {rows} rows of {self.features.shape[1]} features with their zeros must take "
+                f"at most {_MOST_DENSE_BYTES} bytes, got {num_bytes}"
+            )
+
+    @cached_property
+    def _is_read_in_place(self) -> bool:
+        return isinstance(self._stored, np.ndarray)
+
+    def rows(self, indices: np.ndarray, weights: Tensor, lengths: np.ndarray, dense: bool = False) -> Rows:
+        """The rows at ``indices`` [R]; ``dense`` ones however sparse they are stored."""
+        if self._is_read_in_place:
+            return Rows(self._stored, indices, weights, lengths)
+        if isinstance(self._stored, Tensor):
+            own = torch.from_numpy(indices).to(self.device, non_blocking=True)
+            return Rows(self._stored.index_select(0, own), None, weights, lengths)
+        features = self._stored[indices]
+        if not dense:
+            return Rows(features, None, weights, lengths)
+        return Rows(features.toarray(), np.arange(len(indices)), weights, lengths)
+
+    def loader(
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        generator_of: Callable[..., torch.Generator],
+    ) -> "RowsLoader":
+        """What the workers in ``local_workers`` read: ``batch_size`` rows each, or None for all they hold.
+
+        Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
+        worker's shard, also one that lives elsewhere; and for a step's rows that would fill more than 16 GiB.
+        """
+        shards = split(self.labels.long(), workers, self.partition, generator_of("partition"), self.alpha)
+        if batch_size is not None:
+            self._require_room(len(local_workers) * batch_size)
+        if batch_size is not None and not self.replacement:
+            samplers = [
+                ShardSampler(shard, batch_size, partial(generator_of, "order", worker), f"worker {worker}")
+                for worker, shard in enumerate(shards)
+            ]
+        else:
+            samplers = []
+        return RowsLoader(self, shards, local_workers, batch_size, generator_of, samplers)
+
+
+class RowsLoader:
+    """The batches of the local workers, which follow from the step alone."""
+
+    def __init__(
+        self,
+        dataset: RowsDataset,
+        shards: list[Tensor],
+        local_workers: range,
+        batch_size: int | None,
+        generator_of: Callable[..., torch.Generator],
+        samplers: list[ShardSampler],
+    ) -> None:
+        self.dataset = dataset
+        self.lengths = [len(shard) for shard in shards]  # of all n workers
+        self.shards = [shards[worker] for worker in local_workers]
+        self.samplers = [samplers[worker] for worker in local_workers] if samplers else []
+        self.local_workers = local_workers
+        self.batch_size = batch_size
+        self.generator_of = generator_of
+        self.epochs_per_step = (
+            1.0 if batch_size is None else len(self.lengths) * batch_size / len(dataset.labels)
+        )  # share of the rows that all workers read in a step
+        self._steps_at_once = max(1, _DRAWS_AT_ONCE // (batch_size or 1))
+        self._block = -1
+        self._drawn = np.empty((0, 0), dtype=np.int64)
+        if batch_size is not None:
+            # n / m for every row of a worker's shard, of which a batch is a sample
+            shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
+            own = torch.tensor([shares[worker] for worker in local_workers], dtype=torch.float64)
+            self._weights = own.repeat_interleave(batch_size).to(dataset.device)
+            self._lengths = np.full(len(local_workers), batch_size)
+
+    def whole(self) -> Rows:
+        """All rows of the local workers."""
+        return self._whole
+
+    @cached_property
+    def _whole(self) -> Rows:
+        indices = torch.cat(self.shards).numpy()
+        weight = len(self.lengths) / len(self.dataset.labels)
+        weights = torch.full((len(indices),), weight, dtype=torch.float64, device=self.dataset.device)
+        rows = self.dataset.rows(indices, weights, np.array([len(shard) for shard in self.shards]))
+        if rows.indices is None:
+            return rows
+        in_order = rows.features[indices]  # a sixth faster to read, step after step
+        return rows._replace(features=in_order, indices=np.arange(len(indices)))
+
+    def batches(self, step: int) -> Rows:
+        """What the local workers read in ``step``, counted from 0."""
+        if self.batch_size is None:
+            return self._whole
+        return self.dataset.rows(self._indices(step), self._weights, self._lengths, dense=True)
+
+    def facts(self) -> dict[str, Any]:
+        """How the rows are spread over the workers; where not evenly, each counts n / m all the same."""
+        fewest, most = min(self.lengths), max(self.lengths)
+        if fewest == most:
+            return {"rows_per_worker": most}
+        return {
+            "rows_per_worker": f"{fewest} to {most}, each counting {len(self.lengths)}/{sum(self.lengths)}"
+        }
+
+    def _indices(self, step: int) -> np.ndarray:
+        """Row numbers [W batch_size]."""
+        if self.samplers:
+            return torch.cat([sampler.batch(step) for sampler in self.samplers]).numpy()
+        block, offset = divmod(step, self._steps_at_once)
+        if block != self._block:
+            self._block, self._drawn = block, self._draw(block)
+        return self._drawn[offset]
+
+    def _draw(self, block: int) -> np.ndarray:
+        """Rows drawn with replacement, [steps, W batch_size]."""
+        assert self.batch_size is not None  # whole shards are not drawn
+        shape, drawn = (self._steps_at_once, self.batch_size), []
+        for worker, shard in zip(self.local_workers, self.shards, strict=True):
+            drawn.append(
+                shard[torch.randint(len(shard), shape, generator=self.generator_of("order", worker, block))]
+            )
+        return torch.cat(drawn, 1).numpy()

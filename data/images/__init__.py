@@ -1,0 +1,1 @@
+"""Image datasets: files, decoding, augmentation."""

@@ -1,0 +1,202 @@
+"""Images in one folder per class, in memory where they fit, and ImageNet among them."""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from data.checks import is_number, require_count, require_flag, shown
+from data.classification import ClassificationDataset, Split
+from data.files import path_of
+from data.images.augment import Augmentation
+from data.images.reader import ImageReader, read_headers
+from data.images.streamed import FileSplit, StreamedImages
+from data.images.tree import ImageTree, read_tree
+from data.partition import check_partition, check_passes
+
+MEASURED = 10_000  # images that mean and std are taken from
+MOST_PIXELS_UNRESIZED = 2**22  # a model's first layer may have as many inputs
+CHUNK = 500  # of them in memory at once
+CHUNK_BYTES = 2**28  # where images are so large that these are fewer
+SMALLEST_STD = 1e-6  # pixels are in [0, 1], in steps of 1 / 255
+LARGEST_SIDE = 4096  # pixels, of a data.image_size
+MOST_DECODERS = 1024  # threads
+
+
+def image_folder(
+    *,
+    name: str,
+    root: str,
+    image_size: int | None = None,
+    channels: int | None = None,
+    held_out: float | None = None,
+    augment: bool = True,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    memory_gib: float = 4,
+    decoders: int = 4,
+    partition: str = "iid",
+    alpha: float | None = None,
+    reshard: str = "never",
+    drop_last: bool = False,
+) -> ClassificationDataset | StreamedImages:
+    """The images in ``root``/``name``: train/CLASS/IMAGE beside test/ or val/, or CLASS/IMAGE, cut.
+
+    ``image_size`` None takes images that all have one size; ``augment`` then crops after padding by
+    an eighth of the side and flips, as for CIFAR. A number resizes them to that many pixels square;
+    ``augment`` then takes a random part of the image and flips, as for ImageNet. ``channels`` None
+    is 1 if all images are grey and 3 if not. ``held_out`` is the share of every class to test on
+    where there is no train folder. ``mean`` and ``std`` None are taken from up to 10,000 evenly
+    spaced training images.
+
+    Images of fixed pixels that take up to ``memory_gib`` GiB are decoded once, into a
+    ``ClassificationDataset``. Others are decoded by ``decoders`` threads, batch by batch. Neither
+    changes the batches.
+
+    Raises ``ValueError`` for bad settings, ``OSError`` for folders that are missing or images that
+    cannot be read, as far as they are looked at before training.
+    """
+    _check(image_size, channels, held_out, memory_gib, decoders)
+    require_flag("data.augment", augment)
+    check_partition(partition, alpha)
+    check_passes(partition, reshard, drop_last)
+    tree = read_tree(path_of("data.root", root) / str(name), held_out)
+    with ThreadPoolExecutor(decoders) as pool:
+        reader = _reader(pool, tree, image_size, channels)
+        read = partial(reader.read_all, pool)
+        for setting, values in (("mean", mean), ("std", std)):
+            _check_channels(setting, values, reader.channels)
+        pixels = reader.channels * reader.height * reader.width
+        crops = augment and image_size is not None
+        num_images = sum(len(files.paths) for files in tree.splits.values())
+        in_memory = not crops and num_images * pixels <= memory_gib * 2**30
+        images = {split: read(files.paths) for split, files in tree.splits.items()} if in_memory else {}
+        if mean is None or std is None:
+            paths = tree.splits["train"].paths
+            at_once = max(1, min(CHUNK, CHUNK_BYTES // pixels))
+            chunks = _evenly_spaced(len(paths), MEASURED).split(at_once)
+            if in_memory:
+                samples = (images["train"][places] for places in chunks)
+            else:
+                samples = (read([paths[i] for i in places.tolist()]) for places in chunks)
+            found = _mean_and_std(torch.stack([*map(_histograms, samples)]).sum(0))
+            mean, std = mean or found[0], std or found[1]
+    padding = 0 if crops else min(reader.height, reader.width) // 8
+    common: dict[str, Any] = {
+        "num_classes": len(tree.classes),
+        "partition": partition,
+        "alpha": alpha,
+        "reshard": reshard,
+        "drop_last": drop_last,
+        "mean": tuple(mean),
+        "std": tuple(std),
+        "augmentation": Augmentation(padding=padding, flip=True) if augment else None,
+    }
+    if in_memory:
+        common |= {split: Split(images[split], files.targets) for split, files in tree.splits.items()}
+        return ClassificationDataset(**common)
+    parts = {split: FileSplit(files) for split, files in tree.splits.items()}
+    return StreamedImages(
+        train=parts.pop("train"), held_out=parts, reader=reader, decoders=decoders, crops=crops, **common
+    )
+
+
+def imagenet(**settings: Any) -> ClassificationDataset | StreamedImages:
+    """ImageNet's 1.28 million training and 50,000 validation images of 1000 classes (Deng et al., 2009).
+
+    Settings and errors as of ``image_folder``; ``ValueError`` too for another number of classes. The
+    images can be had only by those who accept their terms, so nothing here downloads them.
+    """
+    folder = path_of("data.root", str(settings["root"])) / str(settings["name"])
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"data=imagenet: no folder {folder}; put the images from https://image-net.org into "
+            f"{folder / 'train'}/CLASS and {folder / 'val'}/CLASS, data.root=DIR looks elsewhere"
+        )
+    dataset = image_folder(**settings)
+    if dataset.num_classes != 1000:
+        raise ValueError(f"{folder} must have ImageNet's 1000 classes, got {dataset.num_classes}")
+    return dataset
+
+
+def _reader(
+    pool: ThreadPoolExecutor, tree: ImageTree, image_size: int | None, channels: int | None
+) -> ImageReader:
+    """One look at every file says channels and size; where both are given, none is needed."""
+    paths = [path for files in tree.splits.values() for path in files.paths]
+    if image_size is not None and channels is not None:
+        return ImageReader(channels=channels, size=image_size, height=image_size, width=image_size)
+    headers = read_headers(pool, paths)
+    if channels is None:
+        channels = 1 if all(header.is_grey for header in headers) else 3
+    if image_size is not None:
+        return ImageReader(channels=channels, size=image_size, height=image_size, width=image_size)
+    first = headers[0]
+    if first.height * first.width > MOST_PIXELS_UNRESIZED:
+        raise ValueError(
+            f"data.image_size must be given for images of more than {MOST_PIXELS_UNRESIZED} pixels: "
+            f"{paths[0]} is {first.width}x{first.height}"
+        )
+    for path, header in zip(paths, headers, strict=True):
+        if header[1:] != first[1:]:
+            raise ValueError(
+                f"data.image_size must be given, or all images have one size: {paths[0]} is "
+                f"{first.width}x{first.height}, {path} {header.width}x{header.height}"
+            )
+    return ImageReader(channels=channels, size=None, height=first.height, width=first.width)
+
+
+def _evenly_spaced(count: int, wanted: int) -> Tensor:
+    return torch.arange(count) if count <= wanted else torch.arange(wanted) * count // wanted
+
+
+def _histograms(images: Tensor) -> Tensor:
+    """[C, 256] int64, how often each channel of ``images`` [N, C, H, W] has each value."""
+    return torch.stack([torch.bincount(pixels.flatten(), minlength=256) for pixels in images.unbind(1)])
+
+
+def _mean_and_std(histograms: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of pixels in [0, 1], per channel of ``histograms`` [C, 256]."""
+    levels = torch.arange(256, dtype=torch.float64) / 255
+    shares = histograms.double() / histograms.sum(1, keepdim=True)
+    mean = shares @ levels
+    std = (shares * (levels - mean[:, None]) ** 2).sum(1).sqrt()
+    constant = (std == 0).nonzero().flatten().tolist()
+    if constant:
+        raise ValueError(f"data.std must be given: channel {constant[0]} of the training images is constant")
+    return tuple(mean.tolist()), tuple(std.tolist())
+
+
+def _check(
+    image_size: object, channels: object, held_out: object, memory_gib: object, decoders: object
+) -> None:
+    if image_size is not None:
+        require_count("data.image_size", image_size, maximum=LARGEST_SIDE)
+    require_count("data.decoders", decoders, maximum=MOST_DECODERS)
+    rules = {
+        "channels": (channels in (None, 1, 3) and not isinstance(channels, bool), "1, 3 or null", channels),
+        "held_out": (
+            held_out is None or (is_number(held_out) and 0 < held_out < 1),
+            "in (0, 1) or null",
+            held_out,
+        ),
+        "memory_gib": (is_number(memory_gib) and memory_gib >= 0, "a number >= 0", memory_gib),
+    }
+    for name, (valid, rule, value) in rules.items():
+        if not valid:
+            raise ValueError(f"data.{name} must be {rule}, got {shown(value)}")
+
+
+def _check_channels(setting: str, values: Any, channels: int) -> None:
+    """Refuse what is no number per channel."""
+    if values is None:
+        return
+    least = -math.inf if setting == "mean" else SMALLEST_STD
+    is_list = isinstance(values, Sequence) and not isinstance(values, str) and len(values) == channels
+    if not (is_list and all(is_number(value) and value >= least for value in values)):
+        rule = "finite numbers" if setting == "mean" else f"numbers >= {SMALLEST_STD:g}"
+        raise ValueError(f"data.{setting} must be a list of {channels} {rule} or null, got {shown(values)}")

@@ -1,0 +1,129 @@
+"""MNIST and Fashion-MNIST, from idx files: those in ``data.root`` or, if asked, downloaded ones.
+
+Images stay uint8 in memory.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from data.checks import require_flag
+from data.classification import ClassificationDataset, Split, require_labels
+from data.download import fetch
+from data.files import not_downloaded, open_bounded, path_of
+
+_MOST_BYTES = 2**28  # of a file or its pixels; the largest of these datasets has 47 million
+
+_MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror; the first home is gone
+_MNIST_MD5 = {
+    "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+    "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+    "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+    "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+}
+# The authors' repository; their other home has no https.
+_FASHION_MNIST_HOME = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
+_FASHION_MNIST_MD5 = {
+    "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+    "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+    "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+    "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+}
+
+
+def mnist(**settings: Any) -> ClassificationDataset:
+    """70,000 handwritten digits of 28 x 28 pixels, 10 classes (LeCun et al., 1998)."""
+    return _idx_dataset("mnist", "MNIST", _MNIST_HOME, _MNIST_MD5, mean=0.1307, std=0.3081, **settings)
+
+
+def fashion_mnist(**settings: Any) -> ClassificationDataset:
+    """70,000 articles of clothing of 28 x 28 pixels, 10 classes (Xiao et al., 2017)."""
+    home, md5 = _FASHION_MNIST_HOME, _FASHION_MNIST_MD5
+    return _idx_dataset("fashion_mnist", "FashionMNIST", home, md5, mean=0.2860, std=0.3530, **settings)
+
+
+def _idx_dataset(
+    name: str,
+    folder: str,
+    home: str,
+    md5: dict[str, str],
+    *,
+    mean: float,
+    std: float,
+    root: str,
+    download: bool = False,
+    partition: str = "iid",
+    alpha: float | None = None,
+    reshard: str = "never",
+    drop_last: bool = False,
+) -> ClassificationDataset:
+    require_flag("data.download", download)
+    raw = path_of("data.root", root) / folder / "raw"
+    stems = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+    for stem in stems:
+        if download and _find(raw, stem) is None:
+            file = f"{stem}.gz"
+            fetch(f"{home}/{file}", raw / file, md5[file])
+    paths = [_require(name, raw, stem) for stem in stems]
+    train, test = (_idx_split(images, labels, num_classes=10) for images, labels in (paths[:2], paths[2:]))
+    return ClassificationDataset(
+        train=train,
+        test=test,
+        num_classes=10,
+        partition=partition,
+        alpha=alpha,
+        mean=(mean,),
+        std=(std,),
+        reshard=reshard,
+        drop_last=drop_last,
+    )
+
+
+def _idx_split(images_path: Path, labels_path: Path, num_classes: int) -> Split:
+    images, labels = read_idx(images_path), read_idx(labels_path)
+    if images.shape[1:] != (28, 28):
+        raise ValueError(f"{images_path} must hold images of 28 x 28 pixels, got {list(images.shape)}")
+    if labels.shape != images.shape[:1]:
+        raise ValueError(
+            f"{labels_path} must hold a label for each of {len(images)} images, got {list(labels.shape)}"
+        )
+    require_labels(labels_path, labels, num_classes)
+    return Split(images[:, None], labels.long())
+
+
+def _find(folder: Path, stem: str) -> Path | None:
+    candidates = (folder / stem, folder / f"{stem}.gz")
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def _require(name: str, folder: Path, stem: str) -> Path:
+    path = _find(folder, stem)
+    if path is None:
+        raise not_downloaded(name, folder / stem)
+    return path
+
+
+def read_idx(path: Path) -> Tensor:
+    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for anything else.
+
+    No more is unpacked than the header says, and a header may say 256 MiB.
+    """
+    with open_bounded(path, _MOST_BYTES) as file:
+        magic = file.read(4).ljust(4, b"\0")
+        lengths = file.read(4 * magic[3])
+        shape = [int.from_bytes(lengths[i : i + 4], "big") for i in range(0, len(lengths), 4)]
+        size = math.prod(shape)
+        if magic[:3] != b"\0\0\x08" or len(lengths) != 4 * magic[3] or not 0 < size <= _MOST_BYTES:
+            raise ValueError(f"{path} is not an idx file of bytes: its header says {str(shape)[:80]}")
+        content = np.empty(size, dtype=np.uint8)
+        found = file.readinto(content.data)
+        if found != size or file.read(1):
+            more_or_less = f"{found}" if found < size else "more"
+            raise ValueError(
+                f"{path} is not an idx file of bytes: {size} must follow its header, not {more_or_less}"
+            )
+    return torch.from_numpy(content).view(shape)

@@ -1,0 +1,180 @@
+"""Images that are decoded when a batch needs them, by threads, one step ahead of the model."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from data.classification import Classification, LabelledBatch, SampleArguments, normalise
+from data.images.augment import Augmentation
+from data.images.reader import ImageReader
+from data.images.resized_crop import draw_crops
+from data.images.tree import ImageFiles
+from data.sampler import ShardSampler, epochs_per_step, shard_samplers
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """Images of one split on disk."""
+
+    files: ImageFiles
+
+    def __len__(self) -> int:
+        return len(self.files.paths)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamedImages:
+    """What ``ClassificationDataset`` is to images in memory, for those on disk.
+
+    With the same ``reader``, ``mean``, ``std`` and ``augmentation`` both give the same batches.
+    ``crops`` takes a random part of each training image, resized, instead of its middle.
+    """
+
+    train: FileSplit
+    held_out: dict[str, FileSplit]
+    num_classes: int
+    reader: ImageReader
+    decoders: int  # threads
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    augmentation: Augmentation | None = None
+    crops: bool = False
+    partition: str = "iid"
+    alpha: float | None = None
+    reshard: str = "never"
+    drop_last: bool = False
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    task = Classification()
+    reads_files = True  # while it trains, so that a batch may fail
+
+    def model_arguments(self) -> SampleArguments:
+        """What a model is told of the data."""
+        return {"input_shape": self.reader.shape, "num_classes": self.num_classes}
+
+    def to(self, device: torch.device) -> Self:
+        """The same dataset with its batches on ``device``."""
+        return replace(self, device=device)
+
+    def facts(self) -> dict[str, Any]:
+        counts = {
+            f"{name} images": len(part) for name, part in {"train": self.train, **self.held_out}.items()
+        }
+        return {"classes": self.num_classes, **counts, "decoded": "per batch"}
+
+    def loader(
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        generator_of: Callable[..., torch.Generator],
+    ) -> "StreamedLoader":
+        """What the workers in ``local_workers`` read; raises as ``shard_samplers``."""
+        targets = self.train.files.targets
+        samplers = shard_samplers(
+            targets,
+            workers,
+            batch_size,
+            self.partition,
+            self.alpha,
+            generator_of,
+            reshard=self.reshard,
+            drop_last=self.drop_last,
+        )
+        share = epochs_per_step(samplers, workers, batch_size, len(self.train))
+        return StreamedLoader(
+            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, share
+        )
+
+    def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
+        """Samples [B] of the split of that name. Raises ``OSError`` for an image that cannot be read."""
+        with ThreadPoolExecutor(self.decoders) as pool:
+            return self.finish(request(pool, self.reader, self.held_out[split].files, indices))
+
+    def finish(self, wanted: "Request") -> LabelledBatch:
+        """The batch that ``wanted`` asked for, on the device."""
+        images = torch.stack([image.result() for image in wanted.images]).contiguous()
+        images = images.to(self.device, non_blocking=True).float().div_(255)
+        if wanted.generator is not None and self.augmentation is not None:
+            images = self.augmentation(images, wanted.generator)
+        targets = wanted.targets.to(self.device, non_blocking=True)
+        return LabelledBatch(normalise(images, self.mean, self.std), targets)
+
+
+class Request(NamedTuple):
+    """A batch that is being decoded."""
+
+    images: Sequence[Future[Tensor]]  # B, of uint8 [C, H, W]
+    targets: Tensor  # [B] int64
+    generator: torch.Generator | None  # of the augmentation after decoding; None for held-out images
+
+
+def request(
+    pool: ThreadPoolExecutor,
+    reader: ImageReader,
+    files: ImageFiles,
+    indices: Tensor,
+    generator: torch.Generator | None = None,
+    crops: bool = False,
+) -> Request:
+    """Have ``pool`` decode the files at ``indices`` [B]."""
+    draws: Sequence[Tensor | None] = [None] * len(indices)
+    if crops and generator is not None:
+        draws = [*draw_crops(len(indices), generator)]
+    images = [
+        pool.submit(reader.read, files.paths[i], d) for i, d in zip(indices.tolist(), draws, strict=True)
+    ]
+    return Request(images, files.targets[indices], generator)
+
+
+class StreamedLoader:
+    """The batches of the local workers; those of the next step are decoded while the model computes."""
+
+    reads_files = True
+
+    def __init__(
+        self,
+        dataset: StreamedImages,
+        local_workers: range,
+        samplers: list[ShardSampler],
+        generator_of: Callable[..., torch.Generator],
+        epochs_per_step: float,
+    ) -> None:
+        self.dataset = dataset
+        self.local_workers = local_workers
+        self.samplers = samplers
+        self.generator_of = generator_of
+        self.epochs_per_step = epochs_per_step  # share of an epoch that a step of all workers is
+        self._pool = ThreadPoolExecutor(dataset.decoders)
+        self._ahead: tuple[int, list[Request]] = (-1, [])
+        # Otherwise the program would end only after decoding batches that nobody asks for any more.
+        weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
+
+    def batches(self, step: int) -> list[LabelledBatch]:
+        """W batches; they follow from the step alone. Raises ``OSError`` for an unreadable image."""
+        number, requests = self._ahead
+        if number != step:
+            for image in (image for one in requests for image in one.images):
+                image.cancel()
+            requests = self._request(step)
+        self._ahead = step + 1, self._request(step + 1)
+        return [self.dataset.finish(one) for one in requests]
+
+    def _request(self, step: int) -> list[Request]:
+        dataset = self.dataset
+        return [
+            request(
+                self._pool,
+                dataset.reader,
+                dataset.train.files,
+                sampler.batch(step),
+                self.generator_of("augment", step, worker),
+                dataset.crops,
+            )
+            for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
+        ]

@@ -1,0 +1,1 @@
+"""Ratings as implicit feedback: files, negatives, ranking."""

@@ -1,0 +1,95 @@
+"""Synthetic ratings, drawn from a low-rank model: made up, for machines that have no real ones.
+
+Users and items have normal factors u and v of rank r, items a popularity b. User i picks n_i items, the
+largest of ``taste`` u_i.v_j / sqrt(r) + ``skew`` b_j + Gumbel noise, which is drawing without
+replacement in proportion to the exponential of the first two terms. Their order in time is random, so
+that the item held out is one like the others.
+"""
+
+import math
+
+import numpy as np
+import torch
+
+from data.checks import is_number, require_count, require_memory, shown
+from data.ratings.dataset import RatingsDataset, check_settings, ratings_dataset
+from data.ratings.leave_last_out import Ratings
+
+_AT_ONCE = 2**24  # users times items scored together
+_MOST_SCORES = 2**34  # of all users for all items: some minutes
+_STRONGEST = 1e6  # far beyond it the noise, of size 1, has no effect on what is drawn
+
+
+def synthetic_ratings(
+    *,
+    users: int,
+    items: int,
+    rank: int,
+    fewest: int,
+    most: int,
+    taste: float,
+    skew: float,
+    draw_seed: int,
+    negatives: int,
+    partition: str = "iid",
+    alpha: float | None = None,
+) -> RatingsDataset:
+    """``users`` who rated ``fewest`` to ``most`` of ``items`` each, drawn by ``draw_seed`` alone.
+
+    The run's seed does not matter to them. Raises ``ValueError`` for sizes that do not fit each other.
+    """
+    for name, value, least, largest in (
+        ("users", users, 1, 2**24),
+        ("items", items, 1, 2**24),
+        ("rank", rank, 1, 2**12),
+        ("fewest", fewest, 2, 2**24),
+        ("most", most, 2, 2**24),
+        ("draw_seed", draw_seed, 0, 2**63 - 1),
+    ):
+        require_count(f"data.{name}", value, least, largest)
+    for name, strength in (("taste", taste), ("skew", skew)):
+        if not (is_number(strength) and strength >= 0):
+            raise ValueError(f"data.{name} must be a finite number >= 0, got {shown(strength)}")
+        if strength > _STRONGEST:
+            raise ValueError(f"data.{name} must be at most {_STRONGEST:g}, got {shown(strength)}")
+    if users * items > _MOST_SCORES:
+        raise ValueError(f"data.users x data.items must be at most {_MOST_SCORES}, got {users * items}")
+    require_memory("data.users", users, 4 * (users + items) * rank + 32 * users * most)
+    if fewest > most:
+        raise ValueError(f"data.fewest must be at most data.most ({most}), got {fewest}")
+    check_settings(fewest, negatives, partition, alpha)
+    return ratings_dataset(
+        "synthetic_ratings",
+        draw(users, items, rank, fewest, most, taste, skew, draw_seed),
+        source="data=synthetic_ratings",
+        min_ratings=fewest,
+        negatives=negatives,
+        partition=partition,
+        alpha=alpha,
+        said={"synthetic": f"drawn from a model of rank {rank} by draw_seed {draw_seed}"},
+    )
+
+
+def draw(
+    users: int, items: int, rank: int, fewest: int, most: int, taste: float, skew: float, draw_seed: int
+) -> Ratings:
+    """The ratings, user after user, each user's in the order of time; items named 0 to ``items`` - 1."""
+    if most > items:
+        raise ValueError(f"data.most must be at most data.items ({items}), got {most}")
+    generator = torch.Generator().manual_seed(draw_seed)
+    user_factors = torch.randn(users, rank, generator=generator)
+    item_factors = torch.randn(items, rank, generator=generator) * (taste / math.sqrt(rank))
+    popularity = torch.randn(items, generator=generator) * skew
+    counts = torch.randint(fewest, most + 1, (users,), generator=generator)
+    picked = []
+    for part in user_factors.split(max(1, _AT_ONCE // items)):
+        gumbel = -torch.empty(len(part), items).exponential_(generator=generator).log()
+        best = torch.addmm(popularity, part, item_factors.T).add_(gumbel).topk(most, dim=1).indices
+        picked.append(best)
+    ranks = torch.arange(most).expand(users, most)
+    taken = ranks < counts[:, None]
+    moments = torch.rand(users, most, generator=generator).masked_fill_(~taken, 2.0)
+    order = moments.argsort(1)  # what was not taken comes last
+    chosen = torch.cat(picked).gather(1, order)[taken]
+    who = torch.arange(users).repeat_interleave(counts)
+    return Ratings(who.numpy(), chosen.numpy(), np.arange(len(who)))

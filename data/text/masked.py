@@ -1,0 +1,256 @@
+"""Masked language modelling: to predict units of a text from those on both sides.
+
+Devlin et al., 2019, https://arxiv.org/abs/1810.04805: of the units asked for, 80 % are replaced by
+``[MASK]``, 10 % by any unit and 10 % stay. Unlike there, one task and not two: blocks run over the
+ends of lines, and no next sentence is guessed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self, TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from data.checks import require_count, shown
+from data.files import path_of
+from data.partition import split
+from data.sampler import ShardSampler
+from data.text.corpora import Corpus
+from data.text.wordpiece import END, MASK, START, UNKNOWN, WordPiece
+
+_REPLACED, _RANDOM = 0.8, 0.1
+
+
+class MaskedBatch(NamedTuple):
+    """Blocks of one worker, some of whose units are to be found."""
+
+    tokens: Tensor  # [B, T] int64
+    positions: Tensor  # [B, M] int64, of what is asked for
+    targets: Tensor  # [B, M] int64
+
+
+class MaskedArguments(TypedDict):
+    """What a model is told of blocks of text."""
+
+    vocabulary_size: int
+    masked: bool  # True: the model predicts masked units
+    max_length: int  # T, units in a block
+
+
+@dataclass(frozen=True)
+class MaskedUnits:
+    """Mean cross entropy per unit asked for, and perplexity, its exponential."""
+
+    num_sums = 2
+    higher_is_better: ClassVar[frozenset[str]] = frozenset()
+
+    def loss(self, model: nn.Module, batch: MaskedBatch, memory: None) -> tuple[Tensor, None]:
+        """Mean loss over the units asked for; a block leaves nothing to the next one."""
+        logits = model(batch.tokens, batch.positions)
+        return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), None
+
+    def measure(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
+        """[2] float64: sum of losses and number of units asked for."""
+        logits = model(batch.tokens, batch.positions).flatten(0, 1).float()
+        losses = F.cross_entropy(logits, batch.targets.flatten(), reduction="none")
+        total = losses.double().sum()
+        return torch.stack([total, torch.full_like(total, len(losses))])
+
+    def summarise(self, sums: Tensor) -> dict[str, float]:
+        """Metrics from the sum of ``measure`` over batches."""
+        loss = sums[0] / sums[1]
+        return {"loss": loss.item(), "perplexity": loss.exp().item()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedDataset:
+    """A text in blocks [N, T] int32 of training, validation and test, ``[CLS] units [SEP]`` each.
+
+    A training block is masked anew each time it is read, by its worker's draws; a held-out block
+    always in the same way. Raises ``ValueError`` for a split without a whole block, and a partition
+    that needs labels.
+    """
+
+    train: Tensor
+    validation: Tensor
+    test: Tensor
+    vocabulary: WordPiece
+    masked_share: float
+    partition: str
+    about: dict[str, Any]  # what a reader should know of the text
+    held_out: dict[str, "HeldOutBlocks"] = field(init=False)
+
+    task = MaskedUnits()
+
+    def __post_init__(self) -> None:
+        if self.partition not in ("iid", "contiguous"):
+            raise ValueError(
+                "data.partition must be iid or contiguous for blocks of text, which have no labels, "
+                f"got {self.partition!r}"
+            )
+        splits = {"training": self.train, "validation": self.validation, "test": self.test}
+        for name, blocks in splits.items():
+            if len(blocks) == 0:
+                raise ValueError(f"the {name} split must fill at least one block of data.max_length units")
+        share = self.masked_share
+        if not (isinstance(share, float) and 0 < share < 1):
+            raise ValueError(f"data.masked_share must be in (0, 1), got {shown(share)}")
+        held_out = {
+            name: HeldOutBlocks(self.mask(getattr(self, name), torch.Generator().manual_seed(0)))
+            for name in ("validation", "test")
+        }
+        object.__setattr__(self, "held_out", held_out)
+
+    @property
+    def num_asked(self) -> int:
+        """M, units asked for per block."""
+        return max(1, round(self.masked_share * (self.train.shape[1] - 2)))
+
+    def model_arguments(self) -> MaskedArguments:
+        """What a model is told of the data."""
+        return {"vocabulary_size": len(self.vocabulary), "masked": True, "max_length": self.train.shape[1]}
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the results should know."""
+        names = ("train", "validation", "test")
+        blocks = {f"{name}_blocks": len(getattr(self, name)) for name in names}
+        return (
+            self.about
+            | {"vocabulary_size": len(self.vocabulary), "masked_per_block": self.num_asked}
+            | blocks
+        )
+
+    def to(self, device: torch.device) -> Self:
+        """The same text on ``device``, masked in the same way."""
+        moved = {name: getattr(self, name).to(device) for name in ("train", "validation", "test")}
+        return replace(self, **moved)
+
+    def loader(
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        generator_of: Callable[..., torch.Generator],
+    ) -> "MaskedLoader":
+        """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
+
+        Raises ``ValueError`` for more workers than blocks and a batch larger than any worker's
+        shard, also one that lives elsewhere.
+        """
+        blocks = torch.zeros(len(self.train), dtype=torch.int64)
+        shards = split(blocks, workers, self.partition, generator_of("partition"))
+        samplers = [
+            ShardSampler(
+                shard, batch_size or len(shard), partial(generator_of, "order", worker), f"worker {worker}"
+            )
+            for worker, shard in enumerate(shards)
+        ]
+        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
+        return MaskedLoader(
+            self, local_workers, [samplers[worker] for worker in local_workers], generator_of, epochs_per_step
+        )
+
+    def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
+        """Blocks [B] of the split of that name."""
+        return self.held_out[split].batch(indices)
+
+    def mask(self, blocks: Tensor, generator: torch.Generator) -> MaskedBatch:
+        """``blocks`` [B, T] with M units of each to be found, drawn from ``generator``, not ``[CLS]``
+        and ``[SEP]``.
+        """
+        device, (size, length) = blocks.device, blocks.shape
+        order = torch.rand(size, length - 2, generator=generator).argsort(1)
+        positions = 1 + order[:, : self.num_asked].sort(1).values
+        fate = torch.rand(positions.shape, generator=generator).to(device, non_blocking=True)
+        anything = torch.randint(len(self.vocabulary), positions.shape, generator=generator)
+        anything, positions = (own.to(device, non_blocking=True) for own in (anything, positions))
+        tokens = blocks.long()
+        targets = tokens.gather(1, positions)
+        shown = torch.where(fate < _REPLACED + _RANDOM, anything, targets)
+        shown = shown.masked_fill(fate < _REPLACED, self.vocabulary.units[MASK])
+        return MaskedBatch(tokens.scatter(1, positions, shown), positions, targets)
+
+
+@dataclass(frozen=True)
+class HeldOutBlocks:
+    """Blocks that are masked already."""
+
+    blocks: MaskedBatch
+
+    def __len__(self) -> int:
+        return len(self.blocks.tokens)
+
+    def batch(self, indices: Tensor) -> MaskedBatch:
+        indices = indices.to(self.blocks.tokens.device, non_blocking=True)
+        return MaskedBatch(*(part.index_select(0, indices) for part in self.blocks))
+
+
+@dataclass(frozen=True)
+class MaskedLoader:
+    """The batches of the local workers, from their shards, masked by their draws."""
+
+    dataset: MaskedDataset
+    local_workers: range
+    samplers: list[ShardSampler]
+    generator_of: Callable[..., torch.Generator]
+    epochs_per_step: float  # share of the training blocks that all workers read in a step
+
+    def batches(self, step: int) -> list[MaskedBatch]:
+        """W batches; they follow from the step alone."""
+        found = []
+        for worker, sampler in zip(self.local_workers, self.samplers, strict=True):
+            indices = sampler.batch(step).to(self.dataset.train.device, non_blocking=True)
+            blocks = self.dataset.train.index_select(0, indices)
+            found.append(self.dataset.mask(blocks, self.generator_of("mask", step, worker)))
+        return found
+
+
+def masked_dataset(
+    corpus: Corpus,
+    *,
+    vocabulary: str | None = None,
+    vocabulary_size: int | None = None,
+    lowercase: bool = True,
+    max_length: int = 128,
+    masked_share: float = 0.15,
+    partition: str = "iid",
+) -> MaskedDataset:
+    """``corpus`` in WordPiece units and blocks of ``max_length``; what is left over is not used.
+
+    ``vocabulary`` is a file, as those of the pretrained models; without one, ``WordPiece.of`` makes
+    one of the training split with ``vocabulary_size`` units (8,000). A word ``<unk>`` is one unit.
+    Raises ``ValueError`` for settings that are no good, ``FileNotFoundError`` without the file.
+    """
+    require_count("data.max_length", max_length, minimum=3)
+    if vocabulary is not None and vocabulary_size is not None:
+        raise ValueError(f"data.vocabulary_size has no effect beside data.vocabulary={vocabulary}")
+    if vocabulary is not None:
+        units = WordPiece.read(path_of("data.vocabulary", vocabulary), lowercase)
+    else:
+        size = 8000 if vocabulary_size is None else vocabulary_size
+        require_count("data.vocabulary_size", size)
+        units = WordPiece.of([line.replace("<unk>", " ") for line in corpus.train], size, lowercase)
+    blocks = {
+        name: _blocks(units, getattr(corpus, name), max_length) for name in ("train", "validation", "test")
+    }
+    return MaskedDataset(
+        **blocks,
+        vocabulary=units,
+        masked_share=masked_share,
+        partition=partition,
+        about={"name": corpus.name, "objective": "masked"},
+    )
+
+
+def _blocks(units: WordPiece, lines: list[str], max_length: int) -> Tensor:
+    """[N, T] int32 of the running text."""
+    known = [line.replace("<unk>", UNKNOWN) for line in lines]
+    running = [number for row in units.encode(known) for number in row]
+    inside = max_length - 2
+    count = len(running) // inside
+    text = torch.tensor(running[: count * inside], dtype=torch.int32).view(count, inside)
+    start, end = (torch.full((count, 1), units.units[unit], dtype=torch.int32) for unit in (START, END))
+    return torch.cat([start, text, end], 1)

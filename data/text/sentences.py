@@ -1,0 +1,163 @@
+"""Labelled sentences that fit in memory: the dataset, its batches and its task."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Self, TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from data.partition import check_partition, split
+from data.sampler import ShardSampler
+
+
+class SentenceBatch(NamedTuple):
+    """Sentences of one worker, padded to the longest of them."""
+
+    tokens: Tensor  # [B, T] int64
+    mask: Tensor  # [B, T] bool, False where padded
+    targets: Tensor  # [B] int64
+
+
+class SentenceArguments(TypedDict):
+    """What a model is told of labelled sentences."""
+
+    vocabulary_size: int
+    num_classes: int
+    max_length: int  # units in the longest sentence
+
+
+@dataclass(frozen=True)
+class SentenceClassification:
+    """One of several classes per sentence: cross entropy, accuracy in [0, 1]."""
+
+    num_sums = 3
+    higher_is_better = frozenset({"accuracy"})
+
+    def loss(self, model: nn.Module, batch: SentenceBatch, memory: None) -> tuple[Tensor, None]:
+        """Mean cross entropy over the batch; a sentence leaves nothing to the next one."""
+        return F.cross_entropy(model(batch.tokens, batch.mask), batch.targets), None
+
+    def measure(self, model: nn.Module, batch: SentenceBatch) -> Tensor:
+        """[3] float64: sum of losses, number right, number of sentences."""
+        outputs = model(batch.tokens, batch.mask)
+        loss = F.cross_entropy(outputs.double(), batch.targets, reduction="sum")
+        right = (outputs.argmax(1) == batch.targets).sum().double()
+        return torch.stack([loss, right, torch.full_like(loss, len(batch.targets))])
+
+    def summarise(self, sums: Tensor) -> dict[str, float]:
+        """Metrics from the sum of ``measure`` over batches."""
+        loss, right, sentences = sums.tolist()
+        return {"loss": loss / sentences, "accuracy": right / sentences}
+
+
+@dataclass(frozen=True)
+class SentenceSplit:
+    """Sentences in file order."""
+
+    tokens: Tensor  # [N, T] int32
+    lengths: Tensor  # [N] int64, on the CPU: a batch is cut to its longest sentence without a wait
+    targets: Tensor  # [N] int64
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def to(self, device: torch.device) -> Self:
+        return replace(self, tokens=self.tokens.to(device), targets=self.targets.to(device))
+
+    def batch(self, indices: Tensor) -> SentenceBatch:
+        """The sentences [B] that ``indices`` names."""
+        lengths = self.lengths[indices.cpu()]
+        longest = int(lengths.max())
+        device = self.tokens.device
+        indices = indices.to(device, non_blocking=True)
+        tokens = self.tokens[:, :longest].index_select(0, indices).long()
+        mask = torch.arange(longest, device=device) < lengths.to(device, non_blocking=True)[:, None]
+        return SentenceBatch(tokens, mask, self.targets.index_select(0, indices))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentenceDataset:
+    """Training and validation sentences on one device.
+
+    Raises ``ValueError`` for a partition that ``data.partition`` does not know and for a split
+    without sentences.
+    """
+
+    train: SentenceSplit
+    held_out: dict[str, SentenceSplit]
+    vocabulary_size: int
+    num_classes: int
+    max_length: int
+    partition: str = "iid"
+    alpha: float | None = None
+
+    task = SentenceClassification()
+
+    def __post_init__(self) -> None:
+        check_partition(self.partition, self.alpha)
+        for name, part in {"training": self.train, **self.held_out}.items():
+            if len(part) == 0:
+                raise ValueError(f"the {name} split must have at least one sentence, got 0")
+
+    def model_arguments(self) -> SentenceArguments:
+        """What a model is told of the data."""
+        return {
+            "vocabulary_size": self.vocabulary_size,
+            "num_classes": self.num_classes,
+            "max_length": self.max_length,
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What a reader of the numbers should know."""
+        held_out = {f"{name}_sentences": len(part) for name, part in self.held_out.items()}
+        tokens = self.train.lengths.double().mean().item()
+        return {"train_sentences": len(self.train), **held_out, "tokens_per_sentence": round(tokens, 1)}
+
+    def to(self, device: torch.device) -> Self:
+        """The same dataset with its sentences on ``device``."""
+        held_out = {name: part.to(device) for name, part in self.held_out.items()}
+        return replace(self, train=self.train.to(device), held_out=held_out)
+
+    def loader(
+        self,
+        workers: int,
+        local_workers: range,
+        batch_size: int | None,
+        generator_of: Callable[..., torch.Generator],
+    ) -> "SentenceLoader":
+        """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
+
+        Raises ``ValueError`` for more workers than sentences and a batch larger than any worker's
+        shard, also one that lives elsewhere.
+        """
+        shards = split(
+            self.train.targets.cpu(), workers, self.partition, generator_of("partition"), self.alpha
+        )
+        samplers = [
+            ShardSampler(
+                shard, batch_size or len(shard), partial(generator_of, "order", worker), f"worker {worker}"
+            )
+            for worker, shard in enumerate(shards)
+        ]
+        epochs_per_step = 1.0 if batch_size is None else workers * batch_size / len(self.train)
+        return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], epochs_per_step)
+
+    def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
+        """Sentences [B] of a held-out split."""
+        return self.held_out[split].batch(indices)
+
+
+@dataclass(frozen=True)
+class SentenceLoader:
+    """The batches of the local workers, from their shards."""
+
+    train: SentenceSplit
+    samplers: list[ShardSampler]
+    epochs_per_step: float  # share of the training sentences that all workers read in a step
+
+    def batches(self, step: int) -> list[SentenceBatch]:
+        """W batches; they follow from the step alone."""
+        return [self.train.batch(sampler.batch(step)) for sampler in self.samplers]

@@ -1,0 +1,121 @@
+"""WordPiece, the sub-word units of BERT (Devlin et al., 2019, https://arxiv.org/abs/1810.04805)."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from data.checks import require_flag
+from data.files import read_lines
+from data.text.vocabulary import MOST_WORDS
+
+PADDING, UNKNOWN, START, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+_INSIDE = "##"  # before a unit that goes on with a word
+
+
+@dataclass(frozen=True, kw_only=True)
+class WordPiece:
+    """Text to numbers: each word as the longest units that the vocabulary has for it.
+
+    ``lowercase`` folds letters and strips accents, which the uncased vocabularies expect. Raises
+    ``ValueError`` for a vocabulary without one of the special units.
+    """
+
+    units: dict[str, int] = field(repr=False)  # unit -> number
+    lowercase: bool = True
+    _tokenizer: Any = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_flag("data.lowercase", self.lowercase)
+        missing = [unit for unit in SPECIAL if unit not in self.units]
+        if missing:
+            raise ValueError(f"a WordPiece vocabulary must have {', '.join(SPECIAL)}; no {missing[0]}")
+        object.__setattr__(self, "_tokenizer", _tokenizer(self.units, self.lowercase))
+
+    @classmethod
+    def read(cls, path: Path, lowercase: bool) -> Self:
+        """A vocabulary from its file, one unit per line.
+
+        Raises ``FileNotFoundError`` without one, ``ValueError`` with the line's number for a unit
+        that is empty or was there before, and for what is no UTF-8 or has too many units.
+        """
+        if not path.is_file():
+            raise FileNotFoundError(f"no WordPiece vocabulary {path}; data.vocabulary=FILE names one")
+        lines = read_lines(path)
+        if len(lines) > MOST_WORDS:
+            raise ValueError(f"{path} must have at most {MOST_WORDS} units, got {len(lines)}")
+        units: dict[str, int] = {}
+        for number, line in enumerate(lines, start=1):
+            unit = line.removesuffix("\r")
+            if not unit or unit in units:
+                raise ValueError(
+                    f"{path}, line {number}: a unit must be new and not empty, got {unit[:80]!r}"
+                )
+            units[unit] = len(units)
+        try:
+            return cls(units=units, lowercase=lowercase)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+
+    @classmethod
+    def of(cls, lines: Sequence[str], size: int, lowercase: bool) -> Self:
+        """A vocabulary of at most ``size`` units for these lines: every character, by itself and
+        inside a word, and then the most frequent words. Simpler than the merges of the published ones,
+        and the same wherever it is made.
+        """
+        bare = cls(units={unit: number for number, unit in enumerate(SPECIAL)}, lowercase=lowercase)
+        counts = Counter(word for line in lines for word in bare.words(line))
+        characters = sorted({character for word in counts for character in word})
+        units = [*SPECIAL, *characters, *(_INSIDE + character for character in characters)]
+        if len(units) > size:
+            raise ValueError(
+                f"data.vocabulary_size must be at least the {len(units)} units for this text's characters, "
+                f"got {size}"
+            )
+        frequent = sorted(counts, key=lambda word: (-counts[word], word))
+        units += [word for word in frequent if len(word) > 1][: size - len(units)]
+        return cls(units={unit: number for number, unit in enumerate(units)}, lowercase=lowercase)
+
+    def __len__(self) -> int:
+        return len(self.units)
+
+    def words(self, line: str) -> list[str]:
+        """The words and signs of a line, before they are cut into units."""
+        normal = self._tokenizer.normalizer.normalize_str(line)
+        return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The numbers of every text, without special units around it."""
+        found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [encoding.ids for encoding in found]
+
+    def encode_padded(self, texts: Sequence[str], max_length: int) -> tuple[Tensor, Tensor]:
+        """[N, T] int32, ``[CLS] text [SEP]`` cut to ``max_length`` and padded; lengths [N] int64.
+
+        T is the longest length.
+        """
+        rows = [
+            torch.tensor([self.units[START], *row[: max_length - 2], self.units[END]], dtype=torch.int32)
+            for row in self.encode(texts)
+        ]
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=self.units[PADDING])
+        return tokens, torch.tensor([len(row) for row in rows])
+
+
+def _tokenizer(units: dict[str, int], lowercase: bool) -> Any:
+    """transformers' BertTokenizer without importing transformers, which takes seconds."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece as Model
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+
+    model = Model(units, unk_token=UNKNOWN, max_input_chars_per_word=100, continuing_subword_prefix=_INSIDE)
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = BertNormalizer(lowercase=lowercase)
+    tokenizer.pre_tokenizer = BertPreTokenizer()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer

@@ -1,0 +1,1 @@
+"""Convex problems: objective, gradient and optimum."""

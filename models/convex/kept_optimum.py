@@ -1,0 +1,95 @@
+"""L and x* of a problem, found once and kept on disk under a hash of the rows."""
+
+import hashlib
+import os
+import sys
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from models.convex.optimum import LogisticObjective, is_optimum, largest_singular_value, minimise
+
+VERSION = 1  # of what is kept; another way to find x* takes the next number
+SMOOTHNESS = {"madelon": 29790805.649335, "gisette_scale": 842.8680386}  # L, Sahu et al.'s released runs
+
+
+class KnownOptimum(NamedTuple):
+    """What a logistic regression has to know of its rows."""
+
+    smoothness: float  # L = sigma_max(A)^2 / (4 m)
+    l2: float
+    x: np.ndarray  # x* [D]
+    value: float  # f*
+
+
+def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> KnownOptimum:
+    """L, l2 (L / 10000 for None), x* and f* of all rows in ``problem``.
+
+    What is read from ``cache`` is believed only if it is an optimum of this very problem. Raises
+    ``ValueError`` for a known ``name`` with another L, and where there is no unique minimum.
+    """
+    rows, weights = _to_numpy(problem.features), _to_numpy(problem.weights)
+    sigma = np.float64(largest_singular_value(rows))
+    with np.errstate(over="ignore"):
+        smoothness = float(sigma * sigma / (4 * len(weights)))
+    if not 0 < smoothness < np.inf:
+        what = "all zero: there is nothing to learn" if smoothness == 0 else "too large: L is not finite"
+        raise ValueError(f"the features of {name} are {what}")
+    expected = SMOOTHNESS.get(name)
+    if expected is not None and abs(smoothness / expected - 1) > 1e-9:
+        raise ValueError(
+            f"these rows are not {name}'s: L is {smoothness:.9g}, that of {name} is {expected:.9g}"
+        )
+    regularisation = smoothness / 10000 if l2 is None else float(l2)
+    objective = LogisticObjective(rows, weights, regularisation)
+    path = cache / f"logistic-{_hash(rows, weights, l2)}.npz"
+    x = _read(path, objective, smoothness)
+    if x is None:
+        try:
+            x = minimise(objective, smoothness).x
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        _write(path, x)
+    return KnownOptimum(smoothness, regularisation, x, objective.value(x))
+
+
+def _read(path: Path, objective: LogisticObjective, smoothness: float) -> np.ndarray | None:
+    """The x* kept at ``path``, or None if there is none, it is damaged, or no optimum."""
+    try:
+        with zipfile.ZipFile(path) as packed:  # what it would unpack to, before it does
+            if sum(part.file_size for part in packed.infolist()) > 8 * objective.rows.shape[1] + 2**16:
+                return None
+        with np.load(path, allow_pickle=False) as kept:
+            x = np.asarray(kept["x"], dtype=np.float64)
+    except (OSError, KeyError, ValueError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        return None
+    if x.shape != (objective.rows.shape[1],):
+        return None
+    return x if is_optimum(objective, x, smoothness) else None
+
+
+def _write(path: Path, x: np.ndarray) -> None:
+    partial = path.with_suffix(f".{os.getpid()}.npz")  # a crash while writing leaves no half file
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(partial, x=x)
+        partial.replace(path)
+    except OSError as error:
+        print(f"note: x* is not kept for the next run: {error}", file=sys.stderr)
+
+
+def _hash(rows: Any, weights: np.ndarray, l2: float | None) -> str:
+    digest = hashlib.blake2b(f"{VERSION} {rows.shape} {l2!r}".encode(), digest_size=10)
+    sparse = hasattr(rows, "indptr")
+    parts = [rows.indptr, rows.indices, rows.data] if sparse else [rows]
+    for part in [*parts, weights]:
+        digest.update(np.ascontiguousarray(part))
+    return digest.hexdigest()
+
+
+def _to_numpy(part: Any) -> Any:
+    return part.cpu().numpy() if isinstance(part, Tensor) else part

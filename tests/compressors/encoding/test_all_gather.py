@@ -1,0 +1,259 @@
+"""The reducer on a coded wire: conservation, errors, bytes, refusals."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from methods import Case, cases, is_codec, segment
+
+from compressors.accordion import Accordion
+from compressors.api import Codec, Segment, Step, inputs_of
+from compressors.build import build_reducer
+from compressors.core.backends import chosen
+from compressors.core.norms import layer_norms
+from compressors.core.payloads import Sparse
+from compressors.core.transports import AllGather
+from compressors.encoding.settings import INDICES, VALUES, Encoding, EncodingError
+from compressors.feedback import ErrorFeedback
+from compressors.hard_threshold import HardThreshold
+from compressors.none import NoCompression
+from compressors.random_block import RandomBlock
+from compressors.random_k import RandomK
+from compressors.top_k import TopK
+from trainers.comm.communicator import Communicator
+
+W, D = 3, 500
+GATHERED = [
+    c for c in cases() if is_codec(c.method()) and not c.method().traits.linear and c.method().traits.exact
+]
+every_case = pytest.mark.parametrize("case", [pytest.param(case, id=str(case)) for case in GATHERED])
+every_code = pytest.mark.parametrize("values", VALUES)
+both_kernels = pytest.mark.parametrize("kernels", ["auto", "reference"])
+
+
+def gradients(step: int = 0, workers: int = W, size: int = D) -> torch.Tensor:
+    return torch.randn(workers, size, generator=torch.Generator().manual_seed(step))
+
+
+def segments_of(rows: torch.Tensor, *sizes: int) -> list[Segment]:
+    """Views of ``rows`` as segments; the second of two layers, the others of one."""
+    found = []
+    for number, part in enumerate(rows.split(sizes, 1)):
+        size, third = part.shape[1], part.shape[1] // 3
+        shapes = ((third,), (size - third,)) if number == 1 else ((size,),)
+        found.append(Segment(f"s{number}", part, shapes))
+    return found
+
+
+@every_case
+@every_code
+@both_kernels
+def test_conservation(case: Case, values: str, kernels: str) -> None:
+    """sent + residual = gradient + old residual, exactly, over several steps, of several segments."""
+    reducer = build_reducer(case.method(), D, ErrorFeedback, Encoding(indices="auto", values=values))
+    residual, state = torch.zeros(1, D), None
+    for step in range(4):
+        g = gradients(step, workers=1)
+        p = residual + g
+        segments = segments_of(g, 100, 399, 1)
+        state = state or reducer.init(segments)
+        with chosen(kernels):
+            reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), Communicator(1))
+        sent = torch.cat([reduced.mean[s.name] for s in segments])
+        residual = torch.cat([state.residual[s.name] for s in segments], 1)
+        assert torch.equal(sent.double() + residual.double(), p.double())
+
+
+@every_case
+@every_code
+def test_errors_and_counts_of_kernels_and_reference(case: Case, values: str) -> None:
+    """What is left of p squared, layer by layer; and both ways leave the same bits."""
+    outcomes = []
+    for kernels in ("auto", "reference"):
+        rows = gradients()
+        segments, communicator = segments_of(rows, 100, 399, 1), Communicator(W)
+        reducer = build_reducer(case.method(), D, encoding=Encoding(indices="auto", values=values))
+        with chosen(kernels):
+            reduced, _ = reducer.reduce(inputs_of(segments), reducer.init(segments), Step(0, 0), communicator)
+        for s in segments:
+            left = layer_norms(reduced.residual[s.name], s.edges)
+            assert torch.equal(reduced.compressed[s.name].error, left)
+        sent = np.concatenate([reduced.compressed[s.name].sent for s in segments], 1)
+        outcomes.append((rows, *reduced.mean.values(), torch.from_numpy(communicator.take_charges()), sent))
+    for one, other in zip(*outcomes, strict=True):
+        assert np.array_equal(one, other)
+
+
+@every_case
+def test_exact_values_give_what_the_plain_wire_gives(case: Case) -> None:
+    outcomes = []
+    for wire in (Encoding(), Encoding(indices="auto")):
+        reducer = build_reducer(case.method(), D, ErrorFeedback, encoding=wire)
+        state = None
+        for step in range(3):
+            segments = segments_of(gradients(step), 100, 399, 1)
+            state = state or reducer.init(segments)
+            context = Step(0, step)
+            reduced, state = reducer.reduce(inputs_of(segments), state, context, Communicator(W))
+        outcomes.append(reduced)
+    plain, coded = outcomes
+    for name in plain.mean:
+        assert torch.equal(plain.mean[name], coded.mean[name])
+        assert torch.equal(plain.residual[name], coded.residual[name])
+        own, other = plain.compressed[name], coded.compressed[name]
+        assert np.array_equal(own.sent, other.sent)
+        assert torch.equal(own.positions(D), other.positions(D))
+        assert torch.equal(own.error, other.error)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+@every_code
+def test_any_float_dtype(dtype: torch.dtype, values: str) -> None:
+    g = gradients().to(dtype)
+    rows = [segment(g.clone())]
+    reducer = build_reducer(TopK(density=0.1), D, encoding=Encoding(indices="auto", values=values))
+    reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), Communicator(W))
+    assert reduced.mean["a"].dtype == dtype
+    sent = (g - reduced.residual["a"]).double().mean(0)
+    torch.testing.assert_close(reduced.mean["a"].double(), sent, rtol=1e-2, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [Accordion(k_low=0.02, k_high=0.1), TopK(density=0.02, schedule="exponential")],
+    ids=["accordion", "schedule"],
+)
+def test_methods_that_follow_the_epoch_are_coded(method: object) -> None:
+    outcomes = []
+    for wire in (Encoding(), Encoding(indices="auto")):
+        reducer, communicator = build_reducer(method, D, encoding=wire), Communicator(W)
+        rows = [segment(gradients())]
+        reduced, _ = reducer.reduce(inputs_of(rows), reducer.init(rows), Step(0, 0), communicator)
+        outcomes.append((reduced.mean["a"], communicator.take_charges()[:, 1].sum()))
+    (plain, plain_bytes), (coded, coded_bytes) = outcomes
+    assert torch.equal(plain, coded)
+    assert coded_bytes < plain_bytes / 3
+
+
+def test_nothing_to_send() -> None:
+    reducer = build_reducer(HardThreshold(threshold=1.0), D, encoding=Encoding(indices="auto", values="int8"))
+    rows, communicator = [segment(torch.zeros(W, D))], Communicator(W)
+    reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), communicator)
+    assert torch.equal(reduced.mean["a"], torch.zeros(D))
+    assert communicator.take_charges().tolist() == [[0, 0, 0, 6]] * W  # a length and a head of two bytes
+
+
+@pytest.mark.parametrize("values", ["fp32", "bf16"])
+@pytest.mark.parametrize("scope", ["one segment", "62 segments"])
+def test_bytes_per_kept_element(values: str, scope: str) -> None:
+    """What the issue asks for at density 0.1 %: 5.9 and 3.8, where the bound is 5.43 and 3.43."""
+    size, kept = 3_100_000, 3100
+    rows = torch.zeros(1, size)
+    where = torch.from_numpy(np.random.default_rng(0).choice(size, kept, replace=False))
+    rows[0, where] = torch.randn(kept).abs() + 1
+    pieces = rows.split(size if scope == "one segment" else size // 62, 1)
+    segments = [segment(piece, f"{number}") for number, piece in enumerate(pieces)]
+    reducer = build_reducer(
+        HardThreshold(threshold=1.0), size, encoding=Encoding(indices="auto", values=values)
+    )
+    communicator = Communicator(1)
+    reducer.reduce(inputs_of(segments), (), Step(0, 0), communicator)
+    per_element = communicator.take_charges().sum() / kept
+    nats = math.lgamma(size + 1) - math.lgamma(kept + 1) - math.lgamma(size - kept + 1)
+    bound = {"fp32": 4, "bf16": 2}[values] + nats / math.log(2) / 8 / kept
+    assert bound < per_element < bound + 0.03
+
+
+class Tampering(Communicator):
+    """What worker 1 sends arrives with its last byte lost."""
+
+    def all_gather_messages(self, messages, largest):
+        received = super().all_gather_messages(messages, largest)
+        received[1] = received[1][:-1]
+        return received
+
+
+def test_an_error_names_worker_and_step() -> None:
+    reducer = build_reducer(TopK(density=0.1), D, encoding=Encoding(indices="auto"))
+    reason = "what worker 1 sent in step 8 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
+    with pytest.raises(EncodingError, match=reason):
+        reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 7), Tampering(W))
+
+
+@pytest.mark.parametrize("method", [NoCompression(), RandomK(density=0.1), RandomBlock(density=0.1)])
+def test_a_wire_that_does_not_fit_is_refused(method: object) -> None:
+    with pytest.raises(
+        ValueError, match=r"wire.values must be fp32 with \w+, got 'bf16': an all-reduce adds"
+    ):
+        build_reducer(method, D, encoding=Encoding(values="bf16"))
+    with pytest.raises(
+        ValueError, match=r"wire.indices=auto has no effect with \w+: an all-reduce carries its values"
+    ):
+        build_reducer(method, D, encoding=Encoding(indices="auto"))
+
+
+@pytest.mark.parametrize("kind", [RandomK, RandomBlock])
+def test_drawn_indices_need_no_code(kind: type) -> None:
+    method = kind(density=0.1, shared_coordinates=False)
+    with pytest.raises(ValueError, match=r"wire.indices must be auto with .* follow from the seed"):
+        build_reducer(method, D, encoding=Encoding(indices="rice"))
+    reducer = build_reducer(method, D, encoding=Encoding(indices="auto"))
+    communicator = Communicator(W)
+    reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 0), communicator)
+    assert communicator.take_charges().tolist() == [[200, 0, 0, 6]] * W
+
+
+def test_settings_must_be_known() -> None:
+    for key, value in [("indices", "best"), ("values", "fp8"), ("indices", None), ("values", ["bf16"])]:
+        with pytest.raises(ValueError, match=f"wire.{key} must be one of"):
+            Encoding(**{key: value})
+
+
+def test_the_plain_wire_is_the_one_there_was() -> None:
+    assert isinstance(build_reducer(TopK(density=0.1), D).innermost.transport, AllGather)
+    assert "wire" not in repr(build_reducer(TopK(density=0.1), D))
+
+
+class Every(Codec):
+    """A codec whose payload has no field of indices and follows from no seed: every second entry."""
+
+    payload = Sparse
+
+    def encode(self, x: torch.Tensor, step: Step) -> Sparse:
+        indices = torch.arange(step.worker % 2, len(x), 2)
+        values = x[indices]
+        x[indices] = 0
+        return Sparse(values, indices.int())
+
+
+@every_code
+def test_a_codec_without_a_rule(values: str) -> None:
+    g = gradients()
+    reducer = build_reducer(Every(), D, encoding=Encoding(indices="bitmap", values=values))
+    rows = [segment(g.clone())]
+    reduced, _ = reducer.reduce(inputs_of(rows), (), Step(0, 0), Communicator(W))
+    torch.testing.assert_close(reduced.mean["a"], (g - reduced.residual["a"]).mean(0))
+
+
+class Backwards(Every):
+    """The same, its positions from the last to the first."""
+
+    def encode(self, x: torch.Tensor, step: Step) -> Sparse:
+        kept = super().encode(x, step)
+        return Sparse(kept.values.flip(0), kept.indices.flip(0))
+
+
+@pytest.mark.parametrize("indices", INDICES)
+def test_positions_in_any_order(indices: str) -> None:
+    """A payload's positions need not ascend; values stay with theirs."""
+    outcomes = []
+    for codec, wire in ((Every(), Encoding()), (Backwards(), Encoding(indices=indices, values="bf16"))):
+        rows = gradients(size=100).bfloat16().float()
+        segments = segments_of(rows, 30, 70)
+        reduced, _ = build_reducer(codec, 100, encoding=wire).reduce(
+            inputs_of(segments), (), Step(0, 0), Communicator(W)
+        )
+        outcomes.append((rows, *reduced.mean.values()))
+    for one, other in zip(*outcomes, strict=True):
+        assert torch.equal(one, other)

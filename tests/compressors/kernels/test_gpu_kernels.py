@@ -1,0 +1,245 @@
+"""Triton's kernels against the reference, bit for bit: on a GPU, or in Triton's interpreter without one.
+
+The interpreter's fused multiplication and addition rounds twice. Gradients and factors here have so few
+digits that their products are exact, and both ways round alike.
+"""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from few_digits import DEVICE, few_digits, segment
+
+from compressors.api import Codec, Input, Segment, Step, inputs_of
+from compressors.core import backends
+from compressors.core.norms import layer_norms, squared_norm
+from compressors.core.payloads import Sparse
+from compressors.hard_threshold import HardThreshold
+from compressors.kernels.cpu.sums import total_up
+from compressors.random_block import RandomBlock
+from compressors.random_k import RandomK
+from compressors.top_k import TopK
+
+pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
+
+from compressors.kernels.gpu import backend as gpu
+from compressors.kernels.gpu import blocks as triton_blocks
+from compressors.kernels.gpu import largest as triton_largest
+from compressors.kernels.gpu import table as device_table
+from compressors.kernels.gpu.backend import GpuKernels, _can_run
+
+KERNELS = GpuKernels()
+W, FACTOR = 2, 0.375
+LAYERS = {
+    "one element": [1],
+    "an empty layer, a block, less and more": [0, 256, 200, 300],
+    "more than a piece": [4100, 0],
+}
+CODECS = {
+    "threshold 1": HardThreshold(threshold=1.0),
+    "threshold 0": HardThreshold(threshold=0.0),
+    "threshold that nothing reaches": HardThreshold(threshold=1e9),
+    "top 1": TopK(density=1e-9),
+    "top 3 %": TopK(density=0.03),
+    "top all": TopK(density=1.0),
+    "random": RandomK(density=0.1),
+    "own random": RandomK(density=0.1, shared_coordinates=False),
+    "block": RandomBlock(density=0.4),
+    "own block": RandomBlock(density=0.4, shared_coordinates=False),
+}
+
+
+def inputs(dtype: torch.dtype, ties: bool = False) -> list[Input]:
+    """One for each of ``LAYERS``; gradients lie side by side in one tensor, as a trainer has them."""
+    sizes = [sum(layers) for layers in LAYERS.values()]
+    rest = few_digits(W, sum(sizes), seed=1, ties=ties).to(DEVICE, dtype).split(sizes, 1)
+    gradients = few_digits(W, sum(sizes), seed=2, ties=ties).to(DEVICE, dtype).split(sizes, 1)
+    return [
+        Input(Segment(name, gradient, tuple((size,) for size in layers)), rows.contiguous(), FACTOR)
+        for (name, layers), rows, gradient in zip(LAYERS.items(), rest, gradients, strict=True)
+    ]
+
+
+def positions_in_layers(payloads: list, each: Input) -> list[list[int]]:
+    """How many positions each worker sends of each layer, counted one by one."""
+    edges, size = each.segment.edges.tolist(), each.size
+    sent = [payload.positions(size).tolist() for payload in payloads]
+    return [[sum(begin <= p < end for p in own) for begin, end in pairwise(edges)] for own in sent]
+
+
+ENTRIES = {  # dtype, and whether many magnitudes are equal
+    "fp32": (torch.float32, False),
+    "fp32, tied": (torch.float32, True),
+    "fp64": (torch.float64, False),
+}
+
+
+@pytest.mark.parametrize(("dtype", "ties"), ENTRIES.values(), ids=ENTRIES)
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_equals_reference(codec: object, dtype: torch.dtype, ties: bool) -> None:
+    ours, reference = inputs(dtype, ties), inputs(dtype, ties)
+    compressed = KERNELS.compress([codec] * len(ours), ours, Step(3, 7), range(W))
+    for own, other, found in zip(ours, reference, compressed, strict=True):
+        segment = other.formed()
+        rows, step = segment.rows, Step(3, 7, segment=other.name)
+        norms = layer_norms(rows, segment.edges)
+        expected = [codec.encode(row, step._replace(worker=w)) for w, row in enumerate(rows)]
+        (payload,) = found.payloads  # one of all workers: by a kernel
+        for name, field in payload._asdict().items():
+            parts = torch.cat([getattr(part, name) for part in expected])
+            assert field.dtype == parts.dtype and torch.equal(field, parts), name
+        assert torch.equal(own.rows, rows)
+        assert found.sent.tolist() == positions_in_layers(expected, other)
+        assert torch.equal(found.error, layer_norms(rows, segment.edges))
+        assert torch.equal(found.input_norm, norms)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_nan_counts_as_larger_than_any_number(dtype: torch.dtype) -> None:
+    x = torch.tensor([1.0, float("nan"), float("-inf"), -3.0] + 300 * [0.5], dtype=dtype, device=DEVICE)
+    for codec, kept in (
+        (HardThreshold(threshold=2.0), [1, 2, 3]),
+        (TopK(density=2 / 304), [1, 2]),
+        (TopK(density=1 / 304), [1]),
+    ):
+        left = segment(x[None].clone())
+        (found,) = KERNELS.compress([codec], inputs_of([left]), Step(0, 0), range(1))
+        rest = x.clone()
+        rest[kept] = 0
+        assert found.payloads[0].indices.tolist() == kept
+        assert torch.equal(left.rows[0].nan_to_num(7), rest.nan_to_num(7))
+        assert torch.equal(found.error[0, 0].nan_to_num(7), squared_norm(rest).nan_to_num(7))
+
+
+@pytest.mark.parametrize("size", [0, 1, 257, 9000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_squared_norms(size: int, dtype: torch.dtype) -> None:
+    """Also of rows whose neighbours in memory belong to others."""
+    whole = torch.randn(W, size + 5, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    rows = whole[:, 2 : 2 + size]
+    (found,) = KERNELS.squared_norms([segment(rows)])
+    assert torch.equal(found[:, 0], squared_norm(rows))
+
+
+def test_totals_of_many_blocks() -> None:
+    """In more than one tile."""
+    sizes = [20_000, 0, 1, 9, 8193]
+    ends = np.cumsum(sizes)
+    parts = np.stack([ends - sizes, ends], 1)
+    sums = torch.rand(sum(sizes), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    totals = torch.empty(len(sizes), dtype=torch.float64, device=DEVICE)
+    triton_blocks.total_up[(len(sizes),)](
+        torch.from_numpy(parts).to(DEVICE), sums.clone().to(DEVICE), totals, TILE=1024
+    )
+    expected = np.empty(len(sizes))
+    total_up(parts, sums.numpy()[None], expected[None])
+    assert totals.tolist() == expected.tolist()
+
+
+def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of one sum, of as many as one program takes, of more, and of as many as take three rounds."""
+    monkeypatch.setattr(device_table, "ALONE", 40)
+    monkeypatch.setattr(device_table, "TILE", 16)
+    monkeypatch.setattr(gpu, "TILE", 16)
+    sizes = [1, 40, 41, 0, 333, 8 * 40 + 1, 64 * 40 + 5]
+    ends = np.cumsum(sizes)
+    parts = np.stack([ends - sizes, ends], 1)
+    sums = torch.rand(sum(sizes), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    adding = device_table.Adding(parts, DEVICE)
+    assert len(adding.levels) == 3
+    assert (adding.parts[:, 1] - adding.parts[:, 0]).max() <= 40
+    totals = gpu._add_up(sums.clone().to(DEVICE), adding)
+    expected = np.empty(len(sizes))
+    total_up(parts, sums.numpy()[None], expected[None])
+    assert totals.tolist() == expected.tolist()
+
+
+def test_ties_of_many_pieces_go_to_the_first() -> None:
+    generator = np.random.default_rng(0)
+    equal, above = generator.integers(0, 4, 3000), generator.integers(0, 4, 3000)
+    edges, left = np.array([0, 2500, 2501, 3000]), np.array([2000, 0, 10])
+    expected = np.concatenate(
+        [
+            np.diff(np.minimum(equal[a:b].cumsum(), most), prepend=0)
+            for (a, b), most in zip(pairwise(edges), left, strict=True)
+        ]
+    )
+    ours = [torch.from_numpy(x).to(DEVICE, torch.int32) for x in (left, above, equal)]
+    triton_largest.share_ties[(3,)](torch.from_numpy(edges).to(DEVICE), *ours, TILE=1024)
+    assert ours[2].tolist() == expected.tolist()
+    assert ours[1].tolist() == (above + expected).tolist()
+
+
+@pytest.mark.parametrize("codec", [HardThreshold(threshold=2.0), TopK(density=0.7)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_was_sent_is_added_in_the_workers_order(codec: Codec, dtype: torch.dtype) -> None:
+    """More than one tile, unlike many entries, none at all; thirds, of which the order of a sum shows."""
+    rows = torch.randn(5, 2605, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    rows[:, 1200:1202] = 0
+    inputs = inputs_of([segment(own, str(i)) for i, own in enumerate(rows.split([1200, 2, 3, 1400], 1))])
+    found = KERNELS.compress([codec] * 4, inputs, Step(0, 0), range(5))
+    joined = [own.payloads[0] for own in found]
+    counts = np.array([own.sent.sum(1) for own in found])  # [S, n]
+    apart = [
+        [Sparse(*of) for of in zip(p.values.split(c), p.indices.split(c), strict=True)]
+        for p, c in zip(joined, counts.tolist(), strict=True)
+    ]
+    given = None if isinstance(codec, TopK) else counts
+    ours = KERNELS.means_of_joined(joined, given, inputs, found, 5)
+    assert KERNELS.adds_joined(joined[0], found[0])
+    assert all(map(torch.equal, ours, backends.Backend().means(apart, inputs, found, 5)))
+
+
+def test_nothing_sent_is_a_mean_of_zeros() -> None:
+    inputs = inputs_of([segment(torch.ones(W, 7, device=DEVICE))])
+    found = KERNELS.compress([HardThreshold(threshold=2.0)], inputs, Step(0, 0), range(W))
+    (mean,) = KERNELS.means_of_joined([found[0].payloads[0]], np.zeros((1, W), int), inputs, found, W)
+    assert mean.tolist() == 7 * [0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_are_added_one_after_the_other(dtype: torch.dtype) -> None:
+    values = torch.randn(3, 1500, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
+    assert torch.equal(KERNELS.add_rows(values), (values[0] + values[1]) + values[2])
+
+
+def test_what_takes_the_reference() -> None:
+    rows = torch.ones(W, 10, device=DEVICE)
+    assert _can_run([Input(segment(rows))])
+    assert not _can_run([Input(segment(rows.half()))])
+    assert not _can_run([Input(segment(rows.t().contiguous().t()))])
+    assert not _can_run([Input(segment(rows.bfloat16()), rows)])
+    assert _can_run([Input(segment(torch.empty(1, 2**31 - 1024, device="meta")))])
+    assert not _can_run([Input(segment(torch.empty(1, 2**31 - 1, device="meta")))])  # int32 would overflow
+
+
+def test_choice() -> None:
+    cuda = torch.device("cuda")
+    assert isinstance(backends.backend_of(cuda), GpuKernels)
+    assert "triton" in backends.describe(cuda)
+    with backends.chosen("reference"):
+        assert backends.describe(cuda) == backends.backend_of(cuda).name == "reference"
+
+
+def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "find_spec", lambda name: None)
+    monkeypatch.setattr(backends, "_of_type", backends._of_type.__wrapped__)
+    cuda = torch.device("cuda")
+    assert backends.backend_of(cuda).name == "reference"
+    assert backends.describe(cuda) == "reference, as triton is not installed"
+
+
+@pytest.mark.slow
+def test_compiles_for_gpus() -> None:
+    """To machine code, which needs no GPU; the interpreter takes more than the compiler does."""
+    script = Path(__file__).parents[2] / "helpers" / "compile_kernels.py"
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[3])
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 68

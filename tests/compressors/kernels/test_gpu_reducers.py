@@ -1,0 +1,57 @@
+"""Reductions by Triton's kernels beside those by the reference, bit for bit, of every method that has them.
+
+On a GPU, or in Triton's interpreter without one; see ``test_gpu_kernels.py``.
+"""
+
+import pytest
+import torch
+from few_digits import DEVICE, few_digits
+from methods import Case, cases, is_exact, segment
+
+from compressors.api import Step, inputs_of
+from compressors.build import build_reducer
+from compressors.core import backends
+from compressors.feedback import ErrorFeedback
+from trainers.comm.communicator import Communicator
+
+pytest.importorskip("triton", reason="a GPU's kernels are Triton's")
+
+from compressors.kernels.gpu.backend import GpuKernels
+
+KERNELS = GpuKernels()
+W = 2
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if is_exact(c.method())])
+def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mean, remainder, error, counts and bytes of three steps with feedback."""
+    found = []
+    for kernels in ("auto", "reference"):
+        with monkeypatch.context() as patch:
+            patch.setattr(backends, "_of_type", lambda device: (KERNELS, ""))
+            patch.setattr(backends, "_choice", kernels)
+            reducer = build_reducer(case.method(), 600, ErrorFeedback)
+            flat = torch.zeros(W, 600, device=DEVICE)
+            segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split([300, 1, 299], 1))]
+            state, communicator = reducer.init(segments), Communicator(W)
+            for step in range(3):
+                flat.copy_(few_digits(W, 600, seed=step))
+                reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step), communicator)
+            by_kernel = all(len(own.payloads) == 1 for own in reduced.compressed.values())
+            assert by_kernel == (kernels == "auto")
+            found.append(
+                [torch.as_tensor(communicator.take_charges())]
+                + [
+                    torch.as_tensor(x)
+                    for name, own in reduced.compressed.items()
+                    for x in (
+                        reduced.mean[name],
+                        reduced.residual[name],
+                        own.sent,
+                        own.error,
+                        own.input_norm,
+                    )
+                ]
+            )
+    for ours, reference in zip(*found, strict=True):
+        assert torch.equal(ours, reference)

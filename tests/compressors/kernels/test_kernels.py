@@ -1,0 +1,216 @@
+"""Kernels against the reference: the same entries, residuals, counts, bytes and errors, bit for bit."""
+
+import os
+import shutil
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import hypothesis.extra.numpy as arrays
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from methods import CONF, Case, cases, is_exact, segment
+from torch import Tensor
+
+from compressors.api import Segment, Step, inputs_of
+from compressors.build import build_reducer
+from compressors.core.backends import backend_of, choose, chosen, describe
+from compressors.core.norms import squared_norm
+from compressors.feedback import ErrorFeedback, no_feedback
+from compressors.hard_threshold import HardThreshold
+from compressors.kernels.cpu.table import _PIECE
+from compressors.top_k import TopK
+from trainers.comm.communicator import Communicator
+
+CPU = torch.device("cpu")
+BACKEND = backend_of(CPU)
+W, STEPS = 3, 3
+RATE = 0.37  # no power of two: the sum rounds once, as a fused multiplication and addition does
+SIZES = {
+    "one element": [1],
+    "less than a block": [200],
+    "layers around a block's size": [1, 256, 255, 257, 1024, 3],
+    "sampled": [20_000, 1, 3000],
+}
+CODECS = [pytest.param(case, id=str(case)) for case in cases() if is_exact(case.method())]
+
+
+def normal(step: int, size: int) -> Tensor:
+    return torch.randn(W, size, generator=torch.Generator().manual_seed(step))
+
+
+def tied(step: int, size: int) -> Tensor:
+    return torch.randint(-2, 3, (W, size), generator=torch.Generator().manual_seed(step)).float()
+
+
+def in_blocks(step: int, size: int) -> Tensor:
+    """Nearly all large entries lie together: a sample of the vector is a bad guess."""
+    x = 1e-3 * normal(step, size)
+    x[:, size // 3 : size // 3 + 30] *= 1e6
+    return x
+
+
+def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[dict[str, Tensor]]:
+    """What a few reductions leave behind."""
+    flat = torch.zeros_like(gradients[0])
+    if scope == "global":
+        segments = [Segment("model", flat, tuple((size,) for size in sizes))]
+    else:
+        segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split(sizes, 1))]
+    state, communicator, found = reducer.init(segments), Communicator(W), []
+    for step, gradient in enumerate(gradients):
+        flat.copy_(gradient)
+        reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step, RATE), communicator)
+        found.append({"bytes": torch.from_numpy(communicator.take_charges())})
+        for name, own in reduced.compressed.items():
+            found[-1] |= {
+                f"{name} mean": reduced.mean[name].clone(),
+                f"{name} remainder": reduced.residual[name].clone(),
+                f"{name} error": own.error.clone(),
+                f"{name} input norm": own.input_norm.clone(),
+                f"{name} sent": torch.as_tensor(reduced.compressed[name].sent).clone(),
+            }
+    return found
+
+
+def assert_equal(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) -> None:
+    for step, (a, b) in enumerate(zip(one, other, strict=True)):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert torch.equal(a[name], b[name]), f"step {step}: {name}"
+
+
+@pytest.mark.parametrize("draw", [normal, tied, in_blocks])
+@pytest.mark.parametrize("scope", ["layer", "global"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("case", CODECS)
+def test_equals_reference(case: Case, sizes: list[int], dtype: torch.dtype, scope: str, draw) -> None:
+    gradients = [draw(step, sum(sizes)).to(dtype) for step in range(STEPS)]
+    feedbacks = [partial(ErrorFeedback, scale="step"), no_feedback]
+    for feedback in feedbacks[: 2 if dtype == torch.float32 else 1]:
+        found = []
+        for kernels in ("auto", "reference"):
+            with chosen(kernels):
+                found.append(run(build_reducer(case.method(), sum(sizes), feedback), gradients, sizes, scope))
+        assert_equal(*found)
+
+
+@pytest.mark.parametrize("case", CODECS)
+def test_threads_change_nothing(case: Case) -> None:
+    """Longer than a piece, so that threads share a layer."""
+    sizes = [2 * _PIECE + 300, 7]
+    gradients = [normal(step, sum(sizes)) for step in range(2)]
+    threads, found = torch.get_num_threads(), []
+    for number in (1, 3):
+        torch.set_num_threads(number)
+        reducer = build_reducer(case.method(), sum(sizes), ErrorFeedback)
+        found.append(run(reducer, gradients, sizes, "global"))
+    torch.set_num_threads(threads)
+    assert_equal(*found)
+
+
+@given(
+    arrays.arrays(
+        "float32", st.integers(1, 600), elements=st.sampled_from([-2.0, -1.0, -0.0, 0.0, 1.0, 2.0])
+    ),
+    st.floats(1e-3, 1.0),
+)
+@settings(max_examples=60, deadline=None)
+def test_ties_go_to_the_lowest_index(entries: np.ndarray, density: float) -> None:
+    """On every path; by a stable sort, which none of them uses."""
+    k = TopK(density=density).rule(len(entries), Step(0, 0), range(1)).number
+    expected = sorted(sorted(range(len(entries)), key=lambda i: (-abs(entries[i]), i))[:k])
+    rows = torch.from_numpy(entries.copy())
+    alone = TopK(density=density).encode(rows.clone(), Step(0, 0))
+    several = inputs_of([segment(rows.repeat(2, 1))])
+    (compressed,) = BACKEND.compress([TopK(density=density)], several, Step(0, 0), range(2))
+    (payload,) = compressed.payloads
+    assert len(expected) == k and alone.indices.tolist() == expected
+    assert payload.indices.tolist() == 2 * expected
+
+
+def test_a_nan_counts_as_larger_than_any_number() -> None:
+    """It is sent, where it cannot be overlooked; gradients that hold one are refused before."""
+    x = torch.tensor([1.0, float("nan"), float("inf"), -3.0] + 300 * [0.5])
+    for codec, kept in (
+        (HardThreshold(threshold=2.0), [1, 2, 3]),
+        (TopK(density=2 / 304), [1, 2]),
+        (TopK(density=1 / 304), [1]),
+    ):
+        rest, left = x.clone(), segment(x[None].clone())
+        payload = codec.encode(rest, Step(0, 0))
+        (compressed,) = BACKEND.compress([codec], inputs_of([left]), Step(0, 0), range(1))
+        assert payload.indices.tolist() == compressed.payloads[0].indices.tolist() == kept
+        assert torch.equal(left.rows[0], rest)
+        assert compressed.error.item() == squared_norm(rest).item()
+        assert not compressed.input_norm.isfinite().any()
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 257, 5000, 300_000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_squared_norms(size: int, dtype: torch.dtype) -> None:
+    rows = torch.randn(2, size, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    (found,) = BACKEND.squared_norms([segment(rows)])
+    assert torch.equal(found[:, 0], squared_norm(rows))
+    torch.testing.assert_close(found[:, 0], rows.double().square().sum(1), rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_takes_the_reference(dtype: torch.dtype) -> None:
+    found = []
+    for kernels in ("auto", "reference"):
+        rows = segment(normal(0, 100).to(dtype))
+        with chosen(kernels):
+            (compressed,) = backend_of(CPU).compress(
+                [TopK(density=0.1)], inputs_of([rows]), Step(0, 0), range(W)
+            )
+        assert len(compressed.payloads) == W, "one payload each: no compiled loop has seen them"
+        found.append((rows.rows, compressed.error, compressed.input_norm))
+    for own, other in zip(*found, strict=True):
+        assert torch.equal(own, other)
+
+
+def test_choices() -> None:
+    assert "numba" in describe(CPU) and "numba" in backend_of(CPU).name
+    assert describe(torch.device("mps")) == "reference, as there are none for mps"
+    with chosen("reference"):
+        assert describe(CPU) == backend_of(CPU).name == "reference"
+    assert "numba" in describe(CPU)
+    with pytest.raises(ValueError, match="kernels must be one of auto, reference, got 'fast'"):
+        choose("fast")
+
+
+def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
+    """An installation that cannot be written to, by a user without a cache folder, still computes."""
+    shutil.copytree(CONF.parent / "compressors", tmp_path / "compressors", ignore=lambda *_: ["__pycache__"])
+    script = (
+        "import numba.core.caching as caching\n"
+        "def nowhere(*_): raise OSError('read-only')\n"
+        "for kind in caching.CacheImpl._locator_classes: kind.ensure_cache_path = nowhere\n"
+        "import torch\n"
+        "from compressors.api import Segment\n"
+        "from compressors.core.backends import backend_of\n"
+        "rows = torch.ones(1, 300)\n"
+        "print(backend_of(rows.device).squared_norms([Segment('a', rows, ((300,),))])[0].item())\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "300.0", done.stderr
+    assert not list(tmp_path.glob("**/*.nbi"))
+
+
+def test_rows_of_a_segment_that_nothing_is_sent_of() -> None:
+    """As a linear method leaves a short layer out: the sum of rows without entries has none."""
+    assert backend_of(torch.device("cpu")).add_rows(torch.ones(3, 0)).shape == (0,)

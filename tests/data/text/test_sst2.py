@@ -1,0 +1,182 @@
+"""SST-2 from its files: batches, refusals with line numbers, and a download that leaves no half."""
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from glue_files import TRAIN, UNITS, VALIDATION, write_rows, write_sst2
+
+import data.text.sst2_download
+from compressors.core.randomness import generator
+from data.text.sst2 import read_rows, sst2
+
+
+def stream(*salt: object) -> torch.Generator:
+    return generator(0, *salt)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_sst2(tmp_path)
+    return tmp_path
+
+
+def test_what_a_model_is_told(root: Path) -> None:
+    dataset = sst2(root=str(root), max_length=6)
+    assert dataset.model_arguments() == {"vocabulary_size": len(UNITS), "num_classes": 2, "max_length": 6}
+    assert len(dataset.train) == len(TRAIN)
+    assert {name: len(part) for name, part in dataset.held_out.items()} == {"validation": 3}
+    assert dataset.facts()["train_sentences"] == len(TRAIN)
+
+
+def test_held_out_batch_is_cut_to_its_longest_sentence(root: Path) -> None:
+    dataset = sst2(root=str(root))
+    batch = dataset.held_out_batch("validation", torch.tensor([2, 0]))
+    words = [[UNITS[n] for n in row] for row in batch.tokens.tolist()]
+    assert words == [["[CLS]", "[UNK]", "[SEP]", "[PAD]"], ["[CLS]", "fine", ".", "[SEP]"]]
+    assert batch.mask.tolist() == [[True, True, True, False], [True] * 4]
+    assert batch.targets.tolist() == [0, 1]
+    assert batch.tokens.dtype == torch.int64
+
+
+def test_workers_read_their_shards_alike_in_every_layout(root: Path) -> None:
+    dataset = sst2(root=str(root))
+    everyone = dataset.loader(4, range(4), 3, stream)
+    assert everyone.epochs_per_step == 12 / 32
+    for worker in range(4):
+        alone = dataset.loader(4, range(worker, worker + 1), 3, stream)
+        for step in (5, 0, 2):
+            (batch,) = alone.batches(step)
+            for a, b in zip(batch, everyone.batches(step)[worker], strict=True):
+                assert torch.equal(a, b)
+
+
+def test_one_pass_reads_every_sentence_once(root: Path) -> None:
+    loader = sst2(root=str(root)).loader(2, range(2), 4, stream)
+    batches = [batch for step in range(4) for batch in loader.batches(step)]
+    rows = [tuple(row[mask].tolist()) for b in batches for row, mask in zip(b.tokens, b.mask, strict=True)]
+    assert len(rows) == len(TRAIN) and all(rows.count(row) == 8 for row in rows)
+
+
+def test_partitions(root: Path) -> None:
+    (first, second) = sst2(root=str(root), partition="by_label").loader(2, range(2), None, stream).batches(0)
+    assert set(first.targets.tolist()) == {0} and set(second.targets.tolist()) == {1}
+    with pytest.raises(ValueError, match=r"data\.partition must be one of"):
+        sst2(root=str(root), partition="even")
+
+
+def test_batch_larger_than_a_shard(root: Path) -> None:
+    with pytest.raises(ValueError, match=r"trainer\.batch_size must be at most the 8 samples of worker 0"):
+        sst2(root=str(root)).loader(4, range(4), 9, stream)
+
+
+def test_some_rows_drawn_once_and_for_all(root: Path) -> None:
+    """In file order, so that a contiguous partition still means something."""
+    whole = [f"{sentence}{number}" for number, (sentence, _) in enumerate(TRAIN)]
+    write_rows(root / "glue/SST-2/train.tsv", [(row, 1) for row in whole])
+    some, again = (sst2(root=str(root), train_rows=10).train for _ in range(2))
+    assert len(some) == 10 and torch.equal(some.tokens, again.tokens)
+    with pytest.raises(ValueError, match=r"data\.train_rows must be at most the 32 rows there are, got 33"):
+        sst2(root=str(root), train_rows=33)
+    with pytest.raises(ValueError, match=r"data\.train_rows must be an integer >= 1, got 0"):
+        sst2(root=str(root), train_rows=0)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("label\tsentence\nfine\t1\n", r"line 1: the header must be sentence<TAB>label, got 'label"),
+        ("", r"line 1: the header must be"),
+        ("sentence\tlabel\n", r"train\.tsv has no rows"),
+        ("sentence\tlabel\nfine\t1\nfine 1\n", r"line 3: a row must be sentence<TAB>label, got 'fine 1'"),
+        ("sentence\tlabel\nfine\t1\t0\n", r"line 2: a row must be sentence<TAB>label"),
+        ("sentence\tlabel\nfine\t1\n\ndull\t0\n", r"line 3: a row must be sentence<TAB>label, got ''"),
+        ("sentence\tlabel\n  \t1\n", r"line 2: a row must be sentence<TAB>label"),
+        ("sentence\tlabel\nfine\t2\n", r"line 2: the label must be 0 or 1, got '2'"),
+        ("sentence\tlabel\nfine\t\n", r"line 2: the label must be 0 or 1, got ''"),
+    ],
+)
+def test_malformed_files(tmp_path: Path, content: str, message: str) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_rows(path)
+
+
+def test_bytes_that_are_no_text_and_foreign_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "train.tsv"
+    path.write_bytes(b"sentence\tlabel\r\nfine\t1\r\n")
+    assert read_rows(path) == (["fine"], [1])
+    path.write_bytes(b"sentence\tlabel\n\xff\t1\n")
+    with pytest.raises(ValueError, match=r"train\.tsv is not UTF-8 text"):
+        read_rows(path)
+
+
+def test_missing_files(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"data=sst2: no file .*train\.tsv; data\.download=true"):
+        sst2(root=str(tmp_path))
+    write_sst2(tmp_path)
+    (tmp_path / "bert-base-uncased" / "vocab.txt").unlink()
+    with pytest.raises(FileNotFoundError, match=r"no WordPiece vocabulary .*vocab\.txt"):
+        sst2(root=str(tmp_path))
+
+
+def packed(members: dict[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+HONEST = {
+    "SST-2/train.tsv": b"sentence\tlabel\n" + b"fine\t1\n" * len(TRAIN),
+    "SST-2/dev.tsv": b"sentence\tlabel\n" + b"dull\t0\n" * len(VALIDATION),
+    "../../escaped.tsv": b"out",
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The address to fetch from, here a file; an archive of few rows."""
+    archive = tmp_path / "home" / "SST-2.zip"
+    archive.parent.mkdir()
+    monkeypatch.setattr(data.text.sst2_download, "_SST2", archive.as_uri())
+    monkeypatch.setattr(data.text.sst2_download, "_SST2_ROWS", {"train.tsv": 32, "dev.tsv": 3})
+    return archive
+
+
+def test_download(tmp_path: Path, home: Path) -> None:
+    home.write_bytes(packed(HONEST))
+    folder = tmp_path / "root" / "glue" / "SST-2"
+    data.text.sst2_download.fetch_sst2(folder)
+    assert {path.name for path in folder.iterdir()} == {"train.tsv", "dev.tsv"}
+    assert not list(tmp_path.glob("**/escaped.tsv"))
+    assert len(read_rows(folder / "train.tsv")[0]) == 32
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"<html>moved</html>",
+        packed({"SST-2/train.tsv": HONEST["SST-2/train.tsv"]}),
+        packed(HONEST | {"SST-2/dev.tsv": b"sentence\tlabel\nfine\t1\n"}),
+    ],
+)
+def test_download_of_something_else_leaves_nothing(tmp_path: Path, home: Path, content: bytes) -> None:
+    home.write_bytes(content)
+    folder = tmp_path / "root" / "glue" / "SST-2"
+    with pytest.raises(ValueError, match=r"SST-2\.zip"):
+        data.text.sst2_download.fetch_sst2(folder)
+    assert not list(folder.iterdir())
+
+
+def test_vocabulary_of_another_checksum_is_not_kept(tmp_path: Path, monkeypatch) -> None:
+    source = tmp_path / "vocab.txt"
+    source.write_text("[PAD]\n")
+    monkeypatch.setattr(data.text.sst2_download, "_VOCABULARY", source.as_uri())
+    with pytest.raises(OSError, match="MD5"):
+        data.text.sst2_download.fetch_vocabulary(tmp_path / "kept" / "vocab.txt")
+    assert not list((tmp_path / "kept").iterdir())

@@ -1,0 +1,206 @@
+"""The convex model: its gradients against autograd, its diagnostics, its memory of x*."""
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from libsvm_files import write_rows
+
+from compressors.core.randomness import generator
+from data.convex.libsvm import libsvm
+from models.convex import kept_optimum
+from models.convex.logistic_l2 import logistic_l2
+
+
+def build(tmp_path: Path, rows: int = 40, density: float = 1.0, data: dict | None = None, **settings):
+    """(dataset, model) on a small file."""
+    write_rows(tmp_path, "few", rows, 6, density=density)
+    dataset = libsvm(name="few", root=str(tmp_path), **(data or {}))
+    return dataset, logistic_l2(**dataset.model_arguments(), **settings)
+
+
+def by_autograd(dataset, shard: torch.Tensor, workers: int, x: torch.Tensor, l2: float) -> torch.Tensor:
+    """The gradient of one worker's weighted loss, from the definition with labels and features."""
+    x = x.clone().requires_grad_()
+    features = torch.from_numpy(dataset.features.toarray())[shard]
+    losses = torch.log1p(torch.exp(-dataset.labels[shard] * (features @ x)))
+    loss = losses.sum() * workers / len(dataset.labels) + l2 / 2 * x @ x
+    (gradient,) = torch.autograd.grad(loss, x)
+    return gradient
+
+
+@pytest.mark.parametrize("density", [1.0, 0.1])
+@pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.2}])
+@pytest.mark.parametrize("shift", [False, True])
+def test_gradients_of_whole_shards(tmp_path: Path, density: float, data: dict, shift: bool) -> None:
+    dataset, model = build(tmp_path, 41, density, data, offset=0.3, shift=shift)
+    loader = dataset.loader(5, range(5), None, partial(generator, 1))
+    out = torch.zeros(5, 6, dtype=torch.float64)
+    model.begin(loader.whole())
+    losses = model.worker_gradients(loader.batches(0), out, True)
+    x = model.weight.detach()
+    expected = torch.stack([by_autograd(dataset, s, 5, x, model.l2) for s in loader.shards])
+    if shift:
+        expected -= torch.stack([by_autograd(dataset, s, 5, model.optimum, model.l2) for s in loader.shards])
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-12)
+    assert losses.mean().item() == pytest.approx(model.value(x), rel=1e-12)  # the mean over workers is f
+    assert model.worker_gradients(loader.batches(0), out, False) is None
+
+
+@pytest.mark.parametrize("density", [1.0, 0.1])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -> None:
+    dataset, model = build(tmp_path, 40, density, {"replacement": True}, offset=0.3)
+    loader = dataset.loader(4, range(4), batch_size, partial(generator, 1))
+    out = torch.zeros(4, 6, dtype=torch.float64)
+    losses = model.worker_gradients(loader.batches(2), out, True)
+    drawn = loader._indices(2).reshape(4, batch_size)
+    for worker in range(4):
+        x = model.weight.detach().clone().requires_grad_()
+        features = torch.from_numpy(dataset.features.toarray())[drawn[worker]]
+        loss = torch.nn.functional.softplus(-dataset.labels[drawn[worker]] * (features @ x)).mean()
+        loss = loss + model.l2 / 2 * x @ x
+        loss.backward()
+        torch.testing.assert_close(out[worker], x.grad, rtol=1e-10, atol=1e-12)
+        assert losses[worker].item() == pytest.approx(loss.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("density", [1.0, 0.1])
+@pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.5}], ids=["even", "uneven"])
+@pytest.mark.parametrize(("workers", "features"), [(12, 37), (20, 37), (12, 1), (7, 1)])
+@pytest.mark.parametrize("batch_size", [None, 1, 3])
+def test_bits_do_not_depend_on_who_else_is_in_the_process(
+    tmp_path: Path, density: float, workers: int, features: int, batch_size: int | None, data: dict
+) -> None:
+    """BLAS rounds by shape: each worker's product must have its own shape only."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    write_rows(tmp_path, "few", 300, features, density=density)
+    dataset = libsvm(name="few", root=str(tmp_path), replacement=True, **data)
+    model = logistic_l2(**dataset.model_arguments(), offset=0.3)
+    together = torch.zeros(workers, features, dtype=torch.float64)
+    loader = dataset.loader(workers, range(workers), batch_size, partial(generator, 1))
+    all_losses = model.worker_gradients(loader.batches(0), together, True)
+    for size in (s for s in (1, 2, workers // 2) if workers % s == 0):
+        for start in range(0, workers, size):
+            part = dataset.loader(workers, range(start, start + size), batch_size, partial(generator, 1))
+            alone = torch.zeros(size, features, dtype=torch.float64)
+            losses = model.worker_gradients(part.batches(0), alone, True)
+            assert torch.equal(alone, together[start : start + size]), (size, start)
+            assert torch.equal(losses, all_losses[start : start + size]), (size, start)
+    torch.set_num_threads(threads)
+
+
+def test_diagnostics_at_the_start_and_at_the_optimum(tmp_path: Path) -> None:
+    _, model = build(tmp_path, offset=0.5)
+    found = model.diagnostics()
+    assert found["convex/distance_squared"] == pytest.approx(6 * 0.25)
+    assert found["convex/suboptimality"] == pytest.approx(model.facts()["start_value"] - model.optimum_value)
+    with torch.no_grad():
+        model.weight.copy_(model.optimum)
+    at_optimum = model.diagnostics()
+    assert at_optimum["convex/suboptimality"] == pytest.approx(0, abs=1e-15)
+    assert at_optimum["convex/distance_squared"] == 0
+
+
+def test_constants_follow_the_papers_rules(tmp_path: Path) -> None:
+    dataset, model = build(tmp_path)
+    features = dataset.features.toarray()
+    smoothness = np.linalg.norm(features, 2) ** 2 / (4 * len(features))
+    assert model.smoothness == pytest.approx(smoothness, rel=1e-12)
+    assert model.l2 == model.smoothness / 10000
+    assert model.step_size == 1 / (model.smoothness + model.l2)
+    assert model.weight.dtype == torch.float64
+    assert model.weight.detach().tolist() == [0.0] * 6
+    assert build(tmp_path, l2=0.5)[1].l2 == 0.5
+
+
+def test_optimum_is_found_once_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build(tmp_path)[1]
+    (kept,) = (tmp_path / "optima").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_optimum, "minimise", None)  # would fail
+        again = build(tmp_path)[1]
+    assert torch.equal(first.optimum, again.optimum)
+    assert (first.optimum_value, first.smoothness, first.l2) == (
+        again.optimum_value,
+        again.smoothness,
+        again.l2,
+    )
+    kept.write_bytes(kept.read_bytes()[:100])  # damaged: found anew
+    assert torch.equal(build(tmp_path)[1].optimum, first.optimum)
+
+
+def test_what_is_kept_is_not_believed_if_it_is_no_optimum(tmp_path: Path) -> None:
+    first = build(tmp_path)[1]
+    (kept,) = (tmp_path / "optima").iterdir()
+    np.savez(kept, x=first.optimum.numpy() + 0.1)
+    assert torch.equal(build(tmp_path)[1].optimum, first.optimum)
+    np.savez(kept, x=first.optimum.numpy()[:3], smoothness=1e15, l2=3.0)
+    again = build(tmp_path)[1]
+    assert torch.equal(again.optimum, first.optimum)
+    assert (again.smoothness, again.l2) == (first.smoothness, first.l2)
+
+
+def test_no_damage_to_what_is_kept_does_harm(tmp_path: Path) -> None:
+    first = build(tmp_path)[1]
+    (kept,) = (tmp_path / "optima").iterdir()
+    whole = kept.read_bytes()
+    for position in range(0, len(whole), 7):
+        kept.write_bytes(whole[:position] + bytes([whole[position] ^ 0x55]) + whole[position + 1 :])
+        model = build(tmp_path)[1]
+        torch.testing.assert_close(model.optimum, first.optimum, rtol=1e-10, atol=1e-12)
+
+
+def test_other_rows_or_another_l2_are_other_problems(tmp_path: Path) -> None:
+    build(tmp_path)
+    build(tmp_path, l2=0.5)
+    build(tmp_path, rows=39)
+    assert len(list((tmp_path / "optima").iterdir())) == 3
+
+
+def test_a_folder_that_cannot_be_written_costs_time_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "optima").write_text("in the way")
+    assert build(tmp_path)[1].optimum_value > 0
+    assert "note: x* is not kept for the next run" in capsys.readouterr().err
+
+
+def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for settings, message in (
+        ({"l2": -1.0}, r"model\.l2 must be a finite number >= 0, or null, got -1\.0"),
+        ({"l2": float("nan")}, r"model\.l2"),
+        ({"l2": "1"}, r"model\.l2"),
+        ({"offset": float("inf")}, r"model\.offset must be a finite number, or null, got inf"),
+        ({"offset": True}, r"model\.offset"),
+        ({"shift": 1}, r"model\.shift must be true or false, got 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(tmp_path, **settings)
+    build(tmp_path)  # what is kept does not spare the rows the check
+    monkeypatch.setitem(kept_optimum.SMOOTHNESS, "few", 3.0)
+    with pytest.raises(ValueError, match=r"these rows are not few's: L is .*, that of few is 3"):
+        build(tmp_path)
+
+
+def test_separable_rows_without_l2_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "libsvm"
+    folder.mkdir()
+    (folder / "apart").write_text("".join(f"{s} 1:{s * (1 + i)} 2:{i}\n" for i in range(5) for s in (-1, 1)))
+    dataset = libsvm(name="apart", root=str(tmp_path))
+    with pytest.raises(ValueError, match="no unique minimum"):
+        logistic_l2(**dataset.model_arguments(), l2=0.0)
+    assert logistic_l2(**dataset.model_arguments()).optimum_value > 0
+
+
+@pytest.mark.parametrize(("value", "message"), [("0", "all zero"), ("1e200", "too large: L is not finite")])
+def test_features_that_leave_no_step_size_are_refused(tmp_path: Path, value: str, message: str) -> None:
+    folder = tmp_path / "libsvm"
+    folder.mkdir()
+    (folder / "extreme").write_text(f"1 1:{value} 2:{value}\n-1 1:{value}\n" * 20)
+    dataset = libsvm(name="extreme", root=str(tmp_path))
+    with pytest.raises(ValueError, match=f"the features of extreme are {message}"):
+        logistic_l2(**dataset.model_arguments())
