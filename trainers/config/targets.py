@@ -193,7 +193,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
     if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
-    if module == "compressors.api":
+    if module.startswith("compressors.core."):
         raise ValueError(f"{where}: {name} is no compressor: methods extend it")
     makes = group.makes + (group.inside if where.count(".") > 1 else ())
     if makes and not any(hasattr(found, made) for made in makes):
