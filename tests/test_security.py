@@ -197,7 +197,10 @@ BAD_TARGETS = {
     ("compressor", "os.system"): "must be compressors.MODULE.NAME",
     ("compressor", "models.mlp.mlp"): "must be compressors.MODULE.NAME",
     ("compressor", "compressors.core.codec.torch.load"): "there is no file compressors/core/codec/torch.py",
-    ("compressor", "compressors.core.codec.torch"): "compressors.core.codec defines no function or class torch",
+    (
+        "compressor",
+        "compressors.core.codec.torch",
+    ): "compressors.core.codec defines no function or class torch",
     ("compressor", "compressors.core.codec.Codec"): "is no compressor: methods extend it",
     ("compressor", "compressors.top_k.Tensor"): "compressors.top_k defines no function or class Tensor",
     ("compressor", "compressors.nothing.X"): "there is no file compressors/nothing.py",
