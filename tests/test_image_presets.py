@@ -108,7 +108,7 @@ def test_small_twins_differ_in_numbers_only(network: str) -> None:
     for group in ("model", "compressor", "feedback", "optimizer", "schedule", "trainer"):
         assert paper[group]["_target_"] == small[group]["_target_"]
     assert paper["model"] == small["model"]
-    for setting in ("momentum", "nesterov", "weight_decay", "undecayed"):
+    for setting in ("momentum", "nesterov", "weight_decay", "no_decay"):
         assert paper["optimizer"][setting] == small["optimizer"][setting]
     for setting in ("partition", "reshard", "drop_last"):
         assert paper["data"][setting] == small["data"][setting]

@@ -7,6 +7,7 @@ import pytest
 from command_line import command
 
 import run
+from trainers.config import words
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 REFUSED = {
@@ -33,6 +34,7 @@ REFUSED = {
     "threads=100000": "threads must be at most 1024, got 100000",
     "name=../x": "name must be the name of one folder, got '../x'",
     "output=null": "output must be a path, got None",
+    "+optimizer.undecayed=[]": "optimizer.undecayed is now optimizer.no_decay",
     "optimizer.momentum=2": "optimizer.momentum must be in [0, 1), got 2",
     "optimizer.nesterov=no": "optimizer.nesterov must be true, false or release, got 'no'",
     "optimizer.nesterov=release optimizer.momentum=0": "optimizer.nesterov needs optimizer.momentum > 0",
@@ -149,3 +151,9 @@ def test_unknown_choices_and_keys_are_hydras(overrides: str, said: str, tmp_path
     assert result.returncode != 0
     assert said in result.stderr and "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("word", ["optimizer.undecayed=[]", "+optimizer.undecayed=[]"])
+def test_a_former_setting_is_answered_with_its_new_name(word: str) -> None:
+    with pytest.raises(ValueError, match=r"^optimizer\.undecayed is now optimizer\.no_decay$"):
+        words.checked([word])

@@ -11,29 +11,29 @@ from torch.nn.modules.batchnorm import _NormBase
 from compressors.core.checks import LARGEST, is_real, require
 from trainers.parts import HasStepSize
 
-UNDECAYED = ("batch_norm", "bias", "layer_norm")
+NO_DECAY = ("batch_norm", "bias", "layer_norm")
 Group = dict[str, Any]  # parameters and their settings, as torch's optimizers take them
 
 
-def parameter_groups(model: nn.Module, weight_decay: float, undecayed: Sequence[str]) -> list[Group]:
-    """Two groups of trainable parameters: decayed, and those that ``undecayed`` names.
+def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[str]) -> list[Group]:
+    """Two groups of trainable parameters: decayed, and those that ``no_decay`` names.
 
     ``batch_norm`` and ``layer_norm`` name every parameter of such a norm, ``bias`` every parameter
     called bias.
     Raises ``ValueError`` for another word.
     """
-    is_list = isinstance(undecayed, Sequence) and not isinstance(undecayed, str)
-    known = is_list and all(word in UNDECAYED for word in undecayed)
-    require(known, "optimizer.undecayed", f"a list of {', '.join(UNDECAYED)}", undecayed)
+    is_list = isinstance(no_decay, Sequence) and not isinstance(no_decay, str)
+    known = is_list and all(word in NO_DECAY for word in no_decay)
+    require(known, "optimizer.no_decay", f"a list of {', '.join(NO_DECAY)}", no_decay)
     decayed: list[nn.Parameter] = []
     spared: list[nn.Parameter] = []
     seen: set[nn.Parameter] = set()
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
             is_spared = (
-                ("batch_norm" in undecayed and isinstance(module, _NormBase))
-                or ("layer_norm" in undecayed and isinstance(module, nn.LayerNorm))
-                or ("bias" in undecayed and name == "bias")
+                ("batch_norm" in no_decay and isinstance(module, _NormBase))
+                or ("layer_norm" in no_decay and isinstance(module, nn.LayerNorm))
+                or ("bias" in no_decay and name == "bias")
             )
             if parameter.requires_grad and parameter not in seen:  # tied weights are met twice
                 seen.add(parameter)
@@ -94,7 +94,7 @@ def sgd(
     momentum: float = 0.0,
     nesterov: bool | str = False,
     weight_decay: float = 0.0,
-    undecayed: Sequence[str] = (),
+    no_decay: Sequence[str] = (),
 ) -> torch.optim.SGD:
     """``torch.optim.SGD`` on the mean gradient; ``lr=None`` takes the model's own ``step_size``.
 
@@ -111,7 +111,7 @@ def sgd(
     require(is_form, "optimizer.nesterov", "true, false or release", nesterov)
     if nesterov and momentum == 0:
         raise ValueError("optimizer.nesterov needs optimizer.momentum > 0, got 0")
-    groups = parameter_groups(model, weight_decay, undecayed)
+    groups = parameter_groups(model, weight_decay, no_decay)
     if nesterov == "release":
         return _ReleasedNesterov(groups, lr=lr, momentum=momentum, nesterov=True)
     on_cpu = groups[0]["params"][0].device.type == "cpu"
@@ -157,13 +157,13 @@ def adam(
     betas: Sequence[float] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.0,
-    undecayed: Sequence[str] = (),
+    no_decay: Sequence[str] = (),
 ) -> torch.optim.Adam:
     """``torch.optim.Adam`` on the mean gradient. Raises ``ValueError`` for settings torch refuses."""
     _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
     _require_betas(betas)
     _require_first_step(lr, betas)
-    groups = parameter_groups(model, weight_decay, undecayed)
+    groups = parameter_groups(model, weight_decay, no_decay)
     return torch.optim.Adam(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps)
 
 
@@ -174,7 +174,7 @@ def adamw(
     betas: Sequence[float] = (0.9, 0.999),
     eps: float = 1e-8,
     weight_decay: float = 0.01,
-    undecayed: Sequence[str] = (),
+    no_decay: Sequence[str] = (),
 ) -> torch.optim.AdamW:
     """``torch.optim.AdamW`` on the mean gradient: decay that the moments do not see.
 
@@ -184,7 +184,7 @@ def adamw(
     _require_rates(lr=lr, eps=eps, weight_decay=weight_decay)
     _require_betas(betas)
     _require_first_step(lr, betas)
-    groups = parameter_groups(model, weight_decay, undecayed)
+    groups = parameter_groups(model, weight_decay, no_decay)
     return torch.optim.AdamW(groups, lr=lr, betas=(betas[0], betas[1]), eps=eps)
 
 

@@ -168,7 +168,7 @@ LISTS = {  # with a list that is none of theirs
     "data=image_folder data.name=x data.std": ([], [0] * 3, ["a"], [None], [INFINITE] * 3, [1e39] * 3),
     "data=image_folder data.name=x data.channels": ([1], [3], []),
     "model.hidden": ([0], [-1], ["a"], [1.5], [None], [[3]], [10**30], [99_999_999_999], [2**17] * 3),
-    "optimizer.undecayed": (["weight"], [1], [None], [[]]),
+    "optimizer.no_decay": (["weight"], [1], [None], [[]]),
     "optimizer=adam optimizer.betas": (
         [],
         [0.9],

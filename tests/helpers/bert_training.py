@@ -45,7 +45,7 @@ def train(dataset: Any, process: int, processes: int) -> dict[str, Any]:
     ledger = Ledger(layout, communicator, reducer)
     gradients = WorkerGradients(model, dataset.task.loss, layout, communicator, seed=7)
     step = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=7)
-    optimizer = adamw(model, lr=1e-3, undecayed=["bias", "layer_norm"])
+    optimizer = adamw(model, lr=1e-3, no_decay=["bias", "layer_norm"])
     loader = dataset.loader(WORKERS, communicator.local_workers, BATCH, partial(generator, 7))
     losses = []
     for number in range(STEPS):

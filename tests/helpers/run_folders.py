@@ -122,7 +122,7 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
             "momentum": 0.9,
             "nesterov": True,
             "weight_decay": 1e-4,
-            "undecayed": ["batch_norm"],
+            "no_decay": ["batch_norm"],
         },
         "schedule": {"_target_": "trainers.schedules.schedules.Constant"},
         "trainer": {

@@ -34,7 +34,7 @@ def test_wide_has_a_row_per_run_and_a_column_per_setting(output: Path) -> None:
     assert (threshold["config.workers"], top_k["config.workers"]) == (8, 4)
     assert threshold["config.compressor.threshold"] == 0.01
     assert math.isnan(top_k["config.compressor.threshold"]) and math.isnan(top_k["config.optimizer.lr"])
-    assert top_k["config.optimizer.undecayed"] == '["batch_norm"]'
+    assert top_k["config.optimizer.no_decay"] == '["batch_norm"]'
     assert top_k["config.model._target_"] == "models.mlp.mlp"
     assert set(wide["best.test/accuracy"].dropna()) == {0.95, 0.96}
     assert top_k["comm/bytes_sent_total"] == 2400 and top_k["layers.first.weight.elements"] == 900

@@ -49,11 +49,11 @@ def filled(model: nn.Module) -> nn.Module:
     return model
 
 
-@pytest.mark.parametrize(("undecayed", "expected"), CHOICES)
-def test_groups(undecayed: list[str], expected: set[str]) -> None:
+@pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
+def test_groups(no_decay: list[str], expected: set[str]) -> None:
     """Every trainable parameter once: spared as named, all others decayed."""
     model = Mixed()
-    groups = parameter_groups(model, 0.5, undecayed)
+    groups = parameter_groups(model, 0.5, no_decay)
     names = {id(p): name for name, p in model.named_parameters()}
     by_decay = {group["weight_decay"]: [names[id(p)] for p in group["params"]] for group in groups}
     assert len(by_decay) == len(groups)
@@ -81,31 +81,31 @@ def test_weight_shared_by_two_modules_appears_once() -> None:
     assert model[0].weight.item() == 1.5
 
 
-@pytest.mark.parametrize(("undecayed", "expected"), CHOICES)
-def test_sgd_without_gradient_moves_only_what_decays(undecayed: list[str], expected: set[str]) -> None:
+@pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
+def test_sgd_without_gradient_moves_only_what_decays(no_decay: list[str], expected: set[str]) -> None:
     """w - lr * weight_decay * w = 2 - 0.5 * 0.25 * 2."""
     model = filled(Mixed())
-    sgd(model, lr=0.5, weight_decay=0.25, undecayed=undecayed).step()
+    sgd(model, lr=0.5, weight_decay=0.25, no_decay=no_decay).step()
     for name, parameter in trainable(model).items():
         assert (parameter == (2.0 if name in expected else 1.75)).all(), name
     assert model.frozen == 1
 
 
-@pytest.mark.parametrize(("undecayed", "expected"), CHOICES)
-def test_adam_without_gradient_moves_only_what_decays(undecayed: list[str], expected: set[str]) -> None:
+@pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
+def test_adam_without_gradient_moves_only_what_decays(no_decay: list[str], expected: set[str]) -> None:
     """Adam's first step is lr times the sign of weight_decay * w."""
     model = filled(Mixed())
-    adam(model, lr=0.5, weight_decay=0.25, undecayed=undecayed).step()
+    adam(model, lr=0.5, weight_decay=0.25, no_decay=no_decay).step()
     for name, parameter in trainable(model).items():
         target = torch.full_like(parameter, 2.0 if name in expected else 1.5)
         torch.testing.assert_close(parameter.data, target, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize(("undecayed", "expected"), CHOICES)
-def test_adamw_decays_by_rate_and_not_by_sign(undecayed: list[str], expected: set[str]) -> None:
+@pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
+def test_adamw_decays_by_rate_and_not_by_sign(no_decay: list[str], expected: set[str]) -> None:
     """w - lr * weight_decay * w = 2 - 0.5 * 0.25 * 2, where Adam would have moved by lr."""
     model = filled(Mixed())
-    adamw(model, lr=0.5, weight_decay=0.25, undecayed=undecayed).step()
+    adamw(model, lr=0.5, weight_decay=0.25, no_decay=no_decay).step()
     for name, parameter in trainable(model).items():
         assert (parameter == (2.0 if name in expected else 1.75)).all(), name
 
@@ -167,11 +167,11 @@ def test_the_releases_nesterov_goes_on_from_a_checkpoint() -> None:
 
     settings = {"lr": 0.1, "momentum": 0.9, "nesterov": "release", "weight_decay": 0.01}
     whole = Mixed()
-    optimizer = sgd(whole, **settings, undecayed=["batch_norm"])
+    optimizer = sgd(whole, **settings, no_decay=["batch_norm"])
     for number in range(2):
         step(whole, optimizer, number)
     resumed = copy.deepcopy(whole)
-    again = sgd(resumed, **settings, undecayed=["batch_norm"])
+    again = sgd(resumed, **settings, no_decay=["batch_norm"])
     again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
     for number in range(2, 4):
         step(whole, optimizer, number)
@@ -251,13 +251,13 @@ def test_nesterov_must_be_one_of_its_three_forms(nesterov) -> None:
         sgd(nn.Linear(1, 1), lr=0.1, momentum=0.9, nesterov=nesterov)
 
 
-@pytest.mark.parametrize("undecayed", [["batchnorm"], ["bias", "norm"], "bias", None, [["bias"]], 3])
-def test_unknown_word_for_undecayed_is_refused(undecayed) -> None:
+@pytest.mark.parametrize("no_decay", [["batchnorm"], ["bias", "norm"], "bias", None, [["bias"]], 3])
+def test_unknown_word_for_undecayed_is_refused(no_decay) -> None:
     for optimizer in (sgd, adam, adamw):
         with pytest.raises(
-            ValueError, match=r"optimizer\.undecayed must be a list of batch_norm, bias, layer_norm, got"
+            ValueError, match=r"optimizer\.no_decay must be a list of batch_norm, bias, layer_norm, got"
         ):
-            optimizer(nn.Linear(1, 1), lr=0.1, undecayed=undecayed)
+            optimizer(nn.Linear(1, 1), lr=0.1, no_decay=no_decay)
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 from trainers.config import installed
-from trainers.records.effects import FIRST_NAMES
+from trainers.records.effects import FIRST_NAMES, FORMER_NAMES, RENAMED
 from trainers.records.plain import Config
 
 ROOT = Path(__file__).parents[2]
-_MOVED = {first: name for name, first in FIRST_NAMES.items()}
+_MOVED = {first: name for name, first in FIRST_NAMES.items()} | FORMER_NAMES
 
 
 class Group(NamedTuple):
@@ -207,6 +207,8 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     owner = where.rpartition(".")[0]
     settable = parameters.keys() - group.given
     unknown = sorted(settings.keys() - {"_target_", "_partial_"} - settable)
+    if unknown and f"{owner}.{unknown[0]}" in RENAMED:
+        raise ValueError(f"{owner}.{unknown[0]} is now {RENAMED[f'{owner}.{unknown[0]}']}")
     if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
         raise ValueError(f"{owner}.{unknown[0]} has no effect: {name} has no such setting")
     required = (p for p in settable if parameters[p].default is parameters[p].empty)

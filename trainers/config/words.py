@@ -5,13 +5,19 @@ from pathlib import Path
 
 from trainers.config.api_keys import refuse_keys
 from trainers.config.guard import CONF, check_options
+from trainers.records.effects import RENAMED
 
 
 def checked(words: Sequence[str]) -> list[str]:
-    """The words as Hydra takes them. Raises ``ValueError`` for those that are none, and for secrets."""
+    """The words as Hydra takes them. Raises ``ValueError`` for those that are none, for
+    secrets, and for settings by a former name."""
     found = [_bracketed(home_expanded(word)) for word in words]
     refuse_keys(found)
     check_options(found)
+    for word in found:
+        key = word.partition("=")[0].lstrip("+~")
+        if key in RENAMED:
+            raise ValueError(f"{key} is now {RENAMED[key]}")
     return found
 
 

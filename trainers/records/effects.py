@@ -50,6 +50,10 @@ FIRST_NAMES = {
         for name in ("Cosine", "Linear", "WarmupStep")
     },
 }
+# Names that parts had between their first ones and today's.
+FORMER_NAMES = {"trainers.schedules.schedules.Constant": "trainers.schedules.schedules.ConstantRate"}
+FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # the same for settings
+RENAMED = {first: key for key, first in FIRST_KEYS.items()}
 # What a setting is where a config does not say it. An identity holds what is not usual, so that a new
 # setting leaves old ids as they are; null is the usual value of all others.
 USUAL: dict[str, Value] = {
@@ -112,7 +116,8 @@ def alike(value: object) -> Value:
     if isinstance(value, float) and value.is_integer():
         return int(value)  # which has no -0
     if isinstance(value, str):
-        return FIRST_NAMES.get(value, value)
+        name = FORMER_NAMES.get(value, value)
+        return FIRST_NAMES.get(name, name)
     return value if value is None or isinstance(value, (int, float, bool)) else str(value)
 
 

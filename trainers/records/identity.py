@@ -13,7 +13,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
-from trainers.records.effects import NO_FEEDBACK, USUAL, Config, Value, alike, without_effect
+from trainers.records.effects import FIRST_KEYS, NO_FEEDBACK, USUAL, Config, Value, alike, without_effect
 from trainers.records.effects import at as at  # part of what readers of runs ask for
 
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
@@ -127,7 +127,7 @@ class Identity:
 
     def across(self, keys: Iterable[str]) -> "Identity":
         """The same run, with settings of it taken for a part of its method."""
-        keys = tuple(keys)
+        keys = tuple(FIRST_KEYS.get(key, key) for key in keys)
         moved = tuple(item for item in self.setting if item[0] in keys)
         kept = tuple(item for item in self.setting if item[0] not in keys)
         method = replace(self.method, settings=(*self.method.settings, *moved), across=keys)
@@ -202,7 +202,7 @@ def _settings(config: Config) -> Iterator[tuple[str, Value]]:
     """All that can change the result and is not usual, by dotted key."""
     for key, value in flatten(config):
         if repr(value) != repr(USUAL.get(key)) and without_effect(config, key) is None:
-            yield key, value
+            yield FIRST_KEYS.get(key, key), value
 
 
 def flatten(config: Config | Sequence[object], prefix: str = "") -> Iterator[tuple[str, Value]]:
