@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from run_folders import write_run  # noqa: E402
 
-from results.runs import read_runs  # noqa: E402
-from results.table import wide_table, write_long, write_table  # noqa: E402
+from results.read.folders import read_runs  # noqa: E402
+from results.tables.tidy import wide_table, write_long, write_table  # noqa: E402
 
 
 def write_runs(folder: Path, runs: int, steps: int) -> None:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import trainers.records.files as run_files
+from results.compare.measures import HANDED_BYTES, LINK_BYTES
 from results.escaping import one_line
-from results.measures import HANDED_BYTES, LINK_BYTES
-from results.showable import require_summary, require_within
+from results.read.showable import require_summary, require_within
 
 ROOT = Path(__file__).parents[1]
 BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}

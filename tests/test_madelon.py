@@ -10,7 +10,7 @@ from configs import resolved
 from scipy.special import expit
 
 import run
-from results.paper import PROBLEMS
+from results.compare.paper import PROBLEMS
 from trainers.comm.communicator import Communicator
 
 ROOT = Path(os.environ.get("DATA_DIR", ".data"))

@@ -10,7 +10,7 @@ from run_folders import write_run
 
 from results import header
 from results.header import CLEAN, FROM_HISTORY, MODIFIED, Header
-from results.runs import read_runs
+from results.read.folders import read_runs
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "results").glob("*.md"))

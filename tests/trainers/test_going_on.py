@@ -8,7 +8,8 @@ import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
 import run
-from results.runs import by_setting, read_runs
+from results.read.folders import read_runs
+from results.read.matching import by_setting
 from trainers.launch.stopping import StoppedError, StopRequest
 from trainers.run.folder import RunFolder, identity_of
 

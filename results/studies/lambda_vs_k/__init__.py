@@ -1,0 +1,1 @@
+"""Hard threshold against Top-k at equal bytes."""
