@@ -1,23 +1,21 @@
 """Figures of any set of runs, from their folders alone.
 
-    python -m results.figures OUTPUT [OUTPUT ...] [--to DIR] [--only NAME,...] [--quality METRIC]
-
 A PNG and a PDF per figure, subject and setting. A method's line is the mean over its seeds, around it the
 95 % interval of that mean.
 """
 
 import argparse
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from results.command import in_a_line, parser
 from results.figures import metrics, panels, sheet
 from results.figures.groups import Group, groups
 from results.figures.metrics import Metric
 from results.figures.panels import NothingToDraw
-from results.figures.style import save
+from results.figures.saving import save_all
 from results.read.folders import compared_across, finished_runs
 
 LAYER_HEIGHT = 0.2  # inches
@@ -95,27 +93,27 @@ FIGURES: dict[str, Callable[[Group, Metric | None], Any]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.figures", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs")
-    parser.add_argument("--to", type=Path, help="where figures go (default: OUTPUT/figures)")
-    parser.add_argument("--only", help=f"some of them, separated by commas: {', '.join(FIGURES)}")
-    parser.add_argument("--quality", help="the metric that tells how good a model is, such as test/accuracy")
-    parser.add_argument(
+    own = parser("figures", __doc__)
+    own.add_argument("output", nargs="+", type=Path, help="folders with runs")
+    own.add_argument("--to", type=Path, help="where figures go (default: OUTPUT/figures)")
+    own.add_argument("--only", help=f"some of them, separated by commas: {', '.join(FIGURES)}")
+    own.add_argument("--quality", help="the metric that tells how good a model is, such as test/accuracy")
+    own.add_argument(
         "--across",
         default="",
         help="settings to compare beside the method, such as scope,workers or data.alpha",
     )
-    options = parser.parse_args(arguments)
-    try:
-        names = _names(options.only)
-        runs = compared_across(finished_runs(options.output), options.across)
-        folder = options.to or options.output[0] / "figures"
-        if not _draw_all(groups(runs), names, folder, options.quality):
-            raise FileNotFoundError(f"nothing to draw in {', '.join(map(str, options.output))}")
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    options = own.parse_args(arguments)
+    return in_a_line(lambda: write(options))
+
+
+def write(options: argparse.Namespace) -> None:
+    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    names = _names(options.only)
+    runs = compared_across(finished_runs(options.output), options.across)
+    folder = options.to or options.output[0] / "figures"
+    if not save_all(figures_of(groups(runs), names, options.quality), folder):
+        raise FileNotFoundError(f"nothing to draw in {', '.join(map(str, options.output))}")
 
 
 def _names(only: str | None) -> list[str]:
@@ -128,22 +126,14 @@ def _names(only: str | None) -> list[str]:
     return [name for name in FIGURES if name in names]
 
 
-def _draw_all(of: list[Group], names: list[str], folder: Path, quality: str | None) -> int:
-    """Draw, save and print the paths of all figures that can be made; how many."""
-    made = 0
+def figures_of(
+    of: Sequence[Group], names: Sequence[str], quality: str | None = None
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Of each group the figures named: the name of a file without its ending, and what draws it."""
     for group in of:
         judged_by = metrics.quality(group.runs, quality)
         for name in names:
-            try:
-                figure = FIGURES[name](group, judged_by)
-            except NothingToDraw as reason:
-                print(f"skipped {group.stem}-{name}: {reason}", file=sys.stderr)
-                continue
-            folder.mkdir(parents=True, exist_ok=True)
-            for path in save(figure, folder / f"{group.stem}-{name}"):
-                print(path)
-            made += 1
-    return made
+            yield f"{group.stem}-{name}", partial(FIGURES[name], group, judged_by)
 
 
 def _against(group: Group, y: Metric | None, x: Metric) -> Any:
@@ -161,7 +151,3 @@ def _curves(group: Group, what: str, pairs: list[tuple[Metric, Metric]]) -> Any:
     shown = [(partial(panels.curves, group=group, drawn=drawn, x=x, y=y), x.label, y.label) for x, y in pairs]
     against = " and ".join(dict.fromkeys(x.title for x, _ in pairs))
     return sheet.draw(group, drawn, f"{group.subject}: {what} against {against}", shown)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,19 +1,13 @@
 """A Weights & Biases workspace and report with the figures that this package draws from run folders.
 
-    python -m results.dashboard --entity E --project P [--quality METRIC ...] [--dry-run] [--to FILE.json]
-
 Runs of one method and setting are one group, shown as the mean over their seeds: grouped by the run's
 ``compressor_name``, ``method``, ``subject`` and ``group``, which the tracker logs beside the nested config.
-``--dry-run`` writes the specification as JSON and needs neither a network nor an account.
 """
 
-import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 from results.figures.style import COLOURS
@@ -85,37 +79,9 @@ def sections(qualities: Sequence[str]) -> dict[str, list[Panel]]:
     return {"Quality and error against what was sent": cost, "Over the training": steps}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.dashboard", description=__doc__.splitlines()[0])
-    parser.add_argument("--entity", required=True, help="W&B user or team")
-    parser.add_argument("--project", required=True, help="W&B project that the runs were logged to")
-    parser.add_argument(
-        "--quality", nargs="+", choices=QUALITIES, default=["test/accuracy"], metavar="METRIC"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="write the specification, talk to nobody")
-    parser.add_argument("--to", type=Path, help="file of the specification (default: print it)")
-    options = parser.parse_args(arguments)
-    if options.to is not None and not options.dry_run:
-        parser.error("--to has no effect without --dry-run")
-    if options.dry_run:
-        text = json.dumps(specification(options.entity, options.project, options.quality), indent=2) + "\n"
-        if options.to is None:
-            print(text, end="")
-            return 0
-        try:
-            options.to.write_text(text, encoding="utf-8")
-        except OSError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 1
-        print(options.to)
-        return 0
-    try:
-        for made in save(options.entity, options.project, options.quality):
-            print(made)
-    except Exception as error:  # W&B raises many kinds; each means that it was not saved
-        print(f"error: Weights & Biases: {' '.join(str(error).split())}", file=sys.stderr)
-        return 1
-    return 0
+def specification_text(entity: str, project: str, qualities: Sequence[str]) -> str:
+    """What would be sent, as JSON."""
+    return json.dumps(specification(entity, project, qualities), indent=2) + "\n"
 
 
 def save(entity: str, project: str, qualities: Sequence[str]) -> Iterator[str]:
@@ -227,7 +193,3 @@ def _identities(prefix: str) -> Callable[[], str]:
     """Names that are new within one specification and the same in every one."""
     numbers = count(1)
     return lambda: f"{prefix}{next(numbers)}"
-
-
-if __name__ == "__main__":
-    sys.exit(main())

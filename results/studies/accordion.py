@@ -1,30 +1,25 @@
 """ACCORDION beside a hard threshold with lambda from k_low, Top-k at k_low and at k_high, and dense SGD.
 
-    python -m results.accordion OUTPUT [OUTPUT ...] [--table FILE] [--figures DIR]
-
 Runs of `make accordion` as a Markdown table and a figure. The comparison is that of Sahu et al., 2021,
 https://arxiv.org/abs/2108.00951; the method that of Agarwal et al., 2021, https://arxiv.org/abs/2010.16248.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from results import header
-from results.command import hand_out, in_a_line
-from results.compare.measures import LINK_BYTES, Measure, costs, num_parameters, qualities
-from results.compare.statistics import WITHOUT_INTERVAL, mean_and_interval
-from results.escaping import in_markdown, markdown_table
+from results.compare.measures import Measure, costs, num_parameters, qualities
+from results.compare.statistics import mean_and_interval
+from results.escaping import in_markdown
 from results.figures.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.figures.groups import file_stem, seeds_in_words
-from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style, save
-from results.read.folders import finished_runs
-from results.read.matching import by_key, by_setting, warnings
+from results.figures.saving import Figures
+from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style
+from results.read.matching import by_key, by_setting
 from results.read.run import Run
+from results.studies.kit import Seeds, Study, every_run, first_of, notes, require_compressors, table
 from results.studies.three_parameters.combinations import paired
 
 ORDER = ("none", "top_k", "hard_threshold", "accordion")
@@ -32,7 +27,7 @@ MARKERS = {"none": "X", "top_k": "^", "hard_threshold": "s", "accordion": "o"}
 DENSITY = "compression/density"
 INTRODUCTION = """# ACCORDION and the hard threshold, every row
 
-Written by `python -m results.accordion` from the runs of `make accordion`; what they say is in
+Written by `python -m results study accordion` from the runs of `make accordion`; what they say is in
 [accordion.md](accordion.md). Quality is that of the last weights, mean ± standard deviation over the seeds
 named; differences are ACCORDION's value minus the row's, paired over seeds, in brackets Student's 95 %
 interval. Bytes are those of the whole training, indices and counts included: that left a worker, were each a
@@ -41,41 +36,17 @@ k_high, mean over elements.
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.accordion", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=accordion/...")
-    parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
-    parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: compare(options))
+Methods = dict[str, Seeds]  # by label
 
 
-def compare(options: argparse.Namespace) -> None:
-    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output, needs=(LINK_BYTES,))
-    studies = [methods_of(group) for group in by_setting(runs)]
-    made = header.of_runs(runs, "make accordion", allow_modified=options.allow_modified)
-    hand_out(header.under_title(page(runs, studies), made), options.table)
-    folder = options.figures or options.output[0] / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    for study in studies:
-        print(*save(draw(study), folder / file_stem(_subject(study))), sep="\n")
-
-
-Study = dict[str, dict[int, Run]]  # by label, by seed
-
-
-def methods_of(runs: Sequence[Run]) -> Study:
+def methods_of(runs: Sequence[Run]) -> Methods:
     """Runs by what they are called here, by seed.
 
     Raises ``ValueError`` for another method, and without ACCORDION in one setting.
     """
-    strangers = sorted({run.compressor for run in runs} - set(ORDER))
-    if strangers:
-        raise ValueError(f"runs must be of {', '.join(ORDER)}, got {', '.join(strangers)}")
+    require_compressors(runs, ORDER)
     found = by_key(sorted(runs, key=lambda run: (ORDER.index(run.compressor), _level(run))), label_of)
-    named = [runs for runs in found.values() if _first(runs).compressor == "accordion"]
+    named = [runs for runs in found.values() if first_of(runs).compressor == "accordion"]
     if len(named) != 1:
         raise ValueError(
             f"runs of {runs[0].subject} must include compressor=accordion in one setting, got {len(named)}"
@@ -97,29 +68,25 @@ def label_of(run: Run) -> str:
     return f"hard threshold, lambda from {100 * settings['density']:g} %"
 
 
-def page(runs: Sequence[Run], studies: Sequence[Study]) -> str:
-    """Markdown: a table per study, then notes."""
+def page(runs: Sequence[Run]) -> str:
+    """Markdown: a table per setting, then notes."""
     parts = [INTRODUCTION]
-    for study in studies:
-        every = [run for of_seed in study.values() for run in of_seed.values()]
+    for methods in map(methods_of, by_setting(runs)):
+        every = list(every_run(methods))
         measures = [*qualities(every)[:1], *costs(every)]
-        ours = next(of_seed for of_seed in study.values() if _first(of_seed).compressor == "accordion")
+        ours = next(of_seed for of_seed in methods.values() if first_of(of_seed).compressor == "accordion")
         head = ["method", "seeds", *(measure.label for measure in measures), "at k_high, %"]
         head += [f"ACCORDION minus it: {measure.label}" for measure in measures[:2]]
         rows = [
             [*_cells(label, of_seed, measures), *_beside(ours, of_seed, measures[:2])]
-            for label, of_seed in study.items()
+            for label, of_seed in methods.items()
         ]
         first = every[0]
         facts = f"{first.config['workers']} workers of {first.config['trainer']['batch_size']} samples, "
         facts += f"{num_parameters(first):,} parameters, {first.summary['step']:,} steps."
-        table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
-        parts.append("\n".join([f"## {in_markdown(_subject(study))}", "", in_markdown(facts), "", table]))
-    codes = sorted({run.code for run in runs})
-    notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
-    notes.append(WITHOUT_INTERVAL)
-    parts.append("\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in notes), ""]))
-    return "\n".join(parts)
+        shown = table(head, rows, words=2)
+        parts.append("\n".join([f"## {in_markdown(_subject(methods))}", "", in_markdown(facts), "", shown]))
+    return "\n".join([*parts, notes(runs)])
 
 
 def share_at_high(run: Run) -> float | None:
@@ -141,7 +108,7 @@ def share_at_high(run: Run) -> float | None:
     return weighted / elements if elements else None
 
 
-def draw(study: Study) -> Any:
+def draw(methods: Methods) -> Any:
     """Quality against average density, and the density sent over the epochs."""
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter
@@ -149,11 +116,11 @@ def draw(study: Study) -> Any:
     apply_style()
     figure = Figure(figsize=(6.4, 6.8), layout="constrained")
     upper, lower = figure.subplots(2, 1)
-    every = [run for of_seed in study.values() for run in of_seed.values()]
+    every = list(every_run(methods))
     quality, density = qualities(every)[0], costs(every)[0]
     seen: list[str] = []
-    for label, of_seed in study.items():
-        compressor = _first(of_seed).compressor
+    for label, of_seed in methods.items():
+        compressor = first_of(of_seed).compressor
         _add(upper, lower, label, list(of_seed.values()), (density, quality), again=compressor in seen)
         seen.append(compressor)
     upper.set_xscale("log")
@@ -171,8 +138,8 @@ def draw(study: Study) -> Any:
         axis.spines[["top", "right"]].set_visible(False)
     handles, labels = upper.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    seeds = sorted({seed for of_seed in study.values() for seed in of_seed})
-    upper.set_title(f"{_subject(study)}: {seeds_in_words(seeds, '95 % interval')}")
+    seeds = sorted({seed for of_seed in methods.values() for seed in of_seed})
+    upper.set_title(f"{_subject(methods)}: {seeds_in_words(seeds, '95 % interval')}")
     return figure
 
 
@@ -227,13 +194,21 @@ def _level(run: Run) -> float:
     return run.config["compressor"].get("density") or 0.0
 
 
-def _first(of_seed: dict[int, Run]) -> Run:
-    return next(iter(of_seed.values()))
+def _subject(methods: Methods) -> str:
+    return first_of(next(iter(methods.values()))).subject
 
 
-def _subject(study: Study) -> str:
-    return _first(next(iter(study.values()))).subject
+def figures(runs: Sequence[Run]) -> Figures:
+    """One per setting."""
+    for methods in map(methods_of, by_setting(runs)):
+        yield file_stem(_subject(methods)), partial(draw, methods)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="accordion",
+    question="Is a constant threshold as good as detecting critical regimes?",
+    page=page,
+    file="table.md",
+    figures=figures,
+    worded=("results/pages/accordion/accordion.md",),
+)

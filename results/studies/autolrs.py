@@ -1,30 +1,25 @@
 """AutoLRS beside a tuned constant rate, steps and a cosine, at equal steps in all.
 
-    python -m results.autolrs OUTPUT [OUTPUT ...] [--tuning FOLDER] [--figures FOLDER] [--table FILE]
-
 The steps of AutoLRS's trials count: its last weights have been trained for about half as many steps as the
 others'. Jin et al., ICLR 2021, https://arxiv.org/abs/2105.10762.
 """
 
-import argparse
-import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from results import header
-from results.command import hand_out, in_a_line
 from results.compare.measures import LINK_BYTES, qualities
 from results.compare.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, paired_difference
-from results.escaping import in_markdown, markdown_table
+from results.escaping import in_markdown
 from results.figures.groups import file_stem, seeds_in_words
-from results.figures.style import LINE_WIDTH, apply_style, save
-from results.read.folders import finished_runs
+from results.figures.saving import Figures
+from results.figures.style import LINE_WIDTH, apply_style
 from results.read.matching import by_key
 from results.read.run import Run
+from results.studies.kit import Option, Study, table
 
 SEARCHED = "autolrs"
 LABELS = {
@@ -41,39 +36,14 @@ STYLES = {  # Okabe and Ito's colours, and a dash each
 }
 INTRODUCTION = """# Schedules at equal steps
 
-Written by `python -m results.autolrs` from the runs of `make autolrs`. Mean ± half of Student's 95 % interval
-over the seeds named. All runs take as many steps; those of AutoLRS's trials, which are thrown away, are among
-them, and so are their bytes. "Steps saved" compares with the constant rate of the same seed: by what share
-earlier, in steps in all, a run was first as good as the constant rate's last evaluation than the constant
-rate itself first was; below 0 where it was later, "never" where it was not in some seed. Until its first
-decay a step schedule is the constant rate's run, so that what both reach there saves nothing: "one run until
-then".
+Written by `python -m results study autolrs` from the runs of `make autolrs`. Mean ± half of Student's 95 %
+interval over the seeds named. All runs take as many steps; those of AutoLRS's trials, which are thrown away,
+are among them, and so are their bytes. "Steps saved" compares with the constant rate of the same seed: by
+what share earlier, in steps in all, a run was first as good as the constant rate's last evaluation than the
+constant rate itself first was; below 0 where it was later, "never" where it was not in some seed. Until its
+first decay a step schedule is the constant rate's run, so that what both reach there saves nothing: "one run
+until then".
 """
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.autolrs", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=autolrs/...")
-    parser.add_argument("--tuning", type=Path, help="folder with the constant rates tried")
-    parser.add_argument("--figures", type=Path, help="draw into this folder")
-    parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: compare(options))
-
-
-def compare(options: argparse.Namespace) -> None:
-    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    compared = finished_runs(options.output, needs=(LINK_BYTES,))
-    tried = finished_runs([options.tuning], needs=(LINK_BYTES,)) if options.tuning else []
-    made = header.of_runs([*compared, *tried], "make autolrs", allow_modified=options.allow_modified)
-    by_key(compared, lambda run: (run.subject, schedule_of(run)))  # raises for two runs of one place
-    by_model, tuning = schedules_of(compared), schedules_of(tried)
-    hand_out(header.under_title(make_table(by_model, tuning), made), options.table)
-    if options.figures is not None:
-        options.figures.mkdir(parents=True, exist_ok=True)
-        for model, by_schedule in by_model.items():
-            print(*draw(model, by_schedule, options.figures), sep="\n")
 
 
 def schedule_of(run: Run) -> str:
@@ -112,8 +82,13 @@ def steps_until(run: Run, metric: str, value: float, higher_is_better: bool) -> 
     return float(steps_in_all(run, np.array([curve.index[good.to_numpy().argmax()]]))[0])
 
 
-def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict[str, list[Run]]]) -> str:
-    """Markdown: a section per model."""
+def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
+    """Markdown: a section per model; ``tried`` are runs of the constant rates that were tuned.
+
+    Raises ``ValueError`` for two runs of one place.
+    """
+    by_key(runs, lambda run: (run.subject, schedule_of(run)))
+    by_model, tuning = schedules_of(runs), schedules_of(tried)
     sections = [INTRODUCTION]
     for model, by_schedule in by_model.items():
         constant = by_schedule.get("constant", [])
@@ -132,8 +107,7 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
                     _saved(runs, constant, metric, higher),
                 ]
             )
-        table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
-        lines = [f"## {in_markdown(model)}", "", table.rstrip("\n")]
+        lines = [f"## {in_markdown(model)}", "", table(head, rows, words=2).rstrip("\n")]
         rates = tuning.get(model, {}).get("constant", [])
         if rates:
             tried = ", ".join(
@@ -145,13 +119,14 @@ def make_table(by_model: dict[str, dict[str, list[Run]]], tuning: dict[str, dict
     return "\n\n".join([*sections, WITHOUT_INTERVAL]) + "\n"
 
 
-def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Path]:
+def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
     """Quality against steps in all, and below it the rates, per seed where they were searched for."""
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
     apply_style()
     metric, label, factor, _ = _quality(next(iter(by_schedule.values())))
-    figure, (upper, lower) = plt.subplots(2, 1, figsize=(6.4, 6.4), sharex=True, layout="constrained")
+    figure = Figure(figsize=(6.4, 6.4), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
     for schedule in [name for name in LABELS if name in by_schedule]:
         runs, (colour, dash) = by_schedule[schedule], STYLES[schedule]
         style = {"color": colour, "linestyle": dash, "linewidth": LINE_WIDTH}
@@ -175,9 +150,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]], folder: Path) -> list[Pa
     seeds = [run.seed for run in next(iter(by_schedule.values()))]
     upper.set_title(f"{model}: {seeds_in_words(seeds, '95 % interval')}", fontsize=9)
     lower.set_title("rates; AutoLRS's of each seed", fontsize=9)
-    paths = save(figure, folder / file_stem(model))
-    plt.close(figure)
-    return paths
+    return figure
 
 
 def _quality(runs: Sequence[Run]) -> tuple[str, str, float, bool]:
@@ -243,5 +216,18 @@ def one_run_until(run: Run, other: Run) -> int:
     return last
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
+    """One per model."""
+    for model, by_schedule in schedules_of(runs).items():
+        yield file_stem(model), partial(draw, model, by_schedule)
+
+
+STUDY = Study(
+    name="autolrs",
+    question="Does the search for the learning rate save steps?",
+    page=page,
+    file="table.md",
+    figures=figures,
+    option=Option(name="--tuning", help="folder with the constant rates tried", output="autolrs_tuning"),
+    worded=("results/pages/autolrs/autolrs.md", "docs/papers/autolrs.md"),
+)

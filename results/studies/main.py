@@ -1,24 +1,18 @@
 """The page of the main job: run.py's defaults by method, three seeds, one process.
 
-    python -m results.main OUTPUT [OUTPUT ...] [--other-loops FOLDER] [--table FILE]
-
-Runs of `make main_page` as a Markdown page, its words from the numbers.
+Words of the page come from the numbers.
 """
 
-import argparse
 import statistics
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from results import header
-from results.command import hand_out, in_a_line, paragraph
+from results.command import paragraph
 from results.compare.joint_intervals import confidence, joint_interval
 from results.compare.measures import LINK_BYTES, costs, num_parameters, qualities, require_several_workers
 from results.compare.statistics import WITHOUT_INTERVAL
-from results.read.folders import finished_runs
 from results.read.matching import by_key, by_setting
 from results.read.run import Run
+from results.studies.kit import Option, Seeds, Study, every_run, first_of, require_compressors
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
 COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k follows from the density
@@ -27,26 +21,7 @@ COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k fol
 SPREAD = {"none": (2.5, 1.0), "hard_threshold": (2.5, 1.2), "top_k": (2.5, 1.5), "random_block": (30.0, 4.0)}
 ACCURACY, ERROR, BYTES = "test/accuracy", "compression/total_error", LINK_BYTES
 
-Seeds = dict[int, Run]
 Methods = dict[str, Seeds]  # by compressor, in ORDER
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.main", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of the main job")
-    parser.add_argument("--other-loops", type=Path, help="the same runs with AVX2 loops alone")
-    parser.add_argument("--table", type=Path, help="write the page here instead of printing it")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: write(options))
-
-
-def write(options: argparse.Namespace) -> None:
-    """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output, needs=(LINK_BYTES,))
-    others = finished_runs([options.other_loops], needs=(LINK_BYTES,)) if options.other_loops else []
-    made = header.of_runs([*runs, *others], "make main_page", allow_modified=options.allow_modified)
-    hand_out(header.under_title(page(methods_of(runs), methods_of(others)), made), options.table)
 
 
 def methods_of(runs: Sequence[Run]) -> Methods:
@@ -68,18 +43,17 @@ def methods_of(runs: Sequence[Run]) -> Methods:
         )
     if len(by_setting(runs)) != 1:
         raise ValueError("runs of this page must differ in method and seed alone")
-    for name, of_seed in by_key(runs, lambda run: run.compressor).items():
-        if name not in found:
-            raise ValueError(f"runs must be of {', '.join(ORDER)}, got {name}")
-        found[name] = of_seed
+    require_compressors(runs, ORDER)
+    found |= by_key(runs, lambda run: run.compressor)
     missing = [name for name, seeds in found.items() if not seeds]
     if missing:
         raise ValueError(f"runs must be of {', '.join(ORDER)}, got none of {', '.join(missing)}")
     return found
 
 
-def page(methods: Methods, others: Methods) -> str:
-    """Markdown; ``others`` are the same runs with other loops, or empty."""
+def page(runs: Sequence[Run], other_loops: Sequence[Run]) -> str:
+    """Markdown; ``other_loops``: the same runs with AVX2 loops alone, or none."""
+    methods, others = methods_of(runs), methods_of(other_loops)
     parts = [_introduction(methods), _table(methods), _differences(methods), _every_run(methods)]
     parts += [_processors(methods, others), _notes()]
     return "\n".join(parts)
@@ -113,7 +87,7 @@ def row_of(run: Run) -> list[str]:
 
 
 def _introduction(methods: Methods) -> str:
-    run = _first(methods["none"])
+    run = first_of(methods["none"])
     config, trainer, optimizer = run.config, run.config["trainer"], run.config["optimizer"]
     words = f"""ResNet-18 ({num_parameters(run):,} parameters) on scikit-learn's digits (1,438 training and
         359 test images of 8x8; one image is 0.28 points of accuracy), {config["workers"]} workers,
@@ -130,7 +104,7 @@ def _introduction(methods: Methods) -> str:
 
 
 def _table(methods: Methods) -> str:
-    every = [run for seeds in methods.values() for run in seeds.values()]
+    every = list(every_run(methods))
     measures = [qualities(every)[0], *costs(every)]
     head = ["method", "seeds", *(measure.label for measure in measures)]
     lines = [_line(head), f"|---|---|{'---:|' * len(measures)}"]
@@ -157,7 +131,7 @@ def _differences(methods: Methods) -> str:
         ),
         "|---|---:|---:|---|---:|---:|",
     ]
-    accuracy = qualities([_first(methods["none"])])[0]
+    accuracy = qualities([first_of(methods["none"])])[0]
     for one, other in pairs:
         both = sorted(methods[one].keys() & methods[other].keys())
         values = [
@@ -178,7 +152,7 @@ def _differences(methods: Methods) -> str:
     said = f"""`hard_threshold` beside `top_k`: {100 * abs(more):.2g} % {"more" if more > 0 else "fewer"}
         bytes, a total error {max(less, 1 / less):.2g} times {"smaller" if less > 1 else "larger"}; in
         accuracy, {together.word("higher", "lower")} ({alone.shown()} points, {seeds})."""
-    block = _first(methods["random_block"])
+    block = first_of(methods["random_block"])
     density = block.config["compressor"]["density"]
     visits = f"""A random block of {100 * density:g} % needs {1 / density:.0f} steps or more to visit every
         coordinate once; these runs have {block.summary["step"]}."""
@@ -190,7 +164,7 @@ def _every_run(methods: Methods) -> str:
         _line(["method", "seed", "test accuracy, %", "total error", "bytes that left a worker"]),
         "|---|---:|---:|---:|---:|",
     ]
-    lines += [_line(row_of(run)) for seeds in methods.values() for run in seeds.values()]
+    lines += [_line(row_of(run)) for run in every_run(methods)]
     return "\n".join(["## Every run", "", *lines, ""])
 
 
@@ -251,13 +225,13 @@ def _mean(seeds: Seeds, name: str) -> float:
     return statistics.fmean(run.summary[name] for run in seeds.values())
 
 
-def _first(seeds: Seeds) -> Run:
-    return next(iter(seeds.values()))
-
-
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="main",
+    question="What does the main job reach?",
+    page=page,
+    option=Option(name="--other-loops", help="the same runs with AVX2 loops alone", output="main_avx2"),
+)

@@ -1,57 +1,35 @@
 """Regret of every method: how far its total error is from the least that hindsight knows, and its quality.
 
-    python -m results.regret OUTPUT [OUTPUT ...] [--table FILE]
-
 From runs with diagnostics=hindsight. Differences in quality are from the hard threshold's, whose regret is 0,
 and only where a method sent as many bytes.
 """
 
-import argparse
 import statistics
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from results import header
-from results.command import hand_out, in_a_line, paragraph
+from results.command import paragraph
 from results.compare.joint_intervals import LEAST_SEEDS, NOT_SHOWN, joint_interval
 from results.compare.measures import LINK_BYTES, Measure, qualities, require_several_workers
 from results.compare.statistics import WITHOUT_INTERVAL
-from results.escaping import code, in_markdown, markdown_table
+from results.escaping import code, in_markdown
 from results.figures.groups import Group, groups
-from results.read.folders import finished_runs
 from results.read.run import Run
+from results.studies.kit import Study, table
 
 REGRET, BOUND = "compression/regret", "compression/regret_bound"
 BASELINE = "hard_threshold"
 EQUAL_WITHIN = 0.05  # of the baseline's bytes
-INTRODUCTION = """Written by `python -m results.regret` from runs of `make regret`. For the vectors p that
-    a run compressed, the least total error that any sparsifier could have had with as many elements sent
+INTRODUCTION = """Written by `python -m results study regret` from runs of `make regret`. For the vectors p
+    that a run compressed, the least total error that any sparsifier could have had with as many elements sent
     keeps the largest of all steps, workers and layers together: one threshold. Regret is how much larger the
     run's total error was, in per cent; ± is the standard deviation over seeds, and "known to within" the most
     that the histogram of magnitudes leaves open in a run, in percentage points.
-    [docs/ledger.md](../docs/ledger.md#hindsight-and-regret) has the definition."""
+    [docs/ledger.md](../../../docs/ledger.md#hindsight-and-regret) has the definition."""
 READING = """Regret compares a run with its own p. What a method does not send comes back in the p of later
     steps, so the least error differs by method, and a small regret is no small error: both stand in the
     table. MB are 10^6 bytes that left a worker over the whole training, were each a machine of its own.
     Differences in quality are paired over seeds, in brackets Student's 95 % interval; they are given where
     the bytes are within {within:g} % of the hard threshold's, else how many times as many were sent."""
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.regret", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of diagnostics=hindsight")
-    parser.add_argument("--table", type=Path, help="write the page here instead of printing it")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: write(options))
-
-
-def write(options: argparse.Namespace) -> None:
-    """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output, needs=(LINK_BYTES, REGRET, BOUND))
-    made = header.of_runs(runs, "make regret", allow_modified=options.allow_modified)
-    hand_out(header.under_title(page(runs), made), options.table)
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -81,9 +59,8 @@ def _section(group: Group, looks: int) -> str:
         seeds = ", ".join(str(run.seed) for run in runs)
         cells = [code(method), seeds, *(measure.spread(runs) for measure in measures), f"{bound:.2g}"]
         rows.append([*cells, good.spread(runs), _difference(group, method, good)])
-    table = markdown_table(head, rows, ["---", "---", *["---:"] * (len(head) - 2)])
     title = f"## {in_markdown(group.subject)}\n\n{in_markdown(group.facts)}.\n"
-    return "\n".join([title, table, paragraph(_in_words(group, good, looks))])
+    return "\n".join([title, table(head, rows, words=2), paragraph(_in_words(group, good, looks))])
 
 
 def _in_words(group: Group, good: Measure, looks: int) -> str:
@@ -175,5 +152,9 @@ def _measure(name: str, label: str, factor: float = 1) -> Measure:
     return Measure(name, label, lambda run: run.summary.get(name), factor)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="regret",
+    question="How far is a method from the least possible total error?",
+    page=page,
+    needs=(LINK_BYTES, REGRET, BOUND),
+)

@@ -1,25 +1,19 @@
 """The small presets' table: quality, total error, density and bytes of every method, over seeds.
 
-    python -m results.small OUTPUT [OUTPUT ...] [--table FILE]
-
-What results.tables makes of them, under words of its own: which presets are there, and how far the methods
-of a table are from equal bytes.
+What ``python -m results table`` makes of them, below a section on which presets are there, and one on how
+far the methods of a table are from equal bytes.
 """
 
-import argparse
 import itertools
 import statistics
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from results import header
-from results.command import hand_out, in_a_line
 from results.compare.comparison import Section, compare
 from results.compare.measures import LINK_BYTES, qualities
 from results.escaping import code, markdown_table
-from results.read.folders import finished_runs
 from results.read.run import Run
+from results.studies.kit import Study
 from results.tables.formats import markdown
 
 PRESETS = Path(__file__).parents[2] / "conf" / "experiment" / "small"
@@ -27,31 +21,15 @@ PREFIX = "small_"  # of a preset's runs
 MATCHED_WITHIN = 0.05  # of the other's bytes
 INTRODUCTION = """# The small presets
 
-Written by `python -m results.small` from runs of `make small`. Mean ± standard deviation over the seeds
-named; quality is that of the last weights. Bytes are those of the whole training, indices and
-counts included: that left a worker, were each a machine of its own, and that it handed to collectives.
-Differences are paired over seeds, in brackets Student's 95 % interval. These presets are small enough for two
-cores: they compare each method with no compression, and reproduce no published number.
+Written by `python -m results study small` from runs of `make small`. Mean ± standard deviation over the seeds
+named; quality is that of the last weights. Bytes are those of the whole training, indices and counts
+included: that left a worker, were each a machine of its own, and that it handed to collectives. Differences
+are paired over seeds, in brackets Student's 95 % interval. These presets are small enough for two cores: they
+compare each method with no compression, and reproduce no published number.
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.small", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=small/...")
-    parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: write(options))
-
-
-def write(options: argparse.Namespace) -> None:
-    """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = [run for run in finished_runs(options.output, needs=(LINK_BYTES,)) if qualities([run])]
-    made = header.of_runs(runs, "make small", allow_modified=options.allow_modified)
-    hand_out(header.under_title(small_table(runs), made), options.table)
-
-
-def small_table(runs: Sequence[Run]) -> str:
+def page(runs: Sequence[Run]) -> str:
     """Markdown: which presets there are, their bytes, then a section per setting by its name."""
     sections = compare(runs)
     return "\n".join([INTRODUCTION, presets(runs), budgets(sections), markdown(sections)])
@@ -99,8 +77,8 @@ def budgets(sections: Sequence[Section]) -> str:
         "budgets",
     ]
     rule = ["---", "---", "---:", "---", "---:", "---:", "---"]
-    table = markdown_table(head, rows, rule)
-    return "\n".join(["## Bytes of the methods beside each other", "", said, "", table])
+    shown = markdown_table(head, rows, rule)
+    return "\n".join(["## Bytes of the methods beside each other", "", said, "", shown])
 
 
 def _megabytes(runs: Sequence[Run]) -> float | None:
@@ -108,5 +86,9 @@ def _megabytes(runs: Sequence[Run]) -> float | None:
     return None if None in sent else statistics.mean(sent) / 1e6
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="small",
+    question="What do the small presets of the paper's networks reach?",
+    page=page,
+    keeps=lambda run: bool(qualities([run])),
+)

@@ -1,34 +1,27 @@
 """Figures and table of the convergence of Top-k, from runs with diagnostics.
 
-    python -m results.topk_convergence OUTPUT [OUTPUT ...] [--figures DIR] [--table FILE]
-
 Per subject: xi and the share of its bound that the error takes up, over training; what the largest K
 entries of the mean gradient leave out, against K; the loss for every K; and how long entries wait, Top-k
 beside hard threshold at equal bytes. Means over seeds with 95 % intervals.
 """
 
-import argparse
 import re
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from results import header
-from results.command import hand_out
 from results.compare.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, standard_deviation
-from results.escaping import in_markdown, markdown_table
+from results.escaping import in_markdown
 from results.figures import sheet
 from results.figures.groups import Group, groups, legend_labels
 from results.figures.metrics import BYTES, LOSS, STEPS, Metric, quality
 from results.figures.panels import Methods, NothingToDraw, curves, recorded
-from results.figures.style import save
-from results.read.folders import finished_runs
+from results.figures.saving import Figures
 from results.read.run import Run
+from results.studies.kit import Study, table
 
 OF_BOUND = "derived/error_of_bound"  # compression/error over diagnostics/error_bound of the same step
 SELECTION, WAITED, MASS = (
@@ -39,11 +32,11 @@ SHARE = Metric(OF_BOUND, "compression error of a step over its bound", limit=1.0
 LONG = 30  # steps that the table asks for
 INTRODUCTION = """# The convergence of Top-k: all rows
 
-Written by `python -m results.topk_convergence`, from runs of `make topk_convergence`. Mean ± standard
+Written by `python -m results study topk_convergence`, from runs of `make topk_convergence`. Mean ± standard
 deviation over seeds. xi: median over a run's measured steps, and their largest. Error over bound: mean over
 measured steps. Waiting: at the end of training, the share of the residual's squared norm that lies in entries
-unsent for {long} steps or more, and the longest that an entry is unsent, in steps. Bytes are those that
-left a worker, were each a machine of its own, indices and counts included.
+unsent for {long} steps or more, and the longest that an entry is unsent, in steps. Bytes are those that left
+a worker, were each a machine of its own, indices and counts included.
 """
 
 
@@ -180,10 +173,10 @@ def _with_bars(
     axis.errorbar(x, [mean for mean, _ in pairs], yerr=halves, label=label, **style, **bars)
 
 
-def table(of: Sequence[Group]) -> str:
+def page(runs: Sequence[Run]) -> str:
     """Markdown: a section per subject, a row per method."""
     text = INTRODUCTION.format(long=LONG)
-    for group in of:
+    for group in groups(map(with_ratio, runs)):
         good = quality(group.runs)
         codes = sorted({run.code for run in group.runs})
         seeds = sorted({run.seed for run in group.runs})
@@ -212,7 +205,7 @@ def table(of: Sequence[Group]) -> str:
                 _cell([run.summary.get("diagnostics/unsent_longest", np.nan) for run in runs], 0),
             ]
             rows.append(cells)
-        text += markdown_table(heads, rows, ["---", *["---:"] * (len(heads) - 1)])
+        text += table(heads, rows)
     return f"{text}\n{WITHOUT_INTERVAL}\n"
 
 
@@ -233,36 +226,18 @@ def with_ratio(run: Run) -> Run:
     return replace(run, records=run.records.assign(**{OF_BOUND: share}))
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.topk_convergence", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs that have diagnostics")
-    parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
-    parser.add_argument("--table", type=Path, help="write the table here instead of printing it")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    try:
-        runs = finished_runs(options.output, needs=(BYTES.name,))
-        made = header.of_runs(runs, "make topk_convergence", allow_modified=options.allow_modified)
-        found = groups(map(with_ratio, runs))
-        folder = options.figures or options.output[0] / "figures"
-        folder.mkdir(parents=True, exist_ok=True)
-        for group in found:
-            for name, figure in FIGURES.items():
-                try:
-                    drawn = figure(group)
-                except NothingToDraw as reason:
-                    print(f"skipped {group.stem}-{name}: {reason}", file=sys.stderr)
-                    continue
-                for path in save(drawn, folder / f"{group.stem}-{name}"):
-                    print(path)
-        hand_out(header.under_title(table(found), made), options.table)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+def figures(runs: Sequence[Run]) -> Figures:
+    """``FIGURES`` of each subject."""
+    for group in groups(map(with_ratio, runs)):
+        for name, figure in FIGURES.items():
+            yield f"{group.stem}-{name}", partial(figure, group)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="topk_convergence",
+    question="How far do Top-k's selections agree, and how long do entries wait?",
+    page=page,
+    file="table.md",
+    figures=figures,
+    worded=("results/pages/topk_convergence/topk_convergence.md",),
+)

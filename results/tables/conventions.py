@@ -1,21 +1,14 @@
 """One run's traffic in every way that publications count it.
 
-    python -m results.conventions RUN [RUN ...]
-
-RUN is a run folder, or a folder of them. Per run a table: what each convention counts, over the whole
+Per run a table: what each convention counts, over the whole
 training; what dense training comes to in the same count; and dense over it, the ratio that a publication
 with this convention would print. Ratios of two lines are not comparable. docs/ledger.md has the sources.
 """
 
-import argparse
-import sys
-from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from results.compare.measures import HANDED_BYTES, LINK_BYTES, num_parameters, require_several_workers
 from results.escaping import code, in_markdown, markdown_table
-from results.read.folders import read_runs, with_numbers
 from results.read.run import Run
 
 RECEIVED_BYTES = "comm/link_bytes_received_total"
@@ -128,28 +121,5 @@ def table_of(run: Run) -> str:
     return f"{title}\n\n{facts}; {code(run.path.as_posix())}\n\n{markdown_table(head, rows, rule)}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.conventions", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("run", nargs="+", type=Path, help="run folders, or folders with runs")
-    options = parser.parse_args(arguments)
-    try:
-        runs = read_runs(options.run)
-        require_several_workers(runs)
-        runs = with_numbers(runs, NEEDED)
-        if not runs:
-            raise FileNotFoundError(f"no finished run in {', '.join(map(str, options.run))}")
-        print("\n".join(map(table_of, runs)), end="")
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def _times(number: float | None, factor: float) -> float | None:
     return None if number is None else factor * number
-
-
-if __name__ == "__main__":
-    sys.exit(main())

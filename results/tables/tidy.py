@@ -1,14 +1,10 @@
 """Any set of run folders as tidy tables, for a notebook or a spreadsheet.
 
-    python -m results.table OUTPUT [OUTPUT ...] --wide runs.csv --long metrics.parquet
-
 Wide: one row per run, with every setting as ``config.trainer.epochs``, every number of its summary
 under its own name and the best ones as ``best.test/accuracy``. Long: one row per recorded number, its
 run's id, step, epoch and metric beside it. Files end in .csv or .parquet; the same runs give the same bytes.
 """
 
-import argparse
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,38 +13,12 @@ import numpy as np
 import pandas as pd
 
 from results.escaping import in_spreadsheet
-from results.read.folders import finished_runs
 from results.read.run import Run
 from results.read.settings import flatten
 
 KINDS = (".csv", ".parquet")
 RUNS_AT_ONCE = 50  # in memory while the long table is written, and in a row group of its parquet file
 _ELSEWHERE = ("status", "id", "seed")  # of a summary: not numbers, or columns of their own
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.table", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs")
-    parser.add_argument("--wide", type=Path, help="write one row per run here, .csv or .parquet")
-    parser.add_argument("--long", type=Path, help="write one row per recorded number here, .csv or .parquet")
-    options = parser.parse_args(arguments)
-    try:
-        for path in filter(None, (options.wide, options.long)):
-            if path.suffix not in KINDS:
-                raise ValueError(f"a table's file must end in {' or '.join(KINDS)}, got {path}")
-        if options.wide is None and options.long is None:
-            raise ValueError("nothing to write: give --wide FILE, --long FILE or both")
-        runs = finished_runs(options.output)
-        if options.wide:
-            write_table(wide_table(runs), options.wide)
-            print(options.wide)
-        if options.long:
-            write_long(runs, options.long)
-            print(options.long)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
 
 
 def wide_table(runs: Sequence[Run]) -> pd.DataFrame:
@@ -178,7 +148,3 @@ def _column(values: list[Any]) -> pd.Series:
     if kinds and kinds <= {int, float}:
         return pd.array([np.nan if value is None else float(value) for value in values], dtype="float64")
     return pd.array([None if value is None else str(value) for value in values], dtype="string")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,29 +1,24 @@
 """Figures and the reproduction table of the convex experiments, from run folders.
 
-    python -m results.convex OUTPUT [OUTPUT ...] [--figures DIR] [--table FILE] [--bits paper|ledger]
-
 A figure for every setting found: suboptimality, ||x - x*||^2 and mean ||e||^2, against bits and
 epochs, and bits per step; one line per method, its mean over seeds, and the seeds' range as a band.
 """
 
-import argparse
-import sys
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from results import header
-from results.command import hand_out
-from results.compare.measures import LINK_BYTES
 from results.figures.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
 from results.figures.groups import file_stem, other_seeds, seeds_of, unused
-from results.figures.style import apply_style, line_styles, save
-from results.read.folders import read_runs, with_numbers
+from results.figures.saving import Figures
+from results.figures.style import apply_style, line_styles
 from results.read.matching import by_method, by_setting
 from results.read.run import Run
 from results.studies.convex.reproduction import reproduction_table
+from results.studies.kit import Option, Study
 
 BITS_LABELS = {
     "paper": "bits handed over per worker (32 per value, no index)",
@@ -31,32 +26,15 @@ BITS_LABELS = {
 }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.convex", description=__doc__.splitlines()[0])
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of experiment=convex/...")
-    parser.add_argument("--figures", type=Path, help="where figures go (default: OUTPUT/figures)")
-    parser.add_argument("--table", type=Path, help="write the reproduction table here instead of printing it")
-    parser.add_argument(
-        "--bits", choices=BITS_LABELS, default="paper", help="as the paper counts them, or all handed over"
-    )
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    try:
-        runs = [run for run in read_runs(options.output) if "convex/suboptimality" in run.records]
-        runs = with_numbers(runs, (LINK_BYTES,))
-        if not runs:
-            raise FileNotFoundError(f"no finished convex run in {', '.join(map(str, options.output))}")
-        made = header.of_runs(runs, "make convex", allow_modified=options.allow_modified)
-        folder = options.figures or options.output[0] / "figures"
-        folder.mkdir(parents=True, exist_ok=True)
-        for stem, group in named_groups(runs).items():
-            for path in save(draw(group, options.bits), folder / stem):
-                print(path)
-        hand_out(header.under_title(reproduction_table(runs), made), options.table)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+def page(runs: Sequence[Run], bits: str) -> str:
+    """Markdown: the experiments beside the paper's numbers."""
+    return reproduction_table(list(runs))
+
+
+def figures(runs: Sequence[Run], bits: str) -> Figures:
+    """One per setting, its bits counted as the paper does or all that were handed over."""
+    for stem, group in named_groups(list(runs)).items():
+        yield stem, partial(draw, group, bits)
 
 
 def named_groups(runs: list[Run]) -> dict[str, list[Run]]:
@@ -152,5 +130,13 @@ def bits_per_step(kind: str) -> Quantity:
     return of
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="convex",
+    question="Do the paper's convex experiments come out the same here?",
+    page=page,
+    figures=figures,
+    keeps=lambda run: "convex/suboptimality" in run.records,
+    option=Option(
+        name="--bits", help="as the paper counts them, or all handed over", choices=tuple(BITS_LABELS)
+    ),
+)

@@ -45,7 +45,7 @@ def reproduction_table(runs: list[Run]) -> str:
         _provenance(runs),
     ]
     head = "# The convex experiments beside the paper\n\n" + _text(
-        """Written by `python -m results.convex OUTPUT --table FILE` from run folders. Paper: Sahu et al.,
+        """Written by `python -m results study convex` from the runs of `make convex`. Paper: Sahu et al.,
         NeurIPS 2021; *printed* numbers are from its released notebooks, *read* ones by eye from its
         figures and good to about a tenth. Ours: mean ± standard deviation over seeds."""
     )

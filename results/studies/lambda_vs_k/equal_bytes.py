@@ -11,15 +11,14 @@ from results.compare.measures import LINK_BYTES as BYTES
 from results.compare.measures import require_several_workers
 from results.read.matching import by_method, by_setting
 from results.read.run import Run
+from results.studies.kit import Seeds
 
 NEAR = 0.1  # of Top-k's bytes: how far a threshold that stands beside it may be from them
 SUBOPTIMALITY = "convex/suboptimality"
 
-Seeds = dict[int, Run]
-
 
 @dataclass(frozen=True)
-class Study:
+class MatchedRuns:
     """One setting's runs by method, each by seed."""
 
     subject: str
@@ -38,8 +37,8 @@ class Study:
         return sorted(set.intersection(*(set(seeds) for seeds in every)))
 
 
-def studies_of(runs: Sequence[Run]) -> list[Study]:
-    """A study per setting.
+def problems_of(runs: Sequence[Run]) -> list[MatchedRuns]:
+    """One per setting.
 
     Raises ``ValueError`` where one lacks Top-k, a threshold or a common seed, and for a single worker's runs.
     """
@@ -57,20 +56,20 @@ def studies_of(runs: Sequence[Run]) -> list[Study]:
             if not kinds[name]:
                 raise ValueError(f"runs of {subject} must include {name}, got none")
         dense = next(iter(kinds["none"].values()), {})
-        study = Study(subject, dense, kinds["top_k"], kinds["hard_threshold"])
-        if not study.seeds:
+        problem = MatchedRuns(subject, dense, kinds["top_k"], kinds["hard_threshold"])
+        if not problem.seeds:
             raise ValueError(f"runs of {subject} must have a seed in common, got none")
-        found.append(study)
-    return sorted(found, key=lambda study: SUBOPTIMALITY in study.first.summary)
+        found.append(problem)
+    return sorted(found, key=lambda problem: SUBOPTIMALITY in problem.first.summary)
 
 
-def pairs_of(study: Study) -> list[tuple[str, str]]:
+def pairs_of(problem: MatchedRuns) -> list[tuple[str, str]]:
     """Every Top-k with the threshold whose bytes are nearest to its own, where there is one ``NEAR`` them."""
     pairs = []
-    for top_k, theirs in study.top_k.items():
+    for top_k, theirs in problem.top_k.items():
         away = {
-            threshold: abs(statistics.fmean(ratios(ours, theirs, BYTES, study.seeds)) - 1)
-            for threshold, ours in study.thresholds.items()
+            threshold: abs(statistics.fmean(ratios(ours, theirs, BYTES, problem.seeds)) - 1)
+            for threshold, ours in problem.thresholds.items()
         }
         nearest = min(away, key=lambda threshold: away[threshold])
         if away[nearest] <= NEAR:
@@ -78,24 +77,24 @@ def pairs_of(study: Study) -> list[tuple[str, str]]:
     return pairs
 
 
-def within(study: Study) -> list[str]:
+def within(problem: MatchedRuns) -> list[str]:
     """The thresholds whose bytes lie between those of Top-k's densities, for every seed."""
     found = []
-    for method, of_seed in study.thresholds.items():
+    for method, of_seed in problem.thresholds.items():
         is_inside = []
-        for seed in study.seeds:
-            sent = [seeds[seed].summary[BYTES] for seeds in study.top_k.values()]
+        for seed in problem.seeds:
+            sent = [seeds[seed].summary[BYTES] for seeds in problem.top_k.values()]
             is_inside.append(min(sent) <= of_seed[seed].summary[BYTES] <= max(sent))
         if all(is_inside):
             found.append(method)
     return found
 
 
-def interpolated(study: Study, run: Run, metric: str) -> float:
+def interpolated(problem: MatchedRuns, run: Run, metric: str) -> float:
     """What Top-k has of ``metric`` at the bytes of ``run``, for its seed."""
     points = sorted(
         (math.log(seeds[run.seed].summary[BYTES]), math.log(seeds[run.seed].summary[metric]))
-        for seeds in study.top_k.values()
+        for seeds in problem.top_k.values()
     )
     x, y = zip(*points, strict=True)
     return math.exp(np.interp(math.log(run.summary[BYTES]), x, y))

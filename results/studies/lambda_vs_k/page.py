@@ -1,95 +1,75 @@
 """Hard threshold against Top-k at equal bytes, on a network and on the paper's logistic regression.
 
-    python -m results.lambda_vs_k OUTPUT [OUTPUT ...] [--table FILE]
-
-Runs of `make lambda_vs_k` as a Markdown page, its words from the numbers. Sahu et al., NeurIPS 2021,
+Words of the page come from the numbers. Sahu et al., NeurIPS 2021,
 https://arxiv.org/abs/2108.00951.
 """
 
-import argparse
 import math
 import statistics
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 import pandas as pd
 
-from results import header
-from results.command import hand_out, in_a_line, paragraph
+from results.command import paragraph
 from results.compare.joint_intervals import JointInterval, confidence, joint_interval
 from results.compare.measures import num_parameters, qualities
 from results.escaping import in_markdown
-from results.figures.groups import file_stem
-from results.read.folders import finished_runs
+from results.figures.command import figures_of
+from results.figures.groups import file_stem, groups
+from results.figures.saving import Figures
+from results.read.run import Run
+from results.studies.kit import Study
 from results.studies.lambda_vs_k.equal_bytes import (
     BYTES,
     NEAR,
     SUBOPTIMALITY,
+    MatchedRuns,
     Seeds,
-    Study,
     interpolated,
     pairs_of,
+    problems_of,
     ratios,
-    studies_of,
     within,
 )
+from results.tables import command as tables
 
 ERROR, DENSITY = "compression/total_error", "compression/density_mean"
-FIGURES = "figures/lambda_vs_k"
+FIGURES = ("quality_bytes", "total_error_bytes", "density", "quality_density", "suboptimality")
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.lambda_vs_k", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("output", nargs="+", type=Path, help="folders with runs of +sweeps=lambda_vs_k...")
-    parser.add_argument("--table", type=Path, help="write the page here instead of printing it")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: write(options))
-
-
-def write(options: argparse.Namespace) -> None:
-    """The page. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output, needs=(BYTES,))
-    made = header.of_runs(runs, "make lambda_vs_k", allow_modified=options.allow_modified)
-    hand_out(header.under_title(page(studies_of(runs)), made), options.table)
-
-
-def page(studies: Sequence[Study]) -> str:
-    """Markdown: a section per study."""
+def page(runs: Sequence[Run]) -> str:
+    """Markdown: a section per problem."""
     words = """Does a constant threshold reach the same quality with fewer bytes than Top-k, as Sahu et al.,
         2021 (https://arxiv.org/abs/2108.00951) say? Two small problems; every row is in
-        [lambda_vs_k_table.md](lambda_vs_k_table.md). Differences are paired over seeds. What is said here
+        [table.md](table.md). Differences are paired over seeds. What is said here
         holds for these problems at this size and number of seeds, and for no others. Seeds 0 to 2 had been
         looked at when the thresholds were chosen; these were chosen by their bytes alone."""
     parts = ["# Hard threshold against Top-k", "", paragraph(words)]
-    for study in studies:
-        convex = SUBOPTIMALITY in study.first.summary
-        parts.append(convex_section(study) if convex else network_section(study))
+    for problem in problems_of(runs):
+        convex = SUBOPTIMALITY in problem.first.summary
+        parts.append(convex_section(problem) if convex else network_section(problem))
     return "\n".join([*parts, CHOSEN])
 
 
 CHOSEN = """## How the thresholds were found
 
-`python -m results.budget model=resnet20 model.zero_init_residual=false trainer.epochs=8 --density 0.001`
+`python -m results budget model=resnet20 model.zero_init_residual=false trainer.epochs=8 --density 0.001`
 found 0.183 in 5 pilots, with `--density 0.003` 0.08815 in 7; 0.038 was found by eye. The pilots lie in
 another output folder, else the tables would show them as rows of one seed.
 """
 
 
-def network_section(study: Study) -> str:
+def network_section(problem: MatchedRuns) -> str:
     """Pairs of about equal bytes: quality and total error."""
-    pairs = pairs_of(study)
-    seeds, quality = study.seeds, qualities([study.first])[0]
+    pairs = pairs_of(problem)
+    seeds, quality = problem.seeds, qualities([problem.first])[0]
     head = ["Top-k", "threshold", "bytes, threshold over Top-k", f"{quality.label}: Top-k", "threshold"]
     each = confidence(max(1, len(pairs)))
     head += [f"threshold minus Top-k [{each} %]", "in words", "total error, Top-k over threshold"]
     lines = [_line(head), "|---|---|---:|---:|---:|---:|---|---:|"]
     verdicts: dict[str, list[str]] = {}
     for top_k, threshold in pairs:
-        ours, theirs = study.thresholds[threshold], study.top_k[top_k]
+        ours, theirs = problem.thresholds[threshold], problem.top_k[top_k]
         values = [
             quality.factor * (quality.value(ours[seed]) - quality.value(theirs[seed])) for seed in seeds
         ]
@@ -107,13 +87,13 @@ def network_section(study: Study) -> str:
         Bonferroni's for {len(pairs)} looks, {each} % each, so that all hold together in at least 95 % of such
         experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are
         within {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
-    figure = f"![quality against bytes]({FIGURES}/{file_stem(study.subject)}-quality_bytes.png)\n"
-    return _section(study, over, lines, [paragraph(verdict), paragraph(_rule(study)), figure])
+    figure = f"![quality against bytes]({file_stem(problem.subject)}-quality_bytes.png)\n"
+    return _section(problem, over, lines, [paragraph(verdict), paragraph(_rule(problem)), figure])
 
 
-def convex_section(study: Study) -> str:
+def convex_section(problem: MatchedRuns) -> str:
     """Thresholds beside Top-k, interpolated to their bytes: total error and suboptimality."""
-    seeds, inside = study.seeds, within(study)
+    seeds, inside = problem.seeds, within(problem)
     measures = {"total error": ERROR, "f(x) - f*": SUBOPTIMALITY}
     looks = max(1, len(inside) * len(measures))
     head = [
@@ -124,10 +104,11 @@ def convex_section(study: Study) -> str:
     lines = [_line([*head, "in words"]), "|---|---:|---:|---:|---|"]
     sides: dict[str, list[JointInterval]] = {name: [] for name in measures}
     for method in inside:
-        of_seed, cells, words = study.thresholds[method], [], []
+        of_seed, cells, words = problem.thresholds[method], [], []
         for name, metric in measures.items():
             logs = [
-                math.log(interpolated(study, of_seed[s], metric) / of_seed[s].summary[metric]) for s in seeds
+                math.log(interpolated(problem, of_seed[s], metric) / of_seed[s].summary[metric])
+                for s in seeds
             ]
             found = joint_interval(logs, looks)
             sides[name].append(found)
@@ -141,45 +122,45 @@ def convex_section(study: Study) -> str:
         logarithms over logarithms of bytes, for every seed; thresholds beyond Top-k's bytes are left out.
         Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} looks. f(x) - f* is
         that of the last step, which moves with the rows that were drawn last."""
-    figure = f"![total error against bytes]({FIGURES}/{file_stem(study.subject)}-total_error_bytes.png)\n"
-    return _section(study, over, lines, [paragraph(verdict), figure])
+    figure = f"![total error against bytes]({file_stem(problem.subject)}-total_error_bytes.png)\n"
+    return _section(problem, over, lines, [paragraph(verdict), figure])
 
 
-def _section(study: Study, over: str, table: list[str], words: list[str]) -> str:
+def _section(problem: MatchedRuns, over: str, table: list[str], words: list[str]) -> str:
     """Heading, facts, table and what follows it."""
     return "\n".join(
-        [f"## {in_markdown(study.subject)}", "", paragraph(_facts(study, over)), *table, "", *words]
+        [f"## {in_markdown(problem.subject)}", "", paragraph(_facts(problem, over)), *table, "", *words]
     )
 
 
-def _facts(study: Study, over: str) -> str:
-    run = study.first
+def _facts(problem: MatchedRuns, over: str) -> str:
+    run = problem.first
     facts = f"""{run.config["workers"]} workers, {num_parameters(run):,} parameters, {run.summary["step"]:,}
         steps, {over}."""
-    if study.dense:
+    if problem.dense:
         quality = qualities([run])[0]
-        runs = [study.dense[seed] for seed in study.seeds]
+        runs = [problem.dense[seed] for seed in problem.seeds]
         facts += f" Dense training: {quality.label} {quality.spread(runs)}, mean ± standard deviation."
-    if study.subject.endswith("digits"):
+    if problem.subject.endswith("digits"):
         facts += " One of the 359 test images is 0.28 points."
     return facts
 
 
-def _rule(study: Study) -> str:
+def _rule(problem: MatchedRuns) -> str:
     """What the paper's rule sends beside what it was asked for, and when a threshold sends."""
     asked = []
-    for of_seed in study.thresholds.values():
+    for of_seed in problem.thresholds.values():
         settings = next(iter(of_seed.values())).config["compressor"]
         if settings["threshold"] is None:
-            sent = statistics.fmean(of_seed[seed].summary[DENSITY] for seed in study.seeds)
+            sent = statistics.fmean(of_seed[seed].summary[DENSITY] for seed in problem.seeds)
             asked.append(sent / settings["density"])
     said = []
     if asked:
         said.append(f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g}
             times what it is asked for here: a starting point, not a budget.""")
-    for of_seed in study.thresholds.values():
+    for of_seed in problem.thresholds.values():
         threshold = next(iter(of_seed.values())).config["compressor"]["threshold"]
-        curves = [of_seed[seed].curve("compression/density") for seed in study.seeds]
+        curves = [of_seed[seed].curve("compression/density") for seed in problem.seeds]
         if threshold is None or any(curve.empty for curve in curves):
             continue
         early, late = (
@@ -223,5 +204,22 @@ def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def table(runs: Sequence[Run], allow_modified: bool) -> str:
+    """Every row, as ``python -m results table`` writes it."""
+    folders = " ".join(f"outputs/{name}" for name in STUDY.outputs)
+    return tables.page(runs, f"python -m results table {folders}", allow_modified=allow_modified)
+
+
+def figures(runs: Sequence[Run]) -> Figures:
+    """Those of ``python -m results figures`` that the page shows or names."""
+    return figures_of(groups(runs), FIGURES)
+
+
+STUDY = Study(
+    name="lambda_vs_k",
+    question="Does a threshold reach the same quality with fewer bytes than Top-k?",
+    page=page,
+    outputs=("lambda_vs_k", "lambda_vs_k_madelon"),
+    figures=figures,
+    more_pages={"table.md": table},
+)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from results.compare.measures import LINK_BYTES, Measure, costs, qualities
-from results.compare.statistics import Difference, paired_difference
+from results.compare.statistics import Difference
 from results.read.matching import by_key
 from results.read.run import Run
+from results.studies.kit import Seeds, paired, require_compressors
 
 SCHEMES = {"random_k": "random k", "random_block": "random block", "top_k": "Top-k"}
 PLAIN = "none"
@@ -25,9 +26,6 @@ class Combination(NamedTuple):
     scope: str
     feedback: str  # on or off
     density: float
-
-
-Seeds = dict[int, Run]
 
 
 @dataclass(frozen=True)
@@ -58,10 +56,7 @@ def networks(runs: Sequence[Run]) -> list[Network]:
     Raises ``ValueError`` for a method that the study does not know, for two settings of one subject, and
     where a quality or plain SGD is missing.
     """
-    known = {*SCHEMES, PLAIN}
-    strangers = sorted({run.compressor for run in runs} - known)
-    if strangers:
-        raise ValueError(f"runs must be of {', '.join(sorted(known))}, got {', '.join(strangers)}")
+    require_compressors(runs, sorted([*SCHEMES, PLAIN]))
     groups: dict[str, list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.subject].append(run)
@@ -69,14 +64,6 @@ def networks(runs: Sequence[Run]) -> list[Network]:
         if len({run.identity.across(["scope"]).setting for run in own}) > 1:
             raise ValueError(f"runs of {subject} must differ in method, scope and seed alone")
     return [_network(groups[subject]) for subject in sorted(groups)]
-
-
-def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
-    """Ours minus theirs, mean and 95 % interval over the seeds that have both; None without any."""
-    a = {seed: measure.value(run) for seed, run in ours.items()}
-    b = {seed: measure.value(run) for seed, run in theirs.items()}
-    both = [seed for seed in sorted(a) if a[seed] is not None and b.get(seed) is not None]
-    return paired_difference([a[seed] for seed in both], [b[seed] for seed in both]) if both else None
 
 
 def _network(runs: list[Run]) -> Network:

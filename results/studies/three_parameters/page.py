@@ -1,36 +1,26 @@
 """The study of three key parameters: what scheme, coordinates, scope and feedback change.
 
-    python -m results.three_parameters OUTPUT [OUTPUT ...] [--table FILE] [--figures DIR]
-
-Runs of `make three_parameters` (Foroutan Eghlidi and Jaggi, 2020, https://arxiv.org/abs/2009.09271) as a
-Markdown page and a figure. The same runs give the same bytes.
+Foroutan Eghlidi and Jaggi, 2020, https://arxiv.org/abs/2009.09271. The same runs give the same bytes.
 """
 
-import argparse
-import sys
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
-from results import header
-from results.command import hand_out, in_a_line
-from results.compare.measures import LINK_BYTES, Measure, num_parameters
-from results.compare.statistics import WITHOUT_INTERVAL
-from results.escaping import in_markdown, markdown_table
-from results.figures.style import save
-from results.read.folders import finished_runs
-from results.read.matching import warnings
+from results.compare.measures import Measure, num_parameters
+from results.escaping import in_markdown
+from results.figures.saving import Figures
 from results.read.run import Run
+from results.studies.kit import Study, notes, table
 from results.studies.three_parameters.combinations import SCHEMES, Combination, Network, networks
 from results.studies.three_parameters.effects import CHANGES, Change, effect, ratio
 from results.studies.three_parameters.figure import draw
 
-STEM = "three_parameters"
 INTRODUCTION = """# Three key parameters
 
-Written by `python -m results.three_parameters` from runs of `make three_parameters`; the verdict on the
-paper's claims is in [docs/papers/three_parameters.md](../docs/papers/three_parameters.md). Quality is that of
-the last weights, mean ± standard deviation over the seeds named; differences are paired over seeds, in
-brackets Student's 95 % interval. Bytes are those that left a worker over the whole training, were each a
+Written by `python -m results study three_parameters` from runs of `make three_parameters`; the verdict on the
+paper's claims is in [docs/papers/three_parameters.md](../../../docs/papers/three_parameters.md). Quality is
+that of the last weights, mean ± standard deviation over the seeds named; differences are paired over seeds,
+in brackets Student's 95 % interval. Bytes are those that left a worker over the whole training, were each a
 machine of its own, indices included. Own coordinates: every worker chooses its own, as Top-k must. Time is
 `time/reduce_seconds`, compression and communication of all workers together, the median over a run's steps:
 in one process, where nothing travels, so that what communication would cost stands in the bytes alone.
@@ -39,41 +29,12 @@ logarithm of its perplexity, which one run that diverged would make useless on a
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m results.three_parameters", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "output", nargs="+", type=Path, help="folders with runs of +sweeps=three_parameters_..."
-    )
-    parser.add_argument("--table", type=Path, help="write the page here instead of printing it")
-    parser.add_argument("--figures", type=Path, help="where the figure goes (default: OUTPUT/figures)")
-    header.add_option(parser)
-    options = parser.parse_args(arguments)
-    return in_a_line(lambda: compare(options))
-
-
-def compare(options: argparse.Namespace) -> None:
-    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
-    runs = finished_runs(options.output, needs=(LINK_BYTES,))
-    made = header.of_runs(runs, "make three_parameters", allow_modified=options.allow_modified)
-    studied = networks(runs)
-    folder = options.figures or options.output[0] / "figures"
-    folder.mkdir(parents=True, exist_ok=True)
-    print(*save(draw(studied), folder / STEM), sep="\n")
-    hand_out(header.under_title(page(runs, studied), made), options.table)
-
-
-def page(runs: Sequence[Run], studied: Sequence[Network]) -> str:
+def page(runs: Sequence[Run]) -> str:
     """Markdown: per network how far from plain SGD, what each parameter changes, every combination, notes."""
     parts = [INTRODUCTION]
-    for network in studied:
+    for network in networks(runs):
         parts += [_facts(network), _distances(network), _changes(network), _every_combination(network)]
-    codes = sorted({run.code for run in runs})
-    notes = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
-    notes.append(WITHOUT_INTERVAL)
-    parts.append("\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in notes), ""]))
-    return "\n".join(parts)
+    return "\n".join([*parts, notes(runs)])
 
 
 def _facts(network: Network) -> str:
@@ -105,7 +66,7 @@ def _distances(network: Network) -> str:
         words = [SCHEMES[kind.scheme], kind.coordinates, kind.scope]
         rows.append([*words, *(_difference(network, combination) for combination in combinations)])
     title = f"### How far from plain SGD, with feedback: {network.quality.label}, minus plain SGD's"
-    return f"{title}\n\n{_table(head, rows, words=3)}\n"
+    return f"{title}\n\n{table(head, rows, words=3)}"
 
 
 def _changes(network: Network) -> str:
@@ -125,7 +86,7 @@ def _changes(network: Network) -> str:
         "The mean over all pairs of cells that differ in nothing else; over the densities together, how many "
         "times total error, bytes and time are what they were (geometric mean)."
     )
-    return f"{title}\n\n{words}\n\n{_table(head, rows, words=2)}\n"
+    return f"{title}\n\n{words}\n\n{table(head, rows, words=2)}"
 
 
 def _every_combination(network: Network) -> str:
@@ -149,7 +110,7 @@ def _every_combination(network: Network) -> str:
                 *others,
             ]
         )
-    return f"### Every cell\n\n{_table(head, rows, words=4)}\n"
+    return f"### Every cell\n\n{table(head, rows, words=4)}"
 
 
 def _difference(network: Network, combination: Combination) -> str:
@@ -166,10 +127,15 @@ def _times(found: float | None) -> str:
     return "-" if found is None else f"{found:.2f}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], *, words: int) -> str:
-    """Markdown; the first columns hold words, the others numbers."""
-    return markdown_table(head, rows, ["---"] * words + ["---:"] * (len(head) - words)).rstrip("\n")
+def figures(runs: Sequence[Run]) -> Figures:
+    """One, of all networks."""
+    yield STUDY.name, partial(draw, networks(runs))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+STUDY = Study(
+    name="three_parameters",
+    question="What do feedback, shared coordinates and scope change?",
+    page=page,
+    figures=figures,
+    worded=("docs/papers/three_parameters.md",),
+)

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.statistics import mean_and_interval
@@ -13,6 +14,8 @@ from results.figures import metrics
 from results.figures.groups import Group, groups
 from results.figures.panels import NothingToDraw
 from results.read.folders import read_runs
+
+main = command_of_results("figures")
 
 SEEDS = (0, 1, 2)
 
@@ -270,7 +273,7 @@ def test_command_writes_the_same_bytes_twice(
 ) -> None:
     made = []
     for name in ("a", "b"):
-        assert figures.main([str(output), "--to", str(tmp_path / name), "--only", "error,suboptimality"]) == 0
+        assert main([str(output), "--to", str(tmp_path / name), "--only", "error,suboptimality"]) == 0
         made.append({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()})
     assert made[0] == made[1] and set(made[0]) == {"mlp-digits-error.pdf", "mlp-digits-error.png"}
     printed = capsys.readouterr()
@@ -289,14 +292,14 @@ def test_command_writes_the_same_bytes_twice(
 def test_nothing_to_draw_is_an_error(
     options: list[str], said: str, output: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert figures.main([str(output), "--to", str(tmp_path / "to"), *options]) == 1
+    assert main([str(output), "--to", str(tmp_path / "to"), *options]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith(said)
     assert not (tmp_path / "to").exists()
 
 
 @pytest.mark.parametrize("folder", ["", "not there"])
 def test_an_empty_folder_is_one_line(folder: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert figures.main([str(tmp_path / folder)]) == 1
+    assert main([str(tmp_path / folder)]) == 1
     printed = capsys.readouterr().err
     assert printed.startswith("error: no ") and printed.count("\n") == 1
 
@@ -313,5 +316,5 @@ def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[s
     for seed in SEEDS:
         settings = {"note": "$z^$"}
         write_run(tmp_path / "runs", name="$x^$", seed=seed, settings=settings, summary=summary)
-    assert figures.main([str(tmp_path / "runs"), "--to", str(tmp_path / "to")]) == 0
+    assert main([str(tmp_path / "runs"), "--to", str(tmp_path / "to")]) == 0
     assert len(list((tmp_path / "to").iterdir())) == 14

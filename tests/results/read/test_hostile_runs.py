@@ -14,7 +14,6 @@ from results.read.folders import read_runs
 from results.read.matching import latest
 from results.report import command as report
 from results.tables import command as tables
-from results.tables import tidy as table
 
 QUICK, MANY, TOGETHER = 40, 500, 25
 MARKDOWN = {"h1", "h2", "p", "ul", "li", "code", "table", "thead", "tbody", "tr", "th", "td"}  # tags
@@ -41,14 +40,14 @@ def show_all(
     assert all(line.startswith("left out ") and line.isprintable() for line in said.splitlines()), done
 
     made = folder / "made"
-    commands = {
-        tables: ["--format", "all", "--to", str(made / "tables")],
-        table: ["--wide", str(made / "wide.csv"), "--long", str(made / "long.csv")],
-        figures: ["--to", str(made), "--only", only],
-        report: ["--to", str(made / "report.html")],
-    }
+    commands = (
+        (tables, ["--format", "all", "--to", str(made / "tables")]),
+        (tables, ["--wide", str(made / "wide.csv"), "--long", str(made / "long.csv")]),
+        (figures, ["--to", str(made), "--only", only]),
+        (report, ["--to", str(made / "report.html")]),
+    )
     made.mkdir()
-    for module, arguments in commands.items():
+    for module, arguments in commands:
         assert module.main([str(folder), *arguments]) == 0, (module.__name__, done)
     capsys.readouterr()
 

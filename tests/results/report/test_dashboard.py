@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from configs import resolved
+from results_commands import command_of_results
 
 from results.figures.style import COLOURS
-from results.report.dashboard import GROUPING, QUALITIES, main, specification
+from results.report.dashboard import GROUPING, QUALITIES, specification
 from trainers.records.identity import compressor_name
 from trainers.run.folder import RunFolder
+
+main = command_of_results("report")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # wandb-workspaces' own
 ROOT = Path(__file__).parents[3]
@@ -114,7 +117,7 @@ def test_methods_have_their_colours(made: dict[str, Any]) -> None:
 def test_another_process_writes_the_same_bytes(tmp_path: Path) -> None:
     files = [tmp_path / "here.json", tmp_path / "there.json"]
     assert main([*ARGUMENTS, "--to", str(files[0])]) == 0
-    command = [sys.executable, "-m", "results.report.dashboard", *ARGUMENTS, "--to", str(files[1])]
+    command = [sys.executable, "-m", "results", "report", *ARGUMENTS, "--to", str(files[1])]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
     assert files[0].read_bytes() == files[1].read_bytes()
     assert json.loads(files[0].read_text())["workspace"]["entity"] == "someone"

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import plotly.graph_objects as go
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.statistics import mean_and_interval
 from results.read.folders import read_runs
 from results.report.axes import plain
-from results.report.command import main
 from results.report.curves import MOST_POINTS
 from results.report.facts import Series, pages_of, series_of
 from results.report.figures import figures_of
 from results.report.page import in_script
+
+main = command_of_results("report")
 
 HOSTILE = "<script>hacked=1</script><img src=x onerror=hacked=1>%{x}"
 

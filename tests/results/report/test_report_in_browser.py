@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
-from results.report.command import main
+main = command_of_results("report")
+
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

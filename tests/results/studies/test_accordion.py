@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.read.folders import read_runs
-from results.studies.accordion import main, share_at_high
+from results.studies.accordion import share_at_high
+
+main = command_of_results("study", "accordion")
 
 ACCORDION = {"k_low": 0.01, "k_high": 0.1, "detection_threshold": 0.5, "period": 2}
 

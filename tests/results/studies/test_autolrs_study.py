@@ -5,10 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.read.folders import finished_runs
-from results.studies.autolrs import main, schedules_of, steps_in_all, steps_until
+from results.studies.autolrs import schedules_of, steps_in_all, steps_until
+
+main = command_of_results("study", "autolrs")
 
 SCHEDULE = "trainers.schedules.schedules."
 ACCURACY = {  # after 100, 200, 300 and 400 steps in all

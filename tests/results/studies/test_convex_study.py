@@ -11,12 +11,15 @@ import yaml
 from configs import resolved
 from hydra.core.global_hydra import GlobalHydra
 from libsvm_files import write_rows
+from results_commands import command_of_results
 
 import run
 from results.read.folders import read_runs
 from results.read.matching import by_method, by_setting
 from results.studies.convex import page as convex
 from results.studies.convex import reproduction
+
+main = command_of_results("study", "convex")
 
 STEP = "feedback.scale step"  # of every preset
 METHODS = (
@@ -110,7 +113,7 @@ def test_command_draws_and_writes_the_same_bytes_twice(output: Path, tmp_path: P
             "--table",
             str(table),
         ]
-        assert convex.main(arguments) == 0
+        assert main(arguments) == 0
         made.append({path.name: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())})
     assert set(made[0]) == {
         *(f"{name}.{kind}" for name in ("madelon_sgd", "heterogeneity") for kind in ("png", "pdf")),
@@ -197,7 +200,7 @@ def test_a_run_twice_is_said_and_the_last_taken(output: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize("given", [["/nowhere"], ["EMPTY"]])
 def test_nothing_to_draw_is_one_line(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    assert convex.main([text.replace("EMPTY", str(tmp_path)) for text in given]) == 1
+    assert main([text.replace("EMPTY", str(tmp_path)) for text in given]) == 1
     printed = capsys.readouterr().err
     assert printed.startswith("error: no ") and printed.count("\n") == 1
 

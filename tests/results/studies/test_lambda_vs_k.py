@@ -4,12 +4,14 @@ import math
 from pathlib import Path
 
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results import header
 from results.read.folders import read_runs
-from results.studies.lambda_vs_k.equal_bytes import interpolated, pairs_of, studies_of, within
-from results.studies.lambda_vs_k.page import main
+from results.studies.lambda_vs_k.equal_bytes import interpolated, pairs_of, problems_of, within
+
+main = command_of_results("study", "lambda_vs_k")
 
 NOISE = (0.0, 0.4, -0.4, 0.2, -0.2)  # points, by seed
 
@@ -68,7 +70,7 @@ def output(tmp_path: Path) -> Path:
 
 def test_pairs_are_chosen_by_bytes_alone(output: Path) -> None:
     """A threshold with 22 % fewer bytes than Top-9 % stands beside none, however accurate it is."""
-    network_study, convex_study = studies_of(read_runs([output]))
+    network_study, convex_study = problems_of(read_runs([output]))
     pairs = dict(pairs_of(network_study))
     assert pairs == {
         "top_k, density 0.01": "hard_threshold, threshold 0.3",
@@ -112,9 +114,9 @@ def test_words_go_no_further_than_intervals_for_all_looks(output: Path, tmp_path
 
 def test_top_k_between_its_densities(output: Path) -> None:
     """Halfway in the logarithm of bytes, between 1 and 0.25."""
-    study = studies_of(read_runs([output]))[1]
-    run = study.thresholds["hard_threshold, threshold 0.5"][0]
-    assert interpolated(study, run, "compression/total_error") == pytest.approx(0.5)
+    problem = problems_of(read_runs([output]))[1]
+    run = problem.thresholds["hard_threshold, threshold 0.5"][0]
+    assert interpolated(problem, run, "compression/total_error") == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize(

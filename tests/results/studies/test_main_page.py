@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results import header
 from results.read.folders import read_runs
-from results.studies.main import COUNTED, ORDER, SPREAD, factor_between, main, methods_of, row_of
+from results.studies.main import COUNTED, ORDER, SPREAD, factor_between, methods_of, row_of
+
+main = command_of_results("study", "main")
 
 ROOT = Path(__file__).parents[3]
 COMMITTED = (ROOT / "results" / "main.md").read_text(encoding="utf-8")
@@ -52,7 +55,7 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     table = tmp_path / "main.md"
     assert main([str(output), "--table", str(table)]) == 0
     text = table.read_text()
-    assert (header.parse(text).command, header.parse(text).seeds) == ("make main_page", (0, 1, 2))
+    assert (header.parse(text).command, header.parse(text).seeds) == ("make main", (0, 1, 2))
     rows = {cells[1]: cells[2:-1] for cells in map(cells_of, text.splitlines()) if len(cells) > 5}
     assert rows["`random_block` minus `none`"][2:] == ["lower (3 seeds)", "0.01", "-"]
     # differences -1.0, -0.8, -0.9: beyond 95 % alone (t 4.30), and beyond 98.75 % (t 8.86) too

@@ -4,13 +4,16 @@ import statistics
 from pathlib import Path
 
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
 from results.compare.statistics import mean_and_interval
 from results.header import parse
 from results.read.folders import read_runs
-from results.studies.regret import main, page
+from results.studies.regret import page
+
+main = command_of_results("study", "regret")
 
 ACCURACY = {"hard_threshold": (0.90, 0.92, 0.91), "top_k": (0.80, 0.83, 0.81), "random_k": (0.7, 0.9, 0.8)}
 REGRETS = {"hard_threshold": (1e-5, 2e-5, 0.0), "top_k": (0.3, 0.4, 0.5), "random_k": (2.0, 2.2, 2.1)}

@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 from configs import resolved
 from hydra.core.global_hydra import GlobalHydra
+from results_commands import command_of_results
 from run_folders import write_run
 
 import run
 from results.header import parse
 from results.read.folders import read_runs
-from results.studies.small import main, small_table
+from results.studies.small import page
+
+main = command_of_results("study", "small")
 
 METHODS = ("none", "top_k")
 SEEDS = (0, 1, 2)
@@ -67,7 +70,7 @@ def test_the_page_says_which_presets_it_holds_and_that_budgets_are_not_matched(t
     matched = [{"step": 1, "comm/link_bytes_sent_total": 19.7e6, "test/accuracy": 0.9}]
     keys = {"compressor": "hard_threshold", "settings": {"threshold": 0.02}, "model": {"hidden": [4]}}
     write_run(tmp_path, name="small_lstm-hard_threshold", records=matched, **keys)
-    text = small_table(read_runs([tmp_path]))
+    text = page(read_runs([tmp_path]))
     assert (
         "2 of the 9 presets in `conf/experiment/small`: lstm, neumf. Missing: bert_masked, bert_sst2, "
         in text

@@ -5,6 +5,7 @@ import statistics
 from pathlib import Path
 
 import pytest
+from results_commands import command_of_results
 from run_folders import FEEDBACK, NO_FEEDBACK, write_run
 
 from results.compare.statistics import paired_difference
@@ -12,7 +13,8 @@ from results.read.folders import read_runs
 from results.studies.three_parameters.combinations import Combination, networks
 from results.studies.three_parameters.effects import CHANGES, effect, pairs, ratio
 from results.studies.three_parameters.figure import draw
-from results.studies.three_parameters.page import main
+
+main = command_of_results("study", "three_parameters")
 
 SEEDS = (0, 1, 2)
 DENSITIES = (0.1, 0.01)

@@ -6,12 +6,15 @@ from pathlib import Path
 import matplotlib.figure
 import numpy as np
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.figures.groups import groups
 from results.read.folders import read_runs
 from results.studies import topk_convergence
-from results.studies.topk_convergence import FIGURES, OF_BOUND, equal_bytes, main, with_ratio
+from results.studies.topk_convergence import FIGURES, OF_BOUND, equal_bytes, with_ratio
+
+main = command_of_results("study", "topk_convergence")
 
 STEPS = (10, 20, 30, 40)
 

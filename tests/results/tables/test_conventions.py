@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from results_commands import command_of_results
 from run_folders import NUM_PARAMETERS, write_run
 
 from results.read.folders import read_runs
 from results.read.run import Run
-from results.tables.conventions import counts_of, main
+from results.tables.conventions import counts_of
+
+main = command_of_results("table", "--conventions")
 
 STEPS = 30
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from results_commands import command_of_results
 from run_folders import NUM_PARAMETERS, write_run
 
 from results.compare.comparison import compare
 from results.read.folders import read_runs
-from results.tables.command import main
 from results.tables.formats import comma_separated, latex, markdown
+
+main = command_of_results("table")
 
 SEEDS = (0, 1, 2)
 TABLE = ("table", "thead", "tbody", "tr", "th", "td")  # of HTML

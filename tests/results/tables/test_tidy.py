@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from results_commands import command_of_results
 from run_folders import write_run
 
 from results.read.folders import read_runs
 from results.tables import tidy as table
-from results.tables.tidy import long_table, main, wide_table
+from results.tables.tidy import long_table, wide_table
+
+main = command_of_results("table")
 
 
 @pytest.fixture
@@ -114,7 +117,8 @@ def test_a_setting_of_several_kinds_is_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["OUTPUT"], "nothing to write: give --wide FILE, --long FILE or both"),
+        (["OUTPUT", "--wide", "a.csv", "--to", "b"], "--to has no effect with --wide and --long"),
+        (["OUTPUT", "--conventions", "--long", "a.csv"], "--long has no effect with --conventions"),
         (["OUTPUT", "--wide", "a.xlsx"], "a table's file must end in .csv or .parquet, got a.xlsx"),
         (["/nowhere", "--wide", "a.csv"], "no folder /nowhere"),
         (["EMPTY", "--wide", "a.csv"], "no finished run in EMPTY"),

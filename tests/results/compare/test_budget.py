@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from results_commands import command_of_results
 from run_folders import write_run
 
-from results import budget
-from results.budget import Pilot, main, search
+from results.compare import budget
+from results.compare.budget import Pilot, search
+
+main = command_of_results("budget")
 
 
 def power_law(exponent: float, wobble: float = 0.0):

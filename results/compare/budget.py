@@ -1,7 +1,7 @@
 """Equal budgets: the threshold that sends as many bytes as Top-k at a density, or the reverse.
 
-    python -m results.budget OVERRIDE ... --density 0.01 [--to conf/budget/NAME.yaml]
-    python -m results.budget OVERRIDE ... --threshold 1e-3 [--to conf/budget/NAME.yaml]
+    python -m results budget OVERRIDE ... --density 0.01 [--to conf/budget/NAME.yaml]
+    python -m results budget OVERRIDE ... --threshold 1e-3 [--to conf/budget/NAME.yaml]
 
 OVERRIDEs say what is trained, as after `python run.py`: `experiment=small/lstm seed=1`. The bytes that count
 are those that leave a worker over the whole training, were each a machine of its own, or with --match handed
@@ -12,7 +12,6 @@ they are apart, and with --to written as a choice of the group `budget`: `python
 compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
 """
 
-import argparse
 import math
 import re
 import subprocess
@@ -23,11 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import trainers.records.files as run_files
+from results.command import parser
 from results.compare.measures import HANDED_BYTES, LINK_BYTES
 from results.escaping import one_line
 from results.read.showable import require_summary, require_within
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}
 SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
 
@@ -181,18 +181,18 @@ def as_yaml(top_k: Pilot, threshold: Pilot, found: Match, command: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.budget", description=__doc__.splitlines()[0])
-    parser.add_argument("overrides", nargs="*", help="what is trained: overrides of run.py")
-    given = parser.add_mutually_exclusive_group(required=True)
+    own = parser("budget", __doc__)
+    own.add_argument("overrides", nargs="*", help="what is trained: overrides of run.py")
+    given = own.add_mutually_exclusive_group(required=True)
     given.add_argument("--density", type=float, help="match Top-k at this density by a threshold")
     given.add_argument("--threshold", type=float, help="match this threshold by a Top-k")
-    parser.add_argument("--tolerance", type=float, default=0.02, help="share of the bytes (default 0.02)")
-    parser.add_argument(
+    own.add_argument("--tolerance", type=float, default=0.02, help="share of the bytes (default 0.02)")
+    own.add_argument(
         "--match", choices=BYTES, default="link", help="bytes that leave a worker (default), or handed over"
     )
-    parser.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
-    parser.add_argument("--to", type=Path, help="write the budget here")
-    options = parser.parse_args(arguments)
+    own.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
+    own.add_argument("--to", type=Path, help="write the budget here")
+    options = own.parse_args(arguments)
     is_density = options.density is not None
     method, value = ("top_k", options.density) if is_density else ("hard_threshold", options.threshold)
     try:
@@ -217,7 +217,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.to is not None:
         words = " ".join(
             [
-                "python -m results.budget",
+                "python -m results budget",
                 *options.overrides,
                 *(["--match handed"] if found.by == "handed" else []),
                 f"--{'density' if method == 'top_k' else 'threshold'} {value:g}",
@@ -229,7 +229,3 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: no setting came within {options.tolerance:.1%}", file=sys.stderr)
         return 1
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
