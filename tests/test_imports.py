@@ -120,8 +120,10 @@ def arrows() -> dict[str, set[str]]:
 
 
 def package_of(module: str) -> str:
+    """Of the packages in a folder of the top level; what lies deeper counts as theirs."""
     is_package = (ROOT / module.replace(".", "/") / "__init__.py").exists()
-    return module if is_package else module.rpartition(".")[0] or module
+    package = module if is_package else module.rpartition(".")[0] or module
+    return ".".join(package.split(".")[:2])
 
 
 def diagram() -> str:

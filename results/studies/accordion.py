@@ -19,8 +19,7 @@ from results.figures.saving import Figures
 from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style
 from results.read.matching import by_key, by_setting
 from results.read.run import Run
-from results.studies.kit import Seeds, Study, every_run, first_of, notes, require_compressors, table
-from results.studies.three_parameters.combinations import paired
+from results.studies.kit import Seeds, Study, every_run, first_of, notes, paired, require_compressors, table
 
 ORDER = ("none", "top_k", "hard_threshold", "accordion")
 MARKERS = {"none": "X", "top_k": "^", "hard_threshold": "s", "accordion": "o"}

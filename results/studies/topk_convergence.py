@@ -235,7 +235,7 @@ def figures(runs: Sequence[Run]) -> Figures:
 
 STUDY = Study(
     name="topk_convergence",
-    question="How far do Top-k's selections agree, and how long do entries wait?",
+    question="Does Assumption 1 of the convergence of Top-k hold?",
     page=page,
     file="table.md",
     figures=figures,

@@ -11,24 +11,25 @@ from run_folders import write_run
 from results import header
 from results.header import CLEAN, FROM_HISTORY, MODIFIED, Header
 from results.read.folders import read_runs
+from results.studies.command import STUDIES
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "results").glob("*.md"))
+PAGES = sorted(path for path in (ROOT / "results/pages").glob("*/*.md") if path.parent.name in STUDIES)
 BENCHMARKS = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
 # a spread, an interval or a time: what a docs page that prints measured numbers has
 MEASURED = re.compile(r"\d ± \d|\[([-+]\d[\d.]*|\d+\.\d+), [-+]?\d[\d.]*\]|\d (ms|µs)\b")
 OF_MODIFIED_CODE: set[str] = set()  # made before such runs were refused, not made anew yet
 COPIES = {  # a page that words the numbers of another has its header
-    "results/accordion.md": "results/accordion_table.md",
-    "results/autolrs.md": "results/autolrs_table.md",
-    "results/topk_convergence.md": "results/topk_convergence_table.md",
-    "results/lambda_vs_k_table.md": "results/lambda_vs_k.md",
-    "docs/papers/three_parameters.md": "results/three_parameters.md",
-    "docs/papers/autolrs.md": "results/autolrs_table.md",
+    "results/pages/accordion/accordion.md": "results/pages/accordion/table.md",
+    "results/pages/autolrs/autolrs.md": "results/pages/autolrs/table.md",
+    "results/pages/topk_convergence/topk_convergence.md": "results/pages/topk_convergence/table.md",
+    "results/pages/lambda_vs_k/table.md": "results/pages/lambda_vs_k/lambda_vs_k.md",
+    "docs/papers/three_parameters.md": "results/pages/three_parameters/three_parameters.md",
+    "docs/papers/autolrs.md": "results/pages/autolrs/table.md",
 }
 WORDED = (
-    "results/accordion.md",
-    "results/autolrs.md",
+    "results/pages/accordion/accordion.md",
+    "results/pages/autolrs/autolrs.md",
     "docs/papers/autolrs.md",
     "docs/papers/three_parameters.md",
 )
@@ -127,7 +128,7 @@ def test_facts_of_strangers_stay_on_their_line() -> None:
     assert header.machine_of({}) == "processor not recorded"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=[path.name for path in PAGES])
+@pytest.mark.parametrize("path", PAGES, ids=[str(path.relative_to(ROOT / "results/pages")) for path in PAGES])
 def test_every_page_of_results_says_what_made_it(path: Path) -> None:
     found = header.parse(path.read_text(encoding="utf-8"))
     assert found.seeds and found.commits

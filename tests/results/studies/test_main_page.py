@@ -16,7 +16,7 @@ from results.studies.main import COUNTED, ORDER, SPREAD, factor_between, methods
 main = command_of_results("study", "main")
 
 ROOT = Path(__file__).parents[3]
-COMMITTED = (ROOT / "results" / "main.md").read_text(encoding="utf-8")
+COMMITTED = (ROOT / "results/pages/main/main.md").read_text(encoding="utf-8")
 ACCURACY = {"none": 0.98, "hard_threshold": 0.97, "top_k": 0.96, "random_block": 0.2}
 ERROR = {"none": 0.0, "hard_threshold": 300.0, "top_k": 15000.0, "random_block": 4e5}
 SENT = {"none": 2e9, "hard_threshold": 44e6, "top_k": 40e6, "random_block": 20e6}
