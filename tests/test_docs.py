@@ -148,6 +148,8 @@ def test_a_command_of_the_docs_is_one(command: str) -> None:
         ("python -m results table outputs --nothing", "no option --nothing"),
         ("python -m results study nothing", "no study nothing"),
         ("python benchmarks/nothing.py", "no file benchmarks/nothing.py"),
+        ("python -m sweeps nothing", "no study nothing"),
+        ("python -m sweeps smoke compressor.nothing=1", "Could not override 'compressor.nothing'"),
         ("wandb sweep sweeps/wandb/nothing.yaml", "no file sweeps/wandb/nothing.yaml"),
         ("nothing", "no rule for 'nothing'"),
     ],

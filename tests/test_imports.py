@@ -54,6 +54,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "trainers.records.identity",
         "wandb_workspaces",
     },
+    "sweeps": set(),
     "run.py": {"trainers", "compressors", "data.protocols", "torch", "hydra", "omegaconf"},
     "trainers/records/identity.py": set(),
     "trainers/config/guard.py": {
@@ -61,6 +62,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "omegaconf",
         "yaml",
         "trainers.config.installed",
+        "trainers.config.old_names",
         "trainers.config.yaml_loader",
     },
     "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},

@@ -10,6 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from results.__main__ import COMMANDS
 from results.studies.command import STUDIES
+from sweeps.__main__ import KEEP_GOING, command_of, files_of, studies
 from trainers.config.checks import check
 
 SHORTENED = ("...", "PAGE", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
@@ -42,7 +43,7 @@ def require_command(command: str) -> None:
 def require_target(words: list[str]) -> None:
     target, *variables = words
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), f"no target {target}"
+    assert re.search(rf"^(\S+ )*{re.escape(target)}( \S+)*:", makefile, re.MULTILINE), f"no target {target}"
     for variable in variables:
         name, _, value = variable.partition("=")
         assert f"$({name})" in makefile or name in ("ARGS", "GPU_PYTHON"), variable
@@ -64,10 +65,20 @@ def require_python(words: list[str]) -> None:
         return None
     if words[:2] == ["-m", "results"]:
         return require_results(words[2:])
+    if words[:2] == ["-m", "sweeps"]:
+        return require_study(words[2:])
     path = words[1].replace(".", "/") + ".py" if words[0] == "-m" else words[0]
     assert (ROOT / path).is_file(), f"no file {path}"
     require_options(words, (ROOT / path).parent)
     return None
+
+
+def require_study(words: list[str]) -> None:
+    study, *rest = words
+    assert study in (*studies(), *SHORTENED), f"no study {study}"
+    overrides = [word for word in rest if word not in (KEEP_GOING, "[OVERRIDE")]
+    for file in files_of(study):
+        require_overrides(command_of(file, overrides)[1][2:])
 
 
 def require_options(words: list[str], folder: Path) -> None:
