@@ -13,7 +13,7 @@ from results.studies.command import STUDIES
 from sweeps.__main__ import KEEP_GOING, command_of, files_of, studies
 from trainers.config.checks import check
 
-SHORTENED = ("...", "PAGE", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
+SHORTENED = ("...", "STUDY", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
 INSTALLATION = re.compile(
     r"python3\.11 -m venv \.venv"
     r"|(\.venv/bin/python -m |\.venv/bin/)?pip install .+"
@@ -42,8 +42,12 @@ def require_command(command: str) -> None:
 
 def require_target(words: list[str]) -> None:
     target, *variables = words
+    if target in SHORTENED:
+        return
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(rf"^(\S+ )*{re.escape(target)}( \S+)*:", makefile, re.MULTILINE), f"no target {target}"
+    assert re.search(rf"^(?!#)(\S+ )*{re.escape(target)}( \S+)*:", makefile, re.MULTILINE), (
+        f"no target {target}"
+    )
     for variable in variables:
         name, _, value = variable.partition("=")
         assert f"$({name})" in makefile or name in ("ARGS", "GPU_PYTHON"), variable
@@ -88,10 +92,12 @@ def require_options(words: list[str], folder: Path) -> None:
 
 
 def require_results(words: list[str]) -> None:
+    if not words:
+        return
     command, *rest = words
     assert command in COMMANDS, f"no command {command}"
     require_options(rest, (ROOT / COMMANDS[command][0].replace(".", "/")).parent)
-    if command == "study" and rest[0] not in SHORTENED:
+    if command == "study" and rest and rest[0] not in SHORTENED:
         assert rest[0] in STUDIES, f"no study {rest[0]}"
     if command == "budget":
         require_overrides([word for word in rest if "=" in word and not word.startswith("-")])
