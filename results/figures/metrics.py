@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from results.compare.measures import LINK_BYTES, qualities
+from results.compare.measures import LINK_BYTES, Measure, qualities
 from results.read.run import Run
 
 
@@ -40,6 +40,13 @@ SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*", noisy=
 _OTHER_QUALITIES = ("test/loss", "validation/loss")  # where none of those that tables know was measured
 _HIGHER = ("accuracy", "hit_rate", "ndcg")
 _LOWER = ("loss", "perplexity", "suboptimality", "distance", "error")
+
+
+def of_measure(measure: Measure) -> Metric:
+    """A number of tables, as it is drawn."""
+    higher = any(part in measure.name for part in _HIGHER)
+    limit = measure.factor if higher else None
+    return Metric(measure.name, measure.label, measure.factor, can_be_logarithmic=not higher, limit=limit)
 
 
 def quality(runs: Sequence[Run], name: str | None = None) -> Metric | None:

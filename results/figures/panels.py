@@ -1,24 +1,27 @@
-"""Contents of one panel: curves over seeds, points with intervals, layers."""
+"""Panels drawn by matplotlib: curves over seeds, marks with intervals, layers."""
 
-import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from results.compare.statistics import mean_and_interval
-from results.figures.curves import Quantity, interval, metric, over_seeds, smoothed, steps, window
+from results.figures import description
+from results.figures.description import (
+    HOLDS_ZERO,
+    Methods,
+    Panel,
+    is_number,
+    mean_and_half,
+    off_the_axis,
+)
 from results.figures.groups import Group
-from results.figures.metrics import MEAN_DENSITY, STEPS, Metric
-from results.figures.scales import set_scale
+from results.figures.metrics import Metric
+from results.figures.scales import scale_of, set_scale
 from results.read.run import Run
 
-Methods = dict[str, list[Run]]
 MOST_POINTS = 600  # of a curve
 MARKERS_PER_CURVE = 6
-CUT = "An interval without a cap at its end reaches beyond the panel."
 BAND_ALPHA, FEW = 0.18, 8  # bands of more curves than these are paler
-HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis includes zero."
 
 
 class NothingToDraw(Exception):
@@ -32,7 +35,7 @@ def recorded(group: Group, *metrics: str) -> Methods:
 
 def ended(group: Group, *metrics: str) -> Methods:
     """The runs that ended with a number for all metrics. Raises ``NothingToDraw`` when there is none."""
-    return _having(group, lambda run, name: _is_number(run.summary.get(name)), metrics)
+    return _having(group, lambda run, name: is_number(run.summary.get(name)), metrics)
 
 
 def layered(group: Group) -> Methods:
@@ -48,32 +51,23 @@ def layered(group: Group) -> Methods:
 
 def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
     """A line per method, the mean over seeds within its 95 % interval. Returns what has to be noted."""
-    found = {
-        method: over_seeds(runs, _quantity(x), _quantity(y), interval, MOST_POINTS)
-        for method, runs in drawn.items()
-    }
-    notes = _running(drawn, y) if y.noisy else []
-    every = [curve for curve in found.values() if len(curve.x)]
-    set_scale(
-        axis,
-        "x",
-        [curve.x for curve in every],
-        can_be_logarithmic=x.can_be_logarithmic,
-        decided_by=[curve.x[-1:] for curve in every],
-    )
-    logarithmic = set_scale(
-        axis,
-        "y",
-        [curve.mean for curve in every],
-        [curve.low for curve in every],
-        [curve.high for curve in every],
-        can_be_logarithmic=y.can_be_logarithmic,
-        limit=y.limit,
-    )
-    bottom, alpha = axis.get_ylim()[0], BAND_ALPHA if len(found) <= FEW else BAND_ALPHA / 2
-    for number, (method, curve) in enumerate(found.items()):
+    return draw(axis, group, drawn, description.curves(drawn, x, y, MOST_POINTS))
+
+
+def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
+    """A point per method at the end of its runs, with 95 % intervals, and a line per compressor."""
+    return draw(axis, group, drawn, description.points(drawn, x, y))
+
+
+def draw(axis: Any, group: Group, drawn: Methods, panel: Panel) -> list[str]:
+    """What a panel describes. Returns what has to be noted."""
+    set_scale(axis, "x", panel.x.scale)
+    set_scale(axis, "y", panel.y.scale)
+    bottom, logarithmic = axis.get_ylim()[0], panel.y.scale.logarithmic
+    alpha = BAND_ALPHA if len(panel.curves) <= FEW else BAND_ALPHA / 2
+    for number, (method, curve) in enumerate(panel.curves.items()):
         style, mean = group.styles[method], _shown(curve.mean, logarithmic)
-        markers = _marked(axis, curve.x, mean, number / len(found))
+        markers = _marked(axis, curve.x, mean, number / len(panel.curves))
         axis.plot(curve.x, mean, **style, markevery=markers, label=method)
         if np.isfinite(curve.low).any():
             holds_zero = logarithmic & (curve.low <= 0)
@@ -81,40 +75,18 @@ def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> lis
             axis.fill_between(curve.x, np.where(holds_zero, mean, curve.low), curve.high, alpha=alpha, **band)
             if holds_zero.any():  # paler, since what lies below the axis is most of it
                 axis.fill_between(curve.x, bottom, mean, where=holds_zero, alpha=alpha / 3, **band)
-    if logarithmic:
-        notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
-        if any(((curve.low <= 0) & (curve.mean > 0)).any() for curve in found.values()):
-            notes.append(HOLDS_ZERO)
-    return notes
-
-
-def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
-    """A point per method at the end of its runs, with 95 % intervals, and a line per compressor."""
-    notes = []
-    at: dict[str, list[tuple[float, float]]] = {method: [] for method in drawn}
-    for which, each in (("x", x), ("y", y)):
-        for method, runs in drawn.items():
-            at[method].append(_mean_and_half(each.factor * run.summary[each.name] for run in runs))
-        mean, half = np.array([pairs[-1] for pairs in at.values()]).T
-        options = {"can_be_logarithmic": each.can_be_logarithmic, "limit": each.limit}
-        if set_scale(axis, which, [mean], [mean - half], [mean + half], **options):
-            notes += off_the_axis(each, {method: np.array(pairs[-1][:1]) for method, pairs in at.items()})
-            notes += [HOLDS_ZERO] if ((mean > 0) & (mean <= half)).any() else []
-        else:
-            low, high = getattr(axis, f"get_{which}lim")()
-            notes += [CUT] if ((mean - half < low) | (mean + half > high)).any() else []
-    for settings in families(drawn):
-        line = [[at[method][which][0] for method in settings] for which in (0, 1)]
-        style = group.styles[settings[len(settings) // 2]]
+    for methods in panel.joined:
+        line = [[getattr(panel.marks[method], which) for method in methods] for which in ("x", "y")]
+        style = group.styles[methods[len(methods) // 2]]
         kept = {key: style[key] for key in ("color", "linestyle")}
         axis.plot(*line, **kept, linewidth=1.2, zorder=1.5, label="_")
-    for method, ((x_mean, x_half), (y_mean, y_half)) in at.items():
+    for method, mark in panel.marks.items():
         style = group.styles[method]
         if drawn[method][0].compressor == "none":  # what all others are held against
-            axis.axhline(y_mean, color=style["color"], linestyle=style["linestyle"], linewidth=1.0, zorder=1)
-        bars = {"xerr": x_half or None, "yerr": y_half or None}
-        axis.errorbar(x_mean, y_mean, **style, **bars, elinewidth=1.2, capsize=3, label=method)
-    return notes
+            axis.axhline(mark.y, color=style["color"], linestyle=style["linestyle"], linewidth=1.0, zorder=1)
+        bars = {"xerr": mark.x_half or None, "yerr": mark.y_half or None}
+        axis.errorbar(mark.x, mark.y, **style, **bars, elinewidth=1.2, capsize=3, label=method)
+    return list(panel.notes)
 
 
 def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
@@ -128,14 +100,16 @@ def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
     for method, runs in drawn.items():
         each = [[run.summary["layers"].get(name, {}).get(what.name) for run in runs] for name in elements]
         pairs = [
-            _mean_and_half(what.factor * value for value in values if _is_number(value)) for values in each
+            mean_and_half(what.factor * value for value in values if is_number(value)) for values in each
         ]
         found[method] = np.array(pairs).T  # [2, layers]
     means, halves = zip(*found.values(), strict=True)
     lows = [mean - half for mean, half in zip(means, halves, strict=True)]
     highs = [mean + half for mean, half in zip(means, halves, strict=True)]
     able = what.can_be_logarithmic
-    logarithmic = set_scale(axis, "x", means, lows, highs, can_be_logarithmic=able, limit=what.limit)
+    scale = scale_of(means, lows, highs, can_be_logarithmic=able, limit=what.limit)
+    set_scale(axis, "x", scale)
+    logarithmic = scale.logarithmic
     rows = np.arange(len(elements))
     for method, (mean, half) in found.items():
         style = group.styles[method] | {"linewidth": 0.8, "markersize": 4.5}
@@ -150,28 +124,6 @@ def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
     return [*notes, HOLDS_ZERO] if holds_zero else notes
 
 
-def families(drawn: Methods) -> list[list[str]]:
-    """Methods that differ in numbers only, in the order of their average density."""
-
-    def density(method: str) -> float:
-        values = [run.summary.get(MEAN_DENSITY.name, math.nan) for run in drawn[method]]
-        return sum(values) / len(values)
-
-    found: dict[str, list[str]] = {}
-    for method, runs in drawn.items():
-        found.setdefault(runs[0].identity.method.family, []).append(method)
-    return [sorted(methods, key=density) for methods in found.values()]
-
-
-def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
-    """A note on the methods that have nothing to show on a logarithmic axis."""
-    absent = [method for method, mean in means.items() if not (mean > 0).any()]
-    notes = [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
-    if any((mean > 0).any() and (mean <= 0).any() for mean in means.values()):
-        notes.append(f"Gaps are where {what.title} is 0, which the logarithmic axis does not show.")
-    return notes
-
-
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:
     metrics = list(metrics)
     found = {
@@ -183,21 +135,6 @@ def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str
         absent = [name for name in metrics if not any(has(run, name) for run in group.runs)]
         raise NothingToDraw(f"no run has {' and '.join(absent or metrics)}")
     return found
-
-
-def _quantity(what: Metric) -> Quantity:
-    if what is STEPS:
-        return steps
-    quantity = metric(what.name, what.factor)
-    return smoothed(quantity) if what.noisy else quantity
-
-
-def _running(drawn: Methods, what: Metric) -> list[str]:
-    """A note on the window of the running medians, the longest of them."""
-    records = max(len(run.curve(what.name)) for runs in drawn.values() for run in runs)
-    if window(records) == 1:
-        return []
-    return [f"Curves of single steps are running medians over {window(records)} of {records:,} records."]
 
 
 def _marked(axis: Any, x: np.ndarray, mean: np.ndarray, shift: float) -> list[int]:
@@ -216,18 +153,5 @@ def _marked(axis: Any, x: np.ndarray, mean: np.ndarray, shift: float) -> list[in
     return sorted(nearest or {int(drawn[-1])})
 
 
-def _mean_and_half(values: Iterable[float]) -> tuple[float, float]:
-    """The mean and half its interval, which is 0 where seeds tell none."""
-    values = list(values)
-    if not values:
-        return math.nan, 0.0
-    mean, half = mean_and_interval(values)
-    return mean, half or 0.0
-
-
 def _shown(mean: np.ndarray, logarithmic: bool) -> np.ndarray:
     return np.where(mean > 0, mean, np.nan) if logarithmic else mean
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

@@ -1,6 +1,7 @@
 """Axis limits, and the choice between linear and logarithmic axes."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,15 @@ MANY = 5000  # from where on thousands are set apart
 SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
 
 
-def set_scale(
-    axis: Any,
-    which: str,
+@dataclass(frozen=True)
+class Scale:
+    """Of one axis."""
+
+    logarithmic: bool
+    limits: tuple[float, float] | None  # None without any value
+
+
+def scale_of(
     means: Sequence[np.ndarray],
     lows: Sequence[np.ndarray] = (),
     highs: Sequence[np.ndarray] = (),
@@ -26,17 +33,16 @@ def set_scale(
     can_be_logarithmic: bool,
     limit: float | None = None,
     decided_by: Sequence[np.ndarray] | None = None,
-) -> bool:
-    """Scale the axis "x" or "y" for all means and, as far as there is room, their intervals.
+) -> Scale:
+    """A scale for all means and, as far as there is room, their intervals.
 
-    It becomes logarithmic where the means, or what is in ``decided_by``, differ by ``LOG_FROM`` times.
-    Returns whether it did; values that are not positive have no place on it then. Where something else
-    decides, the axis reaches no further below it than ``DECADES_BELOW``. ``limit`` is the largest value
-    that there can be, whatever an interval says.
+    It is logarithmic where the means, or what is in ``decided_by``, differ by ``LOG_FROM`` times; values that
+    are not positive have no place on it then. Where something else decides, the axis reaches no further below
+    it than ``DECADES_BELOW``. ``limit`` is the largest value that there can be, whatever an interval says.
     """
     mean = _finite(means)
     if not len(mean):
-        return False
+        return Scale(False, None)
     deciding = _finite(decided_by) if decided_by is not None else mean
     deciding = deciding[deciding > 0]
     logarithmic = (
@@ -54,22 +60,26 @@ def set_scale(
             first = max(first, deciding.min() / 10**DECADES_BELOW)
         last = min(high.max(), mean.max() * WIDEN_FACTOR)
         room = (last / first) ** MARGIN
-        limits = max(first / room, SMALLEST), last * room
-    else:
-        extent = mean.max() - mean.min() or abs(mean.max()) * 0.1 or 1.0
-        halves = _finite([(top - bottom) / 2 for bottom, top in zip(lows, highs, strict=True)])
-        wide = max(extent / 2, WIDEN_HALVES * halves.mean() if len(halves) else 0.0)
-        first = max(low.min(), mean.min() - wide)
-        last = min(high.max(), mean.max() + wide)
-        room = (last - first or extent) * MARGIN
-        limits = first - room, last + room
-    getattr(axis, f"set_{which}scale")("log" if logarithmic else "linear")
-    getattr(axis, f"set_{which}lim")(*limits)
-    if logarithmic:
+        return Scale(True, (max(first / room, SMALLEST), last * room))
+    extent = mean.max() - mean.min() or abs(mean.max()) * 0.1 or 1.0
+    halves = _finite([(top - bottom) / 2 for bottom, top in zip(lows, highs, strict=True)])
+    wide = max(extent / 2, WIDEN_HALVES * halves.mean() if len(halves) else 0.0)
+    first = max(low.min(), mean.min() - wide)
+    last = min(high.max(), mean.max() + wide)
+    room = (last - first or extent) * MARGIN
+    return Scale(False, (first - room, last + room))
+
+
+def set_scale(axis: Any, which: str, scale: Scale) -> None:
+    """Scale matplotlib's axis "x" or "y"."""
+    if scale.limits is None:
+        return
+    getattr(axis, f"set_{which}scale")("log" if scale.logarithmic else "linear")
+    getattr(axis, f"set_{which}lim")(*scale.limits)
+    if scale.logarithmic:
         _plain_numbers(getattr(axis, f"{which}axis"))
-    elif limits[1] >= MANY:
+    elif scale.limits[1] >= MANY:
         getattr(axis, f"{which}axis").set_major_formatter("{x:,.0f}")
-    return logarithmic
 
 
 def _plain_numbers(axis: Any) -> None:

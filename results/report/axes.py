@@ -11,7 +11,6 @@ from results.read.run import Run
 
 BYTES, DENSITY = LINK_BYTES, "compression/density_mean"
 TOTAL_ERROR = "compression/total_error"
-LOGARITHMIC = {BYTES, DENSITY, TOTAL_ERROR, "compression/density", "convex/suboptimality"}
 FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis
 
 
@@ -62,11 +61,6 @@ def dash(style: Any, width: float) -> str:
     if isinstance(style, str):
         return style
     return ",".join(f"{length * width:g}px" for length in style[1])
-
-
-def is_log(measure: Measure) -> bool:
-    """Whether it is drawn on a logarithmic axis wherever it is."""
-    return measure.name in LOGARITHMIC
 
 
 def title(measure: Measure, against: str) -> str:

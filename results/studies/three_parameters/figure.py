@@ -8,7 +8,7 @@ import numpy as np
 from results.compare.measures import Measure
 from results.compare.statistics import mean_and_interval
 from results.figures.groups import seeds_in_words
-from results.figures.scales import set_scale
+from results.figures.scales import scale_of, set_scale
 from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style
 from results.read.run import Run
 from results.studies.three_parameters.combinations import SCHEMES, Network
@@ -86,7 +86,8 @@ def _panel(
     if plain is not None and plain[0] > 0:  # its total error is 0
         every.append(plain)
     mean, half = np.array([pair for pair in every if pair is not None]).reshape(-1, 2).T
-    set_scale(axis, "y", [mean], [mean - half], [mean + half], can_be_logarithmic=limit is None, limit=limit)
+    intervals = [mean], [mean - half], [mean + half]
+    set_scale(axis, "y", scale_of(*intervals, can_be_logarithmic=limit is None, limit=limit))
     kinds = dict.fromkeys(
         (combination.scheme, combination.coordinates) for combination in network.combinations
     )

@@ -31,13 +31,13 @@ def test_running_median_leaves_steady_curves_alone(tmp_path: Path) -> None:
 def test_axis_keeps_room_for_means_not_for_endless_intervals() -> None:
     from matplotlib.figure import Figure
 
-    axis = Figure().subplots()
     means = [np.array([1.0, 2.0])]
-    options = {"can_be_logarithmic": True}
-    assert not scales.set_scale(
-        axis, "y", means, [np.array([-99.0, 1.9])], [np.array([99.0, 2.1])], **options
-    )
-    low, high = axis.get_ylim()
-    assert -99 < low < 1 and 2 < high < 99
-    assert scales.set_scale(axis, "y", [np.array([0.0, 0.01, 100.0])], **options)
-    assert axis.get_yscale() == "log" and 0 < axis.get_ylim()[0] < 0.01
+    lows, highs = [np.array([-99.0, 1.9])], [np.array([99.0, 2.1])]
+    linear = scales.scale_of(means, lows, highs, can_be_logarithmic=True)
+    low, high = linear.limits
+    assert not linear.logarithmic and -99 < low < 1 and 2 < high < 99
+    scale = scales.scale_of([np.array([0.0, 0.01, 100.0])], can_be_logarithmic=True)
+    assert scale.logarithmic and 0 < scale.limits[0] < 0.01
+    axis = Figure().subplots()
+    scales.set_scale(axis, "y", scale)
+    assert (axis.get_yscale(), axis.get_ylim()) == ("log", scale.limits)

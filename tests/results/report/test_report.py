@@ -204,6 +204,7 @@ def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path)
 def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -> None:
     for seed in (0, 1):
         write_run(tmp_path, seed=seed)
+        write_run(tmp_path, seed=seed, settings={"density": 0.1}, summary={"compression/total_error": 1e3})
         write_run(tmp_path, compressor="none", seed=seed, summary={"compression/total_error": 0.0})
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
     (error,) = (f for f in figures_of(series) if f.title == "Total error against MB that left a worker")
@@ -214,7 +215,7 @@ def test_curves_of_two_seeds_have_no_band(output: Path) -> None:
     (series,) = series_of(pages_of(read_runs([output]), [output])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
     assert not [trace for trace in loss.data if "fill" in trace]
-    assert loss.note.startswith("Lines: means over seeds; at most")
+    assert loss.note.startswith("Lines: means over seeds; at most about")
 
 
 def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
@@ -225,8 +226,8 @@ def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
     high, low, mean = loss.data
-    assert len(mean["x"]) == MOST_POINTS and (mean["x"][0], mean["x"][-1]) == (1, 2000)
-    middle, half = mean_and_interval([2.0, 3.0, 4.0])  # as in the figures of results.figures
+    assert MOST_POINTS / 2 < len(mean["x"]) <= MOST_POINTS and (mean["x"][0], mean["x"][-1]) == (1, 2000)
+    middle, half = mean_and_interval([2.0, 3.0, 4.0])  # as in python -m results figures
     assert mean["y"][0] == middle
     assert (low["y"][0], high["y"][0]) == pytest.approx((middle - half, middle + half), rel=1e-4)
     assert mean["meta"] == "run-1 run-2 run-3"
