@@ -1,13 +1,13 @@
 """Panels before they are drawn: what stands where, for matplotlib and for the report's plotly alike."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from results.compare.statistics import mean_and_interval
+from results.compare.statistics import mean_and_half
 from results.figures.curves import Curve, Quantity, interval, metric, over_seeds, smoothed, steps, window
 from results.figures.metrics import MEAN_DENSITY, STEPS, Metric
 from results.figures.scales import Scale, scale_of
@@ -118,15 +118,6 @@ def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
     if any((mean > 0).any() and (mean <= 0).any() for mean in means.values()):
         notes.append(f"Gaps are where {what.title} is 0, which the logarithmic axis does not show.")
     return notes
-
-
-def mean_and_half(values: Iterable[float]) -> tuple[float, float]:
-    """The mean and half its interval, which is 0 where seeds tell none."""
-    values = list(values)
-    if not values:
-        return math.nan, 0.0
-    mean, half = mean_and_interval(values)
-    return mean, half or 0.0
 
 
 def _quantity(what: Metric) -> Quantity:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
+from results.compare.statistics import mean_and_half
 from results.figures import description
 from results.figures.description import (
     HOLDS_ZERO,
     Methods,
     Panel,
     is_number,
-    mean_and_half,
     off_the_axis,
 )
 from results.figures.groups import Group

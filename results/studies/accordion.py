@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from results.compare.measures import Measure, costs, num_parameters, qualities
-from results.compare.statistics import mean_and_interval
+from results.compare.statistics import mean_and_half
 from results.escaping import in_markdown
 from results.figures.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.figures.groups import file_stem, seeds_in_words
@@ -148,7 +148,9 @@ def _add(
     """A method's point and line; a compressor's second setting is hollow and thin."""
     compressor = runs[0].compressor
     colour = COLOURS[compressor]
-    (x, x_half), (y, y_half) = (_point(measure, runs) for measure in measures)
+    (x, x_half), (y, y_half) = (
+        mean_and_half(measure.factor * value for value in measure.values(runs)) for measure in measures
+    )
     upper.errorbar(
         x,
         y,
@@ -182,11 +184,6 @@ def _beside(ours: dict[int, Run], theirs: dict[int, Run], measures: Sequence[Mea
         return ["-"] * len(measures)
     found = [(measure, paired(measure, ours, theirs)) for measure in measures]
     return [measure.difference(*values) if values else "-" for measure, values in found]
-
-
-def _point(measure: Measure, runs: Sequence[Run]) -> tuple[float, float]:
-    mean, half = mean_and_interval([measure.factor * value for value in measure.values(runs)])
-    return mean, half or 0.0
 
 
 def _level(run: Run) -> float:

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from results.compare.measures import LINK_BYTES, qualities
-from results.compare.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, paired_difference
+from results.compare.statistics import (
+    WITHOUT_INTERVAL,
+    counted,
+    mean_and_half,
+    mean_and_interval,
+    paired_difference,
+)
 from results.escaping import in_markdown
 from results.figures.groups import file_stem, seeds_in_words
 from results.figures.saving import Figures
@@ -134,7 +140,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
         common = sorted(set.intersection(*(set(curve.index) for curve in curves)))
         values = np.array([[factor * curve[step] for step in common] for curve in curves])
         where = np.mean([steps_in_all(run, np.array(common)) for run in runs], axis=0)
-        mean, half = np.array([_interval(column) for column in values.T]).T
+        mean, half = np.array([mean_and_half(column) for column in values.T]).T
         upper.plot(where, mean, label=LABELS[schedule], **style)
         upper.fill_between(where, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
         for run in runs if schedule == SEARCHED else runs[:1]:
@@ -161,11 +167,6 @@ def _quality(runs: Sequence[Run]) -> tuple[str, str, float, bool]:
 
 def _bytes(run: Run) -> float:
     return run.summary[LINK_BYTES] + run.summary.get("autolrs/search_link_bytes_sent_total", 0.0)
-
-
-def _interval(values: Sequence[float]) -> tuple[float, float]:
-    mean, half = mean_and_interval(list(values))
-    return mean, half or 0.0
 
 
 def _spread(values: list[float]) -> str:

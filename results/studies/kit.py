@@ -134,6 +134,11 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, words: in
     return markdown_table(head, rows, ["---"] * words + ["---:"] * (len(head) - words))
 
 
+def line(cells: Sequence[str]) -> str:
+    """A row of a table whose cells are Markdown already."""
+    return f"| {' | '.join(cells)} |"
+
+
 def notes(runs: Sequence[Run]) -> str:
     """The end of a page: versions of the code, and what a reader must know of the runs."""
     codes = sorted({run.code for run in runs})

@@ -12,7 +12,7 @@ from results.compare.measures import LINK_BYTES, costs, num_parameters, qualitie
 from results.compare.statistics import WITHOUT_INTERVAL
 from results.read.matching import by_key, by_setting
 from results.read.run import Run
-from results.studies.kit import Option, Seeds, Study, every_run, first_of, require_compressors
+from results.studies.kit import Option, Seeds, Study, every_run, first_of, line, require_compressors
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
 COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k follows from the density
@@ -107,11 +107,11 @@ def _table(methods: Methods) -> str:
     every = list(every_run(methods))
     measures = [qualities(every)[0], *costs(every)]
     head = ["method", "seeds", *(measure.label for measure in measures)]
-    lines = [_line(head), f"|---|---|{'---:|' * len(measures)}"]
+    lines = [line(head), f"|---|---|{'---:|' * len(measures)}"]
     for seeds in methods.values():
         runs = list(seeds.values())
         cells = [label_of(runs[0]), ", ".join(map(str, seeds)), *(each.spread(runs) for each in measures)]
-        lines.append(_line(cells))
+        lines.append(line(cells))
     return "\n".join([*lines, "", paragraph(WITHOUT_INTERVAL)])
 
 
@@ -119,7 +119,7 @@ def _differences(methods: Methods) -> str:
     pairs = [(name, "none") for name in ORDER[1:]] + [("hard_threshold", "top_k")]
     joint = f"[{confidence(len(pairs))} %, for {len(pairs)} looks]"
     lines = [
-        _line(
+        line(
             [
                 "accuracy",
                 "points [95 %, paired]",
@@ -142,7 +142,7 @@ def _differences(methods: Methods) -> str:
         seeds = f"{len(both)} seed{'s' * (len(both) != 1)}"
         word = f"{together.word('higher', 'lower')} ({seeds})"
         cells = [f"`{one}` minus `{other}`", alone.shown(), together.ends(), word]
-        lines.append(_line([*cells, bytes_sent, error]))
+        lines.append(line([*cells, bytes_sent, error]))
     words = f"""The words follow the intervals for {len(pairs)} looks (Bonferroni), which all hold together in
         at least 95 % of such experiments: "higher" or "lower" where one leaves out 0. A ratio is one of means
         over seeds. Where the bytes' ratio is not 1.00, a difference in accuracy is one of bytes as well."""
@@ -161,10 +161,10 @@ def _differences(methods: Methods) -> str:
 
 def _every_run(methods: Methods) -> str:
     lines = [
-        _line(["method", "seed", "test accuracy, %", "total error", "bytes that left a worker"]),
+        line(["method", "seed", "test accuracy, %", "total error", "bytes that left a worker"]),
         "|---|---:|---:|---:|---:|",
     ]
-    lines += [_line(row_of(run)) for run in every_run(methods)]
+    lines += [line(row_of(run)) for run in every_run(methods)]
     return "\n".join(["## Every run", "", *lines, ""])
 
 
@@ -175,19 +175,19 @@ def _processors(methods: Methods, others: Methods) -> str:
         `random_block` are the same everywhere. On the processor named above the runs come out to the last
         digit printed; on another one a test holds them to this distance from the run of the same method and
         seed:"""
-    lines = [_line(["method", "accuracy, points", "total error, factor"]), "|---|---:|---:|"]
-    lines += [_line([f"`{name}`", f"{points:g}", f"{factor:g}"]) for name, (points, factor) in SPREAD.items()]
+    lines = [line(["method", "accuracy, points", "total error, factor"]), "|---|---:|---:|"]
+    lines += [line([f"`{name}`", f"{points:g}", f"{factor:g}"]) for name, (points, factor) in SPREAD.items()]
     parts = ["## On another processor", "", paragraph(words), *lines, ""]
     if not others:
         return "\n".join(parts)
     words = """Measured on this processor with `ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2`, which
         leaves both the loops of an older one alone; the largest distance over the seeds named:"""
     head = ["method", "seeds", "accuracy, points", "total error, factor", "bytes"]
-    parts += [paragraph(words), _line(head), "|---|---|---:|---:|---:|"]
+    parts += [paragraph(words), line(head), "|---|---|---:|---:|---:|"]
     for name, ours in methods.items():
         both = sorted(ours.keys() & others[name].keys())
         runs = [(ours[seed], others[name][seed]) for seed in both]
-        parts.append(_line([f"`{name}`", ", ".join(map(str, both)), *distances(runs)]))
+        parts.append(line([f"`{name}`", ", ".join(map(str, both)), *distances(runs)]))
     return "\n".join([*parts, ""])
 
 
@@ -223,10 +223,6 @@ def _ratio(one: Seeds, other: Seeds, name: str) -> str:
 
 def _mean(seeds: Seeds, name: str) -> float:
     return statistics.fmean(run.summary[name] for run in seeds.values())
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 STUDY = Study(

@@ -18,7 +18,7 @@ from results.figures.command import figures_of
 from results.figures.groups import file_stem, groups
 from results.figures.saving import Figures
 from results.read.run import Run
-from results.studies.kit import Study
+from results.studies.kit import Study, line
 from results.studies.lambda_vs_k.equal_bytes import (
     BYTES,
     NEAR,
@@ -66,7 +66,7 @@ def network_section(problem: MatchedRuns) -> str:
     head = ["Top-k", "threshold", "bytes, threshold over Top-k", f"{quality.label}: Top-k", "threshold"]
     each = confidence(max(1, len(pairs)))
     head += [f"threshold minus Top-k [{each} %]", "in words", "total error, Top-k over threshold"]
-    lines = [_line(head), "|---|---|---:|---:|---:|---:|---|---:|"]
+    lines = [line(head), "|---|---|---:|---:|---:|---:|---|---:|"]
     verdicts: dict[str, list[str]] = {}
     for top_k, threshold in pairs:
         ours, theirs = problem.thresholds[threshold], problem.top_k[top_k]
@@ -79,7 +79,7 @@ def network_section(problem: MatchedRuns) -> str:
         shown = [quality.spread([of_seed[seed] for seed in seeds]) for of_seed in (theirs, ours)]
         errors = [theirs[seed].summary[ERROR] / ours[seed].summary[ERROR] for seed in seeds]
         cells = [_density(theirs), _threshold(ours), _range(ratios(ours, theirs, BYTES, seeds)), *shown]
-        lines.append(_line([*cells, found.shown(), word, _range(errors)]))
+        lines.append(line([*cells, found.shown(), word, _range(errors)]))
     over = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     name = quality.label.removesuffix(", %")
     said = ". ".join(f"{name.capitalize()}: {word} at {'; '.join(where)}" for word, where in verdicts.items())
@@ -101,7 +101,7 @@ def convex_section(problem: MatchedRuns) -> str:
         "kB that left a worker",
         *(f"{name}, Top-k over threshold [{confidence(looks)} %]" for name in measures),
     ]
-    lines = [_line([*head, "in words"]), "|---|---:|---:|---:|---|"]
+    lines = [line([*head, "in words"]), "|---|---:|---:|---:|---|"]
     sides: dict[str, list[JointInterval]] = {name: [] for name in measures}
     for method in inside:
         of_seed, cells, words = problem.thresholds[method], [], []
@@ -115,7 +115,7 @@ def convex_section(problem: MatchedRuns) -> str:
             cells.append(found.shown_as_ratio())
             words.append(f"{name}: {found.word('smaller with the threshold', 'larger with the threshold')}")
         sent = statistics.fmean(run.summary[BYTES] for run in of_seed.values()) / 1e3
-        lines.append(_line([_threshold(of_seed), f"{sent:.1f}", *cells, "; ".join(words)]))
+        lines.append(line([_threshold(of_seed), f"{sent:.1f}", *cells, "; ".join(words)]))
     over = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     said = ". ".join(_of_all(name, found) for name, found in sides.items())
     verdict = f"""**Here, over {over}: {said}.** Top-k's values are interpolated between its densities,
@@ -198,10 +198,6 @@ def _threshold(of_seed: Seeds) -> str:
     if settings["threshold"] is None:
         return f"rule for {100 * settings['density']:g} %"
     return f"{settings['threshold']:g}"
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def table(runs: Sequence[Run], allow_modified: bool) -> str:

@@ -38,7 +38,7 @@ def test_a_panel_says_what_both_draw(output: Path) -> None:
     assert panel.y.scale.logarithmic and panel.joined == (tuple(group.methods),)
     shown = [(lambda axis: panels.draw(axis, group, group.methods, panel), "", "")]
     (axis,) = sheet.draw(group, group.methods, "", shown).axes
-    at = [line.get_xydata()[0] for line in axis.lines if len(line.get_xdata()) == 1]
+    at = [bars.lines[0].get_xydata()[0] for bars in axis.containers]
     traces = figures["Total error against MB that left a worker"].data
     marks = [trace for trace in traces if "showlegend" not in trace]
     for method, mark in panel.marks.items():
