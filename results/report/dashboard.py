@@ -51,13 +51,13 @@ class Lines:
     log_y: bool = False
 
 
-Panel = Scatter | Lines
+Chart = Scatter | Lines
 
 
-def sections(qualities: Sequence[str]) -> dict[str, list[Panel]]:
-    """Heading -> its panels."""
-    cost: list[Panel] = []
-    steps: list[Panel] = []
+def sections(qualities: Sequence[str]) -> dict[str, list[Chart]]:
+    """Heading -> its charts."""
+    cost: list[Chart] = []
+    steps: list[Chart] = []
     for metric in qualities:
         label, log = QUALITIES[metric], metric.startswith("convex/")
         cost.append(Scatter(f"{label} against bytes that left a worker", BYTES, metric, log))
@@ -161,7 +161,7 @@ def report(entity: str, project: str, qualities: Sequence[str], *, online: bool)
     )
 
 
-def _panel(panel: Panel, identity: Callable[[], str]) -> Any:
+def _panel(panel: Chart, identity: Callable[[], str]) -> Any:
     import wandb_workspaces.reports.v2 as wr
 
     if isinstance(panel, Scatter):

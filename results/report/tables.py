@@ -1,6 +1,6 @@
 """The tables of a report: a row per method, cells that know what they sort by.
 
-The numbers are those of ``python -m results.tables``.
+The numbers are those of ``python -m results table``.
 """
 
 import math

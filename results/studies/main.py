@@ -17,7 +17,7 @@ from results.studies.kit import Option, Seeds, Study, every_run, first_of, line,
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
 COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k follows from the density
 # How far another processor's runs may lie from these, by method: points of accuracy, and a factor of the
-# total error. tests/results/test_main_page.py holds them to it.
+# total error. tests/results/studies/test_main_page.py holds them to it.
 SPREAD = {"none": (2.5, 1.0), "hard_threshold": (2.5, 1.2), "top_k": (2.5, 1.5), "random_block": (30.0, 4.0)}
 ACCURACY, ERROR, BYTES = "test/accuracy", "compression/total_error", LINK_BYTES
 
