@@ -6,7 +6,7 @@ from typing import Any
 
 from results.figures.groups import Group, code_note, legend_labels, seeds_of
 from results.figures.panels import Methods
-from results.figures.style import apply_style
+from results.figures.style import apply_style, apply_to_axis
 
 WIDTH, HEIGHT = 6.0, 3.9  # of a panel, inches
 LINE = 0.19  # from a line of text to the next, inches
@@ -37,8 +37,7 @@ def draw(
     for axis, (panel, x_label, y_label) in zip(axes, panels, strict=True):
         notes += panel(axis)
         axis.set(xlabel=x_label, ylabel=y_label)
-        axis.grid(alpha=0.3, linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
+        apply_to_axis(axis)
     notes += [note] if (note := code_note(run for runs in drawn.values() for run in runs)) else []
     _around(figure, group, drawn, title, list(dict.fromkeys(notes)), width, height)
     return figure

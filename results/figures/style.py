@@ -37,6 +37,12 @@ def apply_style() -> None:
     mpl.rcParams.update(PARAMETERS)
 
 
+def apply_to_axis(axis: Any) -> None:
+    """A pale grid, and no frame above and to the right."""
+    axis.grid(alpha=0.3, linewidth=0.6)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
 class Named(Protocol):
     """A line of a figure: a method, or a series of a report."""
 

@@ -16,7 +16,7 @@ from results.escaping import in_markdown
 from results.figures.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.figures.groups import file_stem, seeds_in_words
 from results.figures.saving import Figures
-from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style
+from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style, apply_to_axis
 from results.read.matching import by_key, by_setting
 from results.read.run import Run
 from results.studies.kit import Seeds, Study, every_run, first_of, notes, paired, require_compressors, table
@@ -133,8 +133,7 @@ def draw(methods: Methods) -> Any:
     lower.set_ylim(bottom=1e-3)
     lower.set_title("running median of the steps; mean over seeds, and range of three or more", fontsize=9)
     for axis in (upper, lower):
-        axis.grid(alpha=0.3, linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
+        apply_to_axis(axis)
     handles, labels = upper.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
     seeds = sorted({seed for of_seed in methods.values() for seed in of_seed})

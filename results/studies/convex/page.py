@@ -14,7 +14,7 @@ import pandas as pd
 from results.figures.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
 from results.figures.groups import file_stem, other_seeds, seeds_of, unused
 from results.figures.saving import Figures
-from results.figures.style import apply_style, line_styles
+from results.figures.style import apply_style, apply_to_axis, line_styles
 from results.read.matching import by_method, by_setting
 from results.read.run import Run
 from results.studies.convex.reproduction import reproduction_table
@@ -82,8 +82,7 @@ def draw(runs: list[Run], bits: str) -> Any:
             axis.set_xscale("log")
         else:
             axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-        axis.grid(alpha=0.3, linewidth=0.6)
-        axis.spines[["top", "right"]].set_visible(False)
+        apply_to_axis(axis)
     handles, labels = axes.flat[0].get_legend_handles_labels()
     figure.legend(
         handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False, handlelength=4

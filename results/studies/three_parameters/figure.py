@@ -9,7 +9,7 @@ from results.compare.measures import Measure
 from results.compare.statistics import mean_and_interval
 from results.figures.groups import seeds_in_words
 from results.figures.scales import scale_of, set_scale
-from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style
+from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style, apply_to_axis
 from results.read.run import Run
 from results.studies.three_parameters.combinations import SCHEMES, Network
 
@@ -38,8 +38,7 @@ def draw(networks: Sequence[Network]) -> Any:
             axis.set_xticks([100 * density for density in network.densities])
             axis.set_xticklabels([f"{100 * density:g}" for density in network.densities])
             axis.xaxis.set_minor_locator(NullLocator())
-            axis.grid(alpha=0.3, linewidth=0.6)
-            axis.spines[["top", "right"]].set_visible(False)
+            apply_to_axis(axis)
             if scope == next(iter(SCOPES)):
                 axis.set_ylabel(label)
         axes[0, number].set_title(f"{network.subject.removeprefix(PREFIX)},\n{SCOPES[scope]}")
