@@ -8,7 +8,7 @@ from trainers.run.environment import is_modified
 
 def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
     """A page that a command has just made must not mark the runs of the next command as modified."""
-    names = ("trainers/a.py", "results/page.md", "results/figures/a.png", "docs/papers/a.md")
+    names = ("trainers/a.py", "results/pages/a/a.md", "results/pages/a/a.png", "docs/papers/a.md")
     files = [tmp_path / name for name in names]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ PACKAGES = (
 )
 
 
-_PAGES = (":(top,exclude)results/*.md", ":(top,exclude)results/figures", ":(top,exclude)docs")
+_PAGES = (":(top,exclude)results/pages", ":(top,exclude)docs")
 
 
 def environment(config: Config) -> dict[str, object]:
