@@ -113,7 +113,7 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: st
         f"{SETTING[compressor]}={value}",
     ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = re.findall(r"^(?:run folder: (.+)|(.+) is finished already; its numbers:)$", done.stdout, re.M)
+    found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*; its numbers:)$", done.stdout, re.M)
     if done.returncode or not found:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise PilotError(f"{' '.join(command[1:])}: {said[-1] if said else 'it said nothing'}")

@@ -137,8 +137,13 @@ def default_question(subjects: dict[str, list[Series]]) -> str:
 
 
 def code_versions(runs: Iterable[Run]) -> dict[str, int]:
-    """Version of the code, a star behind a modified one -> number of runs."""
-    return dict(sorted(Counter(run.code for run in runs).items()))
+    """Version of the code, a star behind a modified one and its untracked files -> number of runs."""
+    return dict(sorted(Counter(map(_version, runs)).items()))
+
+
+def _version(run: Run) -> str:
+    files = run.environment.get("untracked_code")
+    return f"{run.code}, with {', '.join(files)}, which no commit holds" if files else run.code
 
 
 def machines(runs: Iterable[Run]) -> list[str]:

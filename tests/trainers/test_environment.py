@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from trainers.run.environment import is_modified
+from trainers.run.environment import is_modified, untracked_code
 
 
 def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
@@ -23,6 +23,11 @@ def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
     figure.unlink()
     assert not is_modified(code.parent)
     (tmp_path / "results" / "code.py").write_text("untracked")
-    assert not is_modified(code.parent)
+    assert not is_modified(code.parent) and untracked_code(code.parent) == []
+    (tmp_path / "compressors").mkdir()
+    mine = tmp_path / "compressors" / "mine.py"
+    mine.write_text("untracked")
+    assert is_modified(code.parent) and untracked_code(code.parent) == ["compressors/mine.py"]
+    mine.unlink()
     code.write_text("after")
     assert is_modified(code.parent)
