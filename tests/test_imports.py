@@ -53,6 +53,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "plotly",
         "pyarrow",
         "scipy",
+        "trainers.records.break_even",
         "trainers.records.files",
         "trainers.records.identity",
         "wandb_workspaces",

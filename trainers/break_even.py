@@ -20,10 +20,10 @@ from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.records.break_even import ANY_BANDWIDTH
+from trainers.records.break_even import NAME as NAME
 from trainers.step import GradientStep
 
-NAME = "comm/break_even_bits_per_second"
-ANY_BANDWIDTH = 1e15  # a petabit per second, for what pays on any network: JSON knows no infinity
 STEPS = 1000  # the last ones, whose medians are taken
 REHEARSALS, ROUND_TRIPS = 3, 11
 LARGEST_REHEARSAL = 2**24  # elements; larger models are taken as multiples, to spare memory
