@@ -91,8 +91,7 @@ class ReusedThreshold(CodecWithDensity):
 
 @dataclass(frozen=True, kw_only=True)
 class _Above(Codec):
-    """Keeps x_i iff |x_i| is at least the worker's threshold; ``first`` is the worker of the first
-    threshold."""
+    """Keeps x_i iff |x_i| >= the worker's threshold; ``first`` is the id of the first worker."""
 
     thresholds: tuple[float, ...]
     first: int

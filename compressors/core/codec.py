@@ -53,7 +53,7 @@ class Payload(Protocol):
     def positions(self, size: int) -> Tensor:
         """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
 
-        If each element is a separate entry of the field of values, positions are in the order of these entries.
+        If elements are separate entries of the field of values, positions are in their order.
         """
 
 
@@ -108,7 +108,7 @@ class Codec:
     def positions(self, payload: Any, size: int, step: Step) -> Tensor:
         """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
 
-        If each element is a separate entry of the field of values, positions are in the order of these entries.
+        If elements are separate entries of the field of values, positions are in their order.
         """
         return torch.arange(size, device=payload[0].device) if self.traits.dense else payload.positions(size)
 
