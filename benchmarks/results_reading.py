@@ -3,7 +3,7 @@
     python benchmarks/results_reading.py [--runs N] [--steps N] [--in FOLDER]
 
 Writes such folders, with as many metrics as a real step has, reads them and writes both tables of
-`python -m results.table`. Prints seconds, and those of json.loads alone for every line, from a tenth of
+`python -m results table`. Prints seconds, and those of json.loads alone for every line, from a tenth of
 the folders: how many times as long as read_runs that takes.
 """
 
@@ -22,8 +22,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 from run_folders import write_run  # noqa: E402
 
-from results.runs import read_runs  # noqa: E402
-from results.table import wide_table, write_long, write_table  # noqa: E402
+from results.read.folders import read_runs  # noqa: E402
+from results.tables.tidy import wide_table, write_long, write_table  # noqa: E402
 
 
 def write_runs(folder: Path, runs: int, steps: int) -> None:

@@ -21,7 +21,7 @@ OUTSIDE = (
     "CONTRIBUTING.md",
     "benchmarks/results/*.md",
     "examples/my_compressor/README.md",
-    "results/**/*.md",
+    "results/pages/**/*.md",
     "sweeps/README.md",
 )
 LINK = re.compile(r"(\]\()(?!https://|#)([^)#\s]+)")

@@ -1,9 +1,19 @@
-"""Command-line parts shared by the programs that write pages of runs."""
+"""Parts shared by the commands: parsers, errors in one line, files and paragraphs."""
 
+import argparse
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """Of ``python -m results NAME``; the description is a docstring, whose paragraphs are kept."""
+    return argparse.ArgumentParser(
+        prog=f"python -m results {name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def in_a_line(work: Callable[[], None]) -> int:

@@ -1,15 +1,12 @@
 """The header of a page of results: command, commit, seeds and machine, written and read back.
 
-    python -m results.header PAGE WORDED [WORDED ...]
-
-gives pages that word the numbers of PAGE its header. Standard library alone, so that benchmarks write it too.
+Standard library alone, so that benchmarks write it too.
 """
 
 import argparse
 import dataclasses
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -164,21 +161,6 @@ def copy(page: str, worded: str) -> str:
     return under_title(f"{title}\n{''.join(lines)}", made)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m results.header", description=__doc__.splitlines()[0])
-    parser.add_argument("page", type=Path, help="the page that a command made")
-    parser.add_argument("worded", nargs="+", type=Path, help="pages that word its numbers")
-    options = parser.parse_args(arguments)
-    try:
-        page = options.page.read_text(encoding="utf-8")
-        for path in options.worded:
-            path.write_text(copy(page, path.read_text(encoding="utf-8")), encoding="utf-8")
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 def _git(*arguments: str) -> str:
     """What git says of this code; nothing where there is no git or no repository."""
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
@@ -212,7 +194,3 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _plain(value: object) -> str:
     """A fact on one line and without markup: run folders may come from strangers."""
     return in_markdown(value)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

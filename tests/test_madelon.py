@@ -9,7 +9,7 @@ import torch
 from configs import resolved
 from scipy.special import expit
 
-from results.paper import PROBLEMS
+from results.compare.paper import PROBLEMS
 from trainers.comm.communicator import Communicator
 from trainers.run.build import build_trainer
 

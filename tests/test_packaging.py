@@ -51,5 +51,5 @@ def test_the_image_installs_what_the_makefile_installs() -> None:
 
 
 def test_figures_take_less_than_four_megabytes() -> None:
-    """All PNGs of results/figures, which the repository holds; PDFs are made on demand."""
-    assert sum(path.stat().st_size for path in (ROOT / "results/figures").glob("**/*.png")) < 4e6
+    """All PNGs of results/pages, which the repository holds; PDFs are made on demand."""
+    assert sum(path.stat().st_size for path in (ROOT / "results/pages").glob("**/*.png")) < 4e6

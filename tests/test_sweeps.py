@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from command_line import ROOT, command
-from omegaconf import OmegaConf
+from sweep_files import SWEEPS, name_of, params_of
 
-SWEEPS = sorted((ROOT / "sweeps").glob("*.yaml"))
+from trainers.config.old_names import SWEEPS as OLD_NAMES
+
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
 
 
@@ -24,14 +25,21 @@ def table(text: str) -> dict[int, tuple[str, str]]:
     return {int(number): (status, rest.strip()) for number, status, rest in lines}
 
 
-@pytest.mark.parametrize("path", SWEEPS, ids=[path.stem for path in SWEEPS])
+@pytest.mark.parametrize("path", SWEEPS, ids=map(name_of, SWEEPS))
 def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
     first, *comment = [line for line in path.read_text().splitlines() if line.startswith("# ")]
     assert first == "# @package _global_"
-    assert re.match(rf"# python run.py -m \+sweeps={path.stem}( |$)", comment[0])
-    params = OmegaConf.load(path).hydra.sweeper.params
-    runs = math.prod(len(str(values).split(",")) for values in params.values())
+    pattern = rf"# ([A-Z_0-9]+=\S+ )*python run.py -m \+sweeps={name_of(path)}( data.download=true)?"
+    assert re.fullmatch(pattern, comment[0])
+    runs = math.prod(len(str(values).split(",")) for values in params_of(path).values())
     assert comment[1].startswith(f"# {runs} runs, ")
+
+
+def test_old_names_are_answered_with_the_new_ones() -> None:
+    assert set(OLD_NAMES.values()) <= set(map(name_of, SWEEPS))
+    done = command("-m", "+sweeps=lambda_vs_k_dense")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "error: +sweeps=lambda_vs_k_dense is +sweeps=lambda_vs_k/dense now\n"
 
 
 def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:

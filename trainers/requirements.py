@@ -1,5 +1,6 @@
 """Requirements on the parts of a training: which settings, data, models and methods go together."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch.nn.modules.batchnorm import _NormBase
@@ -44,23 +45,28 @@ def _refuse_idle(trainer: "Trainer") -> None:
     refuse_idle({"trainer": vars(trainer.settings)}, asked, {name for name, holds in facts.items() if holds})
 
 
-def _require_pieces(trainer: "Trainer") -> None:
+def require_pieces(num_workers: int, num_processes: int, scope: str, diagnostics: Sequence[str]) -> None:
     """Raise ``ValueError`` for what needs the whole gradient, where a step reduces it in pieces."""
-    if len(trainer.communicator.local_workers) > 1:
+    if num_workers > num_processes:
         raise ValueError(
-            f"trainer.overlap needs one worker per process: workers={trainer.communicator.size} "
-            f"but processes={trainer.communicator.world_size}"
+            f"trainer.overlap needs one worker per process: workers={num_workers} "
+            f"but processes={num_processes}"
         )
-    if trainer.layout.scope == "global":
+    if scope == "global":
         raise ValueError(
             "trainer.overlap needs scope=layer: with scope=global nothing can be "
             "compressed before the whole gradient is there"
         )
-    if trainer.diagnostics.names:
+    if diagnostics:
         raise ValueError(
-            f"trainer.overlap cannot go with diagnostics={','.join(trainer.diagnostics.names)}: it "
+            f"trainer.overlap cannot go with diagnostics={','.join(diagnostics)}: it "
             "compresses in pieces; trainer.overlap=false has the whole gradient, in both scopes"
         )
+
+
+def _require_pieces(trainer: "Trainer") -> None:
+    communicator, names = trainer.communicator, trainer.diagnostics.names
+    require_pieces(communicator.size, communicator.world_size, trainer.layout.scope, names)
     if trainer.is_analytic:
         raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
 

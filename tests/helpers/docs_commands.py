@@ -8,9 +8,12 @@ from configs import resolved
 from docs_pages import ROOT
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from results.__main__ import COMMANDS
+from results.studies.command import STUDIES
+from sweeps.__main__ import KEEP_GOING, command_of, files_of, studies
 from trainers.config.checks import check
 
-SHORTENED = ("...", "PAGE", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
+SHORTENED = ("...", "STUDY", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
 INSTALLATION = re.compile(
     r"python3\.11 -m venv \.venv"
     r"|(\.venv/bin/python -m |\.venv/bin/)?pip install .+"
@@ -39,8 +42,12 @@ def require_command(command: str) -> None:
 
 def require_target(words: list[str]) -> None:
     target, *variables = words
+    if target in SHORTENED:
+        return
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(rf"^{re.escape(target)}:", makefile, re.MULTILINE), f"no target {target}"
+    assert re.search(rf"^(?!#)(\S+ )*{re.escape(target)}( \S+)*:", makefile, re.MULTILINE), (
+        f"no target {target}"
+    )
     for variable in variables:
         name, _, value = variable.partition("=")
         assert f"$({name})" in makefile or name in ("ARGS", "GPU_PYTHON"), variable
@@ -60,15 +67,40 @@ def require_python(words: list[str]) -> None:
     if words[:2] == ["-m", "pytest"]:
         assert (ROOT / words[2]).exists(), f"no file {words[2]}"
         return None
+    if words[:2] == ["-m", "results"]:
+        return require_results(words[2:])
+    if words[:2] == ["-m", "sweeps"]:
+        return require_study(words[2:])
     path = words[1].replace(".", "/") + ".py" if words[0] == "-m" else words[0]
     assert (ROOT / path).is_file(), f"no file {path}"
-    options = [word.split("=")[0] for word in words if word.startswith("--")]
-    known = "".join(file.read_text() for file in (ROOT / path).parent.rglob("*.py"))
-    for option in options:
-        assert f'"{option}"' in known, f"no option {option}"
-    if path == "results/budget.py":
-        require_overrides([word for word in words[2:] if "=" in word and not word.startswith("-")])
+    require_options(words, (ROOT / path).parent)
     return None
+
+
+def require_study(words: list[str]) -> None:
+    study, *rest = words
+    assert study in (*studies(), *SHORTENED), f"no study {study}"
+    overrides = [word for word in rest if word not in (KEEP_GOING, "[OVERRIDE")]
+    for file in files_of(study):
+        require_overrides(command_of(file, overrides)[1][2:])
+
+
+def require_options(words: list[str], folder: Path) -> None:
+    known = "".join(file.read_text() for file in folder.rglob("*.py"))
+    for option in (word.split("=")[0] for word in words if word.startswith("--")):
+        assert f'"{option}"' in known, f"no option {option}"
+
+
+def require_results(words: list[str]) -> None:
+    if not words:
+        return
+    command, *rest = words
+    assert command in COMMANDS, f"no command {command}"
+    require_options(rest, (ROOT / COMMANDS[command][0].replace(".", "/")).parent)
+    if command == "study" and rest and rest[0] not in SHORTENED:
+        assert rest[0] in STUDIES, f"no study {rest[0]}"
+    if command == "budget":
+        require_overrides([word for word in rest if "=" in word and not word.startswith("-")])
 
 
 def require_overrides(words: list[str]) -> None:

@@ -15,7 +15,7 @@ PAGES = [
     ROOT / "examples/my_compressor/README.md",
     *sorted((ROOT / "docs").glob("**/*.md")),
 ]
-RESULTS = sorted([*ROOT.glob("results/**/*.md"), *ROOT.glob("benchmarks/results/*.md")])
+RESULTS = sorted([*ROOT.glob("results/pages/**/*.md"), *ROOT.glob("benchmarks/results/*.md")])
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 REFERENCE = re.compile(r"^\[[^\]]+\]: (\S+)$", re.MULTILINE)

@@ -3,12 +3,12 @@
 import subprocess
 from pathlib import Path
 
-from trainers.run.environment import is_modified
+from trainers.run.environment import is_modified, untracked_code
 
 
 def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
     """A page that a command has just made must not mark the runs of the next command as modified."""
-    names = ("trainers/a.py", "results/page.md", "results/figures/a.png", "docs/papers/a.md")
+    names = ("trainers/a.py", "results/pages/a/a.md", "results/pages/a/a.png", "docs/papers/a.md")
     files = [tmp_path / name for name in names]
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -23,6 +23,11 @@ def test_pages_and_figures_are_no_code(tmp_path: Path) -> None:
     figure.unlink()
     assert not is_modified(code.parent)
     (tmp_path / "results" / "code.py").write_text("untracked")
-    assert not is_modified(code.parent)
+    assert not is_modified(code.parent) and untracked_code(code.parent) == []
+    (tmp_path / "compressors").mkdir()
+    mine = tmp_path / "compressors" / "mine.py"
+    mine.write_text("untracked")
+    assert is_modified(code.parent) and untracked_code(code.parent) == ["compressors/mine.py"]
+    mine.unlink()
     code.write_text("after")
     assert is_modified(code.parent)

@@ -7,7 +7,8 @@ import pytest
 import torch
 from resuming import assert_same, config_of, crash_after, outcome, records, train
 
-from results.runs import by_setting, read_runs
+from results.read.folders import read_runs
+from results.read.matching import by_setting
 from trainers.config.errors import ConfigError
 from trainers.launch.stopping import StoppedError, StopRequest
 from trainers.run import session, training

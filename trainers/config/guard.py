@@ -24,6 +24,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 
+from trainers.config import old_names
 from trainers.config import yaml_loader as config_yaml
 from trainers.config.installed import config_folders
 
@@ -57,6 +58,9 @@ class GuardedRepository(CachingConfigRepository):
 
     def load_config(self, config_path: str) -> Any:
         found = self._read(config_path)
+        group, _, name = config_path.partition("/")
+        if found is None and group == "sweeps" and name in old_names.SWEEPS:
+            raise ConfigCompositionException(f"+sweeps={name} is +sweeps={old_names.SWEEPS[name]} now")
         if found is not None:
             if config_path not in self.sizes:
                 self.sizes[config_path] = 1 + config_yaml.size(found.config)

@@ -102,6 +102,15 @@ def packages_of(config: Config) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
+def modules_named(config: Config) -> set[str]:
+    """The modules of all parts that a config names."""
+    return {
+        value.rpartition(".")[0]
+        for path, value, _ in _walk(config)
+        if path[-1] == "_target_" and isinstance(value, str)
+    }
+
+
 def require_match(settings: Config, data: str, arguments: set[str]) -> None:
     """Raise ``ValueError`` for a model that is not made for what this kind of data tells of itself."""
     model = settings["_target_"]

@@ -74,6 +74,8 @@ class Environment(Open):
     started: str = ""
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
     commit_is_modified: bool = False
+    untracked_code: list[str] = []
+    code: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""  # a digest of it
     packages: dict[str, str] = {}
     outside_packages: dict[str, str] = {}  # that the config names code of
     gpus: list[str] = []

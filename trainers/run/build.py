@@ -11,10 +11,26 @@ from data.protocols import Dataset
 from trainers.comm.communicator import Communicator
 from trainers.config.instantiation import make
 from trainers.config.targets import check_factories, require_match
+from trainers.launch.device import choose_device
 from trainers.launch.memory import require_memory
 from trainers.layout import Layout
 from trainers.loop import Trainer
 from trainers.records.plain import Config
+from trainers.requirements import require_pieces
+
+_WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")
+
+
+def check_parts(config: Config, num_processes: int) -> None:
+    """Check what can be checked without data and model, as where a run exists and is not trained again.
+
+    Raises ``ConfigError`` and ``ValueError`` for settings with which ``num_processes`` could not train.
+    """
+    check_factories(config)
+    choose_device(config["device"], num_processes, 0)
+    parts = {group: make(config[group]) for group in _WITHOUT_DATA}
+    if parts["trainer"].overlap:
+        require_pieces(config["workers"], num_processes, config["scope"], parts["diagnostics"].names)
 
 
 def build_trainer(config: Config, communicator: Communicator, device: torch.device) -> Trainer:

@@ -10,6 +10,8 @@ from pathlib import Path
 from trainers.config.targets import packages_of
 from trainers.launch.jobs import command
 from trainers.records.plain import Config
+from trainers.run.code import PACKAGES as CODE
+from trainers.run.code import digest_of_code
 from trainers.run.processor import processor
 
 PACKAGES = (
@@ -25,7 +27,8 @@ PACKAGES = (
 )
 
 
-_PAGES = (":(top,exclude)results/*.md", ":(top,exclude)results/figures", ":(top,exclude)docs")
+_MOST_FILES = 20
+_PAGES = (":(top,exclude)results/pages", ":(top,exclude)docs")
 
 
 def environment(config: Config) -> dict[str, object]:
@@ -38,6 +41,8 @@ def environment(config: Config) -> dict[str, object]:
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _git(Path(__file__).parent, "rev-parse", "HEAD"),
         "commit_is_modified": is_modified(Path(__file__).parent),
+        "untracked_code": untracked_code(Path(__file__).parent),
+        "code": digest_of_code(config),
         "python": platform.python_version(),
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "outside_packages": packages_of(config),  # whose code is not that of the commit
@@ -54,9 +59,18 @@ def environment(config: Config) -> dict[str, object]:
 def is_modified(folder: Path) -> bool:
     """Whether the code of the repository that ``folder`` lies in differs from its last commit.
 
-    Pages and figures are made of runs and are no code: making one leaves the next runs' code as it is.
+    A file of the code that is not committed is a difference. Pages and figures are made of runs and are no
+    code: making one leaves the next runs' code as it is.
     """
-    return bool(_git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_PAGES))
+    changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_PAGES)
+    return bool(changed or untracked_code(folder))
+
+
+def untracked_code(folder: Path) -> list[str]:
+    """Files of the code that git neither holds nor ignores, at most ``_MOST_FILES`` of them."""
+    places = [f":/{name}" for name in (*CODE, "conf", "run.py")]
+    found = _git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "--", *places)
+    return (found or "").splitlines()[:_MOST_FILES]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

@@ -27,6 +27,7 @@ from trainers.records.files import (
 from trainers.records.identity import Identity, identify, names_checkpoint, subject_of
 from trainers.records.plain import Config, Fields
 from trainers.records.safe_files import require_own_file, require_run_folder, write_whole
+from trainers.run.code import digest_of_code
 from trainers.run.environment import environment
 
 if TYPE_CHECKING:
@@ -106,6 +107,14 @@ class RunFolder:
 
         return any(is_complete(folder) for folder in step_folders(self.checkpoints))
 
+    def ran_other_code(self) -> bool:
+        """Whether the run which finished here is known to have run other code than today's."""
+        try:
+            before = read_environment(self.path).get("code")
+        except UnreadableFileError:  # which nothing hangs on
+            return False
+        return bool(before) and before != digest_of_code(self.config)
+
     def not_measured(self) -> list[str]:
         """The diagnostics that are asked for and that the run which finished here did not take."""
         try:
@@ -134,7 +143,10 @@ class RunFolder:
         except Timeout as error:
             raise BlockingIOError(f"another process is running {self.path}") from error
         require_run_folder(self.path)
-        if self.summary() is not None:  # by another process, while this one was being set up
+        finished = self.summary() is not None
+        if (
+            finished and self.config["resume"] != "never"
+        ):  # by another process, while this one was being set up
             self.lock.release()
             raise FileExistsError(f"another process has just finished {self.path}; the same command shows it")
         start = choose_start(self.id, self.path, self.config["resume"])
@@ -144,6 +156,8 @@ class RunFolder:
             if self.metrics.exists():
                 self.metrics.replace(self.path / "metrics.previous.jsonl")
                 message = "an earlier try left no checkpoint; starting again, its records are in "
+                if self.config["resume"] == "never":
+                    message = "training anew, as resume=never; earlier records are in "
                 start = replace(start, messages=(*start.messages, message + "metrics.previous.jsonl"))
             shutil.rmtree(self.checkpoints, ignore_errors=True)
         else:

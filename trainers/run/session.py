@@ -28,10 +28,15 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
         check(config)
         folder = RunFolder(config)
         require_inside(folder.path, config["output"])
-        finished = folder.summary()
+        finished = folder.summary() if config["resume"] != "never" else None
     if finished is not None:
+        from trainers.run.build import check_parts  # it takes long to import, too
+
+        with refusing():
+            check_parts(config, int(os.environ.get("WORLD_SIZE", str(config["processes"]))))
         if os.environ.get("RANK", "0") == "0":
-            print(f"{folder.path} is finished already; its numbers:")
+            code = ", of other code than today's (resume=never runs it anew)" * folder.ran_other_code()
+            print(f"{folder.path} is finished already{code}; its numbers:")
             print_summary(finished)
             if folder.not_measured():
                 absent = ",".join(folder.not_measured())

@@ -1,0 +1,33 @@
+"""Command line of results: ``python -m results table|figures|report|budget|study``."""
+
+import importlib
+import sys
+
+COMMANDS = {  # name: module with a function ``main``, one line of help
+    "table": ("results.tables.command", "methods side by side; or tidy files, or one run's traffic"),
+    "figures": ("results.figures.command", "figures of any set of runs, as PNG and PDF"),
+    "report": ("results.report.command", "one HTML page about a sweep; or a report at Weights & Biases"),
+    "budget": ("results.compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
+    "study": ("results.studies.command", "a study's page, tables and figures"),
+}
+HELP = (
+    "usage: python -m results COMMAND ...\n\nTables, figures, reports and studies of run folders.\n\n"
+    + "".join(f"  {name:8} {said}\n" for name, (_, said) in COMMANDS.items())
+    + "\npython -m results COMMAND --help lists the options of a command.\n"
+)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    if words and words[0] in COMMANDS:
+        return importlib.import_module(COMMANDS[words[0]][0]).main(words[1:])
+    if words and words[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0
+    said = f"no command {words[0]!r}" if words else "a command is missing"
+    print(f"error: {said}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

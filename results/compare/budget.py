@@ -1,0 +1,231 @@
+"""Equal budgets: the threshold that sends as many bytes as Top-k at a density, or the reverse.
+
+    python -m results budget OVERRIDE ... --density 0.01 [--to conf/budget/NAME.yaml]
+    python -m results budget OVERRIDE ... --threshold 1e-3 [--to conf/budget/NAME.yaml]
+
+OVERRIDEs say what is trained, as after `python run.py`: `experiment=small/lstm seed=1`. The bytes that count
+are those that leave a worker over the whole training, were each a machine of its own, or with --match handed
+those that it hands to collectives; so pilots are whole trainings (`trainer.steps=N` among the
+overrides makes them shorter, and the match rougher). Each pilot is a run folder like any other: one that is
+finished already is not run again. The budget found is printed, with the bytes of both sides and how far
+they are apart, and with --to written as a choice of the group `budget`: `python run.py -m budget=NAME
+compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
+"""
+
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trainers.records.files as run_files
+from results.command import parser
+from results.compare.measures import HANDED_BYTES, LINK_BYTES
+from results.escaping import one_line
+from results.read.showable import require_summary, require_within
+
+ROOT = Path(__file__).parents[2]
+BYTES = {"link": LINK_BYTES, "handed": HANDED_BYTES}
+SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """One whole training."""
+
+    value: float  # density or threshold
+    sent: float  # bytes of a worker, as ``BYTES`` has them
+    density: float  # average over the training
+    folder: str
+
+
+@dataclass(frozen=True)
+class Match:
+    """Two trainings that sent about as much."""
+
+    given: Pilot
+    found: Pilot
+    pilots: int
+    by: str = "link"  # which bytes: a key of ``BYTES``
+
+    @property
+    def mismatch(self) -> float:
+        """How many more bytes the found one sent, as a share."""
+        return self.found.sent / self.given.sent - 1
+
+
+class PilotError(Exception):
+    """A pilot that did not finish, or a budget that no setting meets."""
+
+
+def search(
+    pilot: Callable[[float], Pilot], wanted: float, start: float, *, slope: float, tolerance: float, runs: int
+) -> tuple[Pilot, int]:
+    """The setting whose training sends ``wanted`` bytes within ``tolerance``, or comes closest.
+
+    Bytes are taken for a power law of the setting, of exponent ``slope`` at first, then through the last two
+    trials; once the wanted bytes lie between two trials, no trial leaves that interval. At most ``runs``
+    trials; returns the best with their number.
+    """
+    trials: list[Pilot] = []
+    value = start
+    while len(trials) < runs:
+        trials.append(pilot(value))
+        best = min(trials, key=lambda trial: abs(math.log(trial.sent / wanted)))
+        if abs(best.sent / wanted - 1) <= tolerance:
+            break
+        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # as many digits as a pilot is told
+        if any(trial.value == value for trial in trials):
+            break
+    return best, len(trials)
+
+
+def _next_value(trials: Sequence[Pilot], wanted: float, slope: float) -> float:
+    last = trials[-1]
+    if len(trials) > 1:
+        before = trials[-2]
+        measured = math.log(last.sent / before.sent) / math.log(last.value / before.value)
+        if measured * slope > 0:  # by chance a training may also send more at a higher threshold
+            slope = measured
+    step = math.log(wanted / last.sent) / slope
+    value = last.value * math.exp(max(-3.0, min(3.0, step)))
+    more = [trial for trial in reversed(trials) if trial.sent > wanted]  # of equals, the latest counts
+    less = [trial for trial in reversed(trials) if trial.sent < wanted]
+    if more and less:
+        nearest = min(more, key=lambda trial: trial.sent), max(less, key=lambda trial: trial.sent)
+        low, high = sorted(trial.value for trial in nearest)
+        if not low < value < high:
+            value = math.sqrt(low * high)
+    return value
+
+
+def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: str = "link") -> Pilot:
+    """One training by run.py, in a process of its own. Raises ``PilotError`` if it is refused or fails."""
+    value = float(f"{value:.4g}")
+    command = [
+        sys.executable,
+        "run.py",
+        *overrides,
+        f"compressor={compressor}",
+        f"{SETTING[compressor]}={value}",
+    ]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*; its numbers:)$", done.stdout, re.M)
+    if done.returncode or not found:
+        said = (done.stderr or done.stdout).strip().splitlines()
+        raise PilotError(f"{' '.join(command[1:])}: {said[-1] if said else 'it said nothing'}")
+    folder = ROOT / next(name for name in found[-1] if name)
+    summary = _summary(folder, BYTES[match])
+    return Pilot(value, summary[BYTES[match]], summary["compression/density_mean"], str(folder))
+
+
+def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
+    """What a pilot ended with. Raises ``PilotError`` where it cannot be read, or lacks a number or has 0."""
+    try:
+        require_within(folder)
+        summary = run_files.read_summary(folder)
+        require_summary(summary)
+    except ValueError as error:
+        raise PilotError(one_line(error)) from error
+    for name in (sent, "compression/density_mean", "layers"):
+        if name not in summary:
+            raise PilotError(f"{folder / run_files.SUMMARY} has no {name}")
+        if not summary[name]:
+            hint = ": nothing leaves a single worker, use --match handed" if name == LINK_BYTES else ""
+            raise PilotError(f"{folder / run_files.SUMMARY}: {name} is {summary[name]}{hint}")
+    return summary
+
+
+def match(
+    overrides: Sequence[str], given: str, value: float, *, tolerance: float, runs: int, by: str = "link"
+) -> Match:
+    """The other method's setting that sends as much as ``given`` does at ``value``."""
+    other = "hard_threshold" if given == "top_k" else "top_k"
+    first = run_pilot(given, value, overrides, by)
+    if other == "top_k":
+        start, slope = first.density, 1.0
+    else:  # a threshold sends about as value^-2: where the paper's rule has it
+        start, slope = _rule(first, overrides), -2.0
+
+    def pilot(trial: float) -> Pilot:
+        found = run_pilot(other, trial, overrides, by)
+        kind = "density" if other == "top_k" else "threshold"
+        print(
+            f"{kind} {found.value:g}: {found.sent:,.0f} bytes, {found.sent / first.sent - 1:+.1%}", flush=True
+        )
+        return found
+
+    found, count = search(pilot, first.sent, start, slope=slope, tolerance=tolerance, runs=runs)
+    return Match(first, found, count, by)
+
+
+def _rule(pilot: Pilot, overrides: Sequence[str]) -> float:
+    """1 / (2 sqrt(k)), k being the elements of a step."""
+    layers = _summary(Path(pilot.folder))["layers"]
+    return 1 / (2 * math.sqrt(pilot.density * sum(layer["elements"] for layer in layers.values())))
+
+
+def as_yaml(top_k: Pilot, threshold: Pilot, found: Match, command: str) -> str:
+    """A choice of the group ``budget``."""
+    return (
+        f"# {command}\n"
+        f"# Bytes per worker, {found.by}: top_k {top_k.sent:,.0f}; hard_threshold {threshold.sent:,.0f},\n"
+        f"# density {threshold.density:.4%} on average; {found.mismatch:+.2%} after {found.pilots} pilots.\n"
+        f"density: {top_k.value:g}\n"
+        f"threshold: {threshold.value:g}\n"
+        "schedule: constant\n"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    own = parser("budget", __doc__)
+    own.add_argument("overrides", nargs="*", help="what is trained: overrides of run.py")
+    given = own.add_mutually_exclusive_group(required=True)
+    given.add_argument("--density", type=float, help="match Top-k at this density by a threshold")
+    given.add_argument("--threshold", type=float, help="match this threshold by a Top-k")
+    own.add_argument("--tolerance", type=float, default=0.02, help="share of the bytes (default 0.02)")
+    own.add_argument(
+        "--match", choices=BYTES, default="link", help="bytes that leave a worker (default), or handed over"
+    )
+    own.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
+    own.add_argument("--to", type=Path, help="write the budget here")
+    options = own.parse_args(arguments)
+    is_density = options.density is not None
+    method, value = ("top_k", options.density) if is_density else ("hard_threshold", options.threshold)
+    try:
+        if not (math.isfinite(value) and value > 0):
+            raise PilotError(f"--{'density' if is_density else 'threshold'} must be > 0, got {value}")
+        if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
+            raise PilotError(f"--to must be a .yaml in a folder that is there, got {options.to}")
+        overrides = [*options.overrides, "tracker=none"]
+        found = match(
+            overrides, method, value, tolerance=options.tolerance, runs=options.runs, by=options.match
+        )
+    except PilotError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    pair = (found.given, found.found)
+    top_k, threshold = pair if method == "top_k" else pair[::-1]
+    for name, pilot in (("top_k", top_k), ("hard_threshold", threshold)):
+        how = "that leave a worker" if found.by == "link" else "that a worker hands over"
+        sent = f"{pilot.sent:,.0f} bytes {how}"
+        print(f"{name} {pilot.value:g}: {sent}, average density {pilot.density:.4%}")
+    print(f"the one found sends {found.mismatch:+.2%} bytes, after {found.pilots} pilots")
+    if options.to is not None:
+        words = " ".join(
+            [
+                "python -m results budget",
+                *options.overrides,
+                *(["--match handed"] if found.by == "handed" else []),
+                f"--{'density' if method == 'top_k' else 'threshold'} {value:g}",
+            ]
+        )
+        options.to.write_text(as_yaml(top_k, threshold, found, words), encoding="utf-8")
+        print(options.to)
+    if abs(found.mismatch) > options.tolerance:
+        print(f"error: no setting came within {options.tolerance:.1%}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,210 @@
+"""Runs of one setting side by side: a row per method, and what it differs by from a baseline."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from results.compare.measures import Measure, costs, num_parameters, qualities
+from results.compare.paper import OFFSETS, PROBLEMS
+from results.compare.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
+from results.compare.verdicts import Verdict, verdict
+from results.read.matching import by_method, by_setting, warnings
+from results.read.run import Run
+from results.read.settings import differing, sortable
+from trainers.records.identity import text
+
+MOST_NAMES = 3  # of a group whose runs do not agree, in a title
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Method minus baseline, mean over the seeds that both have; ends where these tell an interval."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: tuple[int, ...]
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the interval leaves out 0; without an interval nothing is shown."""
+        return self.low is not None and not self.low <= 0 <= self.high
+
+
+@dataclass(frozen=True)
+class ComparedMethod:
+    """One method."""
+
+    method: str
+    runs: tuple[Run, ...]  # seeds ascending
+    difference: Difference | None  # None for the baseline, and where there is nothing to compare
+    verdict: Verdict
+
+    @property
+    def code(self) -> str:
+        """The versions of the code that ran."""
+        return ", ".join(sorted({run.code for run in self.runs}))
+
+
+@dataclass(frozen=True)
+class Section:
+    """One subject in one setting."""
+
+    title: str  # like facts and notes plain text, which every format escapes
+    facts: tuple[str, ...]
+    qualities: tuple[Measure, ...]  # the first is the one that differences are of
+    costs: tuple[Measure, ...]
+    rows: tuple[ComparedMethod, ...]
+    baseline: str | None  # a row's method
+    notes: tuple[str, ...]
+
+    @property
+    def has_several_codes(self) -> bool:
+        return len({run.code for row in self.rows for run in row.runs}) > 1
+
+
+def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
+    """A section for every setting, by its subject and what it differs by from others of that subject.
+
+    ``baseline`` names a method, with its settings or without; without it, none, or else top_k, where one
+    row and no more is that. Raises ``ValueError`` when no run is of the baseline that was asked for.
+    """
+    groups = by_setting(runs)
+    methods = {name: of[0].compressor for group in groups for name, of in by_method(group).items()}
+    if baseline is not None and baseline not in {*methods, *methods.values()}:
+        there = ", ".join(map(repr, sorted(methods)))
+        raise ValueError(f"no run of the baseline {baseline!r}; there are {there}")
+    subjects: dict[str, list[list[Run]]] = {}
+    for group in groups:
+        subjects.setdefault(_subject(group), []).append(group)
+    sections = []
+    for subject, groups in sorted(subjects.items()):
+        own = differing([group[0].setting for group in groups])
+        order = sorted(range(len(groups)), key=lambda i: [sortable(value) for value in own[i].values()])
+        sections += [_section(_title(subject, own[i]), groups[i], baseline) for i in order]
+    return sections
+
+
+def _section(title: str, group: list[Run], asked: str | None) -> Section:
+    of_group = qualities(group)
+    methods = by_method(group)
+    baseline, note = _baseline(methods, asked)
+    if not of_group:
+        baseline, note = None, "no run has a quality that tables know"
+    elif len(methods) == 1:
+        baseline, note = None, ""
+    notes = [*warnings(group), *([note] if note else [])]
+    rows = [
+        ComparedMethod(
+            method,
+            tuple(seeds),
+            _difference(seeds, methods[baseline], of_group[0]) if baseline not in (None, method) else None,
+            verdict(seeds),
+        )
+        for method, seeds in methods.items()
+    ]
+    notes += _without_interval(methods, [*of_group, *costs(group)])
+    compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
+    if unshown := [row.method for row in compared if not row.difference.is_shown]:
+        notes.append(f"no difference from {baseline} shown, the interval holds 0: {'; '.join(unshown)}")
+    notes.append(
+        "MB: 10^6 bytes, mean over workers, were each a machine of its own; compression ratio: what would "
+        "have left a worker without compression, over what did"
+    )
+    return Section(
+        title,
+        tuple(_facts(next(iter(methods.values()))[0])),
+        tuple(of_group),
+        tuple(costs(group)),
+        tuple(rows),
+        baseline,
+        tuple(notes),
+    )
+
+
+def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | None, str]:
+    """The method to compare with, and a note where there is none."""
+    for name in (asked,) if asked else ("none", "top_k"):
+        found = [method for method, runs in methods.items() if name in (method, runs[0].compressor)]
+        if len(found) == 1:
+            return found[0], ""
+        if found:
+            return None, f"{len(found)} rows are {name}: --baseline chooses one to give differences from"
+    return None, f"no differences: there is no run of {asked or 'none nor of top_k'}"
+
+
+def _without_interval(methods: dict[str, list[Run]], measures: Sequence[Measure]) -> list[str]:
+    """Why numbers have no spread, as footnotes."""
+    few = [method for method, runs in methods.items() if len(runs) < FEWEST_SEEDS]
+    alike = [method for method, runs in methods.items() if len(runs) > 1 and _are_alike(runs, measures)]
+    others = [runs for method, runs in methods.items() if method not in (*few, *alike)]
+    notes = []
+    if few:
+        notes.append(f"no ± and no interval, of fewer than three seeds: {'; '.join(few)}")
+    if alike:
+        notes.append(f"no ± and no interval, the seeds' runs are equal: {'; '.join(alike)}")
+    values = [found for runs in others for measure in measures if len(found := measure.values(runs)) > 1]
+    if any(standard_deviation(found) is None for found in values):
+        notes.append("other numbers without ±: the same in every seed")
+    return notes
+
+
+def _are_alike(runs: list[Run], measures: Sequence[Measure]) -> bool:
+    """Whether nothing that the seed draws had an effect."""
+    losses = {run.summary.get("train/loss") for run in runs}
+    return len(losses) == 1 and all(len(set(measure.values(runs))) < 2 for measure in measures)
+
+
+def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) -> Difference | None:
+    ours, theirs = ({run.seed: measure.value(run) for run in group} for group in (runs, others))
+    seeds = tuple(seed for seed, value in ours.items() if value is not None and theirs.get(seed) is not None)
+    if not seeds:
+        return None
+    mean, low, high, _ = paired_difference([ours[s] for s in seeds], [theirs[s] for s in seeds])
+    return Difference(mean, low, high, seeds)
+
+
+def _subject(group: list[Run]) -> str:
+    """What the runs call it; where they do not agree, all their names, as model and data may be another's."""
+    names = sorted({run.subject for run in group})
+    more = len(names) - MOST_NAMES
+    return " and ".join([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])
+
+
+def _title(subject: str, own: dict[str, object]) -> str:
+    words = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
+    return ", ".join([subject, *words])
+
+
+def _facts(run: Run) -> list[str]:
+    """The size of the runs, what their data say of themselves, and where quality began."""
+    facts = [] if "workers" in run.across else [f"{run.config.get('workers')} workers"]
+    if elements := num_parameters(run):
+        facts.append(f"{elements:,} parameters")
+    if "step" in run.summary:
+        facts.append(f"{run.summary['step']:,} steps")
+    data = run.summary.get("data", {})
+    facts += [
+        f"{name} {_plain(value)}" for name, value in data.items() if not isinstance(value, (dict, list))
+    ]
+    lines = [f"{', '.join(facts)}."]
+    first = run.curve("validation/perplexity")
+    if not first.empty:
+        lines.append(
+            f"The first validation perplexity of {run.method}, seed {run.seed}, is {first.iloc[0]:.1f}, "
+            f"after {first.index[0]} steps."
+        )
+    name = data.get("name")
+    if name in PROBLEMS and "problem" in run.summary and run.config["model"].get("offset") == OFFSETS[name]:
+        pairs = zip(
+            ("L", "f(x0)", "f*"), ("smoothness", "start_value", "optimum_value"), PROBLEMS[name], strict=True
+        )
+        said = (
+            f"{label} {run.summary['problem'][key]:.11g} (paper {printed:.11g})"
+            for label, key, printed in pairs
+        )
+        lines.append(f"The problem: {', '.join(said)}.")
+    return lines
+
+
+def _plain(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,81 @@
+"""Paired differences over seeds, judged together: several looks do not find what is not there.
+
+Bonferroni's correction: each of m intervals is Student's at 1 - 0.05 / m, and all m hold together in at
+least 95 % of such experiments.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+CONFIDENCE = 0.95  # of all intervals together
+LEAST_SEEDS = 3
+NOT_SHOWN = "no difference shown"
+
+
+@dataclass(frozen=True)
+class JointInterval:
+    """One difference: its mean over seeds and, from three seeds that are not all alike, an interval."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    seeds: int
+
+    @property
+    def side(self) -> int:
+        """1 where the interval lies above 0, -1 below, 0 where it holds 0 or there is none."""
+        if self.low is None or self.high is None:
+            return 0
+        return (self.low > 0) - (self.high < 0)
+
+    def word(self, above: str, below: str) -> str:
+        if self.low is None:
+            return "no verdict"
+        return {1: above, -1: below, 0: NOT_SHOWN}[self.side]
+
+    def shown(self, digits: int = 2) -> str:
+        """+0.84 [+0.14, +1.53]; without an interval, why there is none."""
+        mean = f"{self.mean:+.{digits}f}"
+        if self.low is None:
+            few = self.seeds < LEAST_SEEDS
+            return f"{mean} ({f'seeds: {self.seeds}' if few else f'the same in all {self.seeds} seeds'})"
+        return f"{mean} {self.ends(digits)}"
+
+    def ends(self, digits: int = 2) -> str:
+        return "-" if self.low is None else f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+
+    def shown_as_ratio(self) -> str:
+        """Of a difference of natural logarithms: 3.12 [2.51, 3.88]."""
+        mean = f"{math.exp(self.mean):.3g}"
+        if self.low is None:
+            return f"{mean} (no interval)"
+        return f"{mean} [{math.exp(self.low):.3g}, {math.exp(self.high):.3g}]"
+
+
+def joint_interval(differences: Sequence[float], looks: int) -> JointInterval:
+    """One of ``looks`` differences that are judged together, paired: one value for each seed.
+
+    Raises ``ValueError`` without any value.
+    """
+    if not differences:
+        raise ValueError("a look needs at least one pair of runs with a common seed, got none")
+    mean, seeds = statistics.fmean(differences), len(differences)
+    spread = statistics.stdev(differences) if seeds > 1 else 0.0
+    if seeds < LEAST_SEEDS or spread <= 1e-12 * max(map(abs, differences)):
+        return JointInterval(mean, None, None, seeds)
+    half = quantile(seeds - 1, looks) * spread / math.sqrt(seeds)
+    return JointInterval(mean, mean - half, mean + half, seeds)
+
+
+def quantile(degrees_of_freedom: int, looks: int) -> float:
+    """Student's t of one of so many two-sided intervals; of one look, that of 95 %."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees_of_freedom, 1 - (1 - CONFIDENCE) / (2 * looks)))
+
+
+def confidence(looks: int) -> str:
+    """Of each interval, in per cent: 98.75 of four."""
+    return f"{100 * (1 - (1 - CONFIDENCE) / looks):.4g}"

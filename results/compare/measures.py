@@ -1,0 +1,122 @@
+"""Measures of a run in a table: quality and cost."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from results.compare.statistics import counted, mean_and_interval, standard_deviation
+from results.read.run import Run
+
+PERCENT = 100
+LINK_BYTES = "comm/link_bytes_sent_total"  # that left a worker: what methods are compared by
+HANDED_BYTES = "comm/bytes_sent_total"  # that it handed to collectives
+_SPLITS = {"validation": "validation", "test": "test"}
+_SPLITS |= {"average/validation": "averaged weights' validation", "average/test": "averaged weights' test"}
+_QUALITIES = {  # metric: what it is called, factor, digits after the point
+    "accuracy": ("accuracy, %", PERCENT, 2),
+    "perplexity": ("perplexity", 1, 2),
+    "hit_rate_at_10": ("hit rate at 10, %", PERCENT, 2),
+    "ndcg_at_10": ("NDCG at 10, %", PERCENT, 2),
+}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number of a run, and how a table shows it."""
+
+    name: str  # the metric's, in a file for further use
+    label: str
+    value: Callable[[Run], float | None]  # None where a run does not have it
+    factor: float = 1
+    digits: int | None = None  # after the point; None for as many as three that count need
+
+    def values(self, runs: Sequence[Run]) -> list[float]:
+        """Of the runs that have it, without the factor."""
+        return [value for run in runs if (value := self.value(run)) is not None]
+
+    def spread(self, runs: Sequence[Run]) -> str:
+        """Mean ± standard deviation; a dash where no run has it.
+
+        The mean alone where there is no deviation: of one run, of two (which are counted), of equal values.
+        """
+        values = [self.factor * value for value in self.values(runs)]
+        if not values:
+            return "-"
+        mean, deviation = mean_and_interval(values)[0], standard_deviation(values)
+        digits = self._digits(mean, deviation or 0)
+        if deviation is None:
+            return _shown(mean, digits) + (counted(len(values)) if len(values) > 1 else "")
+        return f"{_shown(mean, digits)} ± {_shown(deviation, digits)}"
+
+    def difference(self, mean: float, low: float | None, high: float | None, seeds: int) -> str:
+        """A difference of two values with its interval, or the number of seeds that have none."""
+        ends = [self.factor * end for end in (low, high) if end is not None]
+        mean *= self.factor
+        digits = self._digits(max(map(abs, (mean, *ends))), 0)
+        if not ends:
+            return f"{_shown(mean, digits, '+')}{counted(seeds)}"
+        return f"{_shown(mean, digits, '+')} [{', '.join(_shown(end, digits, '+') for end in ends)}]"
+
+    def _digits(self, size: float, deviation: float) -> int | None:
+        """After the point, for values of this size; None where a power of ten reads better."""
+        if self.digits is not None or not size or not math.isfinite(size):
+            return self.digits or 0
+        order = math.floor(math.log10(float(f"{abs(size):.2e}")))  # 0.9999 is shown as 1.00
+        if not -4 <= order <= 6:
+            return None
+        needed = max(2 - order, 0)
+        if deviation and math.isfinite(deviation):  # a small deviation shows its first digit
+            needed = max(needed, min(-math.floor(math.log10(deviation)), needed + 2))
+        return needed
+
+
+def _shown(value: float, digits: int | None, sign: str = "") -> str:
+    return f"{value:{sign}.2e}" if digits is None else f"{value:{sign}.{digits}f}"
+
+
+def qualities(runs: Sequence[Run]) -> list[Measure]:
+    """Those that a run of ``runs`` has; the first is the one to compare methods by."""
+    found = [measure for measure in _all_qualities() if measure.values(runs)]
+    order = ("test/", "validation/", "convex/", "average/")
+    return sorted(found, key=lambda measure: [measure.name.startswith(start) for start in order].index(True))
+
+
+def costs(runs: Sequence[Run]) -> list[Measure]:
+    """Density, total error, bytes and compression ratio, as far as a run has them."""
+    found = [
+        Measure("compression/density_mean", "average density, %", _of("compression/density_mean"), PERCENT),
+        Measure("compression/total_error", "total error", _of("compression/total_error")),
+        Measure(LINK_BYTES, "MB that left a worker", _of(LINK_BYTES), 1e-6),
+        Measure(HANDED_BYTES, "MB handed over", _of(HANDED_BYTES), 1e-6),
+        Measure("comm/compression_ratio", "compression ratio", _of("comm/compression_ratio")),
+    ]
+    return [measure for measure in found if measure.values(runs)]
+
+
+def require_several_workers(runs: Iterable[Run]) -> None:
+    """Raise ``ValueError`` for a run of a single worker, which nothing leaves: it has no ratio of bytes."""
+    for run in runs:
+        workers = run.config.get("workers")
+        if workers is not None and workers < 2:
+            raise ValueError(
+                f"{run.path}: workers must be at least 2, got {workers}: nothing leaves a single worker"
+            )
+
+
+def num_parameters(run: Run) -> int | None:
+    """D, or None where the summary does not tell."""
+    layers = run.summary.get("layers")
+    return sum(layer["elements"] for layer in layers.values()) if layers else None
+
+
+def _all_qualities() -> list[Measure]:
+    found = [
+        Measure(f"{split}/{name}", f"{said} {label}", _of(f"{split}/{name}"), factor, digits)
+        for split, said in _SPLITS.items()
+        for name, (label, factor, digits) in _QUALITIES.items()
+    ]
+    return [*found, Measure("convex/suboptimality", "f(x) - f*", _of("convex/suboptimality"))]
+
+
+def _of(metric: str) -> Callable[[Run], float | None]:
+    return lambda run: run.summary.get(metric)

@@ -1,0 +1,194 @@
+"""Verdicts: do runs reproduce the published numbers, and if that cannot be said, why."""
+
+import statistics
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from results.compare.measures import num_parameters
+from results.compare.paper import ERROR_CURVES, EXACT, OFFSETS, TRAININGS, ErrorCurve, Training, Value
+from results.read.run import Run
+
+REPRODUCED, NOT_REPRODUCED, NOT_COMPARABLE = "reproduced", "not reproduced", "not comparable"
+AGREES, DIFFERS = "agrees", "differs"
+END_SHARE = 0.1  # of a run, at its end: what is averaged over where noise never dies out
+
+
+class Verdict(NamedTuple):
+    """What a row is beside the paper."""
+
+    word: str
+    reason: str
+    published: str = ""  # the paper's numbers
+
+
+class Judgement(NamedTuple):
+    """One of the paper's values beside ours."""
+
+    value: Value
+    numbers: tuple[float, ...]  # of each seed that recorded it
+    ratio: float | None  # their mean over the paper's
+    word: str
+
+
+def verdict(runs: Sequence[Run]) -> Verdict:
+    """On the runs of one method in one setting, seeds apart."""
+    for curve in ERROR_CURVES:
+        if all(is_run_of(run, curve) for run in runs):
+            return _beside_curve(runs, curve)
+    if _model(runs[0]) == "logistic_l2":
+        return Verdict(NOT_COMPARABLE, _unlike_curves(runs[0]))
+    return Verdict(NOT_COMPARABLE, _unlike_trainings(runs[0]))
+
+
+def is_run_of(run: Run, curve: ErrorCurve) -> bool:
+    """Whether a run has the settings of one of the paper's curves, and no others."""
+    return not _differences_from_curve(run, curve)
+
+
+def ours(run: Run, value: Value) -> float | None:
+    """The run's number beside one of the paper's; None where the run did not record it.
+
+    At the end: the last; of an error under SGD, which goes on moving, the mean over the last tenth.
+    """
+    curve = run.curve(value.metric)
+    if curve.empty or (value.at == "start" and curve.index[0] != 0):
+        return None
+    if value.at == "start":
+        return float(curve.iloc[0])
+    if value.at == "peak":
+        return float(curve.max())
+    goes_on = run.config["trainer"].get("batch_size") is not None and not value.metric.endswith("_total")
+    return float(curve.iloc[-max(1, int(END_SHARE * len(curve))) :].mean() if goes_on else curve.iloc[-1])
+
+
+def judged(runs: Sequence[Run], curve: ErrorCurve) -> list[Judgement]:
+    """Each of the paper's values beside the mean over the runs."""
+    found = []
+    for value in curve.values:
+        numbers = [number for run in runs if (number := ours(run, value)) is not None]
+        ratio = statistics.mean(numbers) / value.published if numbers else None
+        word = "not recorded" if ratio is None else DIFFERS
+        if ratio is not None and 1 / value.within <= ratio <= value.within:
+            word = AGREES
+        found.append(Judgement(value, tuple(numbers), ratio, word))
+    return found
+
+
+def overall(found: Sequence[Judgement]) -> str:
+    """Reproduced where every value that was recorded agrees, one read from a figure among them."""
+    words = [each.word for each in found if each.ratio is not None]
+    if not any(each.ratio is not None and each.value.source == "read" for each in found):
+        return NOT_COMPARABLE
+    return REPRODUCED if set(words) == {AGREES} else NOT_REPRODUCED
+
+
+def tolerance(value: Value) -> str:
+    """What agrees, in words."""
+    return f"1/{value.within:g} to {value.within:g}" if value.within > EXACT else f"{value.within - 1:.0e}"
+
+
+def _beside_curve(runs: Sequence[Run], curve: ErrorCurve) -> Verdict:
+    found = judged(runs, curve)
+    words = []
+    for value, numbers, ratio, word in found:
+        name = (
+            f"{value.quantity} at its {value.at}"
+            if value.at == "peak"
+            else f"{value.quantity} at the {value.at}"
+        )
+        if ratio is None:
+            words.append(f"{name} {word}")
+        else:
+            beside = (
+                f"{statistics.mean(numbers):.3g}, {value.source} {value.published:.3g}, ratio {ratio:.3g}"
+            )
+            words.append(f"{name} {beside} ({tolerance(value)} agrees)")
+    words.append(f"missing, since no value of the paper's was read: {', '.join(curve.missing)}")
+    published = [f"{value.quantity} {value.at} {value.published:.3g}" for value in curve.values]
+    return Verdict(overall(found), "; ".join(words), "; ".join(published))
+
+
+def _unlike_curves(run: Run) -> str:
+    """Why a convex run has no curve of the paper's beside it."""
+    experiment = run.subject
+    curves = [curve for curve in ERROR_CURVES if curve.experiment == experiment]
+    same = [curve for curve in curves if curve.compressor == run.compressor]
+    if same:
+        return f"not the paper's setting: {', '.join(_differences_from_curve(run, same[0]))}"
+    if curves:
+        return f"no value of the paper's was read for {run.compressor} in {experiment}"
+    return f"no value of the paper's was read for {experiment}"
+
+
+def _differences_from_curve(run: Run, curve: ErrorCurve) -> list[str]:
+    config = run.config
+    pairs = [
+        ("name", config["name"], f"{curve.experiment}-{curve.compressor}"),
+        *((key, config["compressor"].get(key), value) for key, value in curve.settings.items()),
+        ("data", config["data"].get("name"), curve.data),
+        ("x0 - x*", config["model"].get("offset"), OFFSETS[curve.data]),
+        ("workers", config.get("workers"), curve.workers),
+        ("batch per worker", config["trainer"].get("batch_size"), curve.batch_size),
+        ("steps", config["trainer"].get("steps"), curve.steps),
+        ("residual by", config["feedback"].get("scale"), "step"),
+        ("rate", config.get("optimizer", {}).get("lr"), None),
+        ("l2", config["model"].get("l2"), None),
+    ]
+    found = _differing(pairs)
+    if config["data"].get("partition") not in ("iid", "contiguous"):
+        found.append(f"{config['data'].get('partition')} shards")
+    return found
+
+
+def _unlike_trainings(run: Run) -> str:
+    """Why a network's run has no number of the paper's beside it."""
+    model = _model(run)
+    trainings = [training for training in TRAININGS if training.model == model]
+    if not trainings:
+        return f"the paper trained no {model}"
+    training = min(trainings, key=lambda training: len(_differences_from_training(run, training)))
+    found = _differences_from_training(run, training)
+    if not found:
+        return f"the settings are the paper's for {training.title}, but no number of its figures is known"
+    return f"not the paper's {training.title}: {', '.join(found)}"
+
+
+def _differences_from_training(run: Run, training: Training) -> list[str]:
+    config = run.config
+    trainer = config["trainer"]
+    epochs = trainer.get("epochs") if trainer.get("steps") is None else round(run.summary.get("epoch", 0), 2)
+    return _differing(
+        [
+            ("data", _data(run), training.data),
+            ("workers", config.get("workers"), training.workers),
+            ("batch per worker", trainer.get("batch_size"), training.batch_size),
+            ("epochs", epochs, training.epochs),
+            ("rate", config.get("optimizer", {}).get("lr"), training.lr),
+            ("parameters", num_parameters(run), training.num_parameters),
+        ]
+    )
+
+
+def _differing(pairs: Sequence[tuple[str, object, object]]) -> list[str]:
+    """``name ours instead of theirs`` where the two are not the same."""
+    return [
+        f"{name} {_plain(ours)} instead of {_plain(theirs)}" for name, ours, theirs in pairs if ours != theirs
+    ]
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "unset"
+    return (
+        f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+    )
+
+
+def _model(run: Run) -> str:
+    return run.config["model"]["_target_"].rsplit(".", 1)[-1]
+
+
+def _data(run: Run) -> str:
+    """The data set, with the size or file that its name leaves open."""
+    data = run.config["data"]
+    return " ".join(filter(None, (data["_target_"].rsplit(".", 1)[-1], data.get("name"))))

@@ -1,0 +1,153 @@
+"""Figures of any set of runs, from their folders alone.
+
+A PNG and a PDF per figure, subject and setting. A method's line is the mean over its seeds, around it the
+95 % interval of that mean.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from results.command import in_a_line, parser
+from results.figures import metrics, panels, sheet
+from results.figures.groups import Group, groups
+from results.figures.metrics import Metric
+from results.figures.panels import NothingToDraw
+from results.figures.saving import save_all
+from results.read.folders import compared_across, finished_runs
+
+LAYER_HEIGHT = 0.2  # inches
+
+
+def quality_density(group: Group, quality: Metric | None) -> Any:
+    """Quality at the end against the average density."""
+    return _against(group, quality, metrics.MEAN_DENSITY)
+
+
+def quality_bytes(group: Group, quality: Metric | None) -> Any:
+    """Quality at the end against all that a worker sent."""
+    return _against(group, quality, metrics.FINAL_BYTES)
+
+
+def total_error_bytes(group: Group, quality: Metric | None) -> Any:
+    """Total error at the end against all that a worker sent."""
+    return _against(group, metrics.FINAL_TOTAL_ERROR, metrics.FINAL_BYTES)
+
+
+def density(group: Group, quality: Metric | None) -> Any:
+    """Density of every step."""
+    return _curves(group, "density", [(metrics.STEPS, metrics.DENSITY)])
+
+
+def error(group: Group, quality: Metric | None) -> Any:
+    """Error of every step, and all of it so far."""
+    pairs = [(metrics.STEPS, metrics.ERROR), (metrics.STEPS, metrics.TOTAL_ERROR)]
+    return _curves(group, "compression error", pairs)
+
+
+def loss(group: Group, quality: Metric | None) -> Any:
+    """Training loss over iterations and bytes."""
+    return _curves(group, "training loss", [(metrics.STEPS, metrics.LOSS), (metrics.BYTES, metrics.LOSS)])
+
+
+def suboptimality(group: Group, quality: Metric | None) -> Any:
+    """f(x) - f* of convex runs over bytes and epochs."""
+    what = metrics.SUBOPTIMALITY
+    return _curves(group, "suboptimality", [(metrics.BYTES, what), (metrics.EPOCHS, what)])
+
+
+def layers(group: Group, quality: Metric | None) -> Any:
+    """Average density and total error of every layer."""
+    drawn = panels.layered(group)
+    rows = max(len(run.summary["layers"]) for runs in drawn.values() for run in runs)
+    shown = [
+        (partial(panels.layers, group=group, drawn=drawn, what=what), what.label, label)
+        for what, label in ((metrics.LAYER_DENSITY, "layer (elements)"), (metrics.LAYER_ERROR, ""))
+    ]
+    height = max(2.0, 0.8 + LAYER_HEIGHT * rows)
+    return sheet.draw(
+        group,
+        drawn,
+        f"{group.subject}: average density and total error of every layer",
+        shown,
+        height,
+        share_y=True,
+    )
+
+
+FIGURES: dict[str, Callable[[Group, Metric | None], Any]] = {
+    figure.__name__: figure
+    for figure in (
+        quality_density,
+        quality_bytes,
+        total_error_bytes,
+        density,
+        error,
+        layers,
+        loss,
+        suboptimality,
+    )
+}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    own = parser("figures", __doc__)
+    own.add_argument("output", nargs="+", type=Path, help="folders with runs")
+    own.add_argument("--to", type=Path, help="where figures go (default: OUTPUT/figures)")
+    own.add_argument("--only", help=f"some of them, separated by commas: {', '.join(FIGURES)}")
+    own.add_argument("--quality", help="the metric that tells how good a model is, such as test/accuracy")
+    own.add_argument(
+        "--across",
+        default="",
+        help="settings to compare beside the method, such as scope,workers or data.alpha",
+    )
+    options = own.parse_args(arguments)
+    return in_a_line(lambda: write(options))
+
+
+def write(options: argparse.Namespace) -> None:
+    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    names = _names(options.only)
+    runs = compared_across(finished_runs(options.output), options.across)
+    folder = options.to or options.output[0] / "figures"
+    if not save_all(figures_of(groups(runs), names, options.quality), folder):
+        raise FileNotFoundError(f"nothing to draw in {', '.join(map(str, options.output))}")
+
+
+def _names(only: str | None) -> list[str]:
+    if only is None:
+        return list(FIGURES)
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name not in FIGURES:
+            raise ValueError(f"no figure {name!r}; there are {', '.join(FIGURES)}")
+    return [name for name in FIGURES if name in names]
+
+
+def figures_of(
+    of: Sequence[Group], names: Sequence[str], quality: str | None = None
+) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """Of each group the figures named: the name of a file without its ending, and what draws it."""
+    for group in of:
+        judged_by = metrics.quality(group.runs, quality)
+        for name in names:
+            yield f"{group.stem}-{name}", partial(FIGURES[name], group, judged_by)
+
+
+def _against(group: Group, y: Metric | None, x: Metric) -> Any:
+    if y is None:
+        raise NothingToDraw("no run has a quality")
+    drawn = panels.ended(group, x.name, y.name)
+    panel = partial(panels.points, group=group, drawn=drawn, x=x, y=y)
+    title = f"{group.subject}: {y.title} against {x.title}"
+    return sheet.draw(group, drawn, title, [(panel, x.label, y.label)])
+
+
+def _curves(group: Group, what: str, pairs: list[tuple[Metric, Metric]]) -> Any:
+    needed = {metric.name for pair in pairs for metric in pair} - {metrics.STEPS.name}
+    drawn = panels.recorded(group, *sorted(needed))
+    shown = [(partial(panels.curves, group=group, drawn=drawn, x=x, y=y), x.label, y.label) for x, y in pairs]
+    against = " and ".join(dict.fromkeys(x.title for x, _ in pairs))
+    return sheet.draw(group, drawn, f"{group.subject}: {what} against {against}", shown)

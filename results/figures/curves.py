@@ -1,0 +1,131 @@
+"""Quantities of a run by step, and their mean over seeds."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from results.compare.statistics import FEWEST_SEEDS, mean_and_interval
+from results.read.run import Run
+
+Quantity = Callable[[Run], pd.Series]  # of one run, by step
+SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running median is over
+Spread = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # [points, seeds] to lowest and highest
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A mean over seeds and how far they spread, all [points]; NaN where no spread is shown."""
+
+    x: np.ndarray
+    mean: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def metric(name: str, factor: float = 1.0) -> Quantity:
+    """A recorded metric, times ``factor``."""
+    return lambda run: run.curve(name) * factor
+
+
+def epochs(run: Run) -> pd.Series:
+    return run.curve("epoch")
+
+
+def steps(run: Run) -> pd.Series:
+    taken = pd.Index(run.records["step"].unique(), name="step")
+    return taken.to_series()
+
+
+def positive(quantity: Quantity) -> Quantity:
+    """The same with gaps where it is not positive, for a logarithmic axis."""
+
+    def of(run: Run) -> pd.Series:
+        series = quantity(run)
+        return series.where(series > 0)
+
+    return of
+
+
+def smoothed(quantity: Quantity) -> Quantity:
+    """Its running median over ``window`` records around each, over fewer at both ends.
+
+    As many records before as after: where a curve rises or falls steadily, however steeply, nothing
+    changes, and the first and the last value are those recorded.
+    """
+
+    def of(run: Run) -> pd.Series:
+        series = quantity(run)
+        values, half = series.to_numpy(dtype=float), window(len(series)) // 2
+        found = series.rolling(2 * half + 1, center=True).median().to_numpy().copy()
+        for reach in range(min(half, len(values))):
+            found[reach] = np.median(values[: 2 * reach + 1])
+            found[-1 - reach] = np.median(values[-1 - 2 * reach :])
+        return pd.Series(found, index=series.index)
+
+    return of
+
+
+def window(number: int) -> int:
+    """Over how many of ``number`` records a running median is taken, an odd number."""
+    return 2 * round(SMOOTHED_SHARE * number / 2) + 1
+
+
+def over_seeds(
+    runs: Iterable[Run], x: Quantity, y: Quantity, spread: Spread, most: int | None = None
+) -> Curve:
+    """The mean of ``y`` at the steps that all runs recorded, at most about ``most`` points of them.
+
+    Where one of the runs has a gap, so has the mean.
+    """
+    runs = list(runs)
+    xs = pd.concat([x(run) for run in runs], axis=1, join="inner").mean(axis=1)
+    ys = pd.concat([y(run) for run in runs], axis=1, join="inner")
+    common = xs.index.intersection(ys.index)
+    xs, ys = xs.loc[common].to_numpy(), ys.loc[common]
+    mean = ys.mean(axis=1, skipna=False).to_numpy()
+    kept = thinned(mean, most) if most else slice(None)
+    return Curve(xs[kept], mean[kept], *band(ys.to_numpy()[kept], spread))
+
+
+def band(values: np.ndarray, spread: Spread) -> tuple[np.ndarray, np.ndarray]:
+    """Lowest and highest values to draw around a curve; NaN of fewer than three seeds and of equal ones."""
+    low, high = spread(values)
+    if values.shape[1] < FEWEST_SEEDS or not (high > low).any():
+        return np.full(len(values), np.nan), np.full(len(values), np.nan)
+    return low, high
+
+
+def seed_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Smallest and largest value of any seed."""
+    frame = pd.DataFrame(values)
+    return frame.min(axis=1).to_numpy(), frame.max(axis=1).to_numpy()
+
+
+def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The 95 % interval of the mean over seeds, of no width where all seeds meet."""
+    pairs = [mean_and_interval(row) for row in values.tolist()]
+    means, halves = np.array([(mean, half or 0.0) for mean, half in pairs]).reshape(-1, 2).T
+    return means - halves, means + halves
+
+
+def thinned(values: np.ndarray, most: int) -> np.ndarray:
+    """Indices of at most about ``most`` of the values, which draw the same line.
+
+    The smallest and the largest of every stretch are kept, so that no peak is lost. Stretches are even
+    in the number of points, and finer at the beginning, which a logarithmic axis pulls apart.
+    """
+    number = len(values)
+    if number <= most:
+        return np.arange(number)
+    edges = np.linspace(0, number, most // 4 + 1).astype(int)
+    early = np.geomspace(1, number, most // 4 + 1).astype(int)
+    edges = np.union1d(edges, early)
+    comparable = np.nan_to_num(values, nan=np.inf)
+    kept = {0, number - 1}
+    for start, stop in itertools.pairwise(edges):
+        kept.add(start + int(np.argmin(comparable[start:stop])))
+        kept.add(start + int(np.argmax(np.nan_to_num(values[start:stop], nan=-np.inf))))
+    return np.array(sorted(kept))

@@ -1,0 +1,145 @@
+"""Runs that belong into one picture, and what has to be said beside it."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from results.compare.statistics import FEWEST_SEEDS
+from results.figures.style import line_styles
+from results.read.matching import by_method, by_setting
+from results.read.run import Run
+from results.read.settings import differing
+from trainers.records.identity import text
+
+MOST_WORDS = 4  # of what tells a setting apart, in a title
+LONGEST_STEM = 120
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one subject and setting, by method."""
+
+    stem: str  # of file names, no other group has it
+    subject: str
+    facts: str  # workers, steps and what tells it from the subject's other settings
+    methods: dict[str, list[Run]]  # in the order of a legend, seeds ascending
+    styles: dict[str, dict[str, Any]]
+
+    @property
+    def runs(self) -> list[Run]:
+        return [run for runs in self.methods.values() for run in runs]
+
+
+def groups(runs: Iterable[Run]) -> list[Group]:
+    """A group per subject and setting, in the order of their file names."""
+    subjects: dict[str, list[list[Run]]] = defaultdict(list)
+    for setting in by_setting(runs):
+        subjects[" and ".join(sorted({run.subject for run in setting}))].append(setting)
+    made: dict[str, Group] = {}
+    for subject, settings in sorted(subjects.items()):
+        methods = [by_method(setting) for setting in settings]
+        words = what_differs([setting[0] for setting in settings])
+        named = sorted(zip(words, settings, methods, strict=True), key=lambda each: each[0])
+        for differs, setting, of_method in named:
+            stem = unused(file_stem("-".join([subject, *differs[:MOST_WORDS]])), made)
+            made[stem] = Group(
+                stem,
+                subject,
+                ", ".join([*_size(setting), *_shown(differs)]),
+                of_method,
+                line_styles((runs[0].identity.method for runs in of_method.values()), marked=True),
+            )
+    return list(made.values())
+
+
+def what_differs(runs: list[Run]) -> list[list[str]]:
+    """Per run of another setting, its values where the settings are not all the same: "scope layer"."""
+    own = differing([run.setting for run in runs])
+    lasts = Counter(key.rsplit(".", 1)[-1] for key in own[0])
+    names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in own[0]}
+    return [
+        [f"{names[key]} {text(value)}" for key, value in each.items() if value is not None] for each in own
+    ]
+
+
+def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
+    """Over which seeds means were taken, and what is drawn around them."""
+    same, others = _most_seeds(methods)
+    return (
+        f"{seeds_in_words(same, spread)} (others: see the legend)" if others else seeds_in_words(same, spread)
+    )
+
+
+def seeds_in_words(seeds: Sequence[int], spread: str) -> str:
+    """What is drawn of these seeds; fewer than three have no spread."""
+    if len(seeds) == 1:
+        return f"one seed only ({seeds[0]})"
+    what = f"mean and {spread}" if len(seeds) >= FEWEST_SEEDS else "mean"
+    return f"{what} over seeds {', '.join(map(str, seeds))}"
+
+
+def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
+    """Methods as they are called in a legend: with their seeds where these are not those of the others."""
+    others = other_seeds(methods)
+    return {method: runs[0].identity.method.legend + others[method] for method, runs in methods.items()}
+
+
+def other_seeds(methods: Mapping[str, list[Run]]) -> dict[str, str]:
+    """What a legend says after a method: its seeds where these are not those of the others."""
+    same, _ = _most_seeds(methods)
+    said = {}
+    for method, runs in methods.items():
+        seeds = tuple(run.seed for run in runs)
+        listed = f" ({'one seed' if len(seeds) == 1 else 'seeds'}: {', '.join(map(str, seeds))})"
+        said[method] = listed if seeds != same else ""
+    return said
+
+
+def code_note(runs: Iterable[Run]) -> str | None:
+    """The versions of the code that made the runs, where there are several."""
+    codes = Counter(run.code for run in runs)
+    if len(codes) < 2:
+        return None
+    listed = ", ".join(f"{code} ({count} run{'s' * (count > 1)})" for code, count in sorted(codes.items()))
+    changed = "; * with uncommitted changes" if any("*" in code for code in codes) else ""
+    return f"Runs of {len(codes)} versions of the code: {listed}{changed}."
+
+
+def file_stem(name: str) -> str:
+    """The name as the beginning of a file's name, on any system."""
+    return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:LONGEST_STEM] or "_"
+
+
+def unused(stem: str, used: Iterable[str]) -> str:
+    """The stem itself, or with the first number from 2 on that makes it new."""
+    used, number, candidate = set(used), 2, stem
+    while candidate in used:
+        candidate, number = f"{stem}-{number}", number + 1
+    return candidate
+
+
+def _most_seeds(methods: Mapping[str, list[Run]]) -> tuple[tuple[int, ...], bool]:
+    """The seeds that most methods have, the more where it is a tie; whether some have others."""
+    found = Counter(tuple(run.seed for run in runs) for runs in methods.values())
+    same = max(found, key=lambda seeds: (found[seeds], len(seeds), seeds))
+    return same, len(found) > 1
+
+
+def _size(runs: list[Run]) -> list[str]:
+    """Workers and steps, as far as the runs tell."""
+    facts = []
+    if workers := sorted({run.config["workers"] for run in runs if "workers" in run.config}):
+        number = f"{workers[0]}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]}"
+        facts.append(f"{number} worker{'s' * (workers[-1] != 1)}")
+    if steps := sorted({run.summary["step"] for run in runs if "step" in run.summary}):
+        length = f"{steps[0]:,}" if len(steps) == 1 else f"{steps[0]:,} to {steps[-1]:,}"
+        facts.append(f"{length} steps")
+    return facts
+
+
+def _shown(differs: list[str]) -> list[str]:
+    shown = [word for word in differs if not word.startswith("workers ")]
+    more = len(shown) - MOST_WORDS
+    return shown if more <= 0 else [*shown[:MOST_WORDS], f"and {more} more setting{'s' * (more > 1)}"]

@@ -1,0 +1,72 @@
+"""Names and units of metrics on axes, and the metrics of quality."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from results.compare.measures import LINK_BYTES, Measure, qualities
+from results.read.run import Run
+
+
+class Metric(NamedTuple):
+    """A metric of a run folder as it is drawn."""
+
+    name: str
+    label: str  # with its unit
+    factor: float = 1.0  # from the recorded to the drawn unit
+    can_be_logarithmic: bool = True
+    noisy: bool = False  # from step to step, so that a curve of it is a running median
+    limit: float | None = None  # the largest value there is
+    short: str = ""  # in a title, if not the label without its unit
+
+    @property
+    def title(self) -> str:
+        return self.short or self.label.split(",")[0]
+
+
+STEPS = Metric("step", "iterations", can_be_logarithmic=False)
+EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False)
+BYTES = Metric(LINK_BYTES, "bytes that left a worker, MB", 1e-6, short="bytes on the link")
+DENSITY = Metric("compression/density", "density of a step, %", 100, noisy=True)
+MEAN_DENSITY = Metric("compression/density_mean", "average density, %", 100, limit=100)
+ERROR = Metric("compression/error", "squared error ||e||² of a step", noisy=True, short="error of a step")
+TOTAL_ERROR = Metric("compression/total_error", "total error, sum of ||e||² so far")
+FINAL_BYTES = BYTES._replace(label="bytes that left a worker over the whole run, MB")
+FINAL_TOTAL_ERROR = TOTAL_ERROR._replace(label="total error, sum of ||e||² over the run")
+LAYER_DENSITY = Metric("density_mean", "average density of the layer, %", 100, limit=100)
+LAYER_ERROR = Metric("total_error", "total error of the layer, sum of ||e||² over the run")
+LOSS = Metric("train/loss", "training loss", noisy=True)
+SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*", noisy=True, short="suboptimality")
+
+_OTHER_QUALITIES = ("test/loss", "validation/loss")  # where none of those that tables know was measured
+_HIGHER = ("accuracy", "hit_rate", "ndcg")
+_LOWER = ("loss", "perplexity", "suboptimality", "distance", "error")
+
+
+def of_measure(measure: Measure) -> Metric:
+    """A number of tables, as it is drawn."""
+    higher = any(part in measure.name for part in _HIGHER)
+    limit = measure.factor if higher else None
+    return Metric(measure.name, measure.label, measure.factor, can_be_logarithmic=not higher, limit=limit)
+
+
+def quality(runs: Sequence[Run], name: str | None = None) -> Metric | None:
+    """The metric of that name as the quality at the end of a run, saying which way is better if it knows.
+
+    Without a name the first that tables compare methods by; None where the runs measured none.
+    """
+    known = {measure.name: Metric(measure.name, measure.label, measure.factor) for measure in qualities(runs)}
+    if SUBOPTIMALITY.name in known:
+        known[SUBOPTIMALITY.name] = SUBOPTIMALITY
+    others = [each for each in _OTHER_QUALITIES if any(each in run.summary for run in runs)]
+    name = name or next(iter([*known, *others]), None)
+    if name is None:
+        return None
+    what = known.get(name, Metric(name, name))
+    higher = any(part in name for part in _HIGHER)
+    better = "higher" if higher else "lower" if any(part in name for part in _LOWER) else None
+    return what._replace(
+        label=f"{what.label} at the end" + (f" ({better} is better)" if better else ""),
+        short=what.title,
+        can_be_logarithmic=not higher,
+        limit=what.factor if higher else None,
+    )

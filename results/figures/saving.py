@@ -1,0 +1,27 @@
+"""Figures written to files."""
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from results.figures.panels import NothingToDraw
+from results.figures.style import save
+
+Figures = Iterable[tuple[str, Callable[[], Any]]]  # file name without its ending, what draws it
+
+
+def save_all(figures: Figures, folder: Path) -> int:
+    """Draw, save and print the paths of the figures that can be made; how many."""
+    made = 0
+    for stem, draw in figures:
+        try:
+            figure = draw()
+        except NothingToDraw as reason:
+            print(f"skipped {stem}: {reason}", file=sys.stderr)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in save(figure, folder / stem):
+            print(path)
+        made += 1
+    return made

@@ -1,0 +1,1 @@
+"""Run folders: reading, checking and matching of runs."""

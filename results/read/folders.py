@@ -1,0 +1,140 @@
+"""Run folders as they lie on disk, to runs."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import trainers.records.files as run_files
+from results.escaping import one_line
+from results.read.matching import latest, warnings
+from results.read.records import read_records
+from results.read.run import Run
+from results.read.showable import require_config, require_method, require_summary, require_within
+from trainers.records.identity import METHOD, USUAL, at, without_effect
+
+LONGEST_REASON = 500  # characters
+
+
+def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
+    """The same runs, to be told apart by settings, named between commas, as if they were part of the method.
+
+    A run that lacks a setting is left out; raises ``ValueError`` for a setting that none has, that is
+    part of the method, and that cannot change a result.
+    """
+    names = tuple(dict.fromkeys(key.strip() for key in keys.split(",") if key.strip()))
+    runs, kept = list(runs), []
+    for key in names:
+        if key.partition(".")[0] in (*METHOD, "seed"):
+            raise ValueError(f"{key} is told apart already: it is part of the method, or the seed")
+        reasons = [without_effect(run.config, key) for run in runs]
+        if runs and all(reasons):
+            raise ValueError(f"{key} has no effect {reasons[0].reason.format_map(runs[0].config)}")
+    for run in runs:
+        missing = [key for key in names if key not in USUAL and not _has(run.config, key)]
+        if missing:
+            error = ValueError(f"no setting {missing[0]} in its config.yaml")
+            left_out(run.path, error)
+        else:
+            kept.append(replace(run, across=names))
+    if runs and not kept:
+        raise error
+    return kept
+
+
+def _has(config: dict[str, Any], key: str) -> bool:
+    """Whether there is a value at a dotted key, null among them."""
+    group, _, last = key.rpartition(".")
+    held = at(config, group) if group else config
+    return isinstance(held, dict) and last in held and not isinstance(held[last], dict)
+
+
+def read_runs(folders: Iterable[Path]) -> list[Run]:
+    """All finished runs below ``folders``, in the order of their paths.
+
+    Folders of runs that did not finish or cannot be read are named on standard error and left out;
+    what lies inside a run's folder is not looked at. Raises ``FileNotFoundError`` for a folder that is
+    not there.
+    """
+    runs, seen = [], set()
+    for folder in folders:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"no folder {folder}")
+        for path in run_folders(folder):
+            if path.resolve() in seen:
+                continue
+            seen.add(path.resolve())
+            try:
+                if not str(path).isprintable():
+                    raise ValueError("its name holds characters that cannot be shown")
+                runs.append(_read(path))
+            except (OSError, ValueError) as error:
+                left_out(path, error)
+    return runs
+
+
+def left_out(path: Path, reason: object) -> None:
+    """Name a run folder that is not shown, and why, on standard error: one line, whatever its files hold."""
+    said = str(reason).replace(f"{path}{os.sep}", "")
+    print(f"left out {one_line(path)}: {one_line(said)[:LONGEST_REASON]}", file=sys.stderr)
+
+
+def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Run]:
+    """``read_runs`` without duplicates, and what ``warnings`` has to say on standard error.
+
+    A run whose summary lacks one of the metrics that are needed is left out, with a line. Raises
+    ``FileNotFoundError`` where there is no finished run.
+    """
+    folders = list(folders)
+    runs = with_numbers(read_runs(folders), needs)
+    if not runs:
+        raise FileNotFoundError(f"no finished run in {', '.join(map(str, folders))}")
+    for said in warnings(runs):
+        print(f"warning: {said}", file=sys.stderr)
+    return latest(runs)
+
+
+def with_numbers(runs: Iterable[Run], needs: Sequence[str]) -> list[Run]:
+    """``runs`` whose summaries have all these metrics; the others are named on standard error."""
+    kept = []
+    for run in runs:
+        if lacking := [name for name in needs if name not in run.summary]:
+            left_out(run.path, f"its summary has no {lacking[0]}; an earlier version of this project ran it")
+        else:
+            kept.append(run)
+    return kept
+
+
+def run_folders(folder: Path) -> Iterator[Path]:
+    """Folders at and below ``folder`` that hold a run, finished or not, in the order of their paths."""
+    for parent, folders, files in os.walk(folder):
+        if {"config.yaml", "metrics.jsonl", "summary.json"} & set(files):
+            folders.clear()
+            yield Path(parent)
+        else:
+            folders[:] = sorted(name for name in folders if name != "wandb" and not name.startswith("."))
+
+
+def _read(path: Path) -> Run:
+    """A finished run. Raises ``ValueError`` for one that is not, or that no table could show."""
+    require_within(path)
+    try:
+        summary = run_files.read_summary(path)
+    except run_files.MissingFileError as error:
+        raise ValueError("it has no summary; the run is still going or was interrupted") from error
+    if summary["status"] != "finished":
+        because = f", {summary['error']}" if summary.get("error") else ""
+        raise ValueError(f"its status is {summary['status']!r}{because}")
+    config = run_files.read_config(path)
+    require_config(config)
+    require_summary(summary)
+    records = read_records(path, summary)
+    try:
+        environment = run_files.read_environment(path)
+    except run_files.UnreadableFileError:  # the numbers are good without it
+        environment = {}
+    run = Run(path, config, summary, records, environment)
+    require_method(run.method)
+    return run

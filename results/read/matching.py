@@ -1,0 +1,87 @@
+"""Runs side by side: by setting, by method and by seed; duplicates and what a reader must know."""
+
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from results.read.run import Run
+from results.read.settings import differences
+from trainers.records.identity import Settings
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
+    """Runs that differ in method and seed only, together."""
+    groups: dict[Settings, list[Run]] = defaultdict(list)
+    for run in runs:
+        groups[run.setting].append(run)
+    return list(groups.values())
+
+
+def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    """One setting's runs by method, in a fixed order, seeds ascending.
+
+    Raises ``ValueError`` as ``by_key`` does.
+    """
+    found = by_key(sorted(runs, key=lambda run: run.identity.method.order), lambda run: run.method)
+    return {method: list(of_seed.values()) for method, of_seed in found.items()}
+
+
+def by_key(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, dict[int, Run]]:
+    """Runs by what a table has a row for, in the order they first come in, each by its seed, ascending.
+
+    Of two folders of one run the one whose path comes last counts, which is said. Raises ``ValueError`` for
+    two runs that would be of one row and differ in more than their seed.
+    """
+    members_of: dict[Key, list[Run]] = defaultdict(list)
+    for run in runs:
+        members_of[key(run)].append(run)
+    found = {}
+    for name, members in members_of.items():
+        first, of_seed = members[0], {}
+        for run in sorted(members, key=lambda run: (run.seed, run.path)):
+            if run.identity.group != first.identity.group:
+                differ = differences(first.identity, run.identity)
+                raise ValueError(
+                    f"{first.path} and {run.path} would be one row, {name}, and differ: {differ}"
+                )
+            if run.seed in of_seed:
+                print(f"two runs of {run.method}, seed {run.seed}: using {run.path}", file=sys.stderr)
+            of_seed[run.seed] = run
+        found[name] = of_seed
+    return found
+
+
+def latest(runs: Iterable[Run]) -> list[Run]:
+    """``runs`` without those of which another is the same run: the one whose path comes last is kept."""
+    runs = list(runs)
+    replaced = _replaced(runs)
+    return [run for run in runs if run.path not in replaced]
+
+
+def warnings(runs: Iterable[Run]) -> list[str]:
+    """What a reader of a comparison of ``runs`` must know: duplicates, versions of the code, lone seeds."""
+    runs = list(runs)
+    replaced = _replaced(runs)
+    found = [f"{path} is left out: {kept} is the same run" for path, kept in replaced.items()]
+    for group in by_setting(run for run in runs if run.path not in replaced):
+        versions = Counter(run.code for run in group)
+        if len(versions) > 1:
+            counts = ", ".join(f"{code} ({count})" for code, count in sorted(versions.items()))
+            several = f"runs of {len(versions)} versions of the code (*: modified)"
+            found.append(f"{group[0].subject}: {several}: {counts}")
+        elif group[0].modified:
+            found.append(f"{group[0].subject}: runs of modified code, which may differ: {group[0].code}")
+        alone = [method for method, seeds in by_method(group).items() if len(seeds) == 1]
+        if alone:
+            found.append(f"{group[0].subject}: one seed only of {'; '.join(alone)}")
+    return list(dict.fromkeys(found))
+
+
+def _replaced(runs: Iterable[Run]) -> dict[Path, Path]:
+    """Paths of runs that another one stands in for, and its path."""
+    last = {run.id: run.path for run in sorted(runs, key=lambda run: run.path)}
+    return {run.path: last[run.id] for run in runs if run.path != last[run.id]}

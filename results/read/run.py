@@ -1,0 +1,93 @@
+"""One finished run: its config, totals, records and environment."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from trainers.records.identity import (
+    Identity,
+    Origin,
+    Settings,
+    identify,
+    names_checkpoint,
+    subject_of,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished run."""
+
+    path: Path
+    config: dict[str, Any]
+    summary: dict[str, Any]
+    records: pd.DataFrame  # one row per record, metrics as columns
+    environment: dict[str, Any] = field(default_factory=dict)  # empty where it was not recorded
+    across: tuple[str, ...] = ()  # settings, such as scope or data.alpha, that count as part of the method
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Method, setting and seed, by today's rules; an older version's summary holds another id."""
+        own, known = identify(self.config), self.summary.get("id", self.path.name)
+        if names_checkpoint(self.config) and known != own.id:  # an older version's id is of config and origin
+            checkpoint = str(self.summary.get("origin", known))
+            origin = Origin(checkpoint, str(self.summary.get("origin_group", checkpoint)))
+            own = identify(self.config, origin)
+        return own.across(self.across)
+
+    @property
+    def id(self) -> str:
+        """The hash of what can change the result."""
+        return self.identity.id
+
+    @property
+    def commit(self) -> str | None:
+        """The commit of the code that ran, or None where that is not known."""
+        return self.environment.get("commit")
+
+    @property
+    def modified(self) -> bool:
+        """Whether the code differed from its commit."""
+        return bool(self.environment.get("commit_is_modified"))
+
+    @property
+    def code(self) -> str:
+        """The version of the code, short: ten digits of its commit, and a star if it was modified."""
+        return (self.commit or "unknown")[:10] + "*" * self.modified
+
+    @property
+    def seed(self) -> int:
+        return self.config["seed"]
+
+    @property
+    def compressor(self) -> str:
+        """The method's name, as on the command line."""
+        return self.identity.method.compressor
+
+    @property
+    def subject(self) -> str:
+        """What was trained, without the method: model and data, unless the run was given a name."""
+        return subject_of(self.config)
+
+    @property
+    def method(self) -> str:
+        """The method with its settings, for a row of a table."""
+        return self.identity.method.label
+
+    @property
+    def setting(self) -> Settings:
+        """Everything but method and seed: runs that may be compared share it."""
+        return self.identity.setting
+
+    def curve(self, metric: str) -> pd.Series:
+        """A metric by step, where it was recorded; empty where it never was.
+
+        Of two records of one step, as a run leaves that went on from a checkpoint, the last.
+        """
+        if metric not in self.records:
+            return pd.Series(dtype=float, name=metric, index=pd.Index([], dtype="int64", name="step"))
+        curve = self.records.set_index("step")[metric].dropna()
+        return curve if curve.index.is_unique else curve[~curve.index.duplicated(keep="last")]

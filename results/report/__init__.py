@@ -1,0 +1,1 @@
+"""The HTML report, and its counterpart at Weights & Biases."""

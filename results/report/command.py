@@ -1,0 +1,86 @@
+"""One self-contained page about a sweep: its question, settings, tables, interactive figures, and every run.
+
+The page needs no network: plotly's own JavaScript is inside it. The same runs give the same bytes.
+
+With --entity and --project a workspace and a report at Weights & Biases instead, with the figures that this
+package draws from run folders. Runs of one method and setting are one group there, shown as the mean over
+their seeds. --dry-run writes their specification as JSON and needs neither a network nor an account.
+"""
+
+import argparse
+import contextlib
+import io
+import sys
+from pathlib import Path
+
+from results.command import hand_out, in_a_line, parser
+from results.read.folders import read_runs
+from results.report import dashboard
+from results.report.page import Report, render
+
+OF_PAGES, OF_DASHBOARDS = ("output", "title", "question"), ("entity", "project", "quality", "dry_run")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    own = parser("report", __doc__)
+    own.add_argument("output", nargs="*", type=Path, help="folders with runs, of one sweep or of several")
+    own.add_argument(
+        "--to",
+        type=Path,
+        help="the page (default: OUTPUT/report.html), or the specification (default: print it)",
+    )
+    own.add_argument("--title", help="default: the folders' names")
+    own.add_argument("--question", help="what the sweep asks (default: made from what varies)")
+    own.add_argument("--entity", help="W&B user or team")
+    own.add_argument("--project", help="W&B project that the runs were logged to")
+    own.add_argument("--quality", nargs="+", choices=dashboard.QUALITIES, metavar="METRIC")
+    own.add_argument("--dry-run", action="store_true", help="write the specification, talk to nobody")
+    options = own.parse_args(arguments)
+    is_dashboard = any(getattr(options, name) for name in OF_DASHBOARDS)
+    others = [name for name in (OF_PAGES if is_dashboard else ()) if getattr(options, name)]
+    if others:
+        shown = "OUTPUT" if others[0] == "output" else f"--{others[0]}"
+        own.error(f"{shown} has no effect with --entity and --project")
+    if is_dashboard and not (options.entity and options.project):
+        own.error("a report at Weights & Biases needs --entity and --project")
+    if is_dashboard and options.to is not None and not options.dry_run:
+        own.error("--to has no effect without --dry-run")
+    if not is_dashboard and not options.output:
+        own.error("folders with runs are missing")
+    if is_dashboard:
+        return write_dashboard(options)
+    said = io.StringIO()
+    try:
+        return in_a_line(lambda: write_page(options, said))
+    finally:
+        sys.stderr.write(said.getvalue())
+
+
+def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
+    """The page; ``said`` gets what reading the runs says. Raises ``OSError`` and ``ValueError``."""
+    with contextlib.redirect_stderr(said):
+        runs = read_runs(options.output)
+    if not runs:
+        raise FileNotFoundError(f"no finished run in {', '.join(map(str, options.output))}")
+    left_out = tuple(line for line in said.getvalue().splitlines() if line.startswith("left out "))
+    report = Report.of(
+        runs, options.output, title=options.title, question=options.question, left_out=left_out
+    )
+    page = options.to or options.output[0] / "report.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(render(report), encoding="utf-8", errors="replace")
+    print(page)
+
+
+def write_dashboard(options: argparse.Namespace) -> int:
+    """A workspace and a report at Weights & Biases, or their specification; the exit status."""
+    chosen = options.entity, options.project, options.quality or ["test/accuracy"]
+    if options.dry_run:
+        return in_a_line(lambda: hand_out(dashboard.specification_text(*chosen), options.to))
+    try:
+        for made in dashboard.save(*chosen):
+            print(made)
+    except Exception as error:  # W&B raises many kinds; each means that it was not saved
+        print(f"error: Weights & Biases: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,187 @@
+"""Facts of a report beside its numbers: series, common settings, varied settings, machines."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import trainers.records.files as run_files
+from results.read.matching import by_method, by_setting
+from results.read.run import Run
+from results.read.settings import differing, sortable
+from trainers.records.identity import text
+
+# Of the settings: where a run and its data lie, its repetition, and what works through the compressor
+NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")
+MOST_VALUES = 12  # of a setting that varies
+
+
+@dataclass(frozen=True)
+class Page:
+    """A run with its place in the report."""
+
+    key: str  # unique in the report, the same for the same runs
+    folder: str  # below the folder that was given
+    run: Run
+
+    @property
+    def config_text(self) -> str:
+        """config.yaml as it lies on disk."""
+        return run_files.read_file(self.run.path / run_files.CONFIG).decode(errors="replace")
+
+    @property
+    def command(self) -> str:
+        """The command line that started the run; of a sweep's job, the sweep's."""
+        words = self.run.environment.get("command")
+        if not isinstance(words, list):
+            return "not recorded"
+        return " ".join(["python", *(_quoted(str(word)) for word in words)])
+
+
+@dataclass(frozen=True)
+class Series:
+    """The seeds of one method under one setting: one line of a figure, one row of a table."""
+
+    label: str  # the method, and what else tells it from the subject's other series
+    family: str  # the label without the method's numbers: a trade-off curve of its own
+    compressor: str
+    order: tuple  # a key for sorting
+    pages: tuple[Page, ...]  # seeds ascending
+
+    @property
+    def runs(self) -> list[Run]:
+        return [page.run for page in self.pages]
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(run.seed for run in self.runs)
+
+
+def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
+    """The runs in a fixed order, each with a key and its folder below the output it was found in."""
+    outputs = list(outputs)
+    named = [(_below(run.path, outputs), run) for run in runs]
+    named.sort(key=lambda pair: (pair[1].subject, pair[1].identity.method.order, pair[1].seed, pair[0]))
+    return [Page(f"run-{number}", folder, run) for number, (folder, run) in enumerate(named, 1)]
+
+
+def series_of(pages: Iterable[Page]) -> dict[str, list[Series]]:
+    """Subject -> its series, in the order of their labels."""
+    by_run = {id(page.run): page for page in pages}
+    subjects: dict[str, list[Run]] = {}
+    for page in by_run.values():
+        subjects.setdefault(page.run.subject, []).append(page.run)
+    return {subject: _series(runs, by_run) for subject, runs in sorted(subjects.items())}
+
+
+def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
+    groups = by_setting(runs)
+    found = []
+    for group, own in zip(groups, differing([group[0].setting for group in groups]), strict=True):
+        extra = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
+        rank = [sortable(value) for value in own.values()]
+        for seeds in by_method(group).values():
+            method = seeds[0].identity.method
+            label, family = (", ".join([words, *extra]) for words in (method.label, method.family))
+            pages = tuple(by_run[id(run)] for run in seeds)
+            found.append(Series(label, family, method.compressor, (*method.order[:2], rank, label), pages))
+    return sorted(found, key=lambda series: series.order)
+
+
+def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Nested settings as ``a.b`` -> value, values in the words of the command line."""
+    lines: dict[str, str] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            lines |= flat(value, f"{prefix}{key}.")
+        else:
+            lines[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
+    return lines
+
+
+def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Settings that are the same wherever there are any, and the values of the others."""
+    values: dict[str, set[str]] = {}
+    for run in runs:
+        for key, value in flat(run.config).items():
+            if key not in NOT_SHOWN and key.split(".")[0] not in NOT_SHOWN:
+                values.setdefault(key, set()).add(value)
+    common = {key: next(iter(found)) for key, found in values.items() if len(found) == 1}
+    return common, {key: sorted(found, key=_natural) for key, found in values.items() if len(found) > 1}
+
+
+def varying_within(subjects: dict[str, list[Series]]) -> dict[str, list[str]]:
+    """Settings that vary among the runs of some subject, with their values in all of these subjects."""
+    values: dict[str, set[str]] = {}
+    for series in subjects.values():
+        _, varies = common_and_varying(run for one in series for run in one.runs)
+        for key, found in varies.items():
+            values.setdefault(key, set()).update(found)
+    return {key: sorted(found, key=_natural) for key, found in values.items()}
+
+
+def default_question(subjects: dict[str, list[Series]]) -> str:
+    """What the runs can answer, made of what they do not share."""
+    methods = sorted({one.compressor for series in subjects.values() for one in series})
+    where = _listed(list(subjects))
+    if len(methods) > 1:
+        what = f"How do {_listed(methods)} compare in quality, bytes on the link and total error on {where}"
+    else:
+        cost = "with how many bytes on the link and how much total error"
+        what = f"What quality does {methods[0]} reach on {where}, {cost}"
+    keys = [key for key in varying_within(subjects) if not key.endswith("_target_")]
+    return f"{what}, as {_listed(keys)} {'varies' if len(keys) == 1 else 'vary'}?" if keys else f"{what}?"
+
+
+def code_versions(runs: Iterable[Run]) -> dict[str, int]:
+    """Version of the code, a star behind a modified one and its untracked files -> number of runs."""
+    return dict(sorted(Counter(map(_version, runs)).items()))
+
+
+def _version(run: Run) -> str:
+    files = run.environment.get("untracked_code")
+    return f"{run.code}, with {', '.join(files)}, which no commit holds" if files else run.code
+
+
+def machines(runs: Iterable[Run]) -> list[str]:
+    """Hardware and main versions, a line for each kind."""
+    lines = set()
+    for run in runs:
+        found = run.environment
+        packages = found.get("packages") if isinstance(found.get("packages"), dict) else {}
+        gpus = found.get("gpus") if isinstance(found.get("gpus"), list) else []
+        parts = [found.get("processor"), f"{found['cores']} cores" if found.get("cores") else None]
+        parts += [*gpus, f"Python {found['python']}" if found.get("python") else None]
+        parts += [f"torch {packages['torch']}" if packages.get("torch") else None]
+        lines.add(", ".join(str(part) for part in parts if part) or "not recorded")
+    return sorted(lines)
+
+
+def shortened(values: list[str]) -> str:
+    """Values of a setting, at most a dozen of them."""
+    shown = values[:MOST_VALUES]
+    return ", ".join(shown) + (f", and {len(values) - len(shown)} more" if len(values) > len(shown) else "")
+
+
+def _below(path: Path, outputs: list[Path]) -> str:
+    for output in outputs:
+        if path.is_relative_to(output):
+            return path.relative_to(output).as_posix()
+    return path.name
+
+
+def _natural(text: str) -> list[tuple[int, float, str]]:
+    """Sorts numbers inside words by their size."""
+    parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", text)
+    return [(0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts)]
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"[\w@%+=:,./-]+", word) else "'" + word.replace("'", "'\"'\"'") + "'"
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

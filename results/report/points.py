@@ -1,0 +1,126 @@
+"""Figures of a report with a mark per run: one number of the runs against another."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from results.compare.measures import Measure
+from results.figures import description
+from results.figures.description import is_number
+from results.figures.metrics import of_measure
+from results.figures.style import line_styles
+from results.read.run import Run
+from results.report.axes import Figure, axis, bare, dash, layout, missing, plain, rounded, said, title
+from results.report.facts import Page, Series
+
+SYMBOLS = {
+    "none": "circle",
+    "hard_threshold": "square",
+    "top_k": "triangle-up",
+    "random_k": "diamond",
+    "random_block": "x",
+}
+VARIANTS = ("", "-open", "-open-dot", "-dot")  # of a method's symbol, for several families of one method
+FADED = 0.6  # a run's point beside the mean of its seeds
+
+
+def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
+    """A small mark per run, a large one per mean over seeds, a line through the means of a family."""
+    families: dict[str, list[Series]] = {}
+    for one in series:
+        families.setdefault(one.family, []).append(one)
+    styles = line_styles(replace(members[0], label=family) for family, members in families.items())
+    symbols = _symbols((family, members[0].compressor) for family, members in families.items())
+    runs = {one.label: [run for run in one.runs if _has(run, x, y)] for one in series}
+    methods = {label: found for label, found in runs.items() if found}
+    if not methods:
+        return None
+    panel = description.points(methods, of_measure(x), of_measure(y), [])
+    log = tuple(side.scale.logarithmic for side in (panel.x, panel.y))
+    data, absent = [], []
+    for family, members in families.items():
+        small, means = [], []
+        for one in members:
+            own = [page for page in one.pages if _has(page.run, x, y)]
+            found = [_point(page, one, x, y) for page in own]
+            found = [point for point in found if _is_shown(point, log)]
+            if found:
+                mark = panel.marks[one.label]
+                means.append(_mean(one, found, x, y) | {"x": mark.x, "y": mark.y})
+            else:
+                absent.append(one.label)
+            small += found
+        if not small:
+            continue
+        style, symbol = styles[family], symbols[family]
+        means.sort(key=lambda point: (point["x"], point["y"]))
+        line = {"color": style["color"], "width": 1.2, "dash": dash(style["linestyle"], 1.2)}
+        data.append(
+            _marks(small, family, {"symbol": symbol, "size": 7, "color": style["color"], "opacity": FADED})
+            | {"mode": "markers", "showlegend": False}
+        )
+        bold = {"symbol": symbol, "size": 12, "color": style["color"], "line": {"width": 1.5}}
+        data.append(
+            _marks(means, family, bold)
+            | {"mode": "lines+markers" if len(means) > 1 else "markers", "line": line}
+        )
+    if not data:
+        return None
+    several = any(len(one.pages) > 1 for one in series)
+    note = "Large marks: means over seeds; small marks: single runs." if several else "One run per mark."
+    note += " Click a mark to see how its run was made."
+    axes = [
+        axis(measure, is_log, (value for trace in data for value in trace[key]))
+        for measure, is_log, key in zip((x, y), log, "xy", strict=True)
+    ]
+    return Figure(
+        title(y, bare(x)),
+        note + missing(absent, any(log)),
+        data,
+        layout(*axes),
+    )
+
+
+def _symbols(families: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Plotly's symbol per family, from pairs (family, compressor)."""
+    symbols, seen = {}, {}
+    for family, compressor in families:
+        variant = seen[compressor] = seen.get(compressor, -1) + 1
+        symbols[family] = SYMBOLS.get(compressor, "star") + VARIANTS[variant % len(VARIANTS)]
+    return symbols
+
+
+def _has(run: Run, *measures: Measure) -> bool:
+    return all(is_number(run.summary.get(measure.name)) for measure in measures)
+
+
+def _is_shown(point: dict[str, Any], log: tuple[bool, ...]) -> bool:
+    return all(point[key] > 0 or not is_log for key, is_log in zip("xy", log, strict=True))
+
+
+def _point(page: Page, series: Series, x: Measure, y: Measure) -> dict[str, Any]:
+    at = [measure.factor * page.run.summary[measure.name] for measure in (x, y)]
+    words = [plain(series.label), f"seed {page.run.seed}", said(x, [page.run]), said(y, [page.run])]
+    return {"x": at[0], "y": at[1], "text": "<br>".join(words), "keys": [page.key], "run": page.run}
+
+
+def _mean(series: Series, found: list[dict[str, Any]], x: Measure, y: Measure) -> dict[str, Any]:
+    runs = [point["run"] for point in found]
+    count = f"mean of {len(runs)} seeds" if len(runs) > 1 else f"seed {runs[0].seed} only"
+    words = [plain(series.label), count, said(x, runs), said(y, runs)]
+    keys = [key for point in found for key in point["keys"]]
+    return {"text": "<br>".join(words), "keys": keys}
+
+
+def _marks(found: list[dict[str, Any]], family: str, marker: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "name": plain(family),
+        "legendgroup": family,
+        "x": [rounded(point["x"]) for point in found],
+        "y": [rounded(point["y"]) for point in found],
+        "hovertext": [point["text"] for point in found],
+        "hoverinfo": "text",
+        "customdata": [" ".join(point["keys"]) for point in found],
+        "marker": marker,
+    }

@@ -1,0 +1,95 @@
+"""The tables of a report: a row per method, cells that know what they sort by.
+
+The numbers are those of ``python -m results table``.
+"""
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from results.compare.comparison import ComparedMethod, Section, compare
+from results.compare.measures import Measure
+from results.read.matching import warnings
+from results.report.facts import Page, Series
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is shown, the number it sorts by, and what a pointer held over it says."""
+
+    text: str
+    number: float | None = None  # None sorts last; in a column of words, where all are None, by the word
+    more: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The numbers of one series."""
+
+    label: str
+    pages: tuple[Page, ...]  # a link for each
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Mean ± standard deviation over seeds; columns after the method and its seeds."""
+
+    columns: tuple[str, ...]
+    rows: tuple[Row, ...]
+    facts: tuple[str, ...]  # what was trained
+    notes: tuple[str, ...]
+
+
+def table_of(series: Sequence[Series]) -> Table:
+    """The table of one subject, of all its settings."""
+    runs = [run for one in series for run in one.runs]
+    sections = compare(runs)
+    of_run = {id(run): (section, row) for section in sections for row in section.rows for run in row.runs}
+    found = [of_run[id(one.runs[0])] for one in series]
+    measures = {m.name: m for part in ("qualities", "costs") for s in sections for m in getattr(s, part)}
+    columns = [measure.label for measure in measures.values()]
+    compared = [section for section in sections if any(row.difference for row in section.rows)]
+    if compared:
+        columns.append(f"minus {_baseline(compared)} [95 %]")
+    rows = []
+    for one, (section, row) in zip(series, found, strict=True):
+        own = {measure.name: measure for measure in (*section.qualities, *section.costs)}
+        cells = [_cell(own[name], row) if name in own else Cell("-") for name in measures]
+        cells += [_difference(section, row)] * bool(compared)
+        cells.append(Cell(row.verdict.word, more=f"{row.verdict.reason} {row.verdict.published}".strip()))
+        rows.append(Row(one.label, one.pages, tuple(cells)))
+    on_top = set(warnings(runs))
+    notes = [note for section in sections for note in section.notes if note not in on_top]
+    if compared:
+        quality = compared[0].qualities[0].label
+        notes.append(f"differences: of {quality}, paired over the seeds, with Student's 95 % interval")
+    facts = dict.fromkeys(fact for section in sections for fact in section.facts)
+    return Table((*columns, "beside the paper"), tuple(rows), tuple(facts), tuple(dict.fromkeys(notes)))
+
+
+def _baseline(sections: Sequence[Section]) -> str:
+    """What the differences of these sections are from, in a word."""
+    baselines = {section.baseline for section in sections}
+    return str(min(baselines, key=str)) if len(baselines) == 1 else "the baseline"
+
+
+def _cell(measure: Measure, row: ComparedMethod) -> Cell:
+    values = measure.values(row.runs)
+    mean = statistics.mean(values) if values and all(map(math.isfinite, values)) else None
+    return Cell(measure.spread(row.runs), None if mean is None else measure.factor * mean)
+
+
+def _difference(section: Section, row: ComparedMethod) -> Cell:
+    if section.baseline in (None, row.method):
+        return Cell("-")
+    if row.difference is None:
+        return Cell("no common seed")
+    quality, found = section.qualities[0], row.difference
+    seeds = f"minus {section.baseline}, seeds {', '.join(map(str, found.seeds))}"
+    return Cell(
+        quality.difference(found.mean, found.low, found.high, len(found.seeds)),
+        quality.factor * found.mean,
+        seeds,
+    )

@@ -1,0 +1,1 @@
+"""Studies: a module for each, on one kit."""

@@ -1,0 +1,209 @@
+"""ACCORDION beside a hard threshold with lambda from k_low, Top-k at k_low and at k_high, and dense SGD.
+
+Runs of `make accordion` as a Markdown table and a figure. The comparison is that of Sahu et al., 2021,
+https://arxiv.org/abs/2108.00951; the method that of Agarwal et al., 2021, https://arxiv.org/abs/2010.16248.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from results.compare.measures import Measure, costs, num_parameters, qualities
+from results.compare.statistics import mean_and_half
+from results.escaping import in_markdown
+from results.figures.curves import epochs, metric, over_seeds, seed_range, smoothed
+from results.figures.groups import file_stem, seeds_in_words
+from results.figures.saving import Figures
+from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style, apply_to_axis
+from results.read.matching import by_key, by_setting
+from results.read.run import Run
+from results.studies.kit import Seeds, Study, every_run, first_of, notes, paired, require_compressors, table
+
+ORDER = ("none", "top_k", "hard_threshold", "accordion")
+MARKERS = {"none": "X", "top_k": "^", "hard_threshold": "s", "accordion": "o"}
+DENSITY = "compression/density"
+INTRODUCTION = """# ACCORDION and the hard threshold, every row
+
+Written by `python -m results study accordion` from the runs of `make accordion`; what they say is in
+[accordion.md](accordion.md). Quality is that of the last weights, mean ± standard deviation over the seeds
+named; differences are ACCORDION's value minus the row's, paired over seeds, in brackets Student's 95 %
+interval. Bytes are those of the whole training, indices and counts included: that left a worker, were each a
+machine of its own, and that it handed to collectives. "At k_high": how much of the training layers were at
+k_high, mean over elements.
+"""
+
+
+Methods = dict[str, Seeds]  # by label
+
+
+def methods_of(runs: Sequence[Run]) -> Methods:
+    """Runs by what they are called here, by seed.
+
+    Raises ``ValueError`` for another method, and without ACCORDION in one setting.
+    """
+    require_compressors(runs, ORDER)
+    found = by_key(sorted(runs, key=lambda run: (ORDER.index(run.compressor), _level(run))), label_of)
+    named = [runs for runs in found.values() if first_of(runs).compressor == "accordion"]
+    if len(named) != 1:
+        raise ValueError(
+            f"runs of {runs[0].subject} must include compressor=accordion in one setting, got {len(named)}"
+        )
+    return found
+
+
+def label_of(run: Run) -> str:
+    """The method with the densities that it was given, in per cent."""
+    settings = run.config["compressor"]
+    if run.compressor == "none":
+        return "dense SGD"
+    if run.compressor == "accordion":
+        return f"ACCORDION, {100 * settings['k_low']:g} % or {100 * settings['k_high']:g} %"
+    if run.compressor == "top_k":
+        return f"Top-k, {100 * settings['density']:g} %"
+    if settings["threshold"] is not None:
+        return f"hard threshold {settings['threshold']:g}"
+    return f"hard threshold, lambda from {100 * settings['density']:g} %"
+
+
+def page(runs: Sequence[Run]) -> str:
+    """Markdown: a table per setting, then notes."""
+    parts = [INTRODUCTION]
+    for methods in map(methods_of, by_setting(runs)):
+        every = list(every_run(methods))
+        measures = [*qualities(every)[:1], *costs(every)]
+        ours = next(of_seed for of_seed in methods.values() if first_of(of_seed).compressor == "accordion")
+        head = ["method", "seeds", *(measure.label for measure in measures), "at k_high, %"]
+        head += [f"ACCORDION minus it: {measure.label}" for measure in measures[:2]]
+        rows = [
+            [*_cells(label, of_seed, measures), *_beside(ours, of_seed, measures[:2])]
+            for label, of_seed in methods.items()
+        ]
+        first = every[0]
+        facts = f"{first.config['workers']} workers of {first.config['trainer']['batch_size']} samples, "
+        facts += f"{num_parameters(first):,} parameters, {first.summary['step']:,} steps."
+        shown = table(head, rows, words=2)
+        parts.append("\n".join([f"## {in_markdown(_subject(methods))}", "", in_markdown(facts), "", shown]))
+    return "\n".join([*parts, notes(runs)])
+
+
+def share_at_high(run: Run) -> float | None:
+    """How much of the training layers were at k_high, mean over elements; None for other methods.
+
+    From the elements that each layer sent: so many at k_low, so many at k_high. A layer that sends one
+    element at either says nothing and is left out.
+    """
+    if run.compressor != "accordion":
+        return None
+    low, high = (run.config["compressor"][key] for key in ("k_low", "k_high"))
+    weighted, elements = 0.0, 0
+    for layer in run.summary["layers"].values():
+        size, sent = layer["elements"], layer["density_mean"] * layer["elements"]
+        least, most = (max(1, int(density * size + 1e-9)) for density in (low, high))
+        if most > least:
+            weighted += size * (sent - least) / (most - least)
+            elements += size
+    return weighted / elements if elements else None
+
+
+def draw(methods: Methods) -> Any:
+    """Quality against average density, and the density sent over the epochs."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    apply_style()
+    figure = Figure(figsize=(6.4, 6.8), layout="constrained")
+    upper, lower = figure.subplots(2, 1)
+    every = list(every_run(methods))
+    quality, density = qualities(every)[0], costs(every)[0]
+    seen: list[str] = []
+    for label, of_seed in methods.items():
+        compressor = first_of(of_seed).compressor
+        _add(upper, lower, label, list(of_seed.values()), (density, quality), again=compressor in seen)
+        seen.append(compressor)
+    upper.set_xscale("log")
+    lower.set_yscale("log")
+    for scale in (upper.xaxis, lower.yaxis):
+        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    upper.set_xlabel("average density, %")
+    upper.set_ylabel(quality.label)
+    lower.set_xlabel("epoch")
+    lower.set_ylabel("density of a step, %")
+    lower.set_ylim(bottom=1e-3)
+    lower.set_title("running median of the steps; mean over seeds, and range of three or more", fontsize=9)
+    for axis in (upper, lower):
+        apply_to_axis(axis)
+    handles, labels = upper.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+    seeds = sorted({seed for of_seed in methods.values() for seed in of_seed})
+    upper.set_title(f"{_subject(methods)}: {seeds_in_words(seeds, '95 % interval')}")
+    return figure
+
+
+def _add(
+    upper: Any, lower: Any, label: str, runs: list[Run], measures: tuple[Measure, Measure], *, again: bool
+) -> None:
+    """A method's point and line; a compressor's second setting is hollow and thin."""
+    compressor = runs[0].compressor
+    colour = COLOURS[compressor]
+    (x, x_half), (y, y_half) = (
+        mean_and_half(measure.factor * value for value in measure.values(runs)) for measure in measures
+    )
+    upper.errorbar(
+        x,
+        y,
+        xerr=min(x_half, 0.9 * x) or None,  # the axis is logarithmic
+        yerr=y_half or None,
+        label=label,
+        color=colour,
+        marker=MARKERS[compressor],
+        markersize=7,
+        markerfacecolor="white" if again else None,
+        linestyle="none",
+        elinewidth=1,
+        capsize=3,
+    )
+    curve = over_seeds(runs, epochs, smoothed(metric(DENSITY, 100.0)), seed_range)
+    width = LINE_WIDTH * (0.6 if again else 1)
+    lower.plot(curve.x, curve.mean, color=colour, linestyle=DASHES[compressor], linewidth=width)
+    low = np.maximum(curve.low, 1e-9)
+    lower.fill_between(curve.x, low, curve.high, color=colour, alpha=0.15, linewidth=0)
+
+
+def _cells(label: str, of_seed: dict[int, Run], measures: Sequence[Measure]) -> list[str]:
+    runs = list(of_seed.values())
+    at_high = Measure("at_high", "at k_high, %", share_at_high, 100, 1)
+    return [label, ", ".join(map(str, of_seed)), *(measure.spread(runs) for measure in (*measures, at_high))]
+
+
+def _beside(ours: dict[int, Run], theirs: dict[int, Run], measures: Sequence[Measure]) -> list[str]:
+    """ACCORDION minus the row, paired over seeds."""
+    if ours is theirs:
+        return ["-"] * len(measures)
+    found = [(measure, paired(measure, ours, theirs)) for measure in measures]
+    return [measure.difference(*values) if values else "-" for measure, values in found]
+
+
+def _level(run: Run) -> float:
+    return run.config["compressor"].get("density") or 0.0
+
+
+def _subject(methods: Methods) -> str:
+    return first_of(next(iter(methods.values()))).subject
+
+
+def figures(runs: Sequence[Run]) -> Figures:
+    """One per setting."""
+    for methods in map(methods_of, by_setting(runs)):
+        yield file_stem(_subject(methods)), partial(draw, methods)
+
+
+STUDY = Study(
+    name="accordion",
+    question="Is a constant threshold as good as detecting critical regimes?",
+    page=page,
+    file="table.md",
+    figures=figures,
+    worded=("results/pages/accordion/accordion.md",),
+)

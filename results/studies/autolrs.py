@@ -1,0 +1,240 @@
+"""AutoLRS beside a tuned constant rate, steps and a cosine, at equal steps in all.
+
+The steps of AutoLRS's trials count: its last weights have been trained for about half as many steps as the
+others'. Jin et al., ICLR 2021, https://arxiv.org/abs/2105.10762.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from results.compare.measures import LINK_BYTES, qualities
+from results.compare.statistics import (
+    WITHOUT_INTERVAL,
+    counted,
+    mean_and_half,
+    mean_and_interval,
+    paired_difference,
+)
+from results.escaping import in_markdown
+from results.figures.groups import file_stem, seeds_in_words
+from results.figures.saving import Figures
+from results.figures.style import LINE_WIDTH, apply_style
+from results.read.matching import by_key
+from results.read.run import Run
+from results.studies.kit import Option, Study, table
+
+SEARCHED = "autolrs"
+LABELS = {
+    "autolrs": "AutoLRS",
+    "constant": "constant, tuned",
+    "warmup_step": "steps: a tenth at 1/2 and 3/4",
+    "cosine": "cosine",
+}
+STYLES = {  # Okabe and Ito's colours, and a dash each
+    "autolrs": ("#0072B2", "solid"),
+    "constant": ("#000000", (0, (1, 1))),
+    "warmup_step": ("#D55E00", (0, (5, 2))),
+    "cosine": ("#009E73", (0, (6, 2, 1, 2))),
+}
+INTRODUCTION = """# Schedules at equal steps
+
+Written by `python -m results study autolrs` from the runs of `make autolrs`. Mean ± half of Student's 95 %
+interval over the seeds named. All runs take as many steps; those of AutoLRS's trials, which are thrown away,
+are among them, and so are their bytes. "Steps saved" compares with the constant rate of the same seed: by
+what share earlier, in steps in all, a run was first as good as the constant rate's last evaluation than the
+constant rate itself first was; below 0 where it was later, "never" where it was not in some seed. Until its
+first decay a step schedule is the constant rate's run, so that what both reach there saves nothing: "one run
+until then".
+"""
+
+
+def schedule_of(run: Run) -> str:
+    """The schedule's name, as on the command line. Raises ``ValueError`` for one that is not compared."""
+    names = {
+        "AutoLRS": "autolrs",
+        "Constant": "constant",
+        "ConstantRate": "constant",
+        "WarmupStep": "warmup_step",
+        "Cosine": "cosine",
+    }
+    name = run.config["schedule"]["_target_"].split(".")[-1]
+    if name not in names:
+        raise ValueError(f"runs must be of schedule={', '.join(LABELS)}, got {name}: {run.path}")
+    return names[name]
+
+
+def schedules_of(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
+    """Runs by what was trained and by schedule, seeds ascending."""
+    found: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run in sorted(runs, key=lambda run: (run.subject, run.seed, run.config["optimizer"].get("lr") or 0)):
+        found[run.subject][schedule_of(run)].append(run)
+    return {model: dict(by_schedule) for model, by_schedule in sorted(found.items())}
+
+
+def steps_in_all(run: Run, steps: np.ndarray) -> np.ndarray:
+    """Steps taken by the time of each of these ``steps`` of the training, with the trials before them."""
+    searched = run.curve("autolrs/search_steps")
+    if searched.empty:
+        return steps
+    at = np.searchsorted(searched.index.to_numpy(), steps, side="left") - 1
+    # Trials come at the start of a stage: what is recorded at its first step has them behind it only later.
+    return steps + np.where(at >= 0, searched.to_numpy()[np.maximum(at, 0)], 0)
+
+
+def steps_until(run: Run, metric: str, value: float, higher_is_better: bool) -> float | None:
+    """Steps in all until an evaluation was as good as ``value``; None if none was."""
+    curve = run.curve(metric)
+    good = curve >= value if higher_is_better else curve <= value
+    if not good.any():
+        return None
+    return float(steps_in_all(run, np.array([curve.index[good.to_numpy().argmax()]]))[0])
+
+
+def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
+    """Markdown: a section per model; ``tried`` are runs of the constant rates that were tuned.
+
+    Raises ``ValueError`` for two runs of one place.
+    """
+    by_key(runs, lambda run: (run.subject, schedule_of(run)))
+    by_model, tuning = schedules_of(runs), schedules_of(tried)
+    sections = [INTRODUCTION]
+    for model, by_schedule in by_model.items():
+        constant = by_schedule.get("constant", [])
+        metric, label, factor, higher = _quality(next(iter(by_schedule.values())))
+        head = ["schedule", "seeds", label, "against constant", "MB that left a worker", "steps saved"]
+        rows = []
+        for schedule in [name for name in LABELS if name in by_schedule]:
+            runs = by_schedule[schedule]
+            rows.append(
+                [
+                    LABELS[schedule],
+                    ", ".join(str(run.seed) for run in runs),
+                    _spread([factor * run.summary[metric] for run in runs]),
+                    _against(runs, constant, metric, factor),
+                    _spread([_bytes(run) / 1e6 for run in runs]),
+                    _saved(runs, constant, metric, higher),
+                ]
+            )
+        lines = [f"## {in_markdown(model)}", "", table(head, rows, words=2).rstrip("\n")]
+        rates = tuning.get(model, {}).get("constant", [])
+        if rates:
+            tried = ", ".join(
+                f"{run.config['optimizer']['lr']:g}: {factor * run.summary[metric]:.2f}" for run in rates
+            )
+            seeds = ", ".join(sorted({str(run.seed) for run in rates}))
+            lines += ["", f"Constant rates tried, with seed {seeds}, and their {label}: {tried}."]
+        sections.append("\n".join(lines))
+    return "\n\n".join([*sections, WITHOUT_INTERVAL]) + "\n"
+
+
+def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
+    """Quality against steps in all, and below it the rates, per seed where they were searched for."""
+    from matplotlib.figure import Figure
+
+    apply_style()
+    metric, label, factor, _ = _quality(next(iter(by_schedule.values())))
+    figure = Figure(figsize=(6.4, 6.4), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    for schedule in [name for name in LABELS if name in by_schedule]:
+        runs, (colour, dash) = by_schedule[schedule], STYLES[schedule]
+        style = {"color": colour, "linestyle": dash, "linewidth": LINE_WIDTH}
+        curves = [run.curve(metric) for run in runs]
+        common = sorted(set.intersection(*(set(curve.index) for curve in curves)))
+        values = np.array([[factor * curve[step] for step in common] for curve in curves])
+        where = np.mean([steps_in_all(run, np.array(common)) for run in runs], axis=0)
+        mean, half = np.array([mean_and_half(column) for column in values.T]).T
+        upper.plot(where, mean, label=LABELS[schedule], **style)
+        upper.fill_between(where, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
+        for run in runs if schedule == SEARCHED else runs[:1]:
+            rate = run.curve("train/learning_rate")
+            lower.plot(steps_in_all(run, rate.index.to_numpy()), rate.to_numpy(), **style)
+    if "%" in label:  # an interval may reach beyond
+        upper.set_ylim(*np.clip(upper.get_ylim(), 0, 101))
+    lower.set_yscale("log")
+    upper.set_ylabel(label)
+    lower.set_ylabel("learning rate")
+    lower.set_xlabel("steps in all, AutoLRS's trials included")
+    upper.legend(frameon=False)
+    seeds = [run.seed for run in next(iter(by_schedule.values()))]
+    upper.set_title(f"{model}: {seeds_in_words(seeds, '95 % interval')}", fontsize=9)
+    lower.set_title("rates; AutoLRS's of each seed", fontsize=9)
+    return figure
+
+
+def _quality(runs: Sequence[Run]) -> tuple[str, str, float, bool]:
+    """(metric, label, factor, whether higher is better) of what these runs are judged by."""
+    found = qualities(runs)[0]
+    return found.name, found.label, found.factor, "perplexity" not in found.name and "loss" not in found.name
+
+
+def _bytes(run: Run) -> float:
+    return run.summary[LINK_BYTES] + run.summary.get("autolrs/search_link_bytes_sent_total", 0.0)
+
+
+def _spread(values: list[float]) -> str:
+    mean, half = mean_and_interval(values)
+    return f"{mean:.2f}{counted(len(values))}" if half is None else f"{mean:.2f} ± {half:.2f}"
+
+
+def _against(runs: list[Run], constant: list[Run], metric: str, factor: float) -> str:
+    seeds = {run.seed: run for run in constant}
+    pairs = [(run, seeds[run.seed]) for run in runs if run.seed in seeds]
+    if not pairs or runs is constant:
+        return "-"
+    mean, low, high, count = paired_difference(
+        *([factor * run.summary[metric] for run in side] for side in zip(*pairs, strict=True))
+    )
+    return f"{mean:+.2f}" + (f" [{low:+.2f}, {high:+.2f}]" if low is not None else counted(count))
+
+
+def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> str:
+    seeds = {run.seed: run for run in constant}
+    shares, shared = [], []
+    for run in runs:
+        if run.seed not in seeds or runs is constant:
+            return "-"
+        other = seeds[run.seed]
+        needed: Any = steps_until(other, metric, other.summary[metric], higher)
+        taken = steps_until(run, metric, other.summary[metric], higher)
+        if taken is None:
+            return "never"
+        if taken <= one_run_until(run, other):
+            shared.append(run.seed)
+        shares.append(100 * (1 - taken / needed))
+    if shared:
+        which = f" in seed{'s' * (len(shared) > 1)} {', '.join(map(str, shared))}"
+        return f"one run until then{which if len(shared) < len(runs) else ''}"
+    mean, half = mean_and_interval(shares)
+    return f"{mean:.2f} %{counted(len(shares))}" if half is None else f"{mean:.2f} ± {half:.2f} %"
+
+
+def one_run_until(run: Run, other: Run) -> int:
+    """The last recorded step up to which two runs of one seed had the same rates; 0 if they never had."""
+    rates, others = (each.curve("train/learning_rate") for each in (run, other))
+    last = 0
+    for step, rate in rates.items():
+        if others.get(step) != rate:
+            break
+        last = int(step)
+    return last
+
+
+def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
+    """One per model."""
+    for model, by_schedule in schedules_of(runs).items():
+        yield file_stem(model), partial(draw, model, by_schedule)
+
+
+STUDY = Study(
+    name="autolrs",
+    question="Does the search for the learning rate save steps?",
+    page=page,
+    file="table.md",
+    figures=figures,
+    option=Option(name="--tuning", help="folder with the constant rates tried", output="autolrs_tuning"),
+    worded=("results/pages/autolrs/autolrs.md", "docs/papers/autolrs.md"),
+)

@@ -1,0 +1,151 @@
+"""What all studies share: what a study is, the making of its page and figures, and parts of pages."""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from results import header
+from results.command import hand_out
+from results.compare.measures import LINK_BYTES, Measure
+from results.compare.statistics import WITHOUT_INTERVAL, Difference, paired_difference
+from results.escaping import in_markdown, markdown_table
+from results.figures.saving import Figures, save_all
+from results.read.folders import finished_runs
+from results.read.matching import warnings
+from results.read.run import Run
+
+ROOT = Path(__file__).parents[2]
+PAGES = Path("results/pages")  # below ROOT: a folder per study
+
+Seeds = dict[int, Run]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """An option of one study alone."""
+
+    name: str  # --tuning
+    help: str
+    choices: tuple[str, ...] = ()  # the first is the default
+    output: str = ""  # of folders with further runs: the one that the study's sweeps write
+
+    @property
+    def key(self) -> str:
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """One study: sweeps/NAME holds its grid, results/pages/NAME its page, table and figures."""
+
+    name: str
+    question: str
+    page: Callable[..., str]  # of runs, and of what ``option`` names: Markdown
+    outputs: tuple[str, ...] = ()  # folders that its sweeps write below ``outputs``; by default NAME
+    figures: Callable[..., Figures] | None = None  # of the same arguments
+    file: str = ""  # of the page, below results/pages/NAME; by default NAME.md
+    needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
+    keeps: Callable[[Run], bool] = lambda _: True
+    option: Option | None = None
+    worded: tuple[str, ...] = ()  # pages that word its numbers, and get its header
+    more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # by file: of the same runs
+
+    @property
+    def command(self) -> str:
+        """What makes runs and page."""
+        return f"make {self.name}"
+
+    @property
+    def folder(self) -> Path:
+        return PAGES / self.name
+
+    @property
+    def page_file(self) -> str:
+        return self.file or f"{self.name}.md"
+
+
+def make(study: Study, options: argparse.Namespace) -> None:
+    """Write a study's pages and figures. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    is_ours = not options.output  # the study's own runs and pages
+    outputs = options.output or [options.root / name for name in study.outputs or (study.name,)]
+    runs = [run for run in finished_runs(outputs, needs=study.needs) if study.keeps(run)]
+    if not runs:
+        raise FileNotFoundError(f"no finished run of the study in {', '.join(map(str, outputs))}")
+    further, others = _further(study, options, is_ours)
+    made = header.of_runs([*runs, *others], study.command, allow_modified=options.allow_modified)
+    text = header.under_title(study.page(runs, *further), made)
+    pages = {file: write(runs, options.allow_modified) for file, write in (study.more_pages or {}).items()}
+    folder = ROOT / study.folder if is_ours else None
+    path = options.table or (folder / study.page_file if folder else None)
+    if study.figures is not None:
+        save_all(study.figures(runs, *further), options.figures or folder or outputs[0] / "figures")
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for file, other in pages.items():
+            hand_out(other, path.parent / file)
+    hand_out(text, path)
+    if is_ours and options.table is None:
+        for worded in study.worded:
+            page = ROOT / worded
+            hand_out(header.copy(text, page.read_text(encoding="utf-8")), page)
+
+
+def _further(
+    study: Study, options: argparse.Namespace, is_ours: bool
+) -> tuple[tuple[Any, ...], Sequence[Run]]:
+    """The argument that the study's own option makes, and the runs in it."""
+    if study.option is None:
+        return (), ()
+    given = getattr(options, study.option.key)
+    if study.option.choices:
+        return (given or study.option.choices[0],), ()
+    if given is None and is_ours:
+        given = options.root / study.option.output
+    others = finished_runs([given], needs=study.needs) if given else []
+    return (others,), others
+
+
+def require_compressors(runs: Iterable[Run], known: Sequence[str]) -> None:
+    """Raise ``ValueError`` for a run of another method."""
+    strangers = sorted({run.compressor for run in runs} - set(known))
+    if strangers:
+        raise ValueError(f"runs must be of {', '.join(known)}, got {', '.join(strangers)}")
+
+
+def first_of(of_seed: Mapping[int, Run]) -> Run:
+    return next(iter(of_seed.values()))
+
+
+def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
+    """Ours minus theirs, mean and 95 % interval over the seeds that have both; None without any."""
+    pairs = [
+        (value, other)
+        for seed in sorted(ours.keys() & theirs.keys())
+        if (value := measure.value(ours[seed])) is not None
+        and (other := measure.value(theirs[seed])) is not None
+    ]
+    return paired_difference(*zip(*pairs, strict=True)) if pairs else None
+
+
+def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, words: int = 1) -> str:
+    """Markdown; the first columns hold words, the others numbers."""
+    return markdown_table(head, rows, ["---"] * words + ["---:"] * (len(head) - words))
+
+
+def line(cells: Sequence[str]) -> str:
+    """A row of a table whose cells are Markdown already."""
+    return f"| {' | '.join(cells)} |"
+
+
+def notes(runs: Sequence[Run]) -> str:
+    """The end of a page: versions of the code, and what a reader must know of the runs."""
+    codes = sorted({run.code for run in runs})
+    said = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
+    return "\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in (*said, WITHOUT_INTERVAL)), ""])
+
+
+def every_run(methods: Mapping[Any, Mapping[int, Run]]) -> Iterator[Run]:
+    """Of methods by seed."""
+    return (run for of_seed in methods.values() for run in of_seed.values())

@@ -1,0 +1,243 @@
+"""Figures and table of the convergence of Top-k, from runs with diagnostics.
+
+Per subject: xi and the share of its bound that the error takes up, over training; what the largest K
+entries of the mean gradient leave out, against K; the loss for every K; and how long entries wait, Top-k
+beside hard threshold at equal bytes. Means over seeds with 95 % intervals.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from results.compare.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, standard_deviation
+from results.escaping import in_markdown
+from results.figures import sheet
+from results.figures.groups import Group, groups, legend_labels
+from results.figures.metrics import BYTES, LOSS, STEPS, Metric, quality
+from results.figures.panels import Methods, NothingToDraw, curves, recorded
+from results.figures.saving import Figures
+from results.read.run import Run
+from results.studies.kit import Study, table
+
+OF_BOUND = "derived/error_of_bound"  # compression/error over diagnostics/error_bound of the same step
+SELECTION, WAITED, MASS = (
+    f"diagnostics/{part}_" for part in ("selection_error", "waited", "residual_unsent")
+)
+XI = Metric("diagnostics/xi", "xi = ||C(mean p) - mean C(p)|| / ||alpha G||", short="xi")
+SHARE = Metric(OF_BOUND, "compression error of a step over its bound", limit=1.0, short="error over bound")
+LONG = 30  # steps that the table asks for
+INTRODUCTION = """# The convergence of Top-k: all rows
+
+Written by `python -m results study topk_convergence`, from runs of `make topk_convergence`. Mean ± standard
+deviation over seeds. xi: median over a run's measured steps, and their largest. Error over bound: mean over
+measured steps. Waiting: at the end of training, the share of the residual's squared norm that lies in entries
+unsent for {long} steps or more, and the longest that an entry is unsent, in steps. Bytes are those that left
+a worker, were each a machine of its own, indices and counts included.
+"""
+
+
+def xi(group: Group) -> Any:
+    """xi, and what of its bound the error takes up, over training."""
+    group = only(group, "top_k", "hard_threshold")
+    drawn = recorded(group, XI.name, OF_BOUND)
+    panels = [(STEPS, XI), (STEPS, SHARE)]
+    return sheet.draw(
+        group,
+        drawn,
+        f"{group.subject}: xi, and the error beside its bound",
+        [(partial(curves, group=group, drawn=drawn, x=x, y=y), x.label, y.label) for x, y in panels],
+    )
+
+
+def selection(group: Group) -> Any:
+    """||G - TopK(G)|| / ||G|| against K, mean over training."""
+    group = only(group, "none", "top_k")
+    drawn = recorded(group, numbers(group.runs, SELECTION)[0][0])
+    panel = partial(_selection, group=group, drawn=drawn)
+    label = "||G - TopK(G)|| / ||G||, mean over training"
+    return sheet.draw(
+        group, drawn, f"{group.subject}: selection error of the mean gradient", [(panel, "K, entries", label)]
+    )
+
+
+def convergence(group: Group) -> Any:
+    """The training loss for every K."""
+    group = only(group, "none", "top_k")
+    drawn = recorded(group, LOSS.name)
+    panel = partial(curves, group=group, drawn=drawn, x=STEPS, y=LOSS)
+    return sheet.draw(
+        group, drawn, f"{group.subject}: convergence against K", [(panel, STEPS.label, LOSS.label)]
+    )
+
+
+def staleness(group: Group) -> Any:
+    """Shares that have waited at least so many steps: of what is sent, and of the residual."""
+    group = only(group, "top_k", "hard_threshold")
+    drawn = recorded(group, numbers(group.runs, MASS)[0][0])
+    shown = (
+        (WAITED, "share of the entries sent that waited as long"),
+        (MASS, "share of the residual's squared norm unsent as long"),
+    )
+    return sheet.draw(
+        group,
+        drawn,
+        f"{group.subject}: how long entries wait, second half of training",
+        [
+            (partial(_ages, group=group, drawn=drawn, prefix=prefix), "at least so many steps", label)
+            for prefix, label in shown
+        ],
+    )
+
+
+FIGURES: dict[str, Callable[[Group], Any]] = {f.__name__: f for f in (xi, selection, convergence, staleness)}
+
+
+def only(group: Group, *compressors: str) -> Group:
+    """The group without its runs of other methods."""
+    kept = {m: runs for m, runs in group.methods.items() if runs[0].compressor in compressors}
+    return replace(group, methods=kept)
+
+
+def equal_bytes(group: Group) -> list[str]:
+    """A note on which threshold stands beside which density: the one that sent about as much."""
+    sent = {m: np.mean([run.summary[BYTES.name] for run in runs]) for m, runs in group.methods.items()}
+    if not all(sent.values()):  # nothing leaves a single worker
+        return []
+    kinds = {m: runs[0].compressor for m, runs in group.methods.items()}
+    shown = legend_labels(group.methods)
+    pairs = []
+    for method in (m for m in sent if kinds[m] == "top_k"):
+        others = [m for m in sent if kinds[m] == "hard_threshold"]
+        if others:
+            nearest = min(others, key=lambda other: abs(np.log(sent[other] / sent[method])))
+            pairs.append(f"{shown[method]} and {shown[nearest]} ({sent[nearest] / sent[method] - 1:+.1%})")
+    return [f"About equal bytes over the run: {'; '.join(pairs)}."] if pairs else []
+
+
+def numbers(runs: Sequence[Run], prefix: str) -> list[tuple[str, float]]:
+    """The recorded metrics that begin with ``prefix``, by the number that they end with.
+
+    Raises ``NothingToDraw`` when there is none.
+    """
+    pattern = re.compile(rf"{re.escape(prefix)}[\d.e+-]+")  # not waited_mean
+    names = {name for run in runs for name in run.records if pattern.fullmatch(name)}
+    if not names:
+        raise NothingToDraw(f"no run has {prefix}...")
+    return sorted(((name, float(name.removeprefix(prefix))) for name in names), key=lambda pair: pair[1])
+
+
+def _selection(axis: Any, group: Group, drawn: Methods) -> list[str]:
+    run = group.runs[0]
+    size = sum(layer["elements"] for layer in run.summary["layers"].values())
+    named = numbers(group.runs, SELECTION)
+    kept = [max(1.0, np.floor(density * size + 1e-9)) for _, density in named]
+    for method, runs in drawn.items():
+        values = [[run.curve(name).mean() for run in runs] for name, _ in named]
+        _with_bars(axis, kept, values, group.styles[method], method)
+    grid = np.geomspace(1, size, 200)
+    axis.plot(grid, np.sqrt(1 - grid / size), color="#888888", linestyle=(0, (1, 2)), linewidth=1.2)
+    axis.set_xscale("log")
+    axis.set_ylim(0, 1.02)
+    return ["Dotted, grey: (1 - K/D)^(1/2), which no vector exceeds."]
+
+
+def _ages(axis: Any, group: Group, drawn: Methods, prefix: str) -> list[str]:
+    named = numbers(group.runs, prefix)
+    longest = max(run.summary["step"] for run in group.runs)
+    named = [(name, age) for name, age in named if age < longest]
+    ages = [age for _, age in named]
+    for method, runs in drawn.items():
+        values = []
+        for name, _ in named:
+            late = [run.curve(name).loc[run.summary["step"] / 2 :] for run in runs]
+            values.append([each.mean() for each in late])
+        _with_bars(axis, ages, values, group.styles[method], method)
+    axis.set_xscale("log")
+    axis.set_ylim(-0.02, 1.02)
+    axis.set_xticks(ages, [f"{age:g}" for age in ages])
+    axis.minorticks_off()
+    return equal_bytes(group)
+
+
+def _with_bars(
+    axis: Any, x: Sequence[float], values: Sequence[Sequence[float]], style: dict[str, Any], label: str
+) -> None:
+    """A line through the means over seeds, with their intervals."""
+    pairs = [mean_and_interval(of_seeds) for of_seeds in values]
+    halves = [half or np.nan for _, half in pairs]
+    bars = {"elinewidth": 1.0, "capsize": 2.5}
+    axis.errorbar(x, [mean for mean, _ in pairs], yerr=halves, label=label, **style, **bars)
+
+
+def page(runs: Sequence[Run]) -> str:
+    """Markdown: a section per subject, a row per method."""
+    text = INTRODUCTION.format(long=LONG)
+    for group in groups(map(with_ratio, runs)):
+        good = quality(group.runs)
+        codes = sorted({run.code for run in group.runs})
+        seeds = sorted({run.seed for run in group.runs})
+        facts = f"{group.facts}; seeds {', '.join(map(str, seeds))}; code {', '.join(codes)}"
+        text += f"\n## {in_markdown(group.subject)}\n\n{in_markdown(facts)}.\n\n"
+        heads = [
+            "method",
+            good.label,
+            "bytes",
+            "xi",
+            "largest xi",
+            "error over bound",
+            f"residual unsent ≥ {LONG}",
+            "longest",
+        ]
+        rows = []
+        for method, runs in group.methods.items():
+            cells = [
+                method,
+                _cell([good.factor * run.summary[good.name] for run in runs], 2),
+                _cell([run.summary[BYTES.name] for run in runs], 0),
+                _cell([run.curve(XI.name).median() for run in runs], 2),
+                _cell([run.curve(XI.name).max() for run in runs], 2),
+                _cell([run.curve(OF_BOUND).mean() for run in runs], 3),
+                _cell([run.summary.get(f"{MASS}{LONG}", np.nan) for run in runs], 3),
+                _cell([run.summary.get("diagnostics/unsent_longest", np.nan) for run in runs], 0),
+            ]
+            rows.append(cells)
+        text += table(heads, rows)
+    return f"{text}\n{WITHOUT_INTERVAL}\n"
+
+
+def _cell(values: list[float], digits: int) -> str:
+    """Mean ± standard deviation where seeds tell one; a dash where a run has none."""
+    if not np.isfinite(values).all():
+        return "-"
+    mean = f"{np.mean(values):,.{digits}f}"
+    deviation = standard_deviation(values)
+    return f"{mean}{counted(len(values))}" if deviation is None else f"{mean} ± {deviation:,.{digits}f}"
+
+
+def with_ratio(run: Run) -> Run:
+    """The run, with the share of the bound that the error takes up among its records."""
+    if "diagnostics/error_bound" not in run.records:
+        return run
+    share = run.records["compression/error"] / run.records["diagnostics/error_bound"]
+    return replace(run, records=run.records.assign(**{OF_BOUND: share}))
+
+
+def figures(runs: Sequence[Run]) -> Figures:
+    """``FIGURES`` of each subject."""
+    for group in groups(map(with_ratio, runs)):
+        for name, figure in FIGURES.items():
+            yield f"{group.stem}-{name}", partial(figure, group)
+
+
+STUDY = Study(
+    name="topk_convergence",
+    question="Does Assumption 1 of the convergence of Top-k hold?",
+    page=page,
+    file="table.md",
+    figures=figures,
+    worded=("results/pages/topk_convergence/topk_convergence.md",),
+)

@@ -1,0 +1,125 @@
+"""One run's traffic in every way that publications count it.
+
+Per run a table: what each convention counts, over the whole
+training; what dense training comes to in the same count; and dense over it, the ratio that a publication
+with this convention would print. Ratios of two lines are not comparable. docs/ledger.md has the sources.
+"""
+
+from typing import NamedTuple
+
+from results.compare.measures import HANDED_BYTES, LINK_BYTES, num_parameters, require_several_workers
+from results.escaping import code, in_markdown, markdown_table
+from results.read.run import Run
+
+RECEIVED_BYTES = "comm/link_bytes_received_total"
+VALUES = "comm/values_bytes_total"  # of what is handed over
+NEEDED = (
+    LINK_BYTES,
+    RECEIVED_BYTES,
+    HANDED_BYTES,
+    VALUES,
+    "comm/compression_ratio",
+    "compression/density_mean",
+    "layers",
+)
+VALUE_BYTES, INDEX_BYTES, WIDE_INDEX_BYTES = 4, 4, 8  # as publications count them, whatever the dtype
+
+
+class Count(NamedTuple):
+    """A convention applied to a run: over the whole training, of a worker on average unless it says more."""
+
+    convention: str
+    source: str
+    unit: str
+    amount: float | None  # None where it has no meaning for the method, or was not recorded
+    dense: float
+
+    @property
+    def ratio(self) -> float | None:
+        return self.dense / self.amount if self.amount else None
+
+
+def counts_of(run: Run) -> list[Count]:
+    """Every convention. Raises ``ValueError`` for a run of a single worker, which nothing leaves."""
+    require_several_workers([run])
+    summary, n = run.summary, run.config["workers"]
+    handed, left, reached = (summary[name] for name in (HANDED_BYTES, LINK_BYTES, RECEIVED_BYTES))
+    dense_link = summary["comm/compression_ratio"] * left
+    ring = 2 * (n - 1) / n  # of what is handed over, in an all-reduce
+    dense = dense_link / ring
+    steps = summary["step"] - summary.get("train/steps_skipped", 0)
+    dense_elements = num_parameters(run) * steps
+    elements = summary["compression/density_mean"] * dense_elements
+    bits = summary.get("comm/paper_bits_total")
+    exact = elements if bits is not None else None  # one value of full precision for an element sent
+    most = summary.get("comm/largest_sent_total")
+    # A gathered payload says beside its values where they belong. Bytes on the link do not tell: with 2
+    # workers a gather moves as many as an all-reduce.
+    # Where one worker tells all others its indices, the others hand over values alone.
+    is_averaged = left < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed
+    index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # a buffer counts once
+    back = handed if is_averaged else min(reached, dense)
+    return [
+        Count("left a worker's link", "this project's tables", "bytes", left, dense_link),
+        Count("reached a worker's link", "this project", "bytes", reached, dense_link),
+        Count("handed to collectives", "PowerSGD's code; DeepSpeed's message size", "bytes", handed, dense),
+        Count("bus bytes of a ring", "DeepSpeed's and NCCL's bus bandwidth", "bytes", left, dense_link),
+        Count("parameter server, up", "federated learning", "bytes", handed, dense),
+        Count("parameter server, down", "federated learning", "bytes", back, dense),
+        Count(
+            "32 bits a value sent, indices free",
+            "Sahu et al. 2021, convex part",
+            "bits",
+            bits,
+            8 * VALUE_BYTES * dense_elements,
+        ),
+        Count(
+            "64 bits an element, of the worker that sends most",
+            "Sahu et al. 2021, networks",
+            "bits",
+            _times(most if exact is not None else None, 8 * (VALUE_BYTES + index_bytes[0])),
+            8 * VALUE_BYTES * dense_elements,
+        ),
+        Count(
+            "96 bits an element",
+            "Sahu et al. 2021, Top-k of the entire model",
+            "bits",
+            _times(exact, 8 * (VALUE_BYTES + index_bytes[1])),
+            8 * VALUE_BYTES * dense_elements,
+        ),
+        Count("elements sent", "ACCORDION", "elements", elements, dense_elements),
+        Count(
+            "gathered from all workers, a dense all-reduce twice",
+            "SIDCo",
+            "bytes",
+            _times(exact, 2 * VALUE_BYTES if is_averaged else n * (VALUE_BYTES + INDEX_BYTES)),
+            2 * VALUE_BYTES * dense_elements,
+        ),
+        Count("numbers uploaded, indices free", "FL_PyTorch", "fp32 numbers", exact, dense_elements),
+    ]
+
+
+def table_of(run: Run) -> str:
+    """Markdown: a heading and a row per convention."""
+    rows = [
+        [
+            in_markdown(count.convention),
+            in_markdown(count.source),
+            "-" if count.amount is None else f"{count.amount:,.0f}",
+            f"{count.dense:,.0f}",
+            count.unit,
+            "-" if count.ratio is None else f"{count.ratio:.4g}",
+        ]
+        for count in counts_of(run)
+    ]
+    head = ["what is counted", "as in", "this run", "dense", "unit", "dense over this run"]
+    rule = ["---", "---", "---:", "---:", "---", "---:"]
+    facts = (
+        f"{run.config['workers']} workers, {num_parameters(run):,} parameters, {run.summary['step']:,} steps"
+    )
+    title = f"## {in_markdown(run.subject)}, {in_markdown(run.method)}, seed {run.seed}"
+    return f"{title}\n\n{facts}; {code(run.path.as_posix())}\n\n{markdown_table(head, rows, rule)}"
+
+
+def _times(number: float | None, factor: float) -> float | None:
+    return None if number is None else factor * number

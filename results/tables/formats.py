@@ -1,0 +1,160 @@
+"""Sections of a comparison as Markdown, CSV and LaTeX."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+
+from results.compare.comparison import ComparedMethod, Section
+from results.compare.statistics import counted, mean_and_interval, standard_deviation
+from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
+
+
+def markdown(sections: Sequence[Section]) -> str:
+    """A heading, facts, a table and its notes for each."""
+    return "\n".join(map(_markdown_section, sections))
+
+
+def latex(sections: Sequence[Section]) -> str:
+    """A table environment for each, for a document with the packages booktabs and graphicx."""
+    return "\n".join(map(_latex_section, sections))
+
+
+def comma_separated(sections: Sequence[Section]) -> str:
+    """A line for each row of each; numbers in their metric's own unit, with all their digits."""
+    names = [m.name for section in sections for m in (*section.qualities, *section.costs)]
+    names = list(dict.fromkeys(names))
+    head = ["setting", "method", "compressor", "seeds", "code"]
+    head += [f"{name} {part}" for name in names for part in ("mean", "std")]
+    head += [
+        "baseline",
+        "difference of",
+        "difference",
+        "difference low",
+        "difference high",
+        "difference seeds",
+    ]
+    head += ["published", "verdict", "reason"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, head, lineterminator="\n")
+    writer.writeheader()
+    for section in sections:
+        for row in section.rows:
+            line = _flat(section, row)
+            writer.writerow({key: in_spreadsheet(value) for key, value in line.items()})
+    return text.getvalue()
+
+
+def _flat(section: Section, row: ComparedMethod) -> dict[str, object]:
+    line = {
+        "setting": section.title,
+        "method": row.method,
+        "compressor": row.runs[0].compressor,
+        "seeds": " ".join(str(run.seed) for run in row.runs),
+        "code": row.code,
+        "published": row.verdict.published,
+        "verdict": row.verdict.word,
+        "reason": row.verdict.reason,
+    }
+    for measure in (*section.qualities, *section.costs):
+        values = measure.values(row.runs)
+        if values:
+            line[f"{measure.name} mean"] = mean_and_interval(values)[0]
+        if (deviation := standard_deviation(values)) is not None:
+            line[f"{measure.name} std"] = deviation
+    if row.difference:
+        line |= {
+            "baseline": section.baseline,
+            "difference of": section.qualities[0].name,
+            "difference": row.difference.mean,
+            "difference low": row.difference.low,
+            "difference high": row.difference.high,
+            "difference seeds": " ".join(map(str, row.difference.seeds)),
+        }
+    return line
+
+
+def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
+    """Header and rows as text, the method first."""
+    measures = (*section.qualities, *section.costs)
+    head = ["method", "seeds", *(measure.label for measure in measures)]
+    if section.baseline:
+        head.append(f"{section.qualities[0].label}, minus that of {section.baseline}")
+    head += ["code"] * section.has_several_codes
+    has_published = any(row.verdict.published for row in section.rows)
+    head += ["published"] * has_published + ["beside the paper"]
+    rows = []
+    for row in section.rows:
+        seeds = ", ".join(str(run.seed) for run in row.runs)
+        cells = [row.method, f"{seeds}{counted(len(row.runs))}"]
+        cells += [measure.spread(row.runs) for measure in measures]
+        if section.baseline:
+            cells.append(_difference(section, row))
+        cells += [row.code] * section.has_several_codes
+        cells += [row.verdict.published or "-"] * has_published + [row.verdict.word]
+        rows.append(cells)
+    return head, rows
+
+
+def _difference(section: Section, row: ComparedMethod) -> str:
+    if row.method == section.baseline:
+        return "-"
+    if row.difference is None:
+        return "no common seed"
+    found = row.difference
+    shown = section.qualities[0].difference(found.mean, found.low, found.high, len(found.seeds))
+    if len(found.seeds) == 1 or found.seeds == tuple(run.seed for run in row.runs):
+        return shown
+    return f"{shown} over seeds {', '.join(map(str, found.seeds))}"
+
+
+def _reasons(section: Section) -> dict[str, list[str]]:
+    """Verdict and reason, with the methods that it is of."""
+    methods: dict[str, list[str]] = {}
+    for row in section.rows:
+        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}.", []).append(row.method)
+    return methods
+
+
+def _markdown_section(section: Section) -> str:
+    head, rows = _cells(section)
+    rule = ["---", "---", *["---:"] * (len(head) - 3), "---"]
+    lines = [f"## {in_markdown(section.title)}", "", *map(in_markdown, section.facts), ""]
+    lines.append(markdown_table(head, [[code(first), *others] for first, *others in rows], rule))
+    reasons = _reasons(section)
+    of = {reason: "; ".join(map(code, methods)) for reason, methods in reasons.items()}
+    if len(of) == 1:
+        of = dict.fromkeys(of, "All rows")
+    notes = [in_markdown(note) for note in section.notes]
+    notes += [f"{methods}: {in_markdown(reason)}" for reason, methods in of.items()]
+    return "\n".join([*lines, *(f"- {note}" for note in notes), ""])
+
+
+def _latex_section(section: Section) -> str:
+    head, rows = _cells(section)
+    label = re.sub(r"[^a-z0-9]+", "-", section.title.lower()).strip("-")
+    reasons = _reasons(section)
+    notes = [*section.facts, *(f"{note.rstrip('.')}." for note in section.notes)]
+    notes += [
+        f"{'; '.join(methods) if len(reasons) > 1 else 'All rows'}: {reason}"
+        for reason, methods in reasons.items()
+    ]
+    body = [" & ".join(map(in_latex, cells)) + r" \\" for cells in rows]
+    return "\n".join(
+        [
+            r"\begin{table}",
+            r"\centering",
+            rf"\caption{{{in_latex(section.title)}. {in_latex(' '.join(notes))}}}",
+            rf"\label{{tab:{label}}}",
+            r"\resizebox{\textwidth}{!}{%",
+            rf"\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}",
+            r"\toprule",
+            " & ".join(map(in_latex, head)) + r" \\",
+            r"\midrule",
+            *body,
+            r"\bottomrule",
+            r"\end{tabular}}",
+            r"\end{table}",
+            "",
+        ]
+    )

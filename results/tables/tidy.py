@@ -1,0 +1,150 @@
+"""Any set of run folders as tidy tables, for a notebook or a spreadsheet.
+
+Wide: one row per run, with every setting as ``config.trainer.epochs``, every number of its summary
+under its own name and the best ones as ``best.test/accuracy``. Long: one row per recorded number, its
+run's id, step, epoch and metric beside it. Files end in .csv or .parquet; the same runs give the same bytes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from results.escaping import in_spreadsheet
+from results.read.run import Run
+from results.read.settings import flatten
+
+KINDS = (".csv", ".parquet")
+RUNS_AT_ONCE = 50  # in memory while the long table is written, and in a row group of its parquet file
+_ELSEWHERE = ("status", "id", "seed")  # of a summary: not numbers, or columns of their own
+
+
+def wide_table(runs: Sequence[Run]) -> pd.DataFrame:
+    """One row per run; a setting or number that a run lacks is missing there."""
+    rows = []
+    for run in runs:
+        numbers = flatten({key: value for key, value in run.summary.items() if key not in _ELSEWHERE})
+        rows.append(
+            {
+                "path": run.path.as_posix(),
+                "id": run.id,
+                "seed": run.seed,
+                "method": run.method,
+                "subject": run.subject,
+                "commit": run.commit,
+                "modified": run.modified,
+            }
+            | {f"config.{key}": value for key, value in sorted(flatten(run.config).items())}
+            | {key: value for key, value in numbers.items() if isinstance(value, (int, float))}
+        )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    first = [key for key in columns if key in rows[0] and not key.startswith("config.")][:7]
+    settings = sorted(key for key in columns if key.startswith("config."))
+    others = [key for key in columns if key not in {*first, *settings}]
+    return pd.DataFrame(
+        {key: _column([row.get(key) for row in rows]) for key in (*first, *settings, *others)}
+    )
+
+
+def long_table(runs: Iterable[Run]) -> pd.DataFrame:
+    """``id``, ``step``, ``epoch``, ``metric``, ``value``: a row for every number in the runs' records.
+
+    Rows are in the order of runs, metrics and steps. NaN, which records cannot tell from what was not
+    measured, has no row.
+    """
+    import pyarrow as pa
+
+    return pa.concat_tables(_arrow(list(runs))).to_pandas()
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    if path.suffix == ".csv":
+        text = table.select_dtypes("string").columns
+        table = table.assign(**{name: table[name].map(in_spreadsheet, na_action="ignore") for name in text})
+        table.columns = [in_spreadsheet(name) for name in table.columns]
+        table.to_csv(path, index=False, lineterminator="\n")
+    else:
+        table.to_parquet(path, index=False, engine="pyarrow")
+
+
+def write_long(runs: Sequence[Run], path: Path) -> None:
+    """The long table, a few runs at a time: that of a thousand runs would fill gigabytes."""
+    from pyarrow import csv, parquet
+
+    writer = None
+    for batch in _arrow(runs):
+        if path.suffix == ".csv":
+            batch = _for_spreadsheets(batch).cast(_schema(is_text=True))
+            options = csv.WriteOptions(quoting_style="needed")
+            writer = writer or csv.CSVWriter(path, batch.schema, write_options=options)
+        else:
+            writer = writer or parquet.ParquetWriter(path, batch.schema)
+        writer.write_table(batch)
+    writer.close()
+
+
+def _arrow(runs: Sequence[Run]) -> Iterator[Any]:
+    """The long table in parts of ``RUNS_AT_ONCE``."""
+    import pyarrow as pa
+
+    for start in range(0, len(runs), RUNS_AT_ONCE):
+        parts = [_of_run(run) for run in runs[start : start + RUNS_AT_ONCE]]
+        yield pa.concat_tables(parts).unify_dictionaries()
+
+
+def _of_run(run: Run) -> Any:
+    import pyarrow as pa
+
+    steps = run.records["step"].to_numpy()
+    empty = np.full(len(steps), np.nan)
+    epochs = run.records["epoch"].to_numpy(float) if "epoch" in run.records else empty
+    metrics = [name for name in run.records if name not in ("step", "epoch")]
+    values = [run.records[name].to_numpy(float) for name in metrics] or [empty]
+    there = [~np.isnan(of_metric) for of_metric in values]
+    counts = [int(mask.sum()) for mask in there]
+
+    def words(names: list[str], which: np.ndarray) -> Any:
+        return pa.DictionaryArray.from_arrays(pa.array(which, pa.int32()), pa.array(names, pa.string()))
+
+    columns = [
+        words([run.id], np.zeros(sum(counts))),
+        np.concatenate([steps[mask] for mask in there]),
+        np.concatenate([epochs[mask] for mask in there]),
+        words(metrics, np.repeat(np.arange(len(counts)), counts)),
+        np.concatenate([of_metric[mask] for of_metric, mask in zip(values, there, strict=True)]),
+    ]
+    return pa.table([pa.array(c) if isinstance(c, np.ndarray) else c for c in columns], schema=_schema())
+
+
+def _for_spreadsheets(batch: Any) -> Any:
+    """The same with every word as a spreadsheet may show it: a formula is none."""
+    import pyarrow as pa
+
+    for index, name in enumerate(batch.column_names):
+        if pa.types.is_dictionary(batch.schema.field(name).type):
+            column = batch[name].combine_chunks()
+            words = pa.array([in_spreadsheet(word) for word in column.dictionary.to_pylist()], pa.string())
+            batch = batch.set_column(index, name, pa.DictionaryArray.from_arrays(column.indices, words))
+    return batch
+
+
+def _schema(is_text: bool = False) -> Any:
+    import pyarrow as pa
+
+    word = pa.string() if is_text else pa.dictionary(pa.int32(), pa.string())
+    kinds = {"id": word, "step": pa.int64(), "epoch": pa.float64(), "metric": word, "value": pa.float64()}
+    return pa.schema(kinds.items())
+
+
+def _column(values: list[Any]) -> pd.Series:
+    """Values as booleans, integers or floats where all are one of these, else as text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pd.array(values, dtype="boolean")
+    if kinds == {int}:
+        return pd.array(values, dtype="Int64")
+    if kinds and kinds <= {int, float}:
+        return pd.array([np.nan if value is None else float(value) for value in values], dtype="float64")
+    return pd.array([None if value is None else str(value) for value in values], dtype="string")

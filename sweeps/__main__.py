@@ -1,0 +1,86 @@
+"""All sweeps of a study, one after the other: ``python -m sweeps STUDY [--keep-going] [OVERRIDE ...]``.
+
+STUDY is a folder of sweeps/, or a file for a question of a single sweep. Each file is run by the command in
+its second line, two jobs at a time and without a tracker unless an OVERRIDE says otherwise. What has finished
+before is not run again. The first sweep with a failed job is the last, unless --keep-going runs the others.
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "sweeps"
+WANDB = "wandb"  # its files are for W&B's own agents
+USUAL = ("tracker=none", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+KEEP_GOING = "--keep-going"
+_VARIABLE = re.compile(r"([A-Z_0-9]+)=(\S+)")
+
+
+def studies() -> list[str]:
+    """What may be named: folders with sweeps, and single sweeps."""
+    folders = {path.parent.name for path in FOLDER.glob("*/*.yaml")} - {WANDB}
+    return sorted(folders | {path.stem for path in FOLDER.glob("*.yaml")})
+
+
+def files_of(study: str) -> list[Path]:
+    """In the order of their names, which is the order in which they are run."""
+    return [path for path in (FOLDER / f"{study}.yaml",) if path.is_file()] or sorted(
+        (FOLDER / study).glob("*.yaml")
+    )
+
+
+def command_of(file: Path, overrides: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
+    """Environment variables and words of the command in a file's second line, then ``overrides``."""
+    words = shlex.split(file.read_text(encoding="utf-8").splitlines()[1].removeprefix("# "))
+    variables = {}
+    while found := _VARIABLE.fullmatch(words[0]):
+        variables[found[1]] = found[2]
+        words.pop(0)
+    typed = {word.split("=")[0] for word in overrides}
+    launcher = "hydra/launcher" in typed
+    usual = [
+        word
+        for word in USUAL
+        if word.split("=")[0] not in typed and not (launcher and word.startswith("hydra"))
+    ]
+    return variables, [*words, *usual, *overrides]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if {"-h", "--help"} & set(words):
+        print(f"{__doc__}\nStudies: {', '.join(studies())}")
+        return 0
+    keep_going = KEEP_GOING in words
+    study, *overrides = [word for word in words if word != KEEP_GOING] or [""]
+    if study not in studies():
+        said = f"no study {study!r}" if study else "a study is missing"
+        print(f"error: {said}; there are {', '.join(studies())}", file=sys.stderr)
+        return 2
+    failed = 0
+    for file in files_of(study):
+        variables, command = command_of(file, overrides)
+        print(
+            f"== {shlex.join([f'{name}={value}' for name, value in variables.items()] + command)}", flush=True
+        )
+        done = subprocess.run(
+            [sys.executable, *command[1:]], cwd=ROOT, env=os.environ | variables, check=False
+        )
+        if done.returncode < 0 or done.returncode >= 128:  # stopped by a signal, as by Ctrl-C
+            return 128 - done.returncode if done.returncode < 0 else done.returncode
+        failed = failed or done.returncode
+        if failed and not keep_going:
+            break
+    return failed
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

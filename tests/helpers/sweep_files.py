@@ -1,0 +1,21 @@
+"""The files of sweeps/: their names and what they cross."""
+
+from pathlib import Path
+
+import yaml
+from command_line import ROOT
+
+SWEEPS = [path for path in sorted((ROOT / "sweeps").glob("**/*.yaml")) if path.parent.name != "wandb"]
+
+
+def name_of(path: Path) -> str:
+    """As it is typed."""
+    return path.relative_to(ROOT / "sweeps").with_suffix("").as_posix()
+
+
+def params_of(path: Path) -> dict[str, str]:
+    """What is crossed, also by the sweep of the same study that a file begins with."""
+    sweep = yaml.safe_load(path.read_text())
+    below = [ROOT / f"sweeps/{name}.yaml" for name in sweep.get("defaults", ()) if isinstance(name, str)]
+    found = {key: value for file in below if file.exists() for key, value in params_of(file).items()}
+    return found | sweep.get("hydra", {}).get("sweeper", {}).get("params", {})

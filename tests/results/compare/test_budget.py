@@ -1,0 +1,124 @@
+"""Matching one method's bytes by another's setting."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from results_commands import command_of_results
+from run_folders import write_run
+
+from results.compare import budget
+from results.compare.budget import Pilot, search
+
+main = command_of_results("budget")
+
+
+def power_law(exponent: float, wobble: float = 0.0):
+    """A training that sends value^exponent bytes, now a bit more and now a bit less."""
+    calls: list[float] = []
+
+    def pilot(value: float) -> Pilot:
+        calls.append(value)
+        sign = 1 if len(calls) % 2 else -1
+        return Pilot(value, 1e6 * value**exponent * (1 + sign * wobble), 0.01, "")
+
+    return pilot, calls
+
+
+@pytest.mark.parametrize("exponent", [-0.5, -1.0, -2.0, -3.5, 1.0])
+@pytest.mark.parametrize("start", [0.01, 1.0, 30.0])
+def test_a_power_law_is_met(exponent: float, start: float) -> None:
+    pilot, calls = power_law(exponent)
+    slope = -2.0 if exponent < 0 else 1.0
+    best, trials = search(pilot, 2e6, start, slope=slope, tolerance=0.01, runs=12)
+    assert best.sent == pytest.approx(2e6, rel=0.01)
+    assert trials == len(calls) <= 6
+
+
+def test_a_wobbling_training_is_met_within_its_wobble() -> None:
+    pilot, _ = power_law(-2.0, wobble=0.05)
+    best, trials = search(pilot, 5e5, 0.1, slope=-2.0, tolerance=0.001, runs=10)
+    assert best.sent == pytest.approx(5e5, rel=0.06)
+    assert trials <= 10
+
+
+def test_a_step_is_closed_in_on() -> None:
+    """Bytes that jump over the wanted ones: the trials stay between the two sides of the jump."""
+    values: list[float] = []
+
+    def pilot(value: float) -> Pilot:
+        values.append(value)
+        return Pilot(value, 1e6 if value < 0.5 else 1e3, 0.01, "")
+
+    search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.01, runs=8)
+    assert len(values) == 8
+    assert abs(values[-1] - 0.5) < 0.1
+
+
+def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    small = ["model=mlp", "model.hidden=[8]", "workers=2", "trainer.steps=4", "trainer.batch_size=8"]
+    target = tmp_path / "matched.yaml"
+    words = [*small, f"output={tmp_path}", "--threshold", "0.02", "--tolerance", "0.2", "--to", str(target)]
+    assert main(words) == 0
+    budget = yaml.safe_load(target.read_text())
+    assert budget["threshold"] == 0.02
+    assert 0 < budget["density"] < 1
+    assert "hard_threshold 0.02" in capsys.readouterr().out
+
+
+def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
+    """A gather carries to 3 others what a worker hands over."""
+    small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
+    words = [*small, f"output={tmp_path}", "tracker=none"]
+    link, handed = (budget.run_pilot("top_k", 0.1, words, by) for by in ("link", "handed"))
+    assert link.folder == handed.folder
+    assert link.sent == 3 * handed.sent > 0
+
+
+def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["model=mlp", "workers=0", f"output={tmp_path}", "--density", "0.1"]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "workers must be an integer >= 1, got 0" in error
+
+
+@pytest.mark.parametrize(
+    "words", [["--density", "0"], ["--threshold", "-1"], ["--density", "1", "--to", "no/x.yaml"]]
+)
+def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith("error: --")
+
+
+def test_a_jump_between_two_roundings_ends_the_search() -> None:
+    def pilot(value: float) -> Pilot:
+        return Pilot(float(f"{value:.4g}"), 1e6 if value < 0.0123456 else 1e3, 0.01, "")
+
+    _, trials = search(pilot, 1e5, 2.0, slope=-2.0, tolerance=0.02, runs=30)
+    assert trials < 30
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", '{"status": "finished"}', '{"status": "finished", "layers": 3}', ""]
+)
+def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -> None:
+    (tmp_path / "summary.json").write_text(content)
+    with pytest.raises(budget.PilotError, match=r"summary\.json") as caught:
+        budget._summary(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it hands over can be matched all the same."""
+    small = ["model=mlp", "model.hidden=[8]", "workers=1", "trainer.steps=2", "trainer.batch_size=8"]
+    assert main([*small, f"output={tmp_path}", "--density", "0.1"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and said.count("\n") == 1
+    assert said.endswith("is 0.0: nothing leaves a single worker, use --match handed\n")
+    assert budget.run_pilot("top_k", 0.1, [*small, f"output={tmp_path}", "tracker=none"], "handed").sent > 0
+
+
+def test_a_summary_without_the_bytes_says_so(tmp_path: Path) -> None:
+    path = write_run(tmp_path, summary={"comm/bytes_sent_total": None})
+    with pytest.raises(budget.PilotError, match=r"summary\.json has no comm/bytes_sent_total$"):
+        budget._summary(path)

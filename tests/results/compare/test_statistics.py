@@ -1,0 +1,68 @@
+"""Means, intervals and paired differences, by hand and beside scipy's own tests."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from results.compare.statistics import mean_and_interval, paired_difference, quantile, standard_deviation
+
+
+def test_interval_by_hand() -> None:
+    mean, half = mean_and_interval([1.0, 2.0, 3.0])  # s = 1, t = 4.302653 with 2 degrees of freedom
+    assert mean == 2.0
+    assert half == pytest.approx(4.302652729911275 / math.sqrt(3))
+
+
+def test_quantile_is_that_of_printed_tables() -> None:
+    assert [round(quantile(n), 3) for n in (1, 2, 4, 9)] == [12.706, 4.303, 2.776, 2.262]
+
+
+def test_fewer_than_three_values_have_no_interval_and_none_is_refused() -> None:
+    assert mean_and_interval([0.25]) == (0.25, None)
+    assert mean_and_interval([0.25, 0.75]) == (0.5, None)
+    assert standard_deviation([0.25, 0.75]) is None
+    assert paired_difference([3.0], [1.0]) == (2.0, None, None, 1)
+    assert paired_difference([3.0, 4.0], [1.0, 1.0]) == (2.5, None, None, 2)
+    with pytest.raises(ValueError, match="at least one value"):
+        mean_and_interval([])
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        paired_difference([1.0, 2.0], [1.0])
+
+
+def test_paired_difference_is_scipys() -> None:
+    rng = np.random.default_rng(0)
+    seeds = rng.normal(size=6) * 10  # what both share, and what unpaired values would drown in
+    a, b = seeds + rng.normal(size=6), seeds + rng.normal(size=6) + 1
+    interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+    mean, low, high, seeds = paired_difference(list(a), list(b))
+    assert seeds == 6
+    assert mean == pytest.approx(np.mean(a - b))
+    assert (low, high) == pytest.approx((interval.low, interval.high))
+    assert high - low < 6
+
+
+def test_interval_covers_the_truth_in_19_of_20_cases() -> None:
+    rng = np.random.default_rng(1)
+    covered = 0
+    for draws in rng.normal(size=(2000, 3)):
+        mean, half = mean_and_interval(list(draws))
+        covered += abs(mean) <= half
+    assert covered / 2000 == pytest.approx(0.95, abs=0.02)
+
+
+def test_a_diverged_seed_is_not_hidden() -> None:
+    mean, half = mean_and_interval([1.0, math.nan, 2.0])
+    assert math.isnan(mean) and math.isnan(half)
+    mean, half = mean_and_interval([1.0, math.inf, 2.0])
+    assert mean == math.inf and math.isnan(half)
+
+
+def test_equal_values_have_no_interval() -> None:
+    assert mean_and_interval([0.1] * 3) == (pytest.approx(0.1), None)
+    assert standard_deviation([0.1, 0.1, 0.1 + 1e-15]) is None
+    assert mean_and_interval([0.0] * 5) == (0.0, None)
+    mean, *others = paired_difference([1.1, 2.3, 3.7], [0.1, 1.3, 2.7])  # equal but for rounding
+    assert (mean, *others) == (pytest.approx(1.0), None, None, 3)
+    assert paired_difference([0.3, 0.2, 0.7], [0.3, 0.2, 0.7]) == (0.0, None, None, 3)

@@ -1,0 +1,377 @@
+"""Run folders, whole and broken, as they are read and grouped."""
+
+import math
+from pathlib import Path
+
+import pytest
+import yaml
+from run_folders import write_run
+
+from results.read.folders import compared_across, finished_runs, read_runs
+from results.read.matching import by_key, by_method, by_setting, latest, warnings
+from trainers.records.identity import Origin, identify
+
+
+def record(step: int, **metrics: float) -> dict[str, float]:
+    return {"step": step, "epoch": step / 10, **{f"train/{name}": value for name, value in metrics.items()}}
+
+
+def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
+    records = [record(1, loss=0.1 + 0.2), {"step": 2, "test/accuracy": 1}, record(3, loss=5e-324)]
+    path = write_run(tmp_path, compressor="hard_threshold", seed=7, records=records, commit="c0ffee" * 5)
+    (run,) = read_runs([tmp_path])
+    assert (run.path, run.seed, run.compressor, run.subject) == (path, 7, "hard_threshold", "mlp-digits")
+    assert run.method == "hard_threshold, threshold 0.01"
+    assert run.curve("train/loss").to_dict() == {1: 0.1 + 0.2, 3: 5e-324}  # to the last bit
+    assert run.curve("test/accuracy").to_dict() == {2: 1.0}
+    assert run.curve("no/such").empty
+    assert (run.id, run.code, run.modified) == (identify(run.config).id, "c0ffeec0ff", False)
+
+
+@pytest.mark.parametrize(
+    "number", ["NaN", "Infinity", "-Infinity", "1e400", "-1e400", "1" + 400 * "0", "2e150"]
+)
+def test_a_run_with_a_number_that_no_figure_can_show_is_left_out(
+    tmp_path: Path, number: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=1)
+    path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)])
+    with (path / "metrics.jsonl").open("a") as file:
+        file.write(f'{{"step": 3, "train/loss": {number}}}\n\n')
+    assert [run.seed for run in read_runs([tmp_path])] == [1]
+    said = f"metrics.jsonl: train/loss must be a number up to 1e+150, got {float(number)}"
+    assert capsys.readouterr().err == f"left out {path}: {said}\n"
+
+
+def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> None:
+    many = [record(i, loss=1) for i in range(50_000)]  # far more than a block of Arrow's
+    write_run(tmp_path, records=[*many, record(50_000, loss=0.5)])
+    (run,) = read_runs([tmp_path])
+    assert run.curve("train/loss").iloc[[0, -1]].tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        ('{"step": 3, "train/lo', "left out line 3 of METRICS: it was cut off while it was written"),
+        ('{"step": 3}garbage\n', "left out line 3 of METRICS: it is not JSON"),
+        ("\0\0\0\0", "left out line 3 of METRICS: it was cut off while it was written"),
+        ("[1, 2]\n", "left out line 3 of METRICS: it has no step"),
+        ('{"epoch": 1}\n', "left out line 3 of METRICS: it has no step"),
+    ],
+)
+def test_a_broken_last_line(tmp_path: Path, broken: str, said: str, capsys: pytest.CaptureFixture) -> None:
+    path = write_run(tmp_path, records=[record(1, loss=2), record(2, loss=1)]) / "metrics.jsonl"
+    with path.open("a") as file:
+        file.write(broken)
+    (run,) = read_runs([tmp_path])
+    assert run.curve("train/loss").to_dict() == {1: 2, 2: 1}
+    assert capsys.readouterr().err == said.replace("METRICS", str(path)) + "\n"
+
+
+def test_a_broken_line_in_the_middle(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = write_run(tmp_path, records=[record(i, loss=i) for i in (1, 2, 3)]) / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:9] + lines[2], "", lines[2]]))
+    (run,) = read_runs([tmp_path])
+    assert run.records["step"].tolist() == [1, 3]
+    assert capsys.readouterr().err == f"left out line 2 of {path}: it is not JSON\n"
+
+
+@pytest.mark.parametrize("content", ["", "\n", '{"st'])
+def test_no_record_at_all(tmp_path: Path, content: str) -> None:
+    (write_run(tmp_path) / "metrics.jsonl").write_text(content)
+    (run,) = read_runs([tmp_path])
+    assert run.records.empty and run.curve("train/loss").empty
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("summary.json", None, "it has no summary; the run is still going or was interrupted"),
+        ("summary.json", '{"status": "fini', "summary.json is not JSON"),
+        ("summary.json", "3", "summary.json: its content should be a valid dictionary"),
+        ("summary.json", '{"status": "failed", "error": "no file"}', "its status is 'failed', no file"),
+        ("config.yaml", None, "config.yaml is missing"),
+        ("config.yaml", "seed: [", "while parsing"),
+        ("config.yaml", "just words", "config.yaml: its content should be"),
+        ("config.yaml", "seed: 0\nname: a\n", "config.yaml has no compressor"),
+        ("metrics.jsonl", None, "metrics.jsonl is missing"),
+        ("metrics.jsonl", '{"step": 1, "a": "x"}\n{"step": 2, "a": 1}\n', "metrics.jsonl: "),
+        ("metrics.jsonl", '{"step": 1, "a": "x"}\n', "metrics.jsonl: a is not a number"),
+        ("metrics.jsonl", b'{"step": 1, "a": 1}\n\xff\xfe\n{"step": 2}', None),
+    ],
+)
+def test_what_cannot_be_used_is_named_and_left_out(
+    tmp_path: Path, name: str, content: str | bytes | None, said: str | None, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1)
+    if content is None:
+        (path / name).unlink()
+    elif isinstance(content, bytes):
+        (path / name).write_bytes(content)
+    else:
+        (path / name).write_text(content)
+    seeds = [run.seed for run in read_runs([tmp_path])]
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1
+    if said is None:  # a line, not the run
+        assert sorted(seeds) == [0, 1] and "left out line 2" in printed
+    else:
+        assert seeds == [0]
+        assert printed.startswith(f"left out {path}: ") and said in printed
+
+
+def test_environment_may_be_missing(tmp_path: Path) -> None:
+    path = write_run(tmp_path)
+    (path / "environment.json").write_text("{")
+    (run,) = read_runs([tmp_path])
+    assert (run.commit, run.modified, run.code) == (None, False, "unknown")
+
+
+def test_only_run_folders_are_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    outer = write_run(tmp_path)
+    for inside in (outer / "wandb" / "files", outer / "copy", tmp_path / ".multirun", tmp_path / "wandb"):
+        write_run(inside, seed=3)
+    (tmp_path / "empty").mkdir()
+    assert [run.path for run in read_runs([tmp_path])] == [outer]
+    assert [run.path for run in read_runs([outer, tmp_path])] == [outer]  # one folder given twice
+    assert read_runs([tmp_path / "empty"]) == []
+    assert capsys.readouterr().err == ""
+    with pytest.raises(FileNotFoundError, match="no folder"):
+        read_runs([tmp_path / "not there"])
+
+
+def test_order_is_that_of_paths(tmp_path: Path) -> None:
+    for name in ("b", "a", "c"):
+        write_run(tmp_path / name)
+    paths = [run.path for run in read_runs([tmp_path])]
+    assert paths == sorted(paths)
+
+
+def test_of_duplicates_the_last_path_is_used_and_said(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    first = write_run(tmp_path / "a")
+    last = write_run(tmp_path / "b")  # the same id
+    runs = read_runs([tmp_path / "b", tmp_path])
+    assert [run.path for run in latest(runs)] == [last]
+    assert f"{first} is left out: {last} is the same run" in warnings(runs)
+    assert [run.path for run in by_method(runs)["top_k, density 0.01"]] == [last]
+    assert capsys.readouterr().err == f"two runs of top_k, density 0.01, seed 0: using {last}\n"
+
+
+def test_a_step_recorded_twice_counts_once(tmp_path: Path) -> None:
+    write_run(tmp_path, records=[record(1, loss=3), record(2, loss=2), record(2, loss=1)])
+    (run,) = read_runs([tmp_path])
+    assert run.curve("train/loss").to_dict() == {1: 3, 2: 1}
+
+
+def test_several_versions_of_the_code_are_said(tmp_path: Path) -> None:
+    write_run(tmp_path, seed=0, commit="a" * 40)
+    write_run(tmp_path, seed=1, commit="a" * 40, modified=True)
+    write_run(tmp_path, seed=2, commit=None)
+    runs = read_runs([tmp_path])
+    said = "mlp-digits: runs of 3 versions of the code (*: modified): "
+    assert warnings(runs) == [said + "aaaaaaaaaa (1), aaaaaaaaaa* (1), unknown (1)"]
+    assert warnings([runs[i] for i in range(3) if runs[i].modified]) == [
+        "mlp-digits: runs of modified code, which may differ: aaaaaaaaaa*",
+        "mlp-digits: one seed only of top_k, density 0.01",
+    ]
+
+
+def test_versions_matter_within_a_comparison_only(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, seed=seed, workers=4, commit="a" * 40)
+        write_run(tmp_path, seed=seed, workers=8, commit="b" * 40)
+    runs = read_runs([tmp_path])
+    assert warnings(runs) == []
+    assert [len(group) for group in by_setting(runs)] == [2, 2]
+
+
+HOSTILE_FILES = {
+    "summary.json": {
+        '{"status": "finished", "status": "finished"}': "a key stands there twice",
+        '{"status": "finished", "test/loss": NaN}': "test/loss must be a number up to",
+        '{"status": "finished", "test/loss": 1e151}': "test/loss must be a number up to",
+        '{"status": "finished", "a\\u001b[2J": 1}': "holds characters that cannot be shown",
+        '{"status": "finished", "data": {"name": ["madelon"]}}': "data.name must be text",
+        '{"status": "finished", "problem": {"smoothness": 1}}': "problem must have the numbers",
+        '{"status": "finished", "layers": {"a": {}}}': "summary.json has no layers.a.elements",
+        "[" * 100_000: "is nested too deeply",
+        b'{"status": "\xff"}': "is not UTF-8",
+    },
+    "metrics.jsonl": {
+        '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # of many levels Arrow crashes
+        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are no records, line 1: a key stands there twice",
+        '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
+    },
+    "config.yaml": {
+        "seed: 0\nseed: 1\n": "'seed' is no key, or stands there twice",
+        "x: " + "[" * 100 + "]" * 100: "nested deeper",
+        b"name: \xff": "is not UTF-8",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [(name, content, said) for name, cases in HOSTILE_FILES.items() for content, said in cases.items()],
+    ids=str,
+)
+def test_a_hostile_folder_is_left_out_in_one_line(
+    tmp_path: Path, name: str, content: str | bytes, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1) / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    assert [run.seed for run in read_runs([tmp_path])] == [0] or name == "metrics.jsonl"
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and printed.startswith("left out ")
+    assert str(path.parent) in printed and said in printed
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "metrics.jsonl", "environment.json"])
+def test_a_link_out_of_the_folder_is_not_followed(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture
+) -> None:
+    path = write_run(tmp_path / "runs") / name
+    path.rename(tmp_path / "elsewhere")
+    path.symlink_to(tmp_path / "elsewhere")
+    assert read_runs([tmp_path / "runs"]) == []
+    said = f"left out {path.parent}: {name} is a link that leads out of the folder\n"
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "summary.json", "metrics.jsonl", "environment.json"])
+def test_a_link_to_itself_leaves_one_run_out(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path, seed=0)
+    path = write_run(tmp_path, seed=1) / name
+    path.unlink()
+    path.symlink_to(name)
+    assert [run.seed for run in read_runs([tmp_path])] == [0]
+    assert capsys.readouterr().err == f"left out {path.parent}: {name} is a link that leads nowhere\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"name": "a\x1b[2Jb-top_k"}, "'a\\x1b[2Jb-top_k' holds characters that cannot be shown"),
+        ({"feedback": {"scale": ["gradient"]}}, "feedback.scale must be text, got ['gradient']"),
+        ({"optimizer": None}, "optimizer must be a mapping, got None"),
+        ({"workers": "many"}, "workers"),
+        ({"settings": {"threshold": 10**400}}, "threshold has more than 63 bits"),
+        ({"settings": {"threshold": math.inf}}, "threshold must be a number up to 1e+150, got inf"),
+        ({"settings": {f"s{i}": "x" * 100 for i in range(20)}}, "the method's settings have"),
+        ({"name": "x" * 600}, "a text of 600 characters, more than 500"),
+    ],
+    ids=str,
+)
+def test_settings_that_no_table_can_show(
+    tmp_path: Path, config: dict, said: str, capsys: pytest.CaptureFixture
+) -> None:
+    path = write_run(tmp_path)
+    named = dict(config)
+    name, settings = named.pop("name", None), named.pop("settings", {})
+    whole = yaml.safe_load((path / "config.yaml").read_text())
+    whole["compressor"] |= settings
+    for key, value in named.items():
+        whole[key] = whole[key] | value if isinstance(value, dict) else value
+    whole["name"] = name or whole["name"]
+    (path / "config.yaml").write_text(yaml.safe_dump(whole))
+    assert read_runs([tmp_path]) == []
+    printed = capsys.readouterr().err
+    assert printed.count("\n") == 1 and printed.isascii() and said in printed
+    assert printed.startswith(f"left out {path}: config.yaml")
+
+
+def test_methods_are_ordered_by_the_size_of_their_settings(tmp_path: Path) -> None:
+    for threshold in (0.1, 1e-5, 0.02):
+        write_run(tmp_path, compressor="hard_threshold", settings={"threshold": threshold})
+    write_run(tmp_path, compressor="none")
+    methods = list(by_method(read_runs([tmp_path])))
+    assert methods == [*(f"hard_threshold, threshold {t}" for t in ("1e-05", "0.02", "0.1")), "none"]
+
+
+def test_settings_compared_beside_the_method(tmp_path: Path) -> None:
+    for scope in ("layer", "global"):
+        for alpha in (0.1, 1.0):
+            write_run(tmp_path, scope=scope, data={"partition": "dirichlet", "alpha": alpha})
+    apart = read_runs([tmp_path])
+    assert len({run.setting for run in apart}) == 4 and len({run.method for run in apart}) == 1
+    together = compared_across(apart, "scope, data.alpha")
+    assert len({run.setting for run in together}) == 1
+    assert {run.method for run in together} == {
+        f"top_k, density 0.01, scope {scope}, alpha {alpha}"
+        for scope in ("layer", "global")
+        for alpha in ("0.1", "1")
+    }
+    with pytest.raises(ValueError, match=r"no setting data\.beta"):
+        compared_across(apart, "data.beta")
+    write_run(tmp_path / "more", data={"beta": 1})
+    assert len(compared_across([*apart, *read_runs([tmp_path / "more"])], "data.beta")) == 1
+
+
+def test_two_kinds_of_feedback_are_two_methods(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    kinds = {"scale": "gradient"}, {"scale": "step"}, {"_target_": "compressors.feedback.EF21", "scale": None}
+    for feedback in ({"_target_": "compressors.feedback.no_feedback"}, *kinds):
+        write_run(tmp_path, feedback=feedback)
+    runs = finished_runs([tmp_path])
+    assert len(by_setting(runs)) == 1
+    assert {method: len(of) for method, of in by_method(runs).items()} == {
+        "top_k, density 0.01": 1,
+        "top_k, density 0.01, feedback.scale step": 1,
+        "top_k, density 0.01, feedback: compressors.feedback.EF21, feedback.scale unset": 1,
+        "top_k, density 0.01, no feedback": 1,
+    }
+    assert "is left out" not in capsys.readouterr().err
+
+
+def test_a_run_of_older_code_is_the_run_that_it_would_be_today(tmp_path: Path) -> None:
+    wire = {"_target_": "compressors.encoding.settings.Encoding", "indices": "plain", "values": "fp32"}
+    newer = {"nonfinite": "stop", "reduction": "worker_order", "precision": "fp32", "bucket_megabytes": 5}
+    write_run(tmp_path, trainer={"steps": 10, "epochs": 3})
+    write_run(tmp_path, trainer={"steps": 10, "epochs": 4, **newer}, wire=wire, threads=2, seed=1)
+    runs = read_runs([tmp_path])
+    assert len(by_setting(runs)) == 1 and len(by_method(runs)) == 1
+    assert {run.identity.id for run in runs}.isdisjoint(run.summary["id"] for run in runs)
+
+
+def test_runs_that_would_be_one_row_and_are_not_the_same_are_refused(tmp_path: Path) -> None:
+    for seeds in ((0, 0), (0, 1)):
+        folder = tmp_path / str(seeds)
+        one = write_run(folder / "a", seed=seeds[0], trainer={"steps": 10})
+        two = write_run(folder / "b", seed=seeds[1], trainer={"steps": 20})
+        with pytest.raises(ValueError, match="would be one row, ours, and differ: ") as raised:
+            by_key(read_runs([folder]), lambda _: "ours")
+        assert str(one) in str(raised.value) and str(two) in str(raised.value)
+        assert (
+            "trainer.steps 10 and 20" in str(raised.value) and "seed" not in str(raised.value).split(":")[-1]
+        )
+
+
+def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: Path) -> None:
+    own = identify(read_runs([write_run(tmp_path / "fresh")])[0].config).id
+    write_run(tmp_path / "own", resume="some/checkpoint", summary={"id": own})
+    for name, summary in (("newer", {"origin": "c0ffee step-000000009 x"}), ("older", {})):
+        write_run(tmp_path / name, resume="some/checkpoint", summary=summary)
+    runs = {run.path.parents[1].name: run for run in read_runs([tmp_path])}
+    exact = "c0ffee step-000000009 x"
+    assert runs["own"].id == runs["fresh"].id and runs["newer"].identity.origin == Origin(exact, exact)
+    assert [len(group) for group in by_setting(runs.values())] == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("across", "said"),
+    [
+        ("threads", "threads has no effect but on what computes"),
+        ("data.alpha", "data.alpha has no effect with data.partition=iid"),
+        ("feedback.scale", "feedback.scale is told apart already"),
+        ("seed", "seed is told apart already"),
+    ],
+)
+def test_what_cannot_be_compared_beside_the_method(tmp_path: Path, across: str, said: str) -> None:
+    write_run(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        compared_across(read_runs([tmp_path]), across)

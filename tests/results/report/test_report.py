@@ -1,0 +1,249 @@
+"""The report's page as text: complete, escaped, the same for the same runs."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from results_commands import command_of_results
+from run_folders import write_run
+
+from results.compare.statistics import mean_and_interval
+from results.read.folders import read_runs
+from results.report.axes import plain
+from results.report.curves import MOST_POINTS
+from results.report.facts import Series, pages_of, series_of
+from results.report.figures import figures_of
+from results.report.page import in_script
+
+main = command_of_results("report")
+
+HOSTILE = "<script>hacked=1</script><img src=x onerror=hacked=1>%{x}"
+
+
+def page_of(*outputs: Path, to: Path, arguments: tuple[str, ...] = ()) -> str:
+    assert main([*map(str, outputs), "--to", str(to), *arguments]) == 0
+    return to.read_text(encoding="utf-8")
+
+
+def body_of(page: str) -> str:
+    """What a reader sees: without plotly's JavaScript, which stands last."""
+    return page[: page.index('<script type="application/json"')]
+
+
+def figures_in(page: str) -> dict[str, dict]:
+    text = page.split('<script type="application/json" id="figures">')[1]
+    return json.loads(text[: text.index("</script>")])
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """Three methods, two seeds each; hard_threshold at three thresholds."""
+    for seed in (0, 1):
+        accuracy = {"test/accuracy": 0.9 + 0.01 * seed}
+        write_run(tmp_path / "runs", compressor="none", seed=seed, summary=accuracy)
+        write_run(tmp_path / "runs", compressor="top_k", seed=seed, summary=accuracy)
+        for threshold in (0.001, 0.01, 0.1):
+            write_run(
+                tmp_path / "runs",
+                compressor="hard_threshold",
+                seed=seed,
+                settings={"threshold": threshold},
+                summary=accuracy | {"comm/link_bytes_sent_total": 1 / threshold},
+            )
+    return tmp_path / "runs"
+
+
+def test_page_says_what_was_asked_and_run(output: Path, tmp_path: Path) -> None:
+    text = body_of(page_of(output, to=tmp_path / "page.html"))
+    assert (
+        "How do hard_threshold, none and top_k compare in quality, bytes on the link and total error" in text
+    )
+    assert "as compressor.threshold varies?" in text
+    assert "10 finished, 5 methods and settings" in text
+    assert "0.001, 0.01, 0.1" in text and "aaaaaaaaaa (10 runs)" in text
+    assert "a processor, 2 cores, Python 3.11.7, torch 2.13.0" in text
+    assert "90.50 (2 seeds)" in text  # the accuracies 90 and 91, in %
+    assert text.count('class="run"') == 10 and "python run.py compressor=top_k" in text
+    assert "threshold: 0.001" in text  # a whole config.yaml
+    asked = body_of(
+        page_of(output, to=tmp_path / "asked.html", arguments=("--title", "A <T>", "--question", "Why?"))
+    )
+    assert "<h1>A &lt;T&gt;</h1>" in asked and '<p class="question">Why?</p>' in asked
+
+
+def test_default_place_is_the_first_output(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(output)]) == 0
+    assert capsys.readouterr().out == f"{output / 'report.html'}\n"
+    assert (output / "report.html").is_file()
+
+
+def test_page_needs_no_network(output: Path, tmp_path: Path) -> None:
+    text = page_of(output, to=tmp_path / "page.html")
+    assert not re.search(r"<(script|link|img|iframe)[^>]*(src|href)=", text)
+    assert "default-src 'none'" in text and "'unsafe-inline'" not in text.split("style-src")[0]
+
+
+def test_same_runs_give_the_same_bytes_wherever_they_lie(output: Path, tmp_path: Path) -> None:
+    first = page_of(output, to=tmp_path / "first.html")
+    elsewhere = tmp_path / "elsewhere" / "runs"
+    shutil.copytree(output, elsewhere)
+    write_run(elsewhere, seed=7, summary={"status": "failed", "error": "a reason"})
+    write_run(output, seed=7, summary={"status": "failed", "error": "a reason"})
+    second = page_of(elsewhere, to=tmp_path / "second.html")
+    assert first != second and second == page_of(output, to=tmp_path / "third.html")
+
+
+def test_untrusted_text_stays_text(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", name=HOSTILE, trainer={"note": HOSTILE}, settings={"note": HOSTILE})
+    write_run(tmp_path / "runs", name=HOSTILE, seed=1, summary={"status": HOSTILE})
+    page = page_of(tmp_path / "runs", to=tmp_path / "page.html", arguments=("--question", HOSTILE))
+    assert "<img" not in body_of(page) and "<script>hacked" not in page
+    assert page.count("</script>") == 3  # the figures, plotly, the page's own
+    names = [trace["name"] for figure in figures_in(page).values() for trace in figure["data"]]
+    assert names and all("<" not in name and "{" not in name for name in names)
+    assert any("&lt;script&gt;" in name for name in names)
+
+
+def test_text_for_plotly_and_for_scripts() -> None:
+    assert plain("<b>%{y}</b> & \"'") == "&lt;b&gt;%&#123;y}&lt;/b&gt; &amp; \"'"
+    text = in_script({"a": "</script><!--\u2028"})
+    assert "<" not in text and "\u2028" not in text and json.loads(text) == {"a": "</script><!--\u2028"}
+
+
+def test_what_a_reader_must_know_stands_on_top(output: Path, tmp_path: Path) -> None:
+    write_run(output, compressor="random_k", seed=3, commit="b" * 40)
+    write_run(output, compressor="top_k", seed=9, summary={"status": "failed", "error": "not finite"})
+    text = body_of(page_of(output, to=tmp_path / "page.html"))
+    warnings = text[text.index("Before you read on") : text.index("<nav>")]
+    assert "one seed only of random_k" in warnings
+    assert "versions of the code" in warnings and "bbbbbbbbbb" in warnings
+    assert "left out mlp-digits-top_k/" in warnings and "not finite" in warnings
+    assert re.search(r">3</a> only</td>", text)
+
+
+def test_no_run_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"error: no finished run in {tmp_path}\n"
+    assert main([str(tmp_path / "missing")]) == 1
+    assert capsys.readouterr().err == f"error: no folder {tmp_path / 'missing'}\n"
+
+
+def test_a_run_without_environment_or_quality_is_shown(tmp_path: Path) -> None:
+    bare = {"test/accuracy": None, "test/loss": None, "train/loss": None, "layers": None}
+    path = write_run(
+        tmp_path / "runs", records=[{"step": 1}], summary=bare | {"compression/density_mean": 0.1}
+    )
+    (path / "environment.json").unlink()
+    text = body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
+    assert "not recorded" in text and "unknown (1 run)" in text
+    assert "accuracy" not in text and ">compression ratio<" not in text
+    assert "average density, %" in text
+
+
+def test_words_that_are_no_utf_8_are_replaced(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "runs")
+    environment = json.loads((path / "environment.json").read_text()) | {"command": ["run.py", "name=\ud800"]}
+    (path / "environment.json").write_text(json.dumps(environment))
+    assert "python run.py &#39;name=?&#39;" in body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
+
+
+def test_curves_have_the_marks_of_their_style(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def styles(series: Iterable[Series]) -> dict[str, dict]:
+        hollow = {"marker": "D", "markerfacecolor": "white"}
+        line = {"color": "#123456", "linestyle": "solid", "linewidth": 1}
+        return {one.label: line | hollow for one in series}
+
+    monkeypatch.setattr("results.report.curves.line_styles", styles)
+    (series,) = series_of(pages_of(read_runs([output]), [output])).values()
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
+    assert {trace["marker"]["symbol"] for trace in loss.data if "marker" in trace} == {"diamond-open"}
+    go.Figure(data=loss.data, layout=loss.layout)
+
+
+def test_settings_tell_series_apart(tmp_path: Path) -> None:
+    for scope in ("layer", "global"):
+        for seed in (1, 0):
+            write_run(tmp_path, seed=seed, scope=scope)
+    (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
+    assert [one.label for one in series] == [
+        "top_k, density 0.01, scope global",
+        "top_k, density 0.01, scope layer",
+    ]
+    assert [one.family for one in series] == ["top_k, scope global", "top_k, scope layer"]
+    assert [one.seeds for one in series] == [(0, 1), (0, 1)]
+
+
+def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
+    pages = pages_of(read_runs([output]), [output])
+    (series,) = series_of(pages).values()
+    figures = figures_of(series)
+    for figure in figures:
+        go.Figure(data=figure.data, layout=figure.layout)  # plotly refuses what it does not know
+    quality = figures[0]
+    assert quality.title == "Test accuracy against MB that left a worker"
+    small = [trace for trace in quality.data if trace.get("showlegend") is False]
+    assert sorted(key for trace in small for key in trace["customdata"]) == sorted(p.key for p in pages)
+    (means,) = (t for t in quality.data if t["name"] == "hard_threshold" and "showlegend" not in t)
+    assert means["x"] == [1e-5, 1e-4, 1e-3] and means["mode"] == "lines+markers"
+    assert all(len(keys.split()) == 2 for keys in means["customdata"])
+
+
+def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path) -> None:
+    write_run(output, scope="global", seed=5)
+    text = body_of(page_of(output, to=tmp_path / "page.html"))
+    assert "minus none [95 %]" in text
+    assert 'title="minus none, seeds 0, 1"' in text
+    assert "not comparable" in text and "no differences: there is no run of none" not in text
+    assert "top_k, density 0.01, scope global" in text and "compression ratio: what would" in text
+
+
+def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        write_run(tmp_path, seed=seed)
+        write_run(tmp_path, seed=seed, settings={"density": 0.1}, summary={"compression/total_error": 1e3})
+        write_run(tmp_path, compressor="none", seed=seed, summary={"compression/total_error": 0.0})
+    (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
+    (error,) = (f for f in figures_of(series) if f.title == "Total error against MB that left a worker")
+    assert error.note.endswith("Not shown (not above zero on a logarithmic axis, or not recorded): none.")
+
+
+def test_curves_of_two_seeds_have_no_band(output: Path) -> None:
+    (series,) = series_of(pages_of(read_runs([output]), [output])).values()
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
+    assert not [trace for trace in loss.data if "fill" in trace]
+    assert loss.note.startswith("Lines: means over seeds; at most about")
+
+
+def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
+    steps = range(1, 2001)
+    for seed in (0, 1, 2):
+        records = [{"step": step, "train/loss": 1 + seed + 1 / step} for step in steps]
+        write_run(tmp_path, seed=seed, records=records)
+    (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
+    high, low, mean = loss.data
+    assert MOST_POINTS / 2 < len(mean["x"]) <= MOST_POINTS and (mean["x"][0], mean["x"][-1]) == (1, 2000)
+    middle, half = mean_and_interval([2.0, 3.0, 4.0])  # as in python -m results figures
+    assert mean["y"][0] == middle
+    assert (low["y"][0], high["y"][0]) == pytest.approx((middle - half, middle + half), rel=1e-4)
+    assert mean["meta"] == "run-1 run-2 run-3"
+    assert high["legendgroup"] == low["legendgroup"] == mean["legendgroup"]
+
+
+def test_gaps_of_a_metric_stay_gaps(tmp_path: Path) -> None:
+    records = [{"step": step} | ({"train/loss": 1.0} if step != 2 else {}) for step in (1, 2, 3)]
+    write_run(tmp_path / "runs", records=records)
+    page = page_of(tmp_path / "runs", to=tmp_path / "page.html")
+    assert "NaN" not in str(figures_in(page)) and 'data-sort="nan"' not in page
+
+
+def test_a_run_that_cannot_be_shown_is_named_on_the_page(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs")
+    write_run(tmp_path / "runs", seed=1, summary={"test/accuracy": float("nan")})
+    page = body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
+    assert "summary.json: test/accuracy must be a number up to 1e+150, got nan" in page
+    assert page.count('class="run"') == 1

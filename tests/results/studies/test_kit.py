@@ -1,0 +1,79 @@
+"""What all studies share: where pages and figures go, and what is refused."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from results_commands import command_of_results
+from run_folders import write_run
+
+from results import header
+from results.studies import command, kit
+from results.studies.kit import Option, Study
+
+main = command_of_results("study", "small")
+
+
+def page(runs: list, *further: object) -> str:
+    return f"# A page\n\n{len(runs)} runs, {[len(each) for each in further if isinstance(each, list)]}.\n"
+
+
+STUDY = Study(
+    name="small",
+    question="How many runs?",
+    page=page,
+    outputs=("a", "b"),
+    option=Option(name="--beside", help="further runs", output="c"),
+    more_pages={"table.md": lambda runs, allow_modified: f"# {len(runs)} rows, {allow_modified}\n"},
+    worded=("docs/words.md",),
+)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with runs of a study below ``outputs``."""
+    for output, seeds in (("a", (0, 1)), ("b", (2,)), ("c", (3, 4, 5))):
+        for seed in seeds:
+            write_run(tmp_path / "outputs" / output, seed=seed)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/words.md").write_text("# Words\n\n- Command: `python of_its_own.py`\n\nThree runs.\n")
+    monkeypatch.setattr(kit, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "load", lambda name: STUDY)
+    return tmp_path
+
+
+def test_runs_of_the_sweeps_make_the_pages_of_the_repository(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--root", str(root / "outputs")]) == 0
+    folder = root / "results/pages/small"
+    text = (folder / "small.md").read_text()
+    assert text.endswith("\n\n3 runs, [3].\n")
+    made = header.parse(text)
+    assert (made.command, made.seeds) == ("make small", (0, 1, 2, 3, 4, 5))
+    assert (folder / "table.md").read_text() == "# 3 rows, False\n"
+    words = (root / "docs/words.md").read_text()
+    assert header.parse(words) == dataclasses.replace(made, command="python of_its_own.py")
+    assert words.endswith("\n\nThree runs.\n")
+    written = [folder / "table.md", folder / "small.md", root / "docs/words.md"]
+    assert capsys.readouterr().out.splitlines()[-3:] == list(map(str, written))
+
+
+def test_other_runs_leave_the_repository_alone(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (root / "docs/words.md").read_text()
+    assert main([str(root / "outputs/c")]) == 0
+    assert capsys.readouterr().out.endswith("\n\n3 runs, [0].\n")
+    assert main([str(root / "outputs/c"), "--beside", str(root / "outputs/a")]) == 0
+    assert capsys.readouterr().out.endswith("\n\n3 runs, [2].\n")
+    assert main([str(root / "outputs/c"), "--table", str(root / "elsewhere/page.md")]) == 0
+    assert sorted(path.name for path in (root / "elsewhere").iterdir()) == ["page.md", "table.md"]
+    assert not (root / "results").exists() and (root / "docs/words.md").read_text() == before
+
+
+def test_runs_that_are_missing_are_one_line(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--root", str(root / "nowhere")]) == 1
+    assert capsys.readouterr().err == f"error: no folder {root / 'nowhere/a'}\n"
+    (root / "empty").mkdir()
+    assert main([str(root / "empty")]) == 1
+    assert capsys.readouterr().err == f"error: no finished run in {root / 'empty'}\n"
+    assert not (root / "results").exists()

@@ -1,0 +1,87 @@
+"""The page of regret, from run folders made here."""
+
+import statistics
+from pathlib import Path
+
+import pytest
+from results_commands import command_of_results
+from run_folders import write_run
+
+from results.compare.measures import LINK_BYTES
+from results.compare.statistics import mean_and_interval
+from results.header import parse
+from results.read.folders import read_runs
+from results.studies.regret import page
+
+main = command_of_results("study", "regret")
+
+ACCURACY = {"hard_threshold": (0.90, 0.92, 0.91), "top_k": (0.80, 0.83, 0.81), "random_k": (0.7, 0.9, 0.8)}
+REGRETS = {"hard_threshold": (1e-5, 2e-5, 0.0), "top_k": (0.3, 0.4, 0.5), "random_k": (2.0, 2.2, 2.1)}
+BYTES = {"hard_threshold": 1e6, "top_k": 1.04e6, "random_k": 1e6}
+
+
+def runs_in(folder: Path, seeds: int = 3, workers: int = 4, **bytes_sent: float) -> Path:
+    for method, accuracies in ACCURACY.items():
+        for seed in range(seeds):
+            told = {
+                "test/accuracy": accuracies[seed],
+                LINK_BYTES: (BYTES | bytes_sent)[method],
+                "compression/hindsight_error": 40.0,
+                "compression/regret": REGRETS[method][seed],
+                "compression/regret_bound": 1e-4,
+            }
+            write_run(folder, compressor=method, seed=seed, workers=workers, summary=told)
+    return folder
+
+
+def cells(text: str, method: str) -> list[str]:
+    (row,) = [line for line in text.splitlines() if line.startswith(f"| `{method}")]
+    return [cell.strip() for cell in row.strip("|").split("|")]
+
+
+def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = tmp_path / "regret.md"
+    assert main([str(runs_in(tmp_path / "runs")), "--table", str(table)]) == 0
+    text = table.read_text()
+    assert (parse(text).command, parse(text).seeds) == ("make regret", (0, 1, 2))
+    top_k = cells(text, "top_k")
+    assert top_k[1:3] == ["0, 1, 2", "1.04"]
+    assert top_k[6:9] == ["40.0 ± 10.0", "0.01", "81.33 ± 1.53"]
+    differences = [100 * (a - b) for a, b in zip(ACCURACY["top_k"], ACCURACY["hard_threshold"], strict=True)]
+    mean, half = mean_and_interval(differences)
+    assert statistics.mean(differences) == mean
+    assert top_k[9] == f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
+    assert cells(text, "hard_threshold")[9] == "-"
+    flat = " ".join(text.split())
+    order = [flat.index(f"`{method}, ", flat.index("From the least regret on")) for method in REGRETS]
+    assert order == sorted(order)
+    assert "`hard_threshold, threshold 0.01` (0 within what is known), `top_k, density 0.01` (40 %)" in flat
+    words = "`random_k, density 0.01`: no difference shown; `top_k, density 0.01`: lower."
+    assert f"Quality (test accuracy, %), beside `hard_threshold, threshold 0.01`: {words}" in flat
+    assert "intervals for the 2 such looks of this page" in flat
+
+
+def test_other_bytes_are_no_comparison(tmp_path: Path) -> None:
+    text = page(read_runs([runs_in(tmp_path, top_k=1.3e6, random_k=2e6)]))
+    assert cells(text, "top_k")[9] == "1.30 times the bytes"
+    assert "no other method sent as many bytes" in " ".join(text.split()) and "looks" not in text
+
+
+def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
+    text = page(read_runs([runs_in(tmp_path, seeds=2)]))
+    assert cells(text, "top_k")[6] == "35.0 (2 seeds)"
+    assert "lower" not in text and "no difference shown" not in text
+
+
+def test_runs_without_regret_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path)
+    assert main([str(tmp_path)]) == 1
+    assert "its summary has no compression/regret" in capsys.readouterr().err
+
+
+def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing leaves it, so that no method sends as many bytes as another."""
+    runs_in(tmp_path, workers=1, **dict.fromkeys(BYTES, 0.0))
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1].endswith("workers must be at least 2, got 1: nothing leaves a single worker")

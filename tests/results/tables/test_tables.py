@@ -1,0 +1,296 @@
+"""Methods side by side: numbers by hand, the baseline, what is said where a number is missing, formats."""
+
+import csv
+import html
+import io
+import math
+import re
+import statistics
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from results_commands import command_of_results
+from run_folders import NUM_PARAMETERS, write_run
+
+from results.compare.comparison import compare
+from results.read.folders import read_runs
+from results.tables.formats import comma_separated, latex, markdown
+
+main = command_of_results("table")
+
+SEEDS = (0, 1, 2)
+TABLE = ("table", "thead", "tbody", "tr", "th", "td")  # of HTML
+ACCURACY = {"none": (0.90, 0.92, 0.97), "top_k": (0.88, 0.91, 0.95), "hard_threshold": (0.91, 0.92, 0.96)}
+SENT = {"none": 120_000.0, "top_k": 2400.0, "hard_threshold": 1200.0}
+
+
+def write_methods(folder: Path, methods: dict = ACCURACY, **config: object) -> None:
+    for method, accuracies in methods.items():
+        for seed, accuracy in enumerate(accuracies):
+            summary = {"test/accuracy": accuracy, "comm/link_bytes_sent_total": SENT[method]}
+            summary["comm/compression_ratio"] = SENT["none"] / SENT[method]
+            write_run(folder, compressor=method, seed=seed, summary=summary, **config)
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    write_methods(tmp_path / "runs")
+    return tmp_path / "runs"
+
+
+def cells(text: str, method: str) -> dict[str, str]:
+    """A row of a Markdown table by its header."""
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
+    head = next(line for line in lines if line[0] == "method")
+    row = next(line for line in lines if line[0].startswith(f"`{method}"))
+    return dict(zip(head, row, strict=True))
+
+
+def test_a_row_says_what_the_summaries_say(output: Path) -> None:
+    text = markdown(compare(read_runs([output])))
+    assert f"## mlp-digits\n\n4 workers, {NUM_PARAMETERS:,} parameters, 30 steps, name digits." in text
+    row = cells(text, "top_k")
+    assert row["seeds"] == "0, 1, 2"
+    percent = [100 * value for value in ACCURACY["top_k"]]
+    assert row["test accuracy, %"] == f"{statistics.mean(percent):.2f} ± {statistics.stdev(percent):.2f}"
+    assert row["average density, %"] == "1.00"  # the same in every seed
+    assert row["total error"] == "60.0"
+    assert row["MB that left a worker"] == "0.00240"
+    assert row["compression ratio"] == "50.0"
+    assert "- other numbers without ±: the same in every seed\n" in text
+    assert row["MB handed over"] == "0.00240"
+    assert "compression ratio: what would have left a worker without compression" in text
+
+
+def test_the_difference_is_paired(output: Path) -> None:
+    (section,) = compare(read_runs([output]))
+    row = next(row for row in section.rows if row.method.startswith("top_k"))
+    differences = [a - b for a, b in zip(ACCURACY["top_k"], ACCURACY["none"], strict=True)]
+    half = 4.302652729911275 * statistics.stdev(differences) / math.sqrt(3)
+    mean = statistics.mean(differences)
+    assert row.difference.seeds == SEEDS
+    assert (row.difference.mean, row.difference.low) == pytest.approx((mean, mean - half))
+    shown = cells(markdown([section]), "top_k")["test accuracy, %, minus that of none"]
+    assert shown == f"{100 * mean:+.2f} [{100 * (mean - half):+.2f}, {100 * (mean + half):+.2f}]"
+    assert cells(markdown([section]), "none")["test accuracy, %, minus that of none"] == "-"
+
+
+def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85,)})
+    write_run(tmp_path, compressor="hard_threshold", seed=7)
+    text = markdown(compare(read_runs([tmp_path])))
+    name = "test accuracy, %, minus that of none"
+    assert cells(text, "top_k")[name] == "-5.00 (one seed)"
+    assert cells(text, "top_k")["seeds"] == "0 (one seed)"
+    assert cells(text, "hard_threshold")[name] == "no common seed"
+    assert "one seed only of hard_threshold, threshold 0.01; top_k, density 0.01" in text
+
+
+def test_a_difference_over_fewer_seeds_names_them(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.75, 0.8)})
+    row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
+    assert row["test accuracy, %, minus that of none"] == "-5.00 (2 seeds) over seeds 0, 1"
+
+
+def test_one_method_alone_is_compared_with_nothing(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8)})
+    text = markdown(compare(read_runs([tmp_path])))
+    assert "minus that of" not in text and "no differences" not in text
+
+
+def test_without_none_top_k_is_the_baseline_and_ratios_stay(tmp_path: Path) -> None:
+    write_methods(tmp_path, {name: ACCURACY[name] for name in ("top_k", "hard_threshold")})
+    text = markdown(compare(read_runs([tmp_path])))
+    row = cells(text, "hard_threshold")
+    assert "test accuracy, %, minus that of top_k, density 0.01" in row
+    assert row["compression ratio"] == "100"
+
+
+def test_several_candidates_are_no_baseline(tmp_path: Path) -> None:
+    for density in (0.01, 0.1):
+        for seed in SEEDS:
+            write_run(tmp_path, seed=seed, settings={"density": density})
+    runs = read_runs([tmp_path])
+    text = markdown(compare(runs))
+    assert "2 rows are top_k: --baseline chooses one" in text and "minus that" not in text
+    assert "minus that of top_k, density 0.1" in markdown(compare(runs, "top_k, density 0.1"))
+    with pytest.raises(ValueError, match="no run of the baseline 'random_k'; there are 'top_k, density"):
+        compare(runs, "random_k")
+
+
+def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> None:
+    for workers in (16, 2, 8):
+        write_run(tmp_path, workers=workers)
+    write_run(tmp_path, name="another-top_k", workers=2, scope="global")
+    titles = [section.title for section in compare(read_runs([tmp_path]))]
+    assert titles == ["another", *(f"mlp-digits, workers {workers}" for workers in (2, 8, 16))]
+
+
+def test_runs_of_one_setting_and_several_names_are_called_by_all_of_them(output: Path) -> None:
+    """By model and data alone they would take the name of other runs, which had to be told from them."""
+    for name in ("a", "b", "c", "d", "e"):
+        write_run(output, name=f"{name}-top_k", seed=ord(name), workers=16)
+    titles = [section.title for section in compare(read_runs([output]))]
+    assert titles == ["a and b and c and 2 more", "mlp-digits"]
+
+
+def test_versions_of_the_code_are_marked(output: Path) -> None:
+    write_run(output, compressor="random_k", seed=0, commit="b" * 40, modified=True)
+    text = markdown(compare(read_runs([output])))
+    assert cells(text, "random_k")["code"] == r"bbbbbbbbbb\*"
+    assert cells(text, "top_k")["code"] == "aaaaaaaaaa"
+    assert r"runs of 2 versions of the code (\*: modified): aaaaaaaaaa (9), bbbbbbbbbb\* (1)" in text
+
+
+def test_seeds_without_effect_are_said(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, 0.85, 0.85)})
+    text = markdown(compare(read_runs([tmp_path])))
+    assert "- no ± and no interval, the seeds' runs are equal: top_k, density 0.01\n" in text
+    assert cells(text, "top_k")["test accuracy, %"] == "85.00"
+
+
+def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8), "top_k": (0.85, 0.7)})
+    sections = compare(read_runs([tmp_path]))
+    text = markdown(sections)
+    row = cells(text, "top_k")
+    assert (row["seeds"], row["test accuracy, %"]) == ("0, 1 (2 seeds)", "77.50 (2 seeds)")
+    assert row["test accuracy, %, minus that of none"] == "-7.50 (2 seeds)"
+    assert "- no ± and no interval, of fewer than three seeds: none; top_k, density 0.01\n" in text
+    written = list(csv.DictReader(io.StringIO(comma_separated(sections))))
+    assert {row["test/accuracy std"] + row["difference low"] for row in written} == {""}
+    assert "±" not in "".join(line for line in text.splitlines() if line.startswith("|"))
+
+
+def test_an_interval_that_holds_zero_shows_no_difference(output: Path) -> None:
+    write_run(output, compressor="random_k", seed=0)
+    text = markdown(compare(read_runs([output])))
+    said = "- no difference from none shown, the interval holds 0: hard_threshold, threshold 0.01\n"
+    assert said in text  # top_k's leaves 0 out, random_k has none
+
+
+def test_what_a_run_lacks_is_a_dash(output: Path) -> None:
+    lacks = {"test/accuracy": None, "layers": None, "comm/compression_ratio": None}
+    write_run(output, compressor="random_k", summary=lacks)
+    row = cells(markdown(compare(read_runs([output]))), "random_k")
+    assert (row["test accuracy, %"], row["compression ratio"]) == ("-", "-")
+    assert row["test accuracy, %, minus that of none"] == "no common seed"
+
+
+def test_no_quality_at_all(tmp_path: Path) -> None:
+    for method in ("none", "top_k"):
+        write_run(tmp_path, compressor=method, summary={"test/accuracy": None})
+    text = markdown(compare(read_runs([tmp_path])))
+    assert "no run has a quality that tables know" in text and "minus" not in text
+
+
+def test_a_diverged_run_is_not_hidden(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    write_methods(tmp_path, {"none": (0.9, 0.8, 0.7), "top_k": (0.85, math.nan, 0.8)})
+    row = cells(markdown(compare(read_runs([tmp_path]))), "top_k")
+    assert row["seeds"] == "0, 2 (2 seeds)" and row["test accuracy, %"] == "82.50 (2 seeds)"
+    said = capsys.readouterr().err
+    assert said.startswith("left out ") and "test/accuracy must be a number" in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("total_errors", "shown"),
+    [
+        ((15727.0, 15000.0, 15363.5), "15364 ± 364"),
+        ((0.9999, 0.9999, 0.9999), "1.00"),
+        ((2542.1, 2542.4, 2542.25), "2542.2 ± 0.2"),
+        ((1.25e-12, 1.5e-12, 1.375e-12), "1.38e-12 ± 1.25e-13"),
+        ((0.0, 0.0, 0.0), "0"),
+        ((3e9, 3e9, 3e9), "3.00e+09"),
+        ((15727.0, 15000.0), "15364 (2 seeds)"),
+    ],
+)
+def test_numbers_are_shown_with_the_digits_that_count(
+    tmp_path: Path, total_errors: tuple[float, ...], shown: str
+) -> None:
+    for seed, error in enumerate(total_errors):
+        write_run(tmp_path, seed=seed, summary={"compression/total_error": error})
+    assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["total error"] == shown
+
+
+def test_command_writes_all_formats_and_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
+    made = []
+    for name in ("a", "b"):
+        assert main([str(output), "--format", "all", "--to", str(tmp_path / name)]) == 0
+        made.append([(tmp_path / f"{name}.{kind}").read_bytes() for kind in ("md", "csv", "tex")])
+    assert made[0] == made[1]
+    rows = list(csv.DictReader(io.StringIO(made[0][1].decode())))
+    top_k = next(row for row in rows if row["compressor"] == "top_k")
+    assert float(top_k["test/accuracy mean"]) == pytest.approx(statistics.mean(ACCURACY["top_k"]), rel=1e-15)
+    assert float(top_k["test/accuracy std"]) == statistics.stdev(ACCURACY["top_k"])
+    assert (top_k["baseline"], top_k["difference seeds"], top_k["verdict"]) == (
+        "none",
+        "0 1 2",
+        "not comparable",
+    )
+    assert float(top_k["difference low"]) < float(top_k["difference"]) < float(top_k["difference high"])
+
+
+def test_all_formats_have_a_place_of_their_own_by_default(
+    output: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main([str(output), "--format", "all"]) == 0
+    assert capsys.readouterr().out.split() == [
+        str(output / f"tables.{kind}") for kind in ("md", "csv", "tex")
+    ]
+    assert main([str(output)]) == 0
+    assert capsys.readouterr().out == (output / "tables.md").read_text()
+
+
+def test_latex_is_escaped_and_balanced(output: Path) -> None:
+    write_run(output, name="50%_of & more-top_k", workers=2)
+    text = latex(compare(read_runs([output])))
+    assert r"hard\_threshold, threshold 0.01" in text and r"50\%\_of \& more" in text
+    assert r"91.33 $\pm$ 3.51" in text and r"test accuracy, \%" in text
+    plain = text.replace(r"\{", "").replace(r"\}", "")
+    assert plain.count("{") == plain.count("}")
+    assert text.isascii()
+    bodies = [line for line in text.splitlines() if line.endswith(r"\\")]
+    columns = {line.replace(r"\&", "").count("&") for line in bodies}
+    assert len(bodies) == 6 and len(columns) <= 2  # a table each, with and without a difference
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["/nowhere"], "no folder /nowhere"),
+        (["EMPTY"], "no finished run in EMPTY"),
+        (["OUTPUT", "--baseline", "nothing"], "no run of the baseline 'nothing'; there are 'hard_threshold"),
+        (["OUTPUT", "--to", "/nowhere/tables"], "[Errno 2]"),
+    ],
+)
+def test_bad_input_is_one_line(
+    output: Path, tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "empty").mkdir()
+    names = {"OUTPUT": str(output), "EMPTY": str(tmp_path / "empty")}
+    assert main([names.get(word, word) for word in arguments]) == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}") and printed.count("\n") == 1
+
+
+def test_names_of_runs_are_text_in_every_format(tmp_path: Path) -> None:
+    hostile = "=1+1|<img src=x>**bold**[a](b)"
+    write_run(
+        tmp_path, name=f"{hostile}-top_k", settings={"note": "`|x|`"}, summary={"data": {"<b>": "`<i>`"}}
+    )
+    sections = compare(read_runs([tmp_path]))
+    text = markdown(sections)
+    page = MarkdownIt("commonmark").enable("table").render(text)
+    assert set(re.findall(r"<(\w+)", page)) <= {"h2", "p", "ul", "li", "code", *TABLE}
+    assert page.count("<td>") + page.count("<td ") == page.count("<th>") + page.count("<th ")
+    assert html.escape(hostile, quote=False) in page and "`|x|`" in page and "&lt;b&gt; `&lt;i&gt;`" in page
+    (row,) = csv.DictReader(io.StringIO(comma_separated(sections)))
+    assert row["setting"] == f"'{hostile}"
+    assert r"=1+1$|$" in latex(sections)
+
+
+def test_latex_keeps_its_rows_whatever_a_method_is_called(tmp_path: Path) -> None:
+    write_run(tmp_path, compressor="top_k", settings={"rule": "[2cm] \\input{x}"})
+    text = latex(compare(read_runs([tmp_path])))
+    assert r"\symbol{34}{[}2cm{]} \textbackslash{}\textbackslash{}input\{x\}\symbol{34}" in text

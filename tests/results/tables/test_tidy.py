@@ -1,0 +1,154 @@
+"""Run folders as tidy tables."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from results_commands import command_of_results
+from run_folders import write_run
+
+from results.read.folders import read_runs
+from results.tables import tidy as table
+from results.tables.tidy import long_table, wide_table
+
+main = command_of_results("table")
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    """Two methods, two seeds; settings that one has and the other lacks."""
+    folder = tmp_path / "runs"
+    for seed in (0, 1):
+        best = {"best": {"test/accuracy": 0.95 + seed / 100}}
+        write_run(folder, compressor="top_k", seed=seed, summary=best, optimizer={"lr": None})
+        write_run(folder, compressor="hard_threshold", seed=seed, workers=8)
+    return folder
+
+
+def test_wide_has_a_row_per_run_and_a_column_per_setting(output: Path) -> None:
+    runs = read_runs([output])
+    wide = wide_table(runs)
+    first = ["path", "id", "seed", "method", "subject", "commit", "modified"]
+    assert list(wide.columns[:7]) == first
+    assert wide["path"].tolist() == [run.path.as_posix() for run in runs]
+    threshold, top_k = wide.iloc[0], wide.iloc[-1]
+    assert (threshold["config.workers"], top_k["config.workers"]) == (8, 4)
+    assert threshold["config.compressor.threshold"] == 0.01
+    assert math.isnan(top_k["config.compressor.threshold"]) and math.isnan(top_k["config.optimizer.lr"])
+    assert top_k["config.optimizer.no_decay"] == '["batch_norm"]'
+    assert top_k["config.model._target_"] == "models.mlp.mlp"
+    assert set(wide["best.test/accuracy"].dropna()) == {0.95, 0.96}
+    assert top_k["comm/bytes_sent_total"] == 2400 and top_k["layers.first.weight.elements"] == 900
+    settings = sorted(name for name in wide if name.startswith("config."))
+    assert list(wide.columns[7 : 7 + len(settings)]) == settings
+
+
+def test_long_has_a_row_per_recorded_number(output: Path) -> None:
+    runs = read_runs([output])
+    long = long_table(runs)
+    expected = {
+        (run.id, record["step"], record["epoch"], name): value
+        for run in runs
+        for record in map(json.loads, (run.path / "metrics.jsonl").read_text().splitlines())
+        for name, value in record.items()
+        if name not in ("step", "epoch")
+    }
+    found = {(r.id, r.step, r.epoch, r.metric): r.value for r in long.itertuples()}
+    assert found == expected and len(long) == len(expected)
+
+
+def test_long_table_in_several_parts_is_the_same(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(output, seed=9, records=[{"step": 1, "new/metric": 2.5}, {"step": 2}])
+    runs = read_runs([output])
+    whole = long_table(runs)
+    monkeypatch.setattr(table, "RUNS_AT_ONCE", 2)
+    pd.testing.assert_frame_equal(whole, long_table(runs), check_categorical=False)
+    new = whole[whole["metric"] == "new/metric"]
+    assert new["value"].tolist() == [2.5] and new["epoch"].isna().all()
+
+
+def test_a_run_without_records_has_no_rows(output: Path) -> None:
+    write_run(output, seed=9, records=[])
+    runs = read_runs([output])
+    assert len(wide_table(runs)) == 5
+    assert len(long_table(runs)["id"].unique()) == 4
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_command_writes_the_same_bytes_twice(output: Path, tmp_path: Path, ending: str) -> None:
+    made = []
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        wide, long = (tmp_path / name / f"{kind}.{ending}" for kind in ("wide", "long"))
+        assert main([str(output), "--wide", str(wide), "--long", str(long)]) == 0
+        made.append((wide.read_bytes(), long.read_bytes()))
+    assert made[0] == made[1]
+    read = pd.read_csv if ending == "csv" else pd.read_parquet
+    runs = read_runs([output])
+    assert read(long)["value"].tolist() == long_table(runs)["value"].tolist()
+    assert read(long)["id"].astype(str).tolist() == long_table(runs)["id"].tolist()
+    assert read(wide)["test/accuracy"].tolist() == [0.9] * 4
+    assert b"\r" not in made[0][0] or ending == "parquet"
+
+
+def test_duplicates_are_said_and_left_out(
+    output: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    write_run(tmp_path / "zz", compressor="hard_threshold", seed=0, workers=8)
+    wide = tmp_path / "wide.csv"
+    assert main([str(output), str(tmp_path / "zz"), "--wide", str(wide)]) == 0
+    assert len(pd.read_csv(wide)) == 4
+    assert "is left out" in capsys.readouterr().err
+
+
+def test_a_setting_of_several_kinds_is_text(tmp_path: Path) -> None:
+    for seed, value in enumerate((1, 2.5, "auto", None)):
+        write_run(tmp_path, seed=seed, bits=value)
+    assert sorted(wide_table(read_runs([tmp_path]))["config.bits"].fillna("missing")) == [
+        "1",
+        "2.5",
+        "auto",
+        "missing",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["OUTPUT", "--wide", "a.csv", "--to", "b"], "--to has no effect with --wide and --long"),
+        (["OUTPUT", "--conventions", "--long", "a.csv"], "--long has no effect with --conventions"),
+        (["OUTPUT", "--wide", "a.xlsx"], "a table's file must end in .csv or .parquet, got a.xlsx"),
+        (["/nowhere", "--wide", "a.csv"], "no folder /nowhere"),
+        (["EMPTY", "--wide", "a.csv"], "no finished run in EMPTY"),
+        (["OUTPUT", "--wide", "/nowhere/a.csv"], ""),
+        (["OUTPUT", "--long", "/nowhere/a.parquet"], ""),
+    ],
+)
+def test_bad_input_is_one_line(
+    output: Path, tmp_path: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture
+) -> None:
+    names = {"OUTPUT": str(output), "EMPTY": str(tmp_path / "empty")}
+    (tmp_path / "empty").mkdir()
+    assert main([names.get(word, word) for word in arguments]) == 1
+    printed = capsys.readouterr().err.splitlines()
+    assert printed[-1].startswith(f"error: {said.replace('EMPTY', names['EMPTY'])}")
+    assert all(line.startswith("warning: ") for line in printed[:-1])
+
+
+def test_what_a_spreadsheet_would_run_is_text(tmp_path: Path) -> None:
+    formula = "=HYPERLINK(1)"
+    records = [{"step": 1, "epoch": 1, "@sum": -2.5, "train/loss": 1}]
+    settings = {"note": "-1+cmd", "shift": -0.5}
+    write_run(tmp_path / "runs", name=formula, records=records, settings=settings, summary={formula: -3.0})
+    wide, long = tmp_path / "wide.csv", tmp_path / "long.csv"
+    assert main([str(tmp_path / "runs"), "--wide", str(wide), "--long", str(long)]) == 0
+    row = pd.read_csv(wide).iloc[0]
+    assert (row["subject"], row["config.name"]) == (f"'{formula}", f"'{formula}")
+    assert (row["config.compressor.note"], row["config.compressor.shift"]) == ("'-1+cmd", -0.5)
+    assert row[f"'{formula}"] == -3
+    found = pd.read_csv(long)
+    assert dict(zip(found["metric"], found["value"], strict=True)) == {"'@sum": -2.5, "train/loss": 1}
+    for path in (wide, long):
+        assert not any(cell[:1] in {*"=+@"} for line in path.open() for cell in line.split(","))

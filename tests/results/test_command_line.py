@@ -1,0 +1,66 @@
+"""``python -m results``: its five commands and what each says of itself."""
+
+import sys
+
+import pytest
+from command_line import ROOT, command
+from results_commands import command_of_results
+
+from results.__main__ import COMMANDS
+from results.studies.command import STUDIES, load
+
+main = command_of_results()
+
+
+def test_help_lists_the_five_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    said = capsys.readouterr().out
+    assert list(COMMANDS) == ["table", "figures", "report", "budget", "study"]
+    assert all(f"\n  {name} " in said for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([name, "--help"])
+    assert left.value.code == 0
+    assert capsys.readouterr().out.startswith(f"usage: python -m results {name} ")
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["study", name, "--help"])
+    said = capsys.readouterr().out
+    assert left.value.code == 0 and said.startswith(f"usage: python -m results study {name} ")
+    study = load(name)
+    assert study.name == name and study.question in said
+    assert study.option is None or f"\n  {study.option.name} " in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "error: a command is missing; there are table, figures, report, budget, study"),
+        (["tables"], "error: no command 'tables'; there are table, figures, report, budget, study"),
+        (["study"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
+        (["study", "--root", "x"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
+        (["study", "convexity"], f"error: no study 'convexity'; there are {', '.join(STUDIES)}"),
+    ],
+)
+def test_another_name_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"{said}\n"
+
+
+def test_it_is_a_program() -> None:
+    done = command("--help", launcher=[sys.executable, "-m", "results"])
+    assert done.returncode == 0 and done.stdout.startswith("usage: python -m results COMMAND")
+
+
+def test_no_module_below_is_a_program_too() -> None:
+    """One command line, not thirty."""
+    found = [
+        path for path in (ROOT / "results").rglob("*.py") if '__name__ == "__main__"' in path.read_text()
+    ]
+    assert [path.name for path in found] == ["__main__.py"]

@@ -1,0 +1,159 @@
+"""Sweeps of studies: one name everywhere, one command that runs them, the same runs as ever."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from command_line import ROOT, command
+from configs import resolved
+from sweep_files import name_of, params_of
+
+from results.studies.command import STUDIES, load
+from sweeps.__main__ import files_of, main, studies
+from trainers.records.identity import identify
+
+# The id of the last job: with another one, what has finished would run anew
+RUNS = {
+    "accordion/accordion": "a6cdb80c2c",
+    "accordion/none_and_threshold": "0be4017987",
+    "accordion/top_k": "e0bed2321e",
+    "autolrs/rates_lstm": "3059d09d72",
+    "autolrs/rates_resnet20": "6f4d9c8a41",
+    "autolrs/schedules_lstm": "065fd6c27c",
+    "autolrs/schedules_resnet20": "2f74da3755",
+    "autolrs/search_lstm": "3d2fa10dc8",
+    "autolrs/search_resnet20": "de79b05e60",
+    "autolrs/steps_lstm": "45340ebccb",
+    "autolrs/steps_resnet20": "d79401b1b0",
+    "convex/heterogeneity": "dab4a67459",
+    "convex/madelon_gd_star": "228cf8a425",
+    "convex/madelon_sgd": "02cf087de8",
+    "lambda_vs_k/dense": "aff6d14ec6",
+    "lambda_vs_k/densities": "01d87c0903",
+    "lambda_vs_k/madelon": "5543de3820",
+    "lambda_vs_k/matched": "87a6f179cf",
+    "main/none_and_threshold": "3ee7748b1f",
+    "main/none_and_threshold_avx2": "3ee7748b1f",
+    "main/top_k_and_random_block": "b4f481bcd7",
+    "main/top_k_and_random_block_avx2": "b4f481bcd7",
+    "regret/lstm": "859d761144",
+    "regret/madelon": "cc9f3f6f0a",
+    "regret/madelon_accordion": "33ec1abb32",
+    "regret/resnet20": "74a74abca6",
+    "regret/resnet20_accordion": "76dd390223",
+    "small/lstm_matched": "613c9b0b4e",
+    "small/presets": "e4cc88f44a",
+    "three_parameters/dense": "aef30f235f",
+    "three_parameters/random": "5fdaab16f6",
+    "three_parameters/top_k": "7ab0b5a085",
+    "topk_convergence/compressed": "42dc5c11bc",
+    "topk_convergence/dense": "65cc3b7eba",
+}
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
+    """Commands and variables that the sweeps would start; a word ``status=N`` is what one ends with."""
+    found: list[tuple[list[str], dict[str, str]]] = []
+
+    def run(words: Sequence[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
+        found.append((list(words[1:]), env))
+        given = [word.removeprefix("status=") for word in words if word.startswith("status=")]
+        return SimpleNamespace(returncode=int(given[0]) if given else 0)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    return found
+
+
+def test_a_study_has_one_name_everywhere() -> None:
+    folders = {path.parent.name for path in (ROOT / "sweeps").glob("*/*.yaml")} - {"wandb"}
+    pages = {path.parent.name for path in (ROOT / "results/pages").glob("*/*.md")} - {"gpu"}
+    assert folders == pages == set(STUDIES) <= set(studies())
+    makefile = (ROOT / "Makefile").read_text()
+    assert f"\nSTUDIES := {' '.join(STUDIES)}\n" in makefile
+    for study in STUDIES:
+        assert (ROOT / load(study).folder / load(study).page_file).is_file()
+        assert f"\n#   {study:16} " in makefile
+        assert f"`make {study}`" in (ROOT / "docs/studies.md").read_text()
+
+
+@pytest.mark.parametrize("sweep", RUNS)
+def test_runs_keep_their_ids_and_lie_where_the_page_reads(sweep: str) -> None:
+    study = load(sweep.split("/")[0])
+    (path,) = [path for path in files_of(study.name) if name_of(path) == sweep]
+    job = [f"{key}={str(values).split(',')[-1]}" for key, values in params_of(path).items()]
+    config = resolved(f"+sweeps={sweep}", *job)
+    assert identify(config).id == RUNS[sweep]
+    further = [study.option.output] if study.option else []
+    assert config["output"] in {f"outputs/{name}" for name in (*(study.outputs or (study.name,)), *further)}
+
+
+def test_the_small_presets_are_all_there_are() -> None:
+    (path,) = [path for path in files_of("small") if path.stem == "presets"]
+    presets = sorted(path.stem for path in (ROOT / "conf/experiment/small").glob("*.yaml"))
+    assert params_of(path)["experiment"].split(",") == [f"small/{preset}" for preset in presets]
+
+
+def test_every_sweep_of_a_study_has_a_known_run() -> None:
+    assert {name_of(file) for study in STUDIES for file in files_of(study)} == set(RUNS)
+
+
+def test_sweeps_of_a_study_run_in_order(started: list, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lambda_vs_k", "seed=0"]) == 0
+    usual = ["tracker=none", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0"]
+    assert [words[2] for words, _ in started] == [
+        f"+sweeps=lambda_vs_k/{name}" for name in ("dense", "densities", "madelon", "matched")
+    ]
+    assert [words[3:] for words, _ in started] == [
+        usual if "madelon" not in words[2] else ["data.download=true", *usual] for words, _ in started
+    ]
+    assert all(words[:2] == ["run.py", "-m"] for words, _ in started)
+    assert capsys.readouterr().out.count("== python run.py -m +sweeps=lambda_vs_k/") == 4
+
+
+def test_a_launcher_and_a_tracker_of_ones_own_replace_the_usual_ones(started: list) -> None:
+    own = ["tracker=wandb", "hydra/launcher=submitit_local"]
+    assert main(["smoke", *own]) == 0
+    assert [words for words, _ in started] == [["run.py", "-m", "+sweeps=smoke", *own]]
+
+
+def test_variables_of_a_sweep_are_set_for_it_alone(started: list) -> None:
+    assert main(["main"]) == 0
+    loops = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
+    for words, variables in started:
+        assert (loops.items() <= variables.items()) == words[2].endswith("_avx2")
+
+
+@pytest.mark.parametrize(("options", "runs"), [([], 1), (["--keep-going"], 3)])
+def test_a_failed_sweep_is_the_last_unless_asked_otherwise(
+    started: list, options: list[str], runs: int
+) -> None:
+    assert main(["three_parameters", *options, "status=1"]) == 1
+    assert len(started) == runs
+
+
+@pytest.mark.parametrize(("status", "ends_with"), [("130", 130), ("-2", 130), ("-9", 137)])
+def test_a_stopped_sweep_stops_the_others(started: list, status: str, ends_with: int) -> None:
+    assert main(["three_parameters", "--keep-going", f"status={status}"]) == ends_with
+    assert len(started) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "a study is missing"), (["--keep-going"], "a study is missing"), (["x"], "no study 'x'")],
+)
+def test_another_name_is_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"error: {said}; there are {', '.join(studies())}\n"
+
+
+def test_sweeps_is_a_program_that_trains(tmp_path: Any) -> None:
+    overrides = ["smoke", "seed=0", "compressor=none,top_k", "trainer.steps=1", "hydra/launcher=basic"]
+    words = [sys.executable, "-m", "sweeps", *overrides, f"output={tmp_path}"]
+    first = command(launcher=words)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.rstrip().endswith("2 finished")
+    assert len(list(tmp_path.glob("*/*/summary.json"))) == 2
