@@ -1,11 +1,11 @@
-"""ACCORDION: Top-k that sends more while the gradient changes fast, layer by layer.
+"""ACCORDION: Top-k with one of two densities per layer, the higher one while the gradient norm changes.
 
 Agarwal, Wang, Lee, Venkataraman and Papailiopoulos, "ACCORDION: Adaptive gradient communication via critical
 learning regime identification", MLSys 2021, https://arxiv.org/abs/2010.16248. Biased; 8 bytes per kept fp32
 element, as Top-k.
 
-g is what an epoch's gradients of a worker add up to, before compression; its norm is the root mean square
-over all workers. The authors let one worker decide by its own; docs/papers/accordion.md has the details.
+g is the sum of a worker's gradients over an epoch, before compression. ||g|| is the root mean square of its
+norm over all workers. The authors use the gradient of one worker; docs/papers/accordion.md has the details.
 """
 
 import math
@@ -35,13 +35,13 @@ from compressors.top_k import TopK
 
 @dataclass(frozen=True, kw_only=True)
 class Accordion(Codec):
-    """k_low or k_high for every segment, chosen anew every ``period`` epochs.
+    """Top-k with density k_low or k_high for every segment, chosen every ``period`` epochs.
 
-    k_high where the norm of g has changed by more than ``detection_threshold`` of what it was at the last
-    choice, in the first ``period`` epochs, and from an epoch that begins with a lower learning rate than the
-    one before until the next choice; else k_low. Both are densities. With scope=global the whole model is one
-    segment, with one choice. Raises ``ValueError`` for densities outside (0, 1], k_low above k_high, a
-    threshold that is not positive and a period below 1.
+    The density is k_high in three cases: in the first ``period`` epochs; if the norm of g differs from the
+    norm at the last choice by more than ``detection_threshold`` of the latter; and from an epoch that begins
+    with a lower learning rate than the epoch before until the next choice. Otherwise it is k_low. With
+    scope=global the whole model is one segment, with one choice. Raises ``ValueError`` for densities outside
+    (0, 1], k_low above k_high, a threshold that is not positive and a period below 1.
     """
 
     k_low: float
@@ -63,9 +63,9 @@ class Accordion(Codec):
         require(is_count(self.period), "Accordion.period", "an integer >= 1", self.period)
 
     def check(self, plan: Plan) -> None:
-        """Raise ``ValueError`` where k_low can never come."""
+        """Raise ``ValueError`` if no choice can lead to k_low."""
         rates = plan.rates
-        first = max(self.period, 2)  # after one epoch there is nothing to compare with
+        first = max(self.period, 2)  # there is no earlier norm to compare with after one epoch
         choices = range(first, len(rates), self.period)
         if not choices:
             raise ValueError(
@@ -82,7 +82,7 @@ class Accordion(Codec):
         raise TypeError("ACCORDION chooses Top-k of one density or another: choose() says which")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        return self._levels[0].error_bound(x, step)  # which holds for both
+        return self._levels[0].error_bound(x, step)  # the bound of k_low also holds for k_high
 
     def init(self, segments: list[Segment]) -> "Regimes":
         gradient, looks = {}, {}
@@ -113,7 +113,7 @@ class Accordion(Codec):
     def _looks(
         self, names: list[str], state: "Regimes", step: Step, communicator: Communicator
     ) -> dict[str, "Look"]:
-        """What holds in this step; in the first one of an epoch it is looked at anew."""
+        """The choices for this step. The first step of an epoch computes them again."""
         epoch = step.whole_epochs
         looks = {name: Look(*state.looks.state[name].tolist()) for name in names}
         over = [name for name, look in looks.items() if look.epoch != epoch]
@@ -121,7 +121,7 @@ class Accordion(Codec):
             return looks
         norms = dict.fromkeys(over, math.nan)
         asked = [name for name in over if is_asked(self, looks[name], epoch)]
-        if asked:  # a number of 8 bytes for every segment travels
+        if asked:  # sends 8 bytes per segment
             squares = torch.stack([squared_norm(state.gradient[name]) for name in asked], 1)  # [W, S]
             everyones = communicator.all_gather(squares, "metadata")
             norms |= zip(asked, everyones.mean(0).sqrt().tolist(), strict=True)
@@ -131,16 +131,16 @@ class Accordion(Codec):
 
 
 class Look(NamedTuple):
-    """What a segment's choice rests on."""
+    """The state of a segment's choice."""
 
     epoch: float = -1.0  # of the last step
     rate: float = math.inf  # the learning rate at its first step
-    norm: float = math.nan  # of g, when there was a choice last; NaN: there is none to compare with
+    norm: float = math.nan  # ||g|| at the last choice; NaN: no norm to compare with
     is_high: float = 1.0
 
 
 class Regimes(NamedTuple):
-    """The state."""
+    """The state of ACCORDION."""
 
     gradient: dict[str, Tensor]  # g of the epoch so far, [W, d] per segment
     looks: Shared  # ``Look``, [4] float64, of each segment
@@ -154,7 +154,8 @@ def is_asked(settings: Accordion, last: Look, epoch: int) -> bool:
 
 
 def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: float) -> Look:
-    """At the first step of ``epoch``, with its learning rate; ``norm`` is that of g in the epoch before."""
+    """The choice at the first step of ``epoch``; ``rate`` is its learning rate, ``norm`` is ||g|| of the
+    epoch before."""
     if last.epoch < 0:  # nothing has been sent yet
         return Look(epoch, rate)
     is_high = last.is_high
@@ -162,7 +163,7 @@ def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: fl
     if epoch // settings.period > last.epoch // settings.period:
         is_high = has_changed(last.norm, norm, settings.detection_threshold)
         reference = norm
-    elif math.isnan(reference):  # the first epoch, which the first choice compares with
+    elif math.isnan(reference):  # the first choice compares with the first epoch
         reference = norm
     if rate < last.rate:
         is_high = True
@@ -170,7 +171,8 @@ def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: fl
 
 
 def has_changed(before: float, now: float, threshold: float) -> bool:
-    """Whether a norm differs from what it was by more than that share of it; from 0 or NaN it does."""
+    """Whether ``now`` differs from ``before`` by more than ``threshold`` of ``before``; true if that is 0 or
+    NaN."""
     if math.isnan(before) or before == 0:
         return True
     return abs(before - now) / before > threshold

@@ -1,13 +1,13 @@
-"""Public names of the algebra: segments, codecs, payloads, reducers, and what methods are written with.
+"""Public names of the algebra: segments, codecs, payloads, reducers and helpers for methods.
 
-W is the number of workers that live in this process, n the number of all workers, d the number of elements
-of one segment, L the number of its layers. A *codec* turns one worker's vector into a payload. A *reducer*
-turns what all workers have into the mean of what they send, which is where bytes move. ``Compress``
-(``core/compress.py``) makes a reducer of a codec; a method of several rounds is a reducer itself; feedback is
-a reducer around another.
+W is the number of workers in this process, n the number of all workers, d the number of elements of one
+segment, L the number of its layers. A *codec* turns one worker's vector into a payload. A *reducer* maps the
+inputs of all workers to the mean of their C(p); all communication is in reducers. ``Compress``
+(``core/compress.py``) builds a reducer from a codec. A method with several rounds of communication is a
+reducer itself. Feedback is a reducer around another one.
 
-Everything works in place: what was not sent is left in the buffer that came in, so that no further tensor of
-size n x D is needed.
+All operations work in place: entries that are not sent stay in the input's buffer, so no other tensor of size
+n x D is needed.
 """
 
 from compressors.core.checks import is_count, is_real, require, require_flag

@@ -1,4 +1,4 @@
-"""From a method, as a config names it, to the reducer that a trainer runs."""
+"""Construction of the trainer's reducer from a method."""
 
 from collections.abc import Callable
 
@@ -17,10 +17,10 @@ def build_reducer(
     feedback: Callable[[Reducer], Reducer] = no_feedback,
     encoding: Encoding = PLAIN,
 ) -> Reducer:
-    """Wrap ``method`` for a model of D = ``num_parameters``.
+    """The reducer of ``method`` for a model of D = ``num_parameters``.
 
-    Feedback that has nothing to do, as error feedback of a lossless method, is left out with its memory.
-    ``encoding`` is that of gathered payloads. Raises ``ValueError`` where it does not fit the method.
+    Feedback without effect, such as error feedback of a lossless method, is omitted, together with its
+    memory. ``encoding`` applies to gathered payloads. Raises ``ValueError`` if it does not fit the method.
     """
     if isinstance(method, Codec):
         method = method.for_model(num_parameters)
@@ -33,7 +33,7 @@ def build_reducer(
 
 
 def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:
-    """A linear codec is averaged by an all-reduce, any other is gathered, encoded as ``encoding`` says."""
+    """An all-reduce for a linear codec; an all-gather with ``encoding`` for any other."""
     if codec.traits.linear:
         _require_plain(encoding, codec)
         return AllReduce()

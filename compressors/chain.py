@@ -1,8 +1,8 @@
 """Composition: the second codec compresses the values that the first one keeps.
 
-Sparsify, then quantise, as Basu et al., 2019 (Qsparse-local-SGD), https://arxiv.org/abs/1906.02367, do; or
-sparsify twice. Bytes per element: those of the second codec's payload, and the first one's indices where
-these travel.
+Either sparsify and then quantise, as in Basu et al., 2019 (Qsparse-local-SGD),
+https://arxiv.org/abs/1906.02367, or sparsify twice. Bytes per element: those of the second codec's payload,
+plus those of the first codec's indices if they are sent.
 """
 
 import math
@@ -19,11 +19,11 @@ from compressors.core.payloads import index_dtype
 
 @dataclass(frozen=True, kw_only=True)
 class Chain(Codec):
-    """``first`` keeps exact values of some elements, ``second`` compresses these values [k].
+    """``first`` selects exact values of some elements; ``second`` compresses these values [k].
 
-    What ``second`` leaves goes back to where ``first`` took it from. Raises ``ValueError`` unless ``first``
-    sends one exact value an element, and, where its positions do not follow from the seed, unless ``second``
-    is a sparsifier, too, or sends something of every element.
+    The residual of ``second`` is put back at the positions that ``first`` selected. Raises ``ValueError``
+    unless ``first`` sends one exact value per element. If its positions do not follow from the seed,
+    ``second`` must also be a sparsifier, or be dense.
     """
 
     first: Codec
@@ -73,7 +73,7 @@ class Chain(Codec):
         kept = values_of(outer)
         within = _within(step, len(kept))
         inner = self.second.encode(kept, within) if len(kept) else self._nothing(kept, step)
-        self.first.add(outer, x, step)  # its values are now what the second one did not take
+        self.first.add(outer, x, step)  # its values are now the residual of the second codec
         if self._is_redrawn:
             return inner
         if self._sparsifies_twice:
@@ -111,16 +111,17 @@ class Chain(Codec):
         return self.first.positions(outer, size, step)[within]
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        """Everything, of exact values; else what both promise, of what ``first`` keeps of ``x``."""
+        """||x||^2 for exact values; otherwise the sum of both bounds, the second one on the values that
+        ``first`` selects."""
         if self.traits.exact:
             return squared_norm(x).item()
-        if self.first.traits.seeded:  # which keeps something else in every step
+        if self.first.traits.seeded:  # the selection differs in every step
             return math.inf
         kept = values_of(self.first.encode(x.clone(), step))
         return self.first.error_bound(x, step) + self.second.error_bound(kept, _within(step, len(kept)))
 
     def _nothing(self, kept: Tensor, step: Step) -> Any:
-        """What ``second`` sends of no values: fields without entries, but for those of a fixed length."""
+        """The payload of ``second`` for no values: empty fields, except fields of a fixed length."""
         like = self.second.encode(kept.new_zeros(1), _within(step, 1))
         own = declared(self.second.payload).fields
         parts = [
@@ -130,12 +131,12 @@ class Chain(Codec):
 
     @property
     def _is_redrawn(self) -> bool:
-        """Whether everybody knows what ``first`` keeps, so that it need not travel."""
+        """Whether all workers know the selection of ``first``, so positions are not sent."""
         return self.first.traits.linear and self.first.traits.drawn
 
     @property
     def _sparsifies_twice(self) -> bool:
-        """Whether values and positions of what is left say it all."""
+        """Whether the payload consists of the values and positions after both selections."""
         return self.second.traits.exact and payload_of(self.second).has_a_value_each
 
     @property
@@ -145,7 +146,7 @@ class Chain(Codec):
 
     @property
     def _where(self) -> dict[str, Field]:
-        """The fields of ``first`` that say where its values belong."""
+        """The fields of ``first`` that give the positions of its values."""
         names = declared(self.first.payload)
         return {name: field for name, field in names.fields.items() if name != names.values}
 
@@ -161,7 +162,7 @@ class Chain(Codec):
 
 
 def _within(step: Step, count: int) -> Step:
-    """The step as the second codec is told of it: its vector are the ``count`` values kept."""
+    """The step for the second codec, whose vector consists of the ``count`` selected values."""
     return step._replace(segment=f"{step.segment}/second", shapes=((count,),))
 
 
@@ -169,7 +170,7 @@ _known: dict[tuple[PayloadType, PayloadType], PayloadType] = {}
 
 
 def _joined(first: PayloadType, second: PayloadType) -> PayloadType:
-    """The payload of where the values of ``first`` belong, and of what ``second`` makes of them."""
+    """The payload class with the position fields of ``first`` and all fields of ``second``."""
     if (first, second) in _known:
         return _known[first, second]
     outer, inner = declared(first), declared(second)

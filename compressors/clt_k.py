@@ -1,9 +1,9 @@
-"""CLT-k: a leader chooses its k largest magnitudes, and all workers send what they have there.
+"""CLT-k: a leader chooses its k largest magnitudes, and all workers send their entries at these positions.
 
 Chen et al., 2020, "ScaleCom", https://arxiv.org/abs/2104.11125. The leader changes in every step, cyclically.
-Biased; the paper shows a contraction where the workers' memories are alike. Per element sent 4 bytes of an
-fp32 value from every worker, all-reduced, and a 4-byte index from the leader. Left out: the low-pass filter
-on the memory.
+Biased; the paper shows a contraction if the workers' residuals are similar. Per element sent: 4 bytes for an
+fp32 value from every worker, all-reduced, and a 4-byte index from the leader. Deviation from the paper: no
+low-pass filter on the residual.
 """
 
 from dataclasses import dataclass
@@ -33,10 +33,10 @@ _UNROTATED = np.zeros(1, dtype=np.int64)
 
 @dataclass(frozen=True, kw_only=True)
 class CLTK(CodecWithDensity):
-    """Sends k = max(1, floor(density * d)) entries of every segment, where the leader's are largest.
+    """Sends k = max(1, floor(density * d)) entries of every segment, at the leader's largest magnitudes.
 
-    The leader of step t is worker t mod n. A higher density sends more and forgets less; ``schedule`` lets it
-    go with the epochs. Raises ``ValueError`` for a density outside (0, 1].
+    The leader of step t is worker t mod n. A higher density sends more and keeps a smaller residual;
+    ``schedule`` varies it over the epochs. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     payload = Sparse
@@ -47,7 +47,7 @@ class CLTK(CodecWithDensity):
         raise TypeError("CLT-k sends what the leader chooses: choose() says where")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        """Nothing, at worst, is where the leader's entries are."""
+        """||x||^2: in the worst case all entries at the leader's positions are 0."""
         return squared_norm(x).item()
 
     def choose(
@@ -61,7 +61,7 @@ class CLTK(CodecWithDensity):
             row = communicator.local_workers.index(leader)
             vectors = [_vector(given, row) for given in inputs]
             indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
-        chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the one wait for a GPU
+        chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the only wait for a GPU
         return [_Chosen(where=part.long().numpy()) for part in chosen.split(counts)], state
 
 

@@ -16,17 +16,17 @@ from compressors.api import Codec, Field, Step, Traits, require
 
 @runtime_checkable
 class GraceCompressor(Protocol):
-    """What GRACE asks of a compressor."""
+    """The interface of GRACE's compressors."""
 
     def compress(self, tensor: Tensor, name: str) -> tuple[Sequence[Tensor], Any]:
-        """Tensors to be sent, and what this worker keeps to read those of others."""
+        """The tensors to send, and the context ``ctx`` for ``decompress``."""
 
     def decompress(self, tensors: Sequence[Tensor], ctx: Any) -> Tensor:
-        """A tensor like the one compressed."""
+        """The decoded tensor, with the shape of the input."""
 
 
 class Message(NamedTuple):
-    """Every byte that a worker sends for a segment."""
+    """All bytes that a worker sends for a segment."""
 
     body: Annotated[Tensor, Field("message")]  # [bytes] uint8
 
@@ -35,17 +35,17 @@ class Message(NamedTuple):
 class Grace(Codec):
     """``compressor`` as a codec.
 
-    What other workers send is read with one's own ``ctx``, as GRACE does: neither it nor the sizes of the
-    tensors may depend on values. All workers draw from one seed, so that what is drawn may be in it. The
-    compressor must remember nothing from step to step: a checkpoint would not hold it. As GRACE does not tell
-    which elements were sent, all count as sent. Raises ``ValueError`` for an object without ``compress`` and
-    ``decompress``.
+    The payloads of other workers are decoded with the local ``ctx``, as in GRACE: neither ``ctx`` nor the
+    sizes of the tensors may depend on values. All workers draw from one seed, so ``ctx`` may contain random
+    draws. The compressor must not keep a state between steps, because a checkpoint would not contain it.
+    GRACE does not report which elements are sent, so all elements count as sent. Raises ``ValueError`` for an
+    object without ``compress`` and ``decompress``.
     """
 
     compressor: GraceCompressor
     _contexts: dict[str, tuple[Any, list[Tensor]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # of what was last encoded of a segment: ctx, and empty tensors of the dtypes and shapes sent
+    )  # of a segment's last encoding: ctx, and empty tensors of the dtypes and shapes sent
 
     payload = Message
     traits = Traits(exact=False, dense=True, seeded=True)

@@ -1,11 +1,10 @@
 """Hard threshold: keep every entry of magnitude at least lambda.
 
-Strom, 2015; Sahu et al., "Rethinking gradient sparsification as total error minimization", NeurIPS
-2021, https://arxiv.org/abs/2108.00951, who show that one constant threshold minimises the total
-error of a whole training for a given number of elements sent. Biased; an absolute compressor:
-||x - C(x)||^2 <= d lambda^2. 8 bytes per kept fp32 element, and one 4-byte count per segment,
-since workers send different numbers of entries. Strom sends the sign times lambda; like the paper
-of 2021 this method sends the exact value.
+Strom, 2015; Sahu et al., "Rethinking gradient sparsification as total error minimization", NeurIPS 2021,
+https://arxiv.org/abs/2108.00951, who show that one constant threshold minimises the total error of a whole
+training for a given number of elements sent. Biased; an absolute compressor: ||x - C(x)||^2 <= d lambda^2. 8
+bytes per sent fp32 element, and one 4-byte count per segment, because workers send different numbers of
+entries. Strom sends the sign times lambda; this method sends the exact value, as Sahu et al. do.
 """
 
 import math
@@ -21,18 +20,18 @@ from compressors.core.checks import require_density
 from compressors.core.payloads import numpy_knows
 from compressors.core.rules import AtLeast
 
-# Entries whose magnitudes and mask stay in cache. numpy compares and searches them four times as fast as
-# torch 2.13 does on a CPU.
+# Number of entries whose magnitudes and mask stay in cache. On a CPU, NumPy compares and searches them four
+# times as fast as torch 2.13.
 _CHUNK = 2**16
 
 
 @dataclass(frozen=True, kw_only=True)
 class HardThreshold(Codec):
-    """Keeps x_i iff |x_i| >= threshold, or NaN; the same in every scope, as no entry depends on another.
+    """Keeps x_i iff |x_i| >= threshold or x_i is NaN. The selection is the same in both scopes.
 
-    A higher threshold sends less. With ``threshold=None``, ``for_model`` sets the paper's rule
-    1 / (2 sqrt(k)), k = density * D being the elements to expect per step. Raises ``ValueError``
-    for a negative or non-finite threshold, and when both or neither of the two are given.
+    A higher threshold sends less. With ``threshold=None``, ``for_model`` sets the paper's rule 1 / (2
+    sqrt(k)), where k = density * D is the expected number of elements per step. Raises ``ValueError`` for a
+    negative or non-finite threshold, and if both or none of threshold and density are given.
     """
 
     threshold: float | None = None
@@ -50,7 +49,7 @@ class HardThreshold(Codec):
             require(valid, "HardThreshold.threshold", "a finite number >= 0", self.threshold)
 
     def for_model(self, num_parameters: int) -> Self:
-        """This threshold, or the paper's rule for a model of ``num_parameters``."""
+        """The same method, with the paper's rule for ``num_parameters`` if it has no threshold."""
         require(is_count(num_parameters), "num_parameters", "an integer >= 1", num_parameters)
         if self.threshold is not None:
             return replace(self, density=None)
@@ -75,7 +74,7 @@ class HardThreshold(Codec):
 
 
 def at_least(threshold: float, x: Tensor) -> Tensor:
-    """Positions [k] int64, ascending, of the entries of ``x`` [d] of at least that magnitude."""
+    """Ascending positions [k] int64 of the entries of ``x`` [d] with at least this magnitude."""
     if not numpy_knows(x):
         return torch.nonzero(~(x.abs() < threshold)).squeeze(1)
     entries = x.numpy()

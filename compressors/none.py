@@ -11,10 +11,10 @@ from compressors.core.backends import backend_of
 
 @dataclass(frozen=True, kw_only=True)
 class NoCompression(Reducer):
-    """Every worker hands its whole gradient to one all-reduce.
+    """Averages the whole gradients of all workers by one all-reduce.
 
-    Lossless; bytes per element: those of the dtype. It is a reducer and no codec, because a codec
-    would copy every gradient once more.
+    Lossless; bytes per element: those of the dtype. It is a reducer and not a codec, because a codec would
+    copy every gradient once more.
     """
 
     traits = Traits(linear=True, drawn=True, lossless_at={})
@@ -28,7 +28,7 @@ class NoCompression(Reducer):
         mean, left, compressed = {}, {}, {}
         for segment, own, norm in zip(segments, means, norms, strict=True):
             mean[segment.name] = own
-            # Nothing is left: no memory to be zeroed, read and summed in every step.
+            # The residual is always 0: no memory to zero, read and sum in every step.
             left[segment.name] = segment.rows.new_zeros(1, 1).expand_as(segment.rows)
             compressed[segment.name] = Compressed(segment.num_elements, torch.zeros_like(norm), norm)
         return Reduced(mean, left, compressed), state

@@ -1,9 +1,9 @@
-"""QSGD: every entry rounded at random to one of s levels of its bucket's norm.
+"""QSGD: random rounding of every entry to one of s levels of its bucket's norm.
 
 Alistarh et al., 2017, https://arxiv.org/abs/1610.02132, section 3. Q(x_i) = norm sign(x_i) l / s, where l is
-s |x_i| / norm rounded up or down at random so that the mean is x_i. Unbiased, with variance of at most
-min(d / s^2, sqrt(d) / s) ||x||^2 for buckets of d entries. An entry takes ``bits`` bits, a sign and a level
-(the paper's Elias code is not used), and a bucket 4 bytes for its norm.
+s |x_i| / norm, rounded up or down at random with mean s |x_i| / norm. Unbiased, with variance of at most
+min(d / s^2, sqrt(d) / s) ||x||^2 for buckets of d entries. An entry takes ``bits`` bits for a sign and a
+level, and a bucket 4 bytes for its norm. Deviation from the paper: no Elias code.
 """
 
 import math
@@ -26,9 +26,9 @@ BITS, NORMS = (2, 4, 8), ("l2", "max")
 class QSGD(Codec):
     """Rounds every entry to one of s = 2^(bits - 1) - 1 levels between 0 and its bucket's norm.
 
-    More bits cost more bytes and less variance. ``bucket_size`` entries share a norm: the largest magnitude
-    or, as in the paper's analysis, the L2 norm (``norm="l2"``), whose levels lie further apart. Raises
-    ``ValueError`` for other settings.
+    More bits mean more bytes and less variance. ``bucket_size`` entries share a norm: the largest magnitude
+    or, as in the paper's analysis, the L2 norm (``norm="l2"``), which has a larger distance between levels.
+    Raises ``ValueError`` for other settings.
     """
 
     bits: int = 4
@@ -50,21 +50,21 @@ class QSGD(Codec):
 
     @property
     def levels(self) -> int:
-        """s."""
+        """The number of levels s."""
         return 2 ** (self.bits - 1) - 1
 
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)
         buckets = self._buckets(x.to(wide))
         norms = buckets.abs().amax(1)
-        if self.norm == "l2":  # of shares of the largest entry, whose squares neither overflow nor vanish
+        if self.norm == "l2":  # relative to the largest entry, so squares neither overflow nor vanish
             norms = norms * (buckets / norms.where(norms > 0, 1).unsqueeze(1)).norm(dim=1)
         norms = norms.to(torch.float32).clamp(max=torch.finfo(torch.float32).max)
         shares = buckets.abs() / norms.where(norms > 0, 1).to(wide).unsqueeze(1)
         generator = torch.Generator().manual_seed(step.derive_seed(shared=False))
         drawn = torch.rand(buckets.shape, generator=generator, dtype=wide)
         levels = (shares * self.levels + drawn.to(x.device, non_blocking=True)).floor_()
-        levels.clamp_(max=self.levels)  # where rounding took the norm below an entry
+        levels.clamp_(max=self.levels)  # rounding can make the norm smaller than an entry
         codes = (levels.to(torch.uint8) << 1) | (buckets < 0)
         payload = self.payload(pack(codes.flatten()[: x.numel()], self.bits), norms)
         self.subtract(payload, x, step)
@@ -77,7 +77,7 @@ class QSGD(Codec):
         out += (self._buckets(values) * scales.unsqueeze(1)).flatten()[: out.numel()]
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        """min(d / s^2, sqrt(d) / s) ||x||^2 of each bucket; (max / s)^2 / 4 an entry under ``norm="max"``."""
+        """min(d / s^2, sqrt(d) / s) ||x||^2 of each bucket; (max / s)^2 / 4 per entry for ``norm="max"``."""
         size = min(self.bucket_size, x.numel())
         if self.norm == "max":
             largest = self._buckets(x.double()).abs().amax(1)
@@ -85,7 +85,7 @@ class QSGD(Codec):
         return min(size / self.levels**2, math.sqrt(size) / self.levels) * squared_norm(x).item()
 
     def _buckets(self, x: Tensor) -> Tensor:
-        """``x`` [d] in rows of a bucket each, with zeros at the end."""
+        """``x`` [d] as rows, one bucket each, padded with zeros."""
         size = max(1, min(self.bucket_size, x.numel()))
         return pad(x, (0, -x.numel() % size)).view(-1, size)
 
@@ -93,7 +93,7 @@ class QSGD(Codec):
 @lru_cache(maxsize=64)
 def _payload(bits: int, bucket_size: int) -> PayloadType:
     class Levels(NamedTuple):
-        """Signs and levels, packed, and the norms of the buckets."""
+        """Packed signs and levels, and the norms of the buckets."""
 
         codes: Annotated[Tensor, Field("levels", 8 // bits)]  # [ceil(d bits / 8)] uint8
         norms: Annotated[Tensor, Field(METADATA, bucket_size)]  # [ceil(d / bucket_size)] float32

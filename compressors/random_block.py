@@ -1,9 +1,9 @@
-"""Random-block: keep one contiguous block that starts at a random place.
+"""Random-block: keep one contiguous block with a random start.
 
-Foroutan Eghlidi and Jaggi, 2020, https://arxiv.org/abs/2009.09271. Biased; a (1 - k/d)-contraction
-in expectation, since every coordinate lies in the block with probability k / d. Per kept fp32
-element 4 bytes; with own coordinates one 4-byte start per segment and worker besides. Choosing a
-block costs no more than copying it.
+Foroutan Eghlidi and Jaggi, 2020, https://arxiv.org/abs/2009.09271. Biased; a (1 - k/d)-contraction in
+expectation, because every coordinate is in the block with probability k / d. 4 bytes per sent fp32 element;
+with separate coordinates also one 4-byte start per segment and worker. Choosing a block takes no longer than
+copying it.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from compressors.core.rules import Drawn
 
 @Joining.register
 class Block(NamedTuple):
-    """A contiguous run of entries that wraps around the segment's end; one for each of R workers."""
+    """Contiguous entries that wrap around the segment's end; one block for each of R workers."""
 
     values: Annotated[Tensor, Field(VALUES, 1)]  # [R k]
     start: Annotated[Tensor, Field(INDICES)]  # [R] int32 (int64 beyond 2^31 elements)
@@ -31,13 +31,13 @@ class Block(NamedTuple):
 
     def add_to(self, out: Tensor) -> None:
         num_rows, size = self.start.shape[0], out.shape[0]
-        if not out.is_cpu:  # where to start is not known to the host
+        if not out.is_cpu:  # the host does not know the start
             out.index_add_(0, self.positions(size), self.values.to(out.dtype))
             return
         k = self.values.shape[0] // num_rows
         total: Any = out
         values: Any = self.values
-        if numpy_knows(out) and numpy_knows(values):  # which takes a tenth of torch's time for a short block
+        if numpy_knows(out) and numpy_knows(values):  # NumPy takes a tenth of torch's time for a short block
             total, values = out.numpy(), values.numpy()
         for begin, start in zip(range(0, num_rows * k, k), self.start.tolist(), strict=True):
             head = min(k, size - start)
@@ -52,10 +52,10 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class RandomBlock(CodecWithDensity):
-    """Keeps a block of k = max(1, floor(density * d)) entries of every segment, new each step.
+    """Keeps a block of k = max(1, floor(density * d)) entries of every segment, drawn in each step.
 
-    With ``shared_coordinates`` all workers draw the same block from the seed, so that no index travels and an
-    all-reduce aggregates. ``schedule`` lets the density go with the epochs. Raises ``ValueError`` for a
+    With ``shared_coordinates`` all workers draw the same block from the seed, so no index is sent and an
+    all-reduce computes the mean. ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a
     density outside (0, 1].
     """
 
@@ -80,7 +80,7 @@ class RandomBlock(CodecWithDensity):
         k = self.elements_at(step, size)
         draws = workers if not self.shared_coordinates else range(1)
         starts = [self._start(size, step._replace(worker=worker)) for worker in draws]
-        wrapped = [max(0, start + k - size) for start in starts]  # entries at the segment's begin
+        wrapped = [max(0, start + k - size) for start in starts]  # entries at the start of the segment
         ranges = zip(starts, wrapped, strict=True)
         rows = [
             np.concatenate([np.arange(begin), np.arange(start, size)])

@@ -1,9 +1,9 @@
 """Random-k: keep k coordinates drawn at random.
 
-Stich et al., 2018, https://arxiv.org/abs/1809.07599; shared coordinates as in Foroutan Eghlidi and
-Jaggi, 2020, https://arxiv.org/abs/2009.09271. Biased, since kept values are not scaled up by d / k
-(error feedback makes up for what is left out); a (1 - k/d)-contraction in expectation. Per kept
-fp32 element 4 bytes with shared coordinates, 8 with own ones, whose indices travel.
+Stich et al., 2018, https://arxiv.org/abs/1809.07599; shared coordinates as in Foroutan Eghlidi and Jaggi,
+2020, https://arxiv.org/abs/2009.09271. Biased, because values are not scaled up by d / k (error feedback
+compensates for omitted entries); a (1 - k/d)-contraction in expectation. Per sent fp32 element 4 bytes with
+shared coordinates, and 8 with separate coordinates, whose indices are sent.
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ _UNROTATED = np.zeros(1, dtype=np.int64)
 
 @dataclass(frozen=True, kw_only=True)
 class RandomK(CodecWithDensity):
-    """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, new each step.
+    """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, drawn in each step.
 
-    With ``shared_coordinates`` all workers draw the same ones from the seed, so that no index travels and an
-    all-reduce aggregates. ``schedule`` lets the density go with the epochs. Raises ``ValueError`` for a
-    density outside (0, 1].
+    With ``shared_coordinates`` all workers draw the same coordinates from the seed, so no index is sent and
+    an all-reduce computes the mean. ``schedule`` varies the density over the epochs. Raises ``ValueError``
+    for a density outside (0, 1].
     """
 
     shared_coordinates: bool = True

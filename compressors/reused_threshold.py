@@ -1,8 +1,8 @@
-"""Reused threshold: Top-k's exact threshold, found again every few steps and kept in between.
+"""Reused threshold: Top-k's exact threshold, computed every few steps and reused in between.
 
 The estimate of Ok-Topk (Li and Hoefler, 2022, https://arxiv.org/abs/2201.07598, section 3.1.3) without its
-collectives. Biased; no bound on how much is sent between two searches. 8 bytes per kept fp32 element and one
-4-byte count per segment, as workers send different numbers of entries.
+collectives. Biased; the number of elements sent between two searches is not bounded. 8 bytes per sent fp32
+element and one 4-byte count per segment, because workers send different numbers of entries.
 """
 
 from dataclasses import dataclass
@@ -30,22 +30,22 @@ from compressors.hard_threshold import at_least
 
 
 class Thresholds(NamedTuple):
-    """The state."""
+    """The state: the thresholds."""
 
-    # [W, 1] float64 on the CPU, of each worker; negative before the first search
+    # One per worker, [W, 1] float64 on the CPU; negative before the first search
     by_segment: dict[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReusedThreshold(CodecWithDensity):
-    """Keeps entries of at least the k-th largest magnitude that every worker last looked up for itself.
+    """Keeps entries of at least the worker's k-th largest magnitude at its last search.
 
-    k = max(1, floor(density * d)). It is looked up in every ``period``-th step, the first one included: a
-    longer period takes less time, and sends more or less than k where magnitudes change meanwhile. Raises
-    ``ValueError`` for a density outside (0, 1] and a period below 1.
+    k = max(1, floor(density * d)). A search takes place in every ``period``-th step, starting with the first
+    one. A longer period takes less time, and sends more or fewer than k entries if magnitudes change in
+    between. Raises ``ValueError`` for a density outside (0, 1] and a period below 1.
     """
 
-    period: int = 32  # the paper's
+    period: int = 32  # the paper's value
 
     payload = Sparse
     traits = Traits(
@@ -64,7 +64,7 @@ class ReusedThreshold(CodecWithDensity):
         raise TypeError("thresholds are looked up first: choose() says which")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        return squared_norm(x).item()  # no more than everything is lost
+        return squared_norm(x).item()  # in the worst case nothing is sent
 
     def choose(
         self, inputs: list[Input], state: Thresholds, step: Step, communicator: Communicator
@@ -72,7 +72,7 @@ class ReusedThreshold(CodecWithDensity):
         is_due = step.number % self.period == 0
         due = [given for given in inputs if is_due or (state.by_segment[given.name] < 0).any()]
         if due:
-            found = torch.cat([self._search(given, step) for given in due], 1).cpu()  # one wait for a GPU
+            found = torch.cat([self._search(given, step) for given in due], 1).cpu()  # the only GPU wait
             for given, own in zip(due, found.split(1, 1), strict=True):
                 state.by_segment[given.name].copy_(own)
         thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
@@ -84,14 +84,14 @@ class ReusedThreshold(CodecWithDensity):
         """Every worker's k-th largest magnitude, [W, 1] float64."""
         k = self.elements_at(step, given.size)
         found = given.seen().rows.abs().topk(k).values[:, -1:]
-        if k < given.size:  # of fewer entries than k, zeros are not sent
+        if k < given.size:  # zeros are sent only if k is d
             found = found.clamp(min=torch.finfo(found.dtype).smallest_normal)
         return found.double()
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Above(Codec):
-    """Keeps x_i iff |x_i| is at least the worker's threshold; ``first`` is whose the first one is."""
+    """Keeps x_i iff |x_i| >= the worker's threshold; ``first`` is the id of the first worker."""
 
     thresholds: tuple[float, ...]
     first: int

@@ -1,9 +1,9 @@
 """Top-k: keep the k largest magnitudes.
 
 Aji and Heafield, 2017, https://arxiv.org/abs/1704.05021; with error feedback Stich et al., 2018,
-https://arxiv.org/abs/1809.07599. Biased; a (1 - k/d)-contraction. 8 bytes per kept fp32 element:
-the value and a 4-byte index. Exactly k entries are sent: of equal magnitudes those at the lowest
-indices; NaN counts as larger than any number.
+https://arxiv.org/abs/1809.07599. Biased; a (1 - k/d)-contraction. 8 bytes per sent fp32 element: the value
+and a 4-byte index. Exactly k entries are sent: ties go to the lowest index, and NaN counts as larger than any
+number.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from torch import Tensor
 from compressors.api import CodecWithDensity, Sparse, Step, Traits, take
 from compressors.core.rules import Largest
 
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes of an entry
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per entry
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopK(CodecWithDensity):
     """Keeps k = max(1, floor(density * d)) entries of every segment of d elements.
 
-    A higher density sends more and forgets less; ``schedule`` lets it go with the epochs. Raises
+    A higher density sends more and keeps a smaller residual; ``schedule`` varies it over the epochs. Raises
     ``ValueError`` for a density outside (0, 1].
     """
 
@@ -38,10 +38,10 @@ class TopK(CodecWithDensity):
     def encode(self, x: Tensor, step: Step) -> Sparse:
         k = self.elements_at(step, x.numel())
         bits = x.contiguous().view(_BITS[x.itemsize])
-        keys = bits & torch.iinfo(bits.dtype).max  # without the sign; they compare as magnitudes do
-        smallest = keys.topk(k).values[-1]  # of those to keep
+        keys = bits & torch.iinfo(bits.dtype).max  # without the sign bit; keys have the order of magnitudes
+        smallest = keys.topk(k).values[-1]  # key among the k largest
         above, equal = keys > smallest, keys == smallest
         kept = above | (equal & (equal.cumsum(0) <= k - above.sum()))
-        # k are kept: a GPU need not tell the host how many
+        # Exactly k are kept, so the host does not wait for a count from a GPU
         where = kept.nonzero() if x.device.type == "cpu" else torch.nonzero_static(kept, size=k)
         return take(x, where.squeeze(1))

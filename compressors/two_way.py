@@ -1,9 +1,10 @@
-"""Two-way compression: what the servers send back is compressed, too, with a residual of their own.
+"""Two-way compression: the means that servers send back are compressed too, with the servers' own residual.
 
-Tang et al., 2019, "DoubleSqueeze", https://arxiv.org/abs/1905.05957, with the server's work shared out among
-the workers: worker w is the server of the w-th part of every segment, as in 1-bit Adam (Tang et al., 2021,
-https://arxiv.org/abs/2102.02888). Each part is compressed by itself. The servers' residual is sent later.
-Bytes per element: those of ``up``, and those of ``down`` for the part that a worker serves.
+Tang et al., 2019, "DoubleSqueeze", https://arxiv.org/abs/1905.05957, with the server's work divided among the
+workers: worker w is the server of the w-th part of every segment, as in 1-bit Adam (Tang et al., 2021,
+https://arxiv.org/abs/2102.02888). Each part is compressed separately. The servers' residual is sent in later
+steps. Bytes per element: those of ``up``, plus those of ``down`` for the part of which a worker is the
+server.
 """
 
 from dataclasses import dataclass
@@ -32,9 +33,9 @@ from compressors.core.rounds import begin, end
 
 
 class Served(NamedTuple):
-    """The state: n times what worker w, as a server, has not sent of the means of part w; zeros elsewhere.
+    """The state: n times the server residual of worker w in part w; zeros in other parts.
 
-    Its mean over the workers is what the servers owe, also when the workers' rows are dealt out to others.
+    Its mean over workers is the servers' residual, also after rows are redistributed to other workers.
     """
 
     residual: dict[str, Tensor]  # [W, d] per segment
@@ -42,10 +43,10 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWay(Reducer):
-    """Every worker sends its parts by ``up`` to their servers, which send the means to all by ``down``.
+    """Workers send their parts, encoded by ``up``, to the servers; these send the means, encoded by ``down``,
+    to all.
 
-    Raises ``ValueError`` for codecs that do not send something of every element: others would send as much
-    from every worker only by chance.
+    Raises ``ValueError`` for codecs that are not dense: their payloads have different lengths.
     """
 
     up: Codec
@@ -82,7 +83,8 @@ class TwoWay(Reducer):
         return end(segments, mean, norms), state
 
     def _reduce(self, segment: Segment, owed: Tensor, step: Step, communicator: Communicator) -> Tensor:
-        """The mean [d]. p - C(p) is left in the segment's rows, and what servers owe in ``owed`` [W, d]."""
+        """The mean [d]. Leaves p - C(p) in the segment's rows, and the servers' residual in ``owed`` [W,
+        d]."""
         size, workers = segment.rows.shape[1], communicator.size
         length = -(-size // workers)
         own = [
@@ -93,7 +95,7 @@ class TwoWay(Reducer):
         for row, server in enumerate(communicator.local_workers):
             debts.append(unsent[row, server].clone())
             unsent[row, server] = 0
-        parts += unsent  # nothing, but where the rows of ``owed`` were other workers' before
+        parts += unsent  # 0 unless the rows of ``owed`` belonged to other workers before
         unsent.zero_()
         means = []
         arrived = self._to_servers(parts, own, communicator)
@@ -111,7 +113,7 @@ class TwoWay(Reducer):
         return found.flatten()[:size].to(owed.dtype)
 
     def _to_servers(self, parts: Tensor, own: list[Step], communicator: Communicator) -> list[Tensor]:
-        """``parts`` [W, n, m] to what arrives at the local servers, [W, n, ...] of each field of ``up``."""
+        """Send ``parts`` [W, n, m]; returns the fields of ``up`` for the local servers, [W, n, ...] each."""
         payloads = [
             [self.up.encode(part, step._replace(worker=worker)) for part, step in zip(row, own, strict=True)]
             for worker, row in zip(communicator.local_workers, parts, strict=True)
@@ -125,7 +127,7 @@ class TwoWay(Reducer):
         ]
 
     def _to_all(self, means: list[Tensor], own: list[Step], communicator: Communicator) -> Tensor:
-        """What all servers say of the means of their parts, [n, m]; the rest is left in ``means``."""
+        """The decoded means of all servers' parts, [n, m]; their residual is left in ``means``."""
         steps = [step._replace(segment=f"{step.segment}/mean", worker=w) for w, step in enumerate(own)]
         replies = [
             self.down.encode(mean, steps[w])
@@ -142,7 +144,7 @@ class TwoWay(Reducer):
 
 
 def _in_parts(rows: Tensor, count: int, length: int) -> Tensor:
-    """A copy of ``rows`` [W, d] as [W, count, length], with zeros at the end."""
+    """A copy of ``rows`` [W, d] as [W, count, length], padded with zeros."""
     padded = rows.new_zeros(len(rows), count * length)
     padded[:, : rows.shape[1]] = rows
     return padded.view(len(rows), count, length)

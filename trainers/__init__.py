@@ -1,1 +1,1 @@
-"""The data-parallel trainer: workers, processes, the step, the ledger, and what a run leaves behind."""
+"""The data-parallel trainer: workers, processes, the step, the ledger and the files of a run."""

@@ -13,18 +13,18 @@ from trainers.gradients import NonFiniteGradientError
 from trainers.reading import agree
 from trainers.step import GradientStep
 
-SKIPPED_IN_A_ROW = 10  # end a run, which then does not get anywhere
+SKIPPED_IN_A_ROW = 10  # skipped steps in sequence that end a run
 
 
 class Outcome(NamedTuple):
-    """What a step had to tell; times in seconds."""
+    """Results of a step; times in seconds."""
 
-    losses: Tensor | None  # [W], where they were asked for
+    losses: Tensor | None  # [W], if requested
     step_seconds: float
     update_seconds: float
 
     def times(self, step: GradientStep) -> dict[str, float]:
-        """The step and its parts, as they are recorded."""
+        """Times of the step and its parts, for the records."""
         return {
             "time/step_seconds": self.step_seconds,
             "time/gradient_seconds": step.gradient_seconds,
@@ -35,20 +35,20 @@ class Outcome(NamedTuple):
 
 
 class Advance:
-    """Takes ``state`` one step on. The first group's rate is what is called the learning rate."""
+    """Advances ``state`` by one step. The recorded learning rate is that of the first parameter group."""
 
     def __init__(self, state: TrainingState, loader: Loader, communicator: Communicator) -> None:
         self.state = state
         self.loader = loader
-        self._may_fail = reads_files(loader)  # asked once: a check of a Protocol takes microseconds
+        self._may_fail = reads_files(loader)  # computed once, because a Protocol check takes microseconds
         self.communicator = communicator
         self.base_rates: list[float] = [group["lr"] for group in state.optimizer.param_groups]
-        self._began = self._reduced = 0.0  # the step and its update, by the clock
+        self._began = self._reduced = 0.0  # clock times of the step's start and of its reduction's end
         self._epoch = 0.0  # before the step
         self._losses: Tensor | None = None
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
-        """One step at ``factor`` times the base rates; ``measure`` asks for losses and ||p||^2.
+        """One step at ``factor`` times the base rates; ``measure`` requests losses and ||p||^2.
 
         Raises ``NonFiniteGradientError`` and ``UnreadableDataError``, with the weights as they were.
         """
@@ -58,8 +58,8 @@ class Advance:
     def reduce_gradients(self, factor: float, *, measure: bool) -> None:
         """Read the next batches; leave the mean of the workers' compressed gradients in ``.grad``.
 
-        Under ``trainer.overlap`` a reduction begins before the backward pass is over, which is why both
-        are one call. Raises as ``__call__`` does.
+        Both are one call because under ``trainer.overlap`` the reduction begins before the backward pass
+        ends. Raises the errors of ``__call__``.
         """
         self._began = time.perf_counter()
         state, step = self.state, self.state.step
@@ -73,7 +73,7 @@ class Advance:
         self._reduced = time.perf_counter()
 
     def update(self) -> Outcome:
-        """Move the weights by what ``reduce_gradients`` has left, and their running average."""
+        """Update the weights by the mean from ``reduce_gradients``, and then their running average."""
         state = self.state
         state.optimizer.step()
         if state.average is not None:
@@ -86,7 +86,7 @@ class Advance:
     def skip(self, error: NonFiniteGradientError, nonfinite: str) -> None:
         """Count a step without effect. Raises ``error`` unless such steps are to be skipped.
 
-        So many in a row end a run that does not get anywhere.
+        ``SKIPPED_IN_A_ROW`` skipped steps in sequence end the run.
         """
         if nonfinite == "stop":
             raise error
@@ -103,6 +103,6 @@ class Advance:
         self.state.epoch = self.state.step * self.loader.epochs_per_step
 
     def mean_loss(self, outcome: Outcome) -> float:
-        """The mean loss over all workers, of a step that was asked for its losses."""
+        """The mean loss over all workers of a step with requested losses."""
         assert outcome.losses is not None
         return self.communicator.collect(outcome.losses.double()).mean().item()

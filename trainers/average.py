@@ -1,6 +1,7 @@
-"""The running average of the weights, whose quality is measured beside that of the last ones.
+"""Running average of the weights, evaluated in addition to the last weights.
 
-Sahu et al., 2021, https://arxiv.org/abs/2108.00951, test it on their networks, reset every 30 epochs.
+Sahu et al., 2021, https://arxiv.org/abs/2108.00951, evaluate it for their networks, with a reset every 30
+epochs.
 """
 
 from itertools import chain
@@ -13,8 +14,7 @@ from torch.optim.swa_utils import AveragedModel
 class RunningAverage:
     """The mean of the weights and buffers after each step since the last reset.
 
-    The average begins anew with the first step of every ``reset_epochs`` epochs. It takes no part in
-    the training.
+    The average restarts at the first step of every ``reset_epochs`` epochs. The training does not use it.
     """
 
     def __init__(self, model: nn.Module, reset_epochs: float) -> None:
@@ -24,12 +24,13 @@ class RunningAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, epoch: float) -> None:
-        """Take in the weights after a step that began at this fractional ``epoch``."""
+        """Add the weights after a step that began at this fractional ``epoch``."""
         period = int((epoch + 1e-9) // self.reset_epochs)
         if period != self.period:
             self.period = period
             self.averaged.n_averaged.zero_()
-        # AveragedModel's own update divides integers, as BatchNorm's number of batches, where a GPU cannot
+        # AveragedModel's own update divides integer buffers, such as BatchNorm's number of batches, which
+        # fails on GPUs
         pairs = list(zip(_tensors(self.model), _tensors(model), strict=True))
         count = 1 + int(self.averaged.n_averaged)  # on the CPU
         for averaged, new in pairs:

@@ -24,28 +24,28 @@ from trainers.records.break_even import ANY_BANDWIDTH
 from trainers.records.break_even import NAME as NAME
 from trainers.step import GradientStep
 
-STEPS = 1000  # the last ones, whose medians are taken
+STEPS = 1000  # number of last steps whose medians are computed
 REHEARSALS, ROUND_TRIPS = 3, 11
-LARGEST_REHEARSAL = 2**24  # elements; larger models are taken as multiples, to spare memory
+LARGEST_REHEARSAL = 2**24  # elements; times of larger models are scaled up, to save memory
 
 
 class Cost(NamedTuple):
-    """What a worker's step takes beside forward pass, backward pass and update."""
+    """Cost of a worker's step without forward pass, backward pass and update."""
 
-    seconds: float  # of its processor: compression and aggregation
-    rounds: float  # messages that wait for one another
-    traffic_bytes: float  # that leave its machine
+    seconds: float  # processor time of compression and aggregation
+    rounds: float  # sequential messages
+    traffic_bytes: float  # bytes that leave its machine
 
 
 def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> float:
-    """Bits per second below which the compressed step is the faster one.
+    """Bandwidth in bits per second below which the compressed step is faster.
 
-    A step of n workers, each alone on its machine, takes t + seconds + latency rounds + 8 traffic / B, where
-    t, its forward and backward passes and its update, is the same for both. They take the same time at
+    A step of n workers, each on its own machine, takes t + seconds + latency rounds + 8 traffic / B. The time
+    t of forward pass, backward pass and update is the same for both. Both steps take the same time at
 
         B = 8 (traffic_dense - traffic) / (seconds - seconds_dense + latency (rounds - rounds_dense)).
 
-    0 where compression saves no bytes; ``ANY_BANDWIDTH`` where it costs no time.
+    Returns 0 if compression saves no bytes, and ``ANY_BANDWIDTH`` if it takes no additional time.
     """
     saved_bits = 8 * (dense.traffic_bytes - compressed.traffic_bytes)
     extra_seconds = compressed.seconds - dense.seconds + latency_seconds * (compressed.rounds - dense.rounds)
@@ -57,7 +57,7 @@ def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> f
 
 
 class StepCosts:
-    """What the steps of this start of a run cost, seen one by one, and what dense ones would."""
+    """Costs of the steps of this session, and of dense steps for comparison."""
 
     def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
         self.layout = layout
@@ -66,22 +66,22 @@ class StepCosts:
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.steps = 0
-        self._sent = 0.0  # bytes that left the local workers, their mean, summed over steps
+        self._sent = 0.0  # bytes that left a local worker, mean over workers, sum over steps
 
     def add(self, step: GradientStep, ledger: Ledger) -> None:
-        """Take down a step that has just been taken."""
+        """Record the last step."""
         if self.nothing_to_compare or step.compression_seconds is None:
             return
         sent = ledger.counts.link_bytes[:, 0]
-        self._sent += sent.sum() / len(sent)  # half the time of its mean()
+        self._sent += sent.sum() / len(sent)  # takes half the time of mean()
         self.seconds.append(step.compression_seconds)
         self.rounds.append(self.communicator.clock.rounds)
         self.steps += 1
 
     def summary(self) -> dict[str, float]:
-        """The metric, the same on every process; nothing for dense training and a single worker.
+        """The metric, equal on every process; empty for dense training and for a single worker.
 
-        Medians over steps, the first one left out, as kernels are loaded in it; the slowest process counts.
+        Uses medians over steps without the first one, in which kernels are loaded, and the slowest process.
         """
         if self.steps == 0:
             return {}
@@ -101,7 +101,7 @@ class StepCosts:
 
 
 def round_seconds(communicator: Communicator) -> float:
-    """How long a message of next to nothing takes from one process to the next; 0 if there is one."""
+    """Seconds that a tiny message takes between two processes; 0 for one process."""
     if communicator.world_size == 1:
         return 0.0
     taken, number = [], torch.zeros(1)
@@ -113,7 +113,7 @@ def round_seconds(communicator: Communicator) -> float:
 
 
 class _Rehearsal:
-    """A communicator whose all-reduce does all but travel: what came in is added to what is there."""
+    """A communicator whose all-reduce does all work except the transfer."""
 
     def all_reduce_mean(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
         sums = [add_up(tensor) for tensor in rows]
@@ -124,7 +124,7 @@ class _Rehearsal:
 
 @torch.inference_mode()
 def dense_seconds(layout: Layout) -> float:
-    """What ``compressor=none`` would take of a worker's processor in a step, by doing it on zeros."""
+    """Seconds of processor time for a worker's step with ``compressor=none``, measured on zeros."""
     left, segments = LARGEST_REHEARSAL, []
     for name, size in zip(layout.names, layout.sizes, strict=True):
         rows = torch.zeros(1, min(size, left), dtype=layout.dtype, device=layout.device)
@@ -146,6 +146,6 @@ def dense_seconds(layout: Layout) -> float:
         if layout.device.type == "cuda":
             torch.cuda.synchronize()
         taken.append(time.perf_counter() - started)
-        del reduced  # before the next one: a step's mean is freed too
+        del reduced  # freed before the next round, as in a step
     covered = sum(segment.rows.shape[1] for segment in segments)
     return statistics.median(taken[1:]) * layout.num_parameters / covered

@@ -1,4 +1,4 @@
-"""Quality on held-out data, every sample once, the same for every number of processes."""
+"""Evaluation on held-out data: every sample once, with the same result for every number of processes."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,8 @@ def evaluate(
 ) -> dict[str, float]:
     """Metrics of ``model`` on all held-out splits of the dataset, named ``split/metric``.
 
-    Batches are dealt out to the processes; their sums are added in the order of the batches. The
-    processes take over the first one's buffers before. Raises ``UnreadableDataError`` where a batch
-    cannot be read.
+    Batches are divided among the processes, and their sums are added in batch order. First, all processes
+    copy the buffers of the first process. Raises ``UnreadableDataError`` if a batch cannot be read.
     """
     communicator.broadcast(list(model.buffers()))
     was_training = model.training

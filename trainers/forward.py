@@ -13,12 +13,13 @@ Loss = Callable[
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The context of a forward pass: bf16 where torch holds it to be safe, else as the weights are."""
+    """The context of a forward pass: bf16 for operators that torch's autocast considers safe, else the
+    weights' dtype."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 
 def in_precision(loss: Loss, device: torch.device, precision: str) -> Loss:
-    """``loss`` computed under ``autocast``; gradients come in the parameters' dtype all the same."""
+    """``loss`` computed under ``autocast``; gradients have the parameters' dtype."""
 
     def wrapped(model: nn.Module, batch: Batch, carry: Carry) -> tuple[Tensor, Carry]:
         with autocast(device, precision):
@@ -29,7 +30,7 @@ def in_precision(loss: Loss, device: torch.device, precision: str) -> Loss:
 
 
 def require_bf16(device: torch.device) -> None:
-    """Raise ``ValueError`` for a device that does not compute in bf16."""
+    """Raise ``ValueError`` for a device without bf16."""
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         raise ValueError(
             f"trainer.precision=bf16: {torch.cuda.get_device_name(device)} does not compute in it"
@@ -37,7 +38,7 @@ def require_bf16(device: torch.device) -> None:
 
 
 def cut(batch: Batch, size: int | None) -> list[Batch]:
-    """A batch, a NamedTuple, as micro-batches of ``size`` samples; None leaves it whole."""
+    """Micro-batches of ``size`` samples from a batch, a NamedTuple; with None the whole batch."""
     if size is None:
         return [batch]
     pieces = [field.split(size) if isinstance(field, Tensor) else None for field in batch]

@@ -1,4 +1,4 @@
-"""Gradients of the local workers: by one backward pass each, or all at once from a model that can."""
+"""Gradients of the local workers: by one backward pass each, or all at once from an analytic model."""
 
 import math
 from collections.abc import Sequence
@@ -20,31 +20,31 @@ from trainers.parts import AnalyticModel
 
 
 class NonFiniteGradientError(ArithmeticError):
-    """A worker's gradient holds a NaN or an infinity."""
+    """A worker's gradient has a NaN or an infinity."""
 
 
 class GradientSource(Protocol):
-    """Where the gradients of the W local workers come from."""
+    """Interface of a source of the W local workers' gradients."""
 
-    segments: list[Segment]  # the gradients that were computed last, which the reducer may consume
-    carries: list[list[Carry]]  # what each local worker's loss carries to its next batch, per micro-batch
-    checks: bool  # whether gradients are known to be finite; else who reduces them has to look
+    segments: list[Segment]  # the last gradients, which the reducer may consume
+    carries: list[list[Carry]]  # state of each local worker's loss between batches, per micro-batch
+    checks: bool  # whether it checks that gradients are finite; otherwise the reduction must check
 
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
-        """Let ``segments`` hold the gradients of ``batches``; return the losses [W], if ``measure`` asks.
+        """Compute the gradients of ``batches`` into ``segments``; return the losses [W] if ``measure``.
 
-        If it ``checks``, it raises ``NonFiniteGradientError`` on all processes where one worker's gradient is
-        not finite; carries and the model's buffers are then what they were.
+        With ``checks``, it raises ``NonFiniteGradientError`` on all processes if a worker's gradient is not
+        finite, and restores carries and the model's buffers.
         """
 
 
 class WorkerGradients:
     """Gradients of W workers on their own batches, from one module.
 
-    Each worker sees the module as if it were alone: its dropout comes from (seed, step, worker),
-    and its forward pass starts from the buffers that the step started with. The buffers kept are
-    the first local worker's; those of worker 0 are the model's, as under DDP's buffer broadcast.
-    What a worker's loss carries over to its next batch, such as a hidden state, is kept per worker.
+    Workers are independent: a worker's dropout follows from (seed, step, worker), and its forward pass starts
+    from the buffers at the start of the step. The buffers of the first local worker are kept; those of worker
+    0 become the model's, as in DDP's buffer broadcast. State of a loss between batches, such as a hidden
+    state, is kept per worker.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class WorkerGradients:
         micro_batch_size: int | None = None,
         checks: bool = True,
     ) -> None:
-        self.checks = checks or clip_norm is not None  # which needs the norm that tells
+        self.checks = checks or clip_norm is not None  # clipping needs the norm, which shows faults
         self.model = model
         self.loss = loss
         self.layout = layout
@@ -71,7 +71,7 @@ class WorkerGradients:
         flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
-        # Layer by layer, a lone worker's gradients can stay where the backward pass has put them.
+        # With layer scope and one worker, gradients can stay where the backward pass has put them.
         self.lends = len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
         self.buffers = list(model.buffers())
         self.shared_buffers = buffers_seen_by_forward(model)
@@ -105,11 +105,11 @@ class WorkerGradients:
     def _check(
         self, norms: list[Tensor], step: int, before: list[Tensor], carries: list[list[Carry]]
     ) -> None:
-        """Raise where a worker's gradient is not finite; buffers and carries are put back first."""
+        """Restore buffers and carries and raise if a worker's gradient is not finite."""
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
             _first_bad(self.views[row], worker, self.layout)
-            # a norm that overflowed has clipped the gradient to 0
+            # clipping by an overflowed norm sets the gradient to 0
             or (encode_fault(worker, 0, self.layout) if self.clip_norm is not None else 0)
             for row, (worker, fine) in enumerate(zip(self.communicator.local_workers, finite, strict=True))
             if not fine
@@ -122,7 +122,7 @@ class WorkerGradients:
             raise
 
     def _differentiate(self, row: int, batch: Batch) -> Tensor:
-        """The gradient of one worker's batch, into its views; the loss."""
+        """Compute the gradient of one worker's batch into its views; return the loss."""
         parameters, views = list(self.layout.parameters.values()), self.views[row]
         if self.lends:
             return self._lend(parameters, batch)
@@ -141,13 +141,13 @@ class WorkerGradients:
         return sum(losses[1:], 0.0 + losses[0])
 
     def _lend(self, parameters: list[nn.Parameter], batch: Batch) -> Tensor:
-        """The lone worker's gradient, in tensors of its own; the loss."""
-        self.views[0], self.segments = [], []  # their memory is taken again
+        """Compute the gradient of the only worker, in autograd's tensors; return the loss."""
+        self.views[0], self.segments = [], []  # frees their memory for reuse
         for parameter in parameters:
             parameter.grad = None
         before = self.carries[0][0] if self.carries[0] else None
         loss, memory = self.loss(self.model, batch, before)
-        loss.backward()  # which, unlike autograd.grad, sees to it that nobody else holds these tensors
+        loss.backward()  # unlike autograd.grad, backward() returns tensors without other references
         self.views[0] = [p.grad if p.grad is not None else torch.zeros_like(p) for p in parameters]
         rows = (view.reshape(1, -1) for view in self.views[0])
         self.segments = list(map(self.layout.segment_of, self.layout.names, rows))
@@ -156,7 +156,7 @@ class WorkerGradients:
 
 
 class AnalyticGradients:
-    """Gradients of W workers from a model that has them all in a few matrix products."""
+    """Gradients of W workers from a model that computes all of them in a few matrix products."""
 
     checks = True
 
@@ -173,7 +173,7 @@ class AnalyticGradients:
         self.layout = layout
         self.communicator = communicator
         self.clip_norm = clip_norm
-        self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]  # and stays empty
+        self.carries: list[list[Carry]] = [[] for _ in communicator.local_workers]  # always empty
         with torch.inference_mode():
             self.flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
             self.segments = layout.segments(self.flat)
@@ -188,7 +188,7 @@ class AnalyticGradients:
                 norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
                 self.flat.mul_(_shrink(norms, self.clip_norm))
         with np.errstate(over="ignore", invalid="ignore"):
-            total = self._entries.sum()  # one pass; also an overflow of the sum shows
+            total = self._entries.sum()  # one pass; an overflow of the sum is detected too
         fault = 0
         if not math.isfinite(total):
             bad = [
@@ -201,30 +201,30 @@ class AnalyticGradients:
 
 
 def buffers_seen_by_forward(model: nn.Module) -> list[Tensor]:
-    """Buffers that a training forward pass may read, so that every worker must start from worker 0's.
+    """Buffers that a training forward pass may read; every worker must start from those of worker 0.
 
-    A BatchNorm's running statistics are read in evaluation only; the processes catch up then.
+    BatchNorm's running statistics are only read in evaluation, before which processes copy them.
     """
     modules = [m for m in model.modules() if not isinstance(m, _NormBase)]
     return [b for m in modules for b in m.buffers(recurse=False)]
 
 
 def seed_worker(seed: int, step: int, worker: int) -> None:
-    """Seed torch's own generators, which dropout draws from."""
+    """Seed torch's generators, which dropout uses."""
     number = derive_seed("forward", seed, step, worker)
     if torch.cuda.is_initialized():
         torch.manual_seed(number)
-    else:  # a quarter of a millisecond less: no note for a GPU that is not used
+    else:  # saves 0.25 ms: skips the seeds of unused GPUs
         torch.default_generator.manual_seed(number)
 
 
 def _shrink(norm: Tensor, largest: float) -> Tensor:
-    """The factor that brings ``norm`` down to ``largest``, 1 where it is below already."""
+    """The factor that reduces ``norm`` to ``largest``; 1 if it is below."""
     return (largest / (norm + 1e-6)).clamp(max=1.0)
 
 
 def _first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:
-    """The fault of a worker's first layer that is not finite; 0 where only a norm or sum overflowed."""
+    """The fault of a worker's first layer that is not finite; 0 if only a norm or sum overflowed."""
     for layer, view in enumerate(views):
         if not view.isfinite().all():
             return encode_fault(worker, layer, layout)
@@ -232,7 +232,7 @@ def _first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:
 
 
 def encode_fault(worker: int, layer: int, layout: Layout) -> int:
-    """One positive number for a worker's layer, so that the processes can agree on one fault."""
+    """A positive number for a worker's layer, so processes can agree on one fault."""
     return 1 + worker * len(layout.names) + layer
 
 

@@ -12,7 +12,7 @@ SCOPES = ("layer", "global")
 
 
 class Layout:
-    """Parameters one after the other, in the model's order, as D = ``num_parameters`` elements.
+    """Parameters in the model's order as a vector of D = ``num_parameters`` elements.
 
     ``scope="layer"`` makes a segment of every parameter tensor, ``"global"`` one of the whole
     model. Raises ``ValueError`` for another scope, for a model without trainable parameters, for
@@ -29,7 +29,7 @@ class Layout:
                 f"the model must have trainable parameters of one dtype, got {sorted(map(str, dtypes))}"
             )
         empty = [name for name, p in self.parameters.items() if p.numel() == 0]
-        if empty:  # of nothing there is no largest element
+        if empty:  # an empty tensor has no largest element
             raise ValueError(f"every trainable parameter must have elements, got none in {empty[0]}")
         self.scope = scope
         self.names = list(self.parameters)
@@ -40,11 +40,11 @@ class Layout:
         self.dtype, self.device = first.dtype, first.device
 
     def new_buffer(self, num_workers: int) -> Tensor:
-        """A buffer for gradients, [W, D], zeroed."""
+        """A zeroed buffer for gradients, [W, D]."""
         return torch.zeros(num_workers, self.num_parameters, dtype=self.dtype, device=self.device)
 
     def segments(self, flat: Tensor) -> list[Segment]:
-        """Views of ``flat`` [W, D], one segment per parameter or one in all."""
+        """Views of ``flat`` [W, D], one segment per parameter, or one for the whole model."""
         if self.scope == "global":
             return [Segment(WHOLE, flat, self.shapes)]
         rows = flat.split(self.sizes, dim=1)
@@ -60,7 +60,7 @@ class Layout:
         return [v.view_as(p) for v, p in zip(pieces, self.parameters.values(), strict=True)]
 
     def write_gradients(self, mean: Mapping[str, Tensor]) -> None:
-        """Let every parameter's ``.grad`` be its part of the mean, a view where possible."""
+        """Set every parameter's ``.grad`` to its part of the mean, a view if possible."""
         if self.scope == "global":
             gradients = self.views(mean[WHOLE])
         else:
@@ -69,7 +69,7 @@ class Layout:
             parameter.grad = gradient
 
     def position(self, segment: str, layer: int) -> int:
-        """Where in ``names`` a segment's layer stands."""
+        """Index in ``names`` of a segment's layer."""
         return layer if segment == WHOLE and self.scope == "global" else self.names.index(segment)
 
     def layers(self, segment: str, rows: Tensor) -> Iterator[tuple[int, Tensor]]:

@@ -10,29 +10,29 @@ from trainers.schedules.autolrs import AutoLRS
 from trainers.schedules.schedules import Schedule
 
 _LOOKED_AT = 100_000  # steps of a schedule, evenly spaced, before training
-_MOST_EPOCHS = 2_000_000  # that are looked at
+_MOST_EPOCHS = 2_000_000  # limit of the checked epochs
 
 
 class LearningRateController(Protocol):
-    """Asked before every step."""
+    """Interface for the learning rate of every step."""
 
-    needs_losses: bool  # of every step, also of those that are not logged
+    needs_losses: bool  # whether it needs the loss of every step, also of steps without a record
 
     def steps_left(self) -> int:
-        """Steps that may follow, at most."""
+        """Upper bound of the remaining steps."""
 
     def factor(self) -> float:
-        """What the base learning rates are multiplied by in the next step; finding it may take steps."""
+        """Factor on the base learning rates in the next step; a search for it may take steps."""
 
     def observe(self, loss: float | None) -> None:
-        """A step was taken; its mean loss, where it is known."""
+        """Report a finished step with its mean loss, if known."""
 
     def summary(self) -> dict[str, float]:
-        """What there is to tell when the training is over."""
+        """Metrics for the summary at the end of the training."""
 
 
 class ScheduleController:
-    """A factor that follows from how much of ``num_steps`` is done."""
+    """A factor from a schedule over ``num_steps`` steps."""
 
     needs_losses = False
 
@@ -59,9 +59,9 @@ class ScheduleController:
 
 
 def rates_of_epochs(schedule: Schedule | AutoLRS, num_steps: int, epochs_per_step: float) -> list[float]:
-    """Factor on the rate at the first step of each epoch; 1 where ``schedule`` finds it on the way.
+    """Factor on the rate at the first step of each epoch; 1 if ``schedule`` searches for the rate.
 
-    Of at most ``_MOST_EPOCHS``: more take memory, and nobody waits for them.
+    At most ``_MOST_EPOCHS`` epochs are computed, to limit memory.
     """
     first_steps = (math.ceil(epoch / epochs_per_step - 1e-9) for epoch in range(_MOST_EPOCHS))
     steps = itertools.takewhile(lambda step: step < num_steps, first_steps)

@@ -14,13 +14,13 @@ from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.layout import WHOLE, Layout
 
-PAPER_BITS = 32  # per exact value, whatever its dtype and without its index: as the paper counts
+PAPER_BITS = 32  # per exact value of any dtype, without its index, as in the paper
 
 
 class Counts:
-    """What is counted of the W local workers, [W, ...] float64 each: exact up to 2^53, and to be split.
+    """Counts of the W local workers, [W, ...] float64 each: exact up to 2^53, and divisible among workers.
 
-    All counts are views of one array, so that a step is added to the totals in one operation.
+    All counts are views of one array, so one operation adds a step to the totals.
     """
 
     names = ("sent", "bytes", "link_bytes", "dense_bytes", "choice", "paper_bits", "largest_sent")
@@ -29,17 +29,16 @@ class Counts:
         self.all = np.zeros((num_workers, num_layers + num_kinds + 2 + 4))
         ends = np.cumsum([num_layers, num_kinds, 2]).tolist()
         self.sent, self.bytes, self.link_bytes, rest = np.split(self.all, ends, axis=1)
-        # Bytes that would have left a worker without compression; bytes that no code of which entries are
-        # sent goes below; the paper's bits; elements of the worker that sends most, the same for all.
+        # In order: bytes that would have left a worker without compression; the entropy bound in bytes; the
+        # paper's bits; elements of the worker that sends most, equal for all workers.
         self.dense_bytes, self.choice, self.paper_bits, self.largest_sent = rest.T
 
 
 class Ledger:
-    """Running totals of the local workers; means over all n workers when asked.
+    """Running totals of the local workers, and their means over all n workers.
 
-    The error is measured on the buffer that holds p - C(p), by who has just written it, never reported by a
-    compressor; bytes are those the communicator charged. Which counts have a meaning follows from what
-    ``reducer`` promises.
+    The error is measured on the buffer with p - C(p), and never reported by a compressor; bytes are those
+    that the communicator charged. The traits of ``reducer`` determine which counts are defined.
     """
 
     def __init__(self, layout: Layout, communicator: Communicator, reducer: Reducer) -> None:
@@ -54,21 +53,21 @@ class Ledger:
         self.kinds = communicator.kinds
         gradient_bytes = layout.num_parameters * layout.dtype.itemsize
         self.counts, self.total_counts = (Counts(*shape, len(self.kinds)) for _ in range(2))
-        # What would have left a worker without compression; the same in every step.
+        # Bytes that would have left a worker without compression, equal in every step.
         self.counts.dense_bytes[:] = all_reduce_bytes(gradient_bytes, communicator.size)
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
-        # A count that has no meaning for what is sent is infinite.
+        # An undefined count is infinite.
         self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
         if not self.traits.exact:
             self.counts.paper_bits[:] = math.inf
 
     def record(self, reduced: Reduced) -> None:
-        """Enter some or all segments of this step."""
+        """Add some or all segments of this step."""
         self.input_is_known = True
         found = reduced.compressed
-        # Of all layers at once on a GPU, where a copy of one takes as long as of all.
+        # On a GPU, copy all layers at once: a copy of one takes as long.
         at_once = self._error is self.error and list(found) == self.layout.names
         if at_once:
             self.input_norm.copy_(torch.cat([own.input_norm for own in found.values()], 1))
@@ -81,21 +80,21 @@ class Ledger:
                 self._error[:, layers] = _entries(own.error)
 
     def fault(self) -> tuple[int, int] | None:
-        """The local worker and the layer, by their positions, of which ||p||^2 is not finite in this step."""
+        """Indices of the local worker and layer whose ||p||^2 is not finite in this step."""
         if math.isfinite(self._input_norm.sum()):
             return None
         rows, layers = np.nonzero(~np.isfinite(self.input_norm.cpu().numpy()))
         return (int(rows[-1]), int(layers[rows == rows[-1]][0])) if len(rows) else None
 
     def _find(self, segment: str) -> slice:
-        """Which layers a segment has."""
+        """Indices of a segment's layers."""
         if segment == WHOLE and self.layout.scope == "global":
             return slice(0, len(self.layout.names))
         first = self.layout.names.index(segment) if segment in self.layout.names else 0
         return slice(first, first + 1)
 
     def close_step(self) -> None:
-        """Add the step to the totals, once all of its segments are entered."""
+        """Add the step to the totals after all of its segments have been recorded."""
         self.steps += 1
         step, communicator = self.counts, self.communicator
         step.bytes[:] = communicator.take_charges()
@@ -110,13 +109,13 @@ class Ledger:
         elif not self.traits.drawn:
             size = self.layout.num_parameters
             step.choice[:] = [_bytes_to_choose(size, int(k)) for k in counts.tolist()]
-            if self.traits.linear:  # one worker tells the others
+            if self.traits.linear:  # one worker sends the positions to the others
                 step.choice /= communicator.size
         self._total_error += self._error
         self.total_counts.all += step.all
 
     def skip_step(self) -> None:
-        """Enter a step in which nothing was compressed and nothing sent; it counts in no average."""
+        """Record a step without compression and communication, which is not part of any average."""
         self.error.zero_()
         step = self.counts
         for counts in (step.sent, step.bytes, step.link_bytes, step.choice):
@@ -124,17 +123,17 @@ class Ledger:
         self.input_is_known = False
 
     def totals(self) -> dict[str, Tensor]:
-        """The sums over all steps, [W, ...] float64 each, as they are: to be read or written."""
+        """The sums over all steps, [W, ...] float64 each, for reading and writing."""
         return {
             "total_error": self.total_error,
             **{f"total_{name}": torch.from_numpy(getattr(self.total_counts, name)) for name in Counts.names},
         }
 
     def metrics(self) -> dict[str, float]:
-        """Means over workers of the last step and of all steps; the same on every process.
+        """Means over workers of the last step and of all steps, equal on every process.
 
-        The norm of what was compressed is there if the last step measured it. A bound on the bytes, and what
-        the paper counts, are there if they have a meaning for all that was sent.
+        The norm of p is included if the last step measured it. The entropy bound and the paper's bits are
+        included if they are defined for all payloads so far.
         """
         step, total = self.counts, self.total_counts
         columns = [
@@ -199,15 +198,15 @@ class Ledger:
 
 
 def _entries(tensor: Tensor) -> Any:
-    """The same memory as an array where that can be had: of short sums numpy is done first.
+    """The same memory as an array, if possible: for short sums, NumPy avoids torch's call overhead.
 
-    What is done with it is written alike for both.
+    Callers use operations that both types have.
     """
     return tensor.numpy() if tensor.is_cpu else tensor
 
 
 @lru_cache(maxsize=4096)
 def _bytes_to_choose(size: int, k: int) -> float:
-    """No code of all sets of k among ``size`` elements takes less: log2 C(size, k) / 8."""
+    """Lower bound in bytes for a code of k among ``size`` positions: log2 C(size, k) / 8."""
     nats = math.lgamma(size + 1) - math.lgamma(k + 1) - math.lgamma(size - k + 1)
     return max(0.0, nats) / (8 * math.log(2))

@@ -1,4 +1,4 @@
-"""torch's optimizers, with parameter groups that weight decay can leave out."""
+"""torch's optimizers, with parameter groups without weight decay."""
 
 import inspect
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from compressors.core.checks import LARGEST, is_real, require
 from trainers.parts import HasStepSize
 
 NO_DECAY = ("batch_norm", "bias", "layer_norm")
-Group = dict[str, Any]  # parameters and their settings, as torch's optimizers take them
+Group = dict[str, Any]  # parameters and their settings, for torch's optimizers
 
 
 def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[str]) -> list[Group]:
@@ -35,37 +35,37 @@ def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[s
                 or ("layer_norm" in no_decay and isinstance(module, nn.LayerNorm))
                 or ("bias" in no_decay and name == "bias")
             )
-            if parameter.requires_grad and parameter not in seen:  # tied weights are met twice
+            if parameter.requires_grad and parameter not in seen:  # tied weights appear twice
                 seen.add(parameter)
                 (spared if is_spared else decayed).append(parameter)
     groups = [{"params": decayed, "weight_decay": weight_decay}, {"params": spared, "weight_decay": 0.0}]
     return [group for group in groups if group["params"]]
 
 
-_LONGEST_VECTOR = 16  # entries that a processor's instruction takes at once
+_LONGEST_VECTOR = 16  # entries per SIMD instruction
 
 _update = inspect.unwrap(torch.optim.SGD.step)
 
 
 class _SGD(torch.optim.SGD):
-    """Without torch's hooks and profiler's record around ``step``: of a short update they are two thirds.
+    """SGD without torch's hooks and profiler record around ``step``, which take two thirds of a short update.
 
-    On a GPU torch takes all parameters at once and changes Nesterov's gradients in place. These come from a
-    reduction, in inference mode; so the update is in it, too.
+    On a GPU torch updates all parameters at once and changes Nesterov's gradients in place. The gradients are
+    tensors of inference mode, so the update runs in inference mode too.
     """
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # a trainer has no closures
         with torch.no_grad() if self.defaults["foreach"] is False else torch.inference_mode():
             _update(self)
 
-    step.__dict__["hooked"] = True  # or torch would wrap it again
+    step.__dict__["hooked"] = True  # prevents torch from wrapping it again
 
 
 class _ReleasedNesterov(torch.optim.SGD):
     """SGD that moves by g + m with m = momentum m + g; torch's Nesterov moves by g + momentum m.
 
-    The form of the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951. g includes weight
-    decay; the state is torch's.
+    This is the form in the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951. g includes weight
+    decay; the state is that of torch's SGD.
     """
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # as above
@@ -96,10 +96,10 @@ def sgd(
     weight_decay: float = 0.0,
     no_decay: Sequence[str] = (),
 ) -> torch.optim.SGD:
-    """``torch.optim.SGD`` on the mean gradient; ``lr=None`` takes the model's own ``step_size``.
+    """``torch.optim.SGD`` on the mean gradient; ``lr=None`` uses the model's ``step_size``.
 
-    ``nesterov`` is true or false as torch has it, or ``release``: g + m instead of g + momentum m, as
-    in the code of Sahu et al.; with a momentum of 0.9 and equal gradients it moves 1.1 times as far.
+    ``nesterov`` is true or false as in torch, or ``release``: g + m instead of g + momentum m, as in the code
+    of Sahu et al.; with a momentum of 0.9 and equal gradients it moves 1.1 times as far.
 
     Raises ``ValueError`` for settings torch refuses, and without an lr for a model that has none.
     """
@@ -115,7 +115,7 @@ def sgd(
     if nesterov == "release":
         return _ReleasedNesterov(groups, lr=lr, momentum=momentum, nesterov=True)
     on_cpu = groups[0]["params"][0].device.type == "cpu"
-    foreach = False if on_cpu else None  # what torch would choose, without asking in every step
+    foreach = False if on_cpu else None  # torch's choice, without a check in every step
     return _SGD(
         _with_fused(groups, on_cpu), lr=lr, momentum=momentum, nesterov=bool(nesterov), foreach=foreach
     )
@@ -128,13 +128,13 @@ def _own_rate(model: nn.Module) -> float:
 
 
 def _with_fused(groups: list[Group], on_cpu: bool) -> list[Group]:
-    """The groups, of which those parameters have their own that one pass over memory can update.
+    """The groups, with separate ones for parameters that torch's fused loop can update with the same bits.
 
-    They are the same on a GPU, where torch chooses for itself: a checkpoint knows a parameter's moments by
-    its place in the groups.
+    The groups are the same on a GPU, where torch chooses the loop: a checkpoint identifies a parameter's
+    moments by its position in the groups.
 
-    torch's fused loop on the CPU rounds as its single operations do, but for the entries that are left over
-    at the end of a tensor after whole vectors; and it takes entries as they lie, whatever the strides.
+    torch's fused loop on the CPU rounds like its single operations, except for remaining entries after the
+    last whole vector of a tensor. It also ignores strides.
     """
     split = []
     for group in groups:
@@ -176,7 +176,7 @@ def adamw(
     weight_decay: float = 0.01,
     no_decay: Sequence[str] = (),
 ) -> torch.optim.AdamW:
-    """``torch.optim.AdamW`` on the mean gradient: decay that the moments do not see.
+    """``torch.optim.AdamW`` on the mean gradient: weight decay that is not part of the moments.
 
     Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101. Raises ``ValueError`` for
     settings torch refuses.

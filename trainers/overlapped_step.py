@@ -1,4 +1,4 @@
-"""A training step that reduces bucket by bucket, beside its backward pass."""
+"""A training step that reduces buckets of gradients during the backward pass."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,16 +17,16 @@ from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.step import fault_of, sees_faults
 
-FIRST_MEGABYTES = 1  # of dense gradients, after which the network has something to do
+FIRST_MEGABYTES = 1  # size of the first dense bucket, so transfers start early
 
 
 class Buckets:
-    """Parameters in the order in which a backward pass is about to be through with them, some at a time.
+    """Buckets of parameters, in the expected order of their gradients in the backward pass.
 
-    ``launch`` is called with the positions of a bucket's parameters once all of them have their gradients:
-    bucket after bucket in the same order, whatever the order of the gradients, since all processes
-    must talk about the same one. A bucket is full with ``megabytes`` of gradients. With ``bucket_views`` they
-    are copied side by side while they are still in the cache, and the first bucket is smaller.
+    ``launch`` is called with the indices of a bucket's parameters when all of them have gradients. The order
+    of buckets is fixed, for any order of the gradients, because all processes must reduce the same bucket. A
+    bucket has ``megabytes`` of gradients. With ``bucket_views`` gradients are copied into one buffer while
+    they are in the cache, and the first bucket is smaller.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Buckets:
         self._missing = [len(own) for own in self.buckets]
 
     def close(self) -> None:
-        """Launch what is left: buckets with parameters that the loss does not depend on."""
+        """Launch the remaining buckets, with parameters on which the loss does not depend."""
         self.is_open = False
         for own in self.buckets[self._next :]:
             self.launch(own)
@@ -60,7 +60,7 @@ class Buckets:
         if not self.is_open:
             return
         if position in self.bucket_views:
-            assert parameter.grad is not None  # which has just arrived
+            assert parameter.grad is not None  # set by the backward pass
             parameter.grad = self.bucket_views[position].copy_(parameter.grad)
         self._missing[self._bucket_of[position]] -= 1
         while self._next < len(self.buckets) and not self._missing[self._next]:
@@ -69,7 +69,7 @@ class Buckets:
 
 
 def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: float) -> list[list[int]]:
-    """Positions from the last to the first, cut behind ``first`` and every ``megabytes`` of gradients."""
+    """Indices in reverse order, divided after ``first`` and then after every ``megabytes`` of gradients."""
     buckets: list[list[int]] = [[]]
     held, enough = 0.0, min(first, megabytes)
     for position in reversed(range(len(parameters))):
@@ -82,7 +82,7 @@ def buckets_of(parameters: Sequence[nn.Parameter], megabytes: float, first: floa
 
 
 def _views_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[int, Tensor]:
-    """For every gradient its place in its bucket's memory, in the parameter's shape."""
+    """Views of the buckets' memory for every gradient, in the parameter's shape."""
     bucket_views: dict[int, Tensor] = {}
     for own in buckets:
         of_bucket = [parameters[position] for position in own]
@@ -95,7 +95,7 @@ def _views_of(parameters: list[nn.Parameter], buckets: list[list[int]]) -> dict[
 
 
 def num_buckets(layout: Layout, reducer: Reducer, megabytes: float) -> int:
-    """In how many pieces a step of such a reducer is reduced."""
+    """Number of buckets of a step with this reducer."""
     first = FIRST_MEGABYTES if _uses_bucket_views(layout, reducer) else megabytes
     return len(buckets_of(list(layout.parameters.values()), megabytes, first))
 
@@ -107,10 +107,10 @@ def _uses_bucket_views(layout: Layout, reducer: Reducer) -> bool:
 class OverlappedStep:
     """The reducer runs on one bucket of gradients while the backward pass computes the next.
 
-    One worker per process, layer scope; any buckets give the same result, but for rounding under
-    ``trainer.reduction=all_reduce``. On a CPU a thread of its own reduces; on a GPU kernels are queued as
-    they come. ``gradient_seconds`` contains what of the reduction the backward pass could not hide;
-    ``reduce_seconds`` is the reducer's own time, hidden or not.
+    It needs one worker per process and layer scope. The result does not depend on the buckets, except for
+    rounding under ``trainer.reduction=all_reduce``. On a CPU a separate thread reduces; on a GPU kernels are
+    queued. ``gradient_seconds`` includes the part of the reduction that did not overlap with the backward
+    pass; ``reduce_seconds`` is the whole time of the reducer.
     """
 
     compression_seconds: float | None
@@ -142,7 +142,7 @@ class OverlappedStep:
         segments = list(map(self.layout.segment_of, self.layout.names, rows))
         with torch.inference_mode():
             self.state = reducer.init(segments)
-        self.looks = not sees_faults(self.layout)  # for what is not finite, before it is reduced
+        self.looks = not sees_faults(self.layout)  # checks for NaN and infinity before reducing
         bucket_views = _uses_bucket_views(self.layout, reducer)
         self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, bucket_views=bucket_views)
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
@@ -168,16 +168,16 @@ class OverlappedStep:
         self.layout.write_gradients(self._means)
         self.gradient_seconds = time.perf_counter() - started
         self.communication_seconds = self.communicator.clock.seconds
-        timed = self.thread is not None  # a GPU's kernels are only queued by then
+        timed = self.thread is not None  # a GPU's kernels are only queued at this point
         self.compression_seconds = self.reduce_seconds - self.communication_seconds if timed else None
-        # of this worker's layers the first, as without overlap
+        # The first layer of this worker, as without overlap
         fault = min(self.faults, default=0) if self.looks else fault_of(self.ledger)
         raise_together(self.communicator, self.layout, step, fault)
         self.ledger.close_step()
         return loss.reshape(1)
 
     def _differentiate(self, batch: Batch) -> Tensor:
-        """Backward passes over one batch, of which the last one has the gradients; the loss."""
+        """Backward passes over one batch, the last of which completes the gradients; returns the loss."""
         pieces = cut(batch, self.micro_batch_size)
         before = self.carries[0] or [None] * len(pieces)
         losses, after = [], []
@@ -203,9 +203,9 @@ class OverlappedStep:
             self._launched.append(self.thread.submit(self._reduce, segments))
 
     def _reduce(self, segments: list[Segment]) -> None:
-        """Take the gradients of a bucket to the means of what is sent."""
+        """Reduce the gradients of a bucket to their means."""
         if any(future.done() and future.exception() for future in self._launched):
-            return  # the backward pass is about to learn of it
+            return  # the backward pass raises the error
         started = time.perf_counter()
         with torch.inference_mode():
             inputs = inputs_of(segments)
@@ -222,7 +222,7 @@ class OverlappedStep:
         return self.layout.segment_of(self.layout.names[position], gradient.reshape(1, -1))
 
     def _look(self, positions: list[int], segments: list[Segment]) -> None:
-        """Note the layers that are not finite; a norm tells whether there are any."""
+        """Record the layers that are not finite; a norm shows whether there are any."""
         if torch.nn.utils.get_total_norm([segment.rows for segment in segments]).isfinite():
             return
         for position, segment in zip(positions, segments, strict=True):

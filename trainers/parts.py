@@ -1,6 +1,6 @@
-"""Protocols of what a model, dataset or loader may offer beside what it must (``data.protocols``).
+"""Protocols of optional features of models, datasets and loaders; ``data.protocols`` has the required ones.
 
-``isinstance`` asks for them, once per run: in Python 3.11 that takes up to 20 microseconds.
+They are checked by ``isinstance``, once per run: in Python 3.11 a check takes up to 20 microseconds.
 """
 
 from typing import Protocol, runtime_checkable
@@ -11,49 +11,49 @@ from data.protocols import Batches
 
 
 class RecordLog(Protocol):
-    """What takes the records of a training: the trackers of a run, or a script's own."""
+    """Receiver of a training's records: the trackers of a run, or an object of a script."""
 
     def log(self, record: dict[str, float]) -> None: ...
 
 
 @runtime_checkable
 class AnalyticModel(Protocol):
-    """A model that writes down its gradient instead of having autograd find it."""
+    """A model that computes its gradient by a formula instead of autograd."""
 
     def begin(self, shards: Batches) -> None:
-        """Take a look at what the local workers hold, before the first step."""
+        """Read the local workers' data before the first step."""
 
     def worker_gradients(self, batches: Batches, out: Tensor, measure: bool) -> Tensor | None:
         """Write the gradients of the W local workers to ``out`` [W, D].
 
-        Returns the losses [W], if ``measure`` asks for them.
+        Returns the losses [W] if ``measure``.
         """
 
 
 @runtime_checkable
 class HasFacts(Protocol):
-    """A part that a reader should know something of."""
+    """A part with facts for the reader of a run."""
 
     def facts(self) -> dict[str, object]:
-        """Constants of the run by name, which JSON can hold."""
+        """Constants of the run by name, as JSON values."""
 
 
 @runtime_checkable
 class HasDiagnostics(Protocol):
-    """A model that tells of itself in every record."""
+    """A model with metrics for every record."""
 
     def diagnostics(self) -> dict[str, float]:
-        """Metrics of the weights as they are."""
+        """Metrics of the present weights."""
 
 
 @runtime_checkable
 class HasStepSize(Protocol):
-    """A model that knows a learning rate for itself."""
+    """A model with its own learning rate."""
 
     @property
     def step_size(self) -> float: ...
 
 
 def facts_of(part: object) -> dict[str, object]:
-    """What a part says of itself, if anything."""
+    """The facts of a part, if it has any."""
     return part.facts() if isinstance(part, HasFacts) else {}

@@ -1,4 +1,4 @@
-"""Reading from disk during the training, where one process may fail while the others go on."""
+"""Reading of files during the training, with errors that all processes raise together."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -14,16 +14,16 @@ class UnreadableDataError(OSError):
 
 
 def read_together(communicator: Communicator, data: object, read: Callable[[], Found]) -> Found:
-    """What ``read`` returns; if it fails in one process, every process raises the same error.
+    """The result of ``read``; if it fails in one process, every process raises the same error.
 
-    ``data``, a loader or dataset, says by ``reads_files = True`` that it can fail at all; only then do the
-    processes agree, which takes a collective. Raises ``UnreadableDataError`` for an ``OSError``.
+    Only a loader or dataset ``data`` with ``reads_files = True`` can fail; only then the processes agree by a
+    collective. Raises ``UnreadableDataError`` for an ``OSError``.
     """
     return agree(communicator, read) if reads_files(data) else read()
 
 
 def agree(communicator: Communicator, read: Callable[[], Found]) -> Found:
-    """``read_together`` of data that can fail."""
+    """``read_together`` for data that can fail."""
     problem = ""
     try:
         found = read()

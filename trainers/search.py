@@ -1,4 +1,4 @@
-"""The controller that AutoLRS finds: trials at the start of a stage, each from the same state."""
+"""AutoLRS controller: trials at the start of each stage, all from the same state."""
 
 import copy
 import math
@@ -19,15 +19,15 @@ from trainers.schedules.autolrs import AutoLRS, forecast, smooth
 if TYPE_CHECKING:
     from trainers.checkpoint.saving import Checkpoints
 
-LOOKS = 10  # at the validation loss, in a trial that is judged by it
+LOOKS = 10  # evaluations of the validation loss in a trial
 
 
 class AutoLRSController:
     """Rates of the stages of ``settings``, in a training of ``num_steps`` steps, trials included.
 
-    What is found out lies in ``state.search``, so that a checkpoint has it. One that is made during a
-    trial is of the state that the trial began from: the trial is made again. Steps, bytes and errors of
-    trials are put back with the state, and counted apart.
+    The progress of the search is in ``state.search``, which a checkpoint contains. A checkpoint during a
+    trial contains the state before the trial, and the trial is repeated. Steps, bytes and errors of trials
+    are reset together with the state, and counted separately.
     """
 
     needs_losses = True
@@ -48,7 +48,7 @@ class AutoLRSController:
         self.num_steps = num_steps
         self.advance = advance
         self.communicator = communicator
-        self.validate = validate  # the validation loss of the state as it is
+        self.validate = validate  # computes the validation loss of the present state
         self.log = log
         self.checkpoints = checkpoints
         if not state.search:
@@ -60,7 +60,7 @@ class AutoLRSController:
                 "losses": [],  # of the stage's steps
                 "steps": 0,  # of all trials
                 "costs": dict.fromkeys(SEARCH_COSTS.values(), 0.0),
-                "rates": [],  # tried in the stage that is about to begin
+                "rates": [],  # tried for the stage that begins
                 "forecasts": [],
                 "trial_steps": 0,
                 "by_validation": False,
@@ -94,9 +94,9 @@ class AutoLRSController:
         }
 
     def _begin_stage(self) -> None:
-        """Find the stage's rate."""
+        """Search for the stage's rate."""
         search = self.state.search
-        if not search["rates"]:  # else trials of this stage were made before an interruption
+        if not search["rates"]:  # otherwise an interrupted session made trials of this stage
             steps, search["trial_steps"] = self.settings.plan(search["stage"] + 1, self.steps_left())
             search["stage_steps"] = steps
             search["by_validation"] = search["trial_steps"] >= self.settings.validation_from
@@ -112,7 +112,7 @@ class AutoLRSController:
                 )
             search["rate"], search["forecast"] = search["rates"][best], search["forecasts"][best]
         else:
-            search["forecast"] = None  # too few steps are left: the last rate goes on
+            search["forecast"] = None  # too few steps are left: keep the last rate
         assert search["rate"] is not None
         search["stage"] += 1
         search["until"] = self.state.step + search["stage_steps"]
@@ -129,7 +129,7 @@ class AutoLRSController:
 
     def _try_rates(self) -> None:
         snapshot = self.state.capture(self.communicator.device)
-        search = copy.deepcopy(self.state.search)  # the trials put the state's own back
+        search = copy.deepcopy(self.state.search)  # the trials restore the state's copy
         costs_before = self._costs()
         while len(search["rates"]) < self.settings.trials:
             snapshot.facts["search"] = copy.deepcopy(search)
@@ -141,7 +141,7 @@ class AutoLRSController:
             for name, num_bytes in self._broken_off().items():
                 search["costs"][name] += num_bytes
             search["steps"] += taken
-            # The values lie further apart than steps where the validation loss was looked at.
+            # Validation losses are several steps apart.
             ahead = len(values) * search["stage_steps"] / search["trial_steps"] - 1
             search["rates"].append(rate)
             found = self._agree(forecast(values, ahead))
@@ -157,7 +157,7 @@ class AutoLRSController:
         self.state.search = search
 
     def _try(self, rate: float, search: SearchFacts, snapshot: Snapshot) -> tuple[list[float], int]:
-        """Losses on the way of a trial, the last one infinite if it diverged, and steps taken."""
+        """Losses of a trial, the last one infinite if it diverged, and its number of steps."""
         factor = rate / self.advance.base_rates[0]
         values: list[float] = []
         num_steps = search["trial_steps"]
@@ -178,7 +178,7 @@ class AutoLRSController:
         return values, num_steps
 
     def _look_back(self) -> None:
-        """Log what the loss came to at the end of a stage, beside its forecast."""
+        """Log the loss at the end of a stage and its forecast."""
         search = self.state.search
         value = self.validate() if search["by_validation"] else float(smooth(search["losses"])[-1])
         error = search["forecast"] - value if search["forecast"] is not None else None
@@ -194,7 +194,7 @@ class AutoLRSController:
         return {of_search: metrics[name] for name, of_search in SEARCH_COSTS.items()}
 
     def _broken_off(self) -> dict[str, float]:
-        """Bytes, means over workers, that a step had sent which did not come to its end."""
+        """Bytes sent by an unfinished step, means over workers."""
         handed = self.communicator.take_charges().sum(1)
         on_link = self.communicator.take_link_bytes()[:, 0]
         self.communicator.take_largest_sent()
@@ -202,17 +202,17 @@ class AutoLRSController:
         return dict(zip(list(SEARCH_COSTS.values())[:2], found.tolist(), strict=True))
 
     def _agree(self, number: float) -> float:
-        """The first process's number: a fit's last bits may differ between machines."""
+        """The first process's number, because the last bits of a fit may differ between machines."""
         told = torch.tensor([number], dtype=torch.float64, device=self.communicator.device)
         self.communicator.broadcast([told])
         return told.item()
 
 
 def _if_known(name: str, value: float | None) -> dict[str, float]:
-    """The metric, unless there is none."""
+    """The metric, if it is not None."""
     return {} if value is None or not math.isfinite(value) else {name: value}
 
 
 def _with_infinity(forecasts: list[float | None]) -> list[float]:
-    """Of trials that diverged: they are kept as None, since JSON knows no infinity."""
+    """Forecasts with None, the JSON form of a diverged trial, replaced by infinity."""
     return [math.inf if forecast is None else forecast for forecast in forecasts]

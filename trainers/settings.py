@@ -12,27 +12,27 @@ MOST_STEPS = 10**9
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
-    """How long to train, in which portions, and how often to look.
+    """Length, batch sizes, intervals and numerics of a training.
 
-    An epoch is as many samples as the training split holds, read by all workers together. Batches
-    are always full: where a worker's shard ends inside one, its next pass begins. Raises
-    ``ValueError`` for settings that contradict each other.
+    In an epoch all workers together read as many samples as the training split has. Batches are always full:
+    a batch at the end of a worker's shard continues with its next pass. Raises ``ValueError`` for settings
+    that contradict each other.
     """
 
-    epochs: float | None  # length of the run; not looked at when steps is set
+    epochs: float | None  # length of the run; ignored if steps is set
     steps: int | None  # length of the run in optimizer steps
     batch_size: int | None  # samples per worker and step; None for the worker's whole shard
     log_every: int  # steps between two records of metrics
     evaluate_every: float  # epochs between two evaluations; there is always one at the end
     evaluation_batch_size: int
     clip_norm: float | None  # largest L2 norm of a worker's gradient, before compression
-    overlap: bool  # compress and communicate beside the backward pass
-    micro_batch_size: int | None = None  # samples that go through the model at once; None for all of a batch
+    overlap: bool  # compress and communicate during the backward pass
+    micro_batch_size: int | None = None  # samples per forward and backward pass; None for the whole batch
     precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
     channels_last: bool = False  # convolutions' weights and activations with channels innermost
-    average_reset_epochs: float | None = None  # evaluate the running average of the weights too; None: don't
-    bucket_megabytes: float = 25  # of gradients that are compressed together beside the backward pass
-    nonfinite: str = "stop"  # what a step does in which a worker's gradient is not finite
+    average_reset_epochs: float | None = None  # restart of the evaluated running average; None: no average
+    bucket_megabytes: float = 25  # size of a bucket with overlap
+    nonfinite: str = "stop"  # treatment of a step with a gradient that is not finite
     reduction: str = WORKER_ORDER  # order in which ``Communicator.mean`` adds
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""One training step up to the gradient: compute, compress, communicate, write the mean to ``.grad``."""
+"""The gradient part of a training step: compute, compress, communicate, write the mean to ``.grad``."""
 
 import time
 from typing import Protocol
@@ -15,30 +15,30 @@ from trainers.ledger import Ledger
 
 
 class GradientStep(Protocol):
-    """Leaves the mean of what the workers sent in every ``.grad``, and the step in the ledger."""
+    """Writes the mean of C(p) to every ``.grad``, and records the step in the ledger."""
 
     gradient_seconds: float
     reduce_seconds: float
-    communication_seconds: float  # of those, in collectives
-    compression_seconds: float | None  # of one worker; None where the clock cannot tell
-    state: State  # the reducer's; its tensors are [W, ...]
+    communication_seconds: float  # part of reduce_seconds in collectives
+    compression_seconds: float | None  # of one worker; None if it cannot be measured
+    state: State  # the reducer's state; tensors are [W, ...]
 
     @property
     def carries(self) -> list[list[Carry]]:
-        """What each local worker's loss carries to its next batch, per micro-batch."""
+        """State of each local worker's loss between batches, per micro-batch."""
 
     def run(
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Tensor | None:
         """Return the local workers' losses [W].
 
-        ``epoch``, fractional, is what was done before. ``measure`` says whether the losses are wanted. Raises
-        ``NonFiniteGradientError`` on all processes where a worker's gradient is not finite.
+        ``epoch`` is the fractional epoch before the step. ``measure`` requests the losses. Raises
+        ``NonFiniteGradientError`` on all processes if a worker's gradient is not finite.
         """
 
 
 class ExplicitStep:
-    """All gradients first, then one reduction: any number of workers per process, any scope."""
+    """All gradients first, then one reduction; for any number of workers per process and any scope."""
 
     gradient_seconds: float
     reduce_seconds: float
@@ -77,7 +77,7 @@ class ExplicitStep:
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
         told = Step(self.seed, step, learning_rate, epoch)
-        with torch.inference_mode():  # no autograd bookkeeping: a seventh of a step with small tensors
+        with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
             inputs = inputs_of(self.workers.segments)
             reduced, self.state = self.reducer.reduce(inputs, self.state, told, self.communicator)
             self.layout.write_gradients(reduced.mean)
@@ -100,15 +100,16 @@ class ExplicitStep:
 
 
 def sees_faults(layout: Layout) -> bool:
-    """Whether the norms of what is compressed tell what is not finite.
+    """Whether the norms of p show all values that are not finite.
 
-    Not in float64, whose squares overflow before its entries do, and not on a GPU, which would be waited for.
+    False for float64, whose squares overflow before its entries, and on a GPU, where reading norms would
+    wait.
     """
     return (layout.device.type, layout.dtype) == ("cpu", torch.float32)
 
 
 def fault_of(ledger: Ledger) -> int:
-    """One positive number for what is not finite in this step, or 0."""
+    """A positive number for a layer that is not finite in this step, or 0."""
     found = ledger.fault()
     if found is None:
         return 0

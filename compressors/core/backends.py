@@ -1,6 +1,6 @@
 """Choice of the backend: the reference, or compiled loops with the same bits.
 
-One choice holds for a process, as torch's own backends have it. It changes no result.
+The backend is chosen once per process, as in torch. The choice changes no result.
 """
 
 from collections.abc import Iterator, Sequence
@@ -26,17 +26,17 @@ _choice = "auto"
 
 
 class Backend:
-    """The reference: torch's and numpy's own operations, one worker after the other. Backends extend it."""
+    """The reference: torch and NumPy operations, one worker after another. Other backends extend it."""
 
     name = "reference"
 
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
     ) -> list[Compressed]:
-        """What each local worker sends of each segment; p - C(p) is left where p was.
+        """Compress all segments of the local workers; p - C(p) replaces p.
 
-        ``codecs`` has C of every segment, ``workers`` the local workers' numbers. Raises ``ValueError`` where
-        a codec returns another payload than it declares.
+        ``codecs`` has C of every segment, ``workers`` the local workers' ids. Raises ``ValueError`` if a
+        codec returns a payload of an undeclared class.
         """
         segments = [given.formed() for given in inputs]
         norms = self.squared_norms(segments)
@@ -59,7 +59,7 @@ class Backend:
         return [layer_norms(segment.rows, segment.edges) for segment in segments]
 
     def add_rows(self, rows: Tensor) -> Tensor:
-        """[m, k] to [k], one row after the other: a library's own sum may take them in another order."""
+        """[m, k] to [k], one row after another, because a library's sum may use another order."""
         first, *others = rows
         total = first.clone()
         for row in others:
@@ -67,19 +67,20 @@ class Backend:
         return total
 
     def add(self, payload: Any, out: Tensor, compressed: Compressed) -> None:
-        """Add what a worker, or all, sent as ``compressed`` was sent to ``out`` [d]."""
+        """Add a payload of one worker, or of all workers, to ``out`` [d]. ``compressed`` has its codec and
+        step."""
         codec, step = compressed.origin
         codec.add(payload, out, step)
 
     def means(
         self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
     ) -> list[Tensor]:
-        """What all workers sent per segment, added up in their order, over their number, [d] each."""
+        """Per segment the mean of all workers' payloads, added in worker order, [d] each."""
         of_segments = zip(everyones, inputs, local, strict=True)
         return [_mean(payloads, x, own, num_workers) for payloads, x, own in of_segments]
 
     def adds_joined(self, payload: Any, compressed: Compressed) -> bool:
-        """Whether ``means_of_joined`` can take such payloads: their sum has to run in the workers' order."""
+        """Whether ``means_of_joined`` can add such payloads in worker order."""
         return declared(type(payload)).joins and compressed.error.device.type == "cpu"
 
     def means_of_joined(
@@ -90,16 +91,16 @@ class Backend:
         local: list[Compressed],
         num_workers: int,
     ) -> list[Tensor]:
-        """``means`` of one payload for each segment that holds what all workers sent, one after the other.
+        """``means`` of one joined payload per segment, which has all workers' entries in worker order.
 
-        ``counts`` [S, n] are the entries of each worker; None where all have as many.
+        ``counts`` [S, n] are the entries of each worker; None if all have equally many.
         """
         return self.means([[payload] for payload in everyones], inputs, local, num_workers)
 
     def sum_wide(self, rows: Tensor) -> Tensor:
-        """The sum of ``rows`` [W, d], one after the other, in float64 [d].
+        """The sum of ``rows`` [W, d] in row order, float64 [d].
 
-        Row by row it takes a sixth of the time of torch 2.13's own sum on a CPU.
+        The loop over rows takes a sixth of the time of torch 2.13's sum on a CPU.
         """
         first, *others = rows
         total = first.to(torch.float64, copy=True)
@@ -108,27 +109,28 @@ class Backend:
         return total
 
     def add_wide(self, parts: Sequence[Tensor], total: Tensor) -> None:
-        """Rows of every part [W, d], one after the other, added to the next d of ``total`` [D] float64."""
+        """Add the rows of every part [W, d], in order, to the next d entries of ``total`` [D] float64."""
         for rows, own in zip(parts, total.split([rows.shape[1] for rows in parts]), strict=True):
             for row in rows:
                 own += row
 
     def count_ages(self, steps: int, sent_at: Tensor, rests: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """One worker's entries by number of steps, 0 to ``steps``: how many, and the sum of their squares.
+        """Number of one worker's entries, and the sum of their squares, per age of 0 to ``steps`` steps.
 
-        ``sent_at`` [D] int32 counts steps from 1; ``rests`` are the entries of one segment after the other.
+        ``sent_at`` [D] int32 counts steps from 1; ``rests`` are the residuals of the segments, in order.
         """
         unsent = steps - sent_at
         squares = torch.cat([rest.double().square_() for rest in rests])
-        return unsent.bincount(), unsent.bincount(squares)  # finding bins takes longer
+        return unsent.bincount(), unsent.bincount(squares)  # computing histogram bins takes longer
 
     def count_magnitudes(self, inputs: list[Input], histogram: Histogram) -> None:
-        """Add every entry of p, which is not formed, to its worker's histogram."""
+        """Add every entry of p to its worker's histogram, without computing p in place."""
         count_pieces(inputs, histogram)
 
 
 def choose(choice: str) -> None:
-    """Take compiled loops where there are some (``auto``), or none (``reference``). Raises ``ValueError``."""
+    """Use compiled loops if there are any (``auto``), or none (``reference``). Raises ``ValueError`` for
+    others."""
     global _choice
     require(choice in KERNELS, "kernels", f"one of {', '.join(KERNELS)}", choice)
     _choice = choice
@@ -136,7 +138,7 @@ def choose(choice: str) -> None:
 
 @contextmanager
 def chosen(choice: str) -> Iterator[None]:
-    """``choose`` for a while."""
+    """Context manager: ``choose`` within the block."""
     before = _choice
     choose(choice)
     try:
@@ -146,12 +148,12 @@ def chosen(choice: str) -> Iterator[None]:
 
 
 def backend_of(device: torch.device) -> Backend:
-    """What computes on ``device``."""
+    """The backend for ``device``."""
     return _REFERENCE if _choice == "reference" else _of_type(device.type)[0]
 
 
 def describe(device: torch.device) -> str:
-    """What computes on ``device`` and, if it is no compiled loop, why."""
+    """The name of the backend for ``device`` and, for the reference, the reason."""
     if _choice == "reference":
         return "reference"
     backend, reason = _of_type(device.type)
@@ -160,14 +162,14 @@ def describe(device: torch.device) -> str:
 
 @lru_cache
 def _of_type(device: str) -> tuple[Backend, str]:
-    """The backend, and why there is none but the reference."""
+    """The backend, and the reason if it is the reference."""
     package = _PACKAGES.get(device)
     if package is None:
         return _REFERENCE, f"there are none for {device}"
     if find_spec(package) is None:
         return _REFERENCE, f"{package} is not installed"
     if device == "cpu":
-        from compressors.kernels.cpu.backend import CpuKernels  # loading numba takes half a second
+        from compressors.kernels.cpu.backend import CpuKernels  # importing numba takes half a second
 
         return CpuKernels(), ""
     from compressors.kernels.gpu.backend import GpuKernels, why_not
@@ -179,7 +181,7 @@ def _of_type(device: str) -> tuple[Backend, str]:
 def rules_of(
     codecs: Sequence[Codec], inputs: list[Input], steps: list[Step], workers: range
 ) -> list[Any] | None:
-    """What is kept of every segment, all in rules of one kind; None where a codec has no rule, or another."""
+    """The rules of all segments, of one class; None if a codec has no rule, or one of another class."""
     rules = [
         codec.rule(given.size, step, workers)
         for codec, given, step in zip(codecs, inputs, steps, strict=True)
@@ -189,7 +191,7 @@ def rules_of(
 
 
 def step_of(step: Step, segment: Segment) -> Step:
-    """The step as a codec is told of it for a segment."""
+    """The step that a codec gets for a segment."""
     return step._replace(segment=segment.name, shapes=segment.shapes)
 
 
@@ -199,7 +201,7 @@ def count_sent(compressed: Compressed, edges: np.ndarray) -> np.ndarray:
     if num_layers == 1:
         return compressed.sent
     size = int(edges[-1])
-    if (counts == size).all():  # each of them once
+    if (counts == size).all():  # every element once
         return np.diff(edges)[None].repeat(len(counts), 0)
     positions = compressed.positions(size).cpu().numpy()
     layers = np.searchsorted(edges[1:-1], positions, side="right")
@@ -210,7 +212,7 @@ def count_sent(compressed: Compressed, edges: np.ndarray) -> np.ndarray:
 
 def _mean(payloads: list[Any], x: Input, compressed: Compressed, num_workers: int) -> Tensor:
     codec, step = compressed.origin
-    wide = torch.promote_types(x.rows.dtype, torch.float32)  # half precision adds up in fp32
+    wide = torch.promote_types(x.rows.dtype, torch.float32)  # half precision is summed in fp32
     total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
     for worker, payload in enumerate(payloads):
         codec.add(payload, total, step._replace(worker=worker))

@@ -1,9 +1,9 @@
-"""One way to refuse a setting: say who, the rule and the value."""
+"""Checks of settings, with one form of error: owner, rule and value."""
 
 from typing import TypeGuard
 
-KERNELS = ("auto", "reference")  # compiled loops where there are some, or none
-LARGEST = 3.4028234663852886e38  # of a float32, which weights and gradients are computed in
+KERNELS = ("auto", "reference")  # compiled loops if there are any, or none
+LARGEST = 3.4028234663852886e38  # of a float32, the dtype of weights and gradients
 LARGEST_COUNT = 2**31 - 1  # of an int32; products of a few counts stay within int64
 
 
@@ -14,16 +14,16 @@ def require(holds: bool, owner: str, rule: str, value: object) -> None:
 
 
 def shown(value: object) -> str:
-    """The value as Python writes it, cut to a line's length."""
+    """The value's repr, cut to the length of a line."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no integers of thousands of digits
+    except ValueError:  # Python cannot print integers of thousands of digits
         text = "an integer of more digits than can be written"
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _limit(value: object) -> str:
-    """What a number exceeds, if it does: then the rule alone would not say what is wrong."""
+    """The limit that a number exceeds, if any: the rule alone would not explain this error."""
     if isinstance(value, int) and abs(value) > LARGEST_COUNT:
         return f" (integers go up to {LARGEST_COUNT}, other numbers to {LARGEST:.2g})"
     if isinstance(value, float) and LARGEST < abs(value) < float("inf"):
@@ -32,16 +32,16 @@ def _limit(value: object) -> str:
 
 
 def is_real(value: object) -> TypeGuard[float]:
-    """A float that is finite in 32 bits, or an int that is one; True and False are not numbers here."""
+    """Whether ``value`` is a float or int that is finite in 32 bits; True and False are not numbers here."""
     return (
         isinstance(value, (int, float))
         and not isinstance(value, bool)
-        and abs(value) <= LARGEST  # which no NaN is, and an int is compared exactly
+        and abs(value) <= LARGEST  # false for NaN; ints are compared exactly
     )
 
 
 def is_count(value: object, minimum: int = 1) -> TypeGuard[int]:
-    """An int from ``minimum`` to ``LARGEST_COUNT``; True and False are not numbers here."""
+    """Whether ``value`` is an int from ``minimum`` to ``LARGEST_COUNT``; True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool) and minimum <= value <= LARGEST_COUNT
 
 

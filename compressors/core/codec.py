@@ -1,4 +1,4 @@
-"""Codecs: one worker's vector to a payload and back, with the traits that they declare."""
+"""Codecs, which map a worker's vector to a payload and back, and their declared traits."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,71 +15,72 @@ from compressors.core.segments import Input, Segment, State, Step
 
 
 class Traits(NamedTuple):
-    """What a method promises of everything that it sends. Tests, transports and the ledger ask these."""
+    """Declared properties of a method, used by tests, transports and the ledger."""
 
     linear: bool = False  # all workers choose the same elements, so the mean of values is the mean of C(p)
-    ragged: bool = False  # how many elements are sent depends on their values
-    exact: bool = True  # an element sent travels as it is, and none of it is left
-    drawn: bool = False  # the seed tells which elements are sent
-    drawn_in_part: bool = False  # the seed tells which elements are not
-    individual: bool = False  # in a step it is another method for every worker
-    dense: bool = False  # something of every element is sent
-    relays: bool = False  # the mean is not that of C(p): it takes up what arrived before, or leaves some
+    ragged: bool = False  # the number of elements sent depends on their values
+    exact: bool = True  # elements are sent as they are, and their residual is 0
+    drawn: bool = False  # the seed determines the elements sent
+    drawn_in_part: bool = False  # the seed determines some elements that are not sent
+    individual: bool = False  # the codec differs between workers in a step
+    dense: bool = False  # the payload has information on every element
+    relays: bool = False  # the mean is not that of C(p): it adds or withholds parts of earlier steps
     seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
     unbiased: bool = False  # the mean of C(x) over draws is x
-    lossless_at: Mapping[str, Any] | None = None  # settings that leave nothing behind; None: there are none
+    lossless_at: Mapping[str, Any] | None = None  # settings with residual 0; None: no such settings
 
     @property
     def lossless(self) -> bool:
-        """Whether nothing is ever left behind."""
+        """Whether the residual is always 0."""
         return self.lossless_at == {}
 
 
 class Payload(Protocol):
     """A NamedTuple of tensors that a worker sends for one segment, each annotated with its ``Field``.
 
-    An element is *sent* when the payload informs of it: k of d elements in k values and k indices, all d of
-    them in d bits. These methods are for payloads that explain themselves, as those of sparsifiers do. Where
-    settings or the layers' shapes are needed for it, the codec has ``num_sent``, ``add`` and ``positions``.
+    An element is *sent* if the payload represents it: k values and k indices represent k of d elements, and d
+    sign bits represent all d. These methods are for payloads that can be decoded without the codec, such as
+    those of sparsifiers. If decoding needs settings or the layers' shapes, the codec has ``num_sent``,
+    ``add`` and ``positions`` instead.
     """
 
     def num_sent(self, size: int) -> int:
-        """How many of ``size`` elements it informs of, over all of its workers."""
+        """Number of elements that the payload represents, out of ``size``, over all of its workers."""
 
     def add_to(self, out: Tensor) -> None:
-        """Add what was sent to ``out`` [d] of the same or a wider float dtype, in place."""
+        """Add the decoded payload to ``out`` [d] of the same or a wider float dtype, in place."""
 
     def positions(self, size: int) -> Tensor:
         """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
 
-        Where each has an entry of its own in the field of values, in the order of these.
+        If elements are separate entries of the field of values, positions are in their order.
         """
 
 
 class Plan(NamedTuple):
-    """What a method is to be trained with, for requirements that are checked before training."""
+    """Settings of a training, for the requirements of a method, checked before training."""
 
     scope: str  # layer or global
-    feedback: str  # the wrapper's name, empty without
+    feedback: str  # name of the wrapper; empty without feedback
     optimizer: str  # the class's name, such as SGD
-    momentum: float  # of the optimizer outside of the method
+    momentum: float  # of the optimizer, not of the feedback
     rates: Sequence[float]  # factors on the learning rate at the first step of every epoch
-    lowest_rate: float  # the smallest of such factors in any step
+    lowest_rate: float  # the smallest of these factors in any step
 
 
 class Codec:
-    """C: one worker's vector to a payload and, through the payload, back to a vector.
+    """C: maps one worker's vector to a payload, and a payload to a vector.
 
-    A method is a frozen dataclass of its settings that extends this class and has ``payload``, ``encode``
-    and, where it promises anything, ``traits`` and ``error_bound``. A quantiser, whose payload says something
-    of every element, has ``add`` besides. The others have defaults that fit most.
+    A method is a frozen dataclass of its settings that extends this class. It defines ``payload`` and
+    ``encode`` and, if it has any, ``traits`` and ``error_bound``. A quantiser also defines ``add``. The
+    defaults of all other members suit most methods.
     """
 
-    examples: Sequence[Mapping[str, Any]] = ({},)  # settings, beside those of its yaml, to be tested with
+    examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
 
     @property
     def payload(self) -> PayloadType:
-        """The class of what ``encode`` returns."""
+        """The class of the payloads that ``encode`` returns."""
         raise NotImplementedError
 
     @property
@@ -91,66 +92,66 @@ class Codec:
         raise NotImplementedError
 
     def add(self, payload: Any, out: Tensor, step: Step) -> None:
-        """Add what ``payload`` says to ``out`` [d] of the same or a wider float dtype, in place."""
+        """Add the decoded ``payload`` to ``out`` [d] of the same or a wider float dtype, in place."""
         payload.add_to(out)
 
     def subtract(self, payload: Any, x: Tensor, step: Step) -> None:
-        """Take what ``payload`` says away from ``x`` [d], in which x - C(x) is left then."""
+        """Subtract the decoded ``payload`` from ``x`` [d], which then holds x - C(x)."""
         sent = torch.zeros_like(x, dtype=torch.promote_types(x.dtype, torch.float32))
         self.add(payload, sent, step)
         x -= sent
 
     def num_sent(self, payload: Any, size: int, step: Step) -> int:
-        """How many of ``size`` elements ``payload`` informs of, over all of its workers."""
+        """Number of elements that ``payload`` represents, out of ``size``, over all of its workers."""
         return size if self.traits.dense else payload.num_sent(size)
 
     def positions(self, payload: Any, size: int, step: Step) -> Tensor:
         """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
 
-        Where each has an entry of its own in the field of values, in the order of these.
+        If elements are separate entries of the field of values, positions are in their order.
         """
         return torch.arange(size, device=payload[0].device) if self.traits.dense else payload.positions(size)
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        """An upper bound of ||x - C(x)||^2 for any ``x`` [d]; infinite where nothing is promised."""
+        """An upper bound of ||x - C(x)||^2 for any ``x`` [d]; infinite if there is none."""
         return math.inf
 
     def rule(self, size: int, step: Step, workers: range) -> Rule | None:
-        """What is kept of ``size`` elements, for compiled loops, of which ``encode`` is the definition."""
+        """The selection among ``size`` elements as data for compiled loops; ``encode`` is the definition."""
         return None
 
     def for_model(self, num_parameters: int) -> Self:
-        """The same method with everything filled in that D = ``num_parameters`` decides."""
+        """The same method with all settings that depend on D = ``num_parameters`` filled in."""
         return self
 
     def check(self, plan: Plan) -> None:
-        """Raise ``ValueError``, one line, where it cannot be trained so."""
+        """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
 
     def init(self, segments: list[Segment]) -> State:
-        """What it remembers from step to step; its names and shapes stay."""
+        """The state before the first step; later states have the same names and shapes."""
         return ()
 
     def choose(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[list["Codec"], State]:
-        """C of this step for every segment; itself, unless its settings follow what it sees."""
+        """The codec of every segment in this step; by default itself. Adaptive methods override it."""
         return [self] * len(inputs), state
 
 
 class Compressed(NamedTuple):
-    """What the local workers send for one segment, and what is to be told of it."""
+    """The local workers' payloads of one segment, with counts and norms."""
 
     sent: np.ndarray  # [W, L] int64, elements sent per layer
     error: Tensor  # [W, L] float64, ||p - C(p)||^2 per layer
     input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
-    payloads: Sequence[Any] = ()  # one for each worker, or one of all in a row
-    codec: Codec | None = None  # that made these
-    step: Step | None = None  # in which it did, as the first local worker's
-    out: Tensor | None = None  # [d] zeros for the mean, where a compiled loop has left some
+    payloads: Sequence[Any] = ()  # one per worker, or one joined payload of all
+    codec: Codec | None = None  # that encoded the payloads
+    step: Step | None = None  # of the encoding, for the first local worker
+    out: Tensor | None = None  # [d] zeros, memory for the mean, if a compiled loop provides it
 
     @property
     def origin(self) -> tuple[Codec, Step]:
-        """The codec that made the payloads, and the step and segment in which it did."""
+        """The codec that encoded the payloads, and its step, with the segment's name."""
         assert self.codec is not None and self.step is not None, "there are payloads"
         return self.codec, self.step
 
@@ -160,7 +161,7 @@ class Compressed(NamedTuple):
         return self.sent[:, 0] if self.sent.shape[1] == 1 else self.sent.sum(1)
 
     def positions(self, size: int) -> Tensor:
-        """Of all elements sent, [sum of ``counts``] int64 in ``range(size)``, one worker after the other."""
+        """Positions of all elements sent, [sum of ``counts``] int64 in ``range(size)``, in worker order."""
         if self.codec is None:
             return torch.arange(size).repeat(len(self.sent))
         codec, step = self.origin
@@ -173,5 +174,5 @@ class Compressed(NamedTuple):
 
 
 def kinds_of(codec: Codec) -> tuple[str, ...]:
-    """The kinds of a codec's bytes that not every ledger has."""
+    """The kinds of a codec's bytes in addition to ``fields.KINDS``."""
     return declared(codec.payload).kinds

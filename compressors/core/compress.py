@@ -1,4 +1,4 @@
-"""The reducer of a codec: compress what every worker has, and take the mean of what is sent."""
+"""The reducer of a codec: compression of every worker's input, and the mean of the payloads."""
 
 from dataclasses import dataclass
 
@@ -13,10 +13,10 @@ from compressors.core.transports import Transport
 
 @dataclass(frozen=True)
 class Compress(Reducer):
-    """C by ``codec``, the mean by ``transport``.
+    """Compression by ``codec`` and the mean by ``transport``.
 
-    Raises ``ValueError`` for a codec whose payload does not declare its fields, and for one that the
-    transport does not fit.
+    Raises ``ValueError`` for a codec whose payload does not declare its fields, or that does not fit the
+    transport.
     """
 
     codec: Codec
@@ -51,7 +51,7 @@ class Compress(Reducer):
         codecs, state = self.codec.choose(inputs, state, step, communicator)
         compressed = backend.compress(codecs, inputs, step, communicator.local_workers)
         means = self.transport.mean(inputs, compressed, step, communicator)
-        if self.transport.rounds:  # what it put back into p - C(p) is part of the error
+        if self.transport.rounds:  # its rounding errors, put back into p - C(p), are part of the error
             left = [given.segment._replace(rows=given.rows) for given in inputs]
             errors = zip(compressed, backend.squared_norms(left), strict=True)
             compressed = [own._replace(error=error) for own, error in errors]

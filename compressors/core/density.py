@@ -1,8 +1,8 @@
-"""Density schedules: how the share of elements sent goes over the epochs.
+"""Density schedules: the share of elements sent in each epoch.
 
 Exponential warm-up: Lin, Han, Mao, Wang and Dally, "Deep gradient compression", ICLR 2018,
 https://arxiv.org/abs/1712.01887, who send 25 %, 6.25 %, 1.6 %, 0.4 % in the first four epochs and 0.1 % from
-then on. All go with any sparsifier that has a density.
+then on. Every schedule works with every sparsifier that has a density.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from compressors.core.checks import is_count, is_real, require
 
 @dataclass(frozen=True, kw_only=True)
 class Constant:
-    """The budget's density throughout."""
+    """The budget's density in every epoch."""
 
     def check(self, density: float) -> None:
         pass
@@ -31,7 +31,7 @@ class Constant:
 class Exponential:
     """From ``start`` down to the budget's density, by the same factor after each of ``epochs`` epochs.
 
-    Raises ``ValueError`` for a start outside (0, 1] and for fewer epochs than one.
+    Raises ``ValueError`` for a start outside (0, 1] and for less than one epoch.
     """
 
     start: float = 0.25
@@ -43,12 +43,12 @@ class Exponential:
         require(is_count(self.epochs), "budget.schedule.epochs", "an integer >= 1", self.epochs)
 
     def check(self, density: float) -> None:
-        """Raise ``ValueError`` where it does not go down to ``density``."""
+        """Raise ``ValueError`` unless the start is above ``density``."""
         rule = f"above the density that it leads to ({density})"
         require(self.start > density, "budget.schedule.start", rule, self.start)
 
     def refuse_idle(self, num_epochs: int) -> None:
-        pass  # already the first epoch has another density
+        pass  # the density changes from the first epoch on
 
     def at(self, epoch: int, density: float) -> float:
         """The density in this epoch, counted from 0."""
@@ -78,7 +78,7 @@ class StepDensity:
         object.__setattr__(self, "milestones", tuple(stones))
 
     def check(self, density: float) -> None:
-        """Raise ``ValueError`` where it leads from ``density`` to more than 1."""
+        """Raise ``ValueError`` if the factors lead from ``density`` to more than 1."""
         rule = f"so small that no density exceeds 1 (from {density} on)"
         try:
             highest = self.at(self.milestones[-1], density)
@@ -87,7 +87,7 @@ class StepDensity:
         require(highest <= 1, "budget.schedule.factor", rule, self.factor)
 
     def refuse_idle(self, num_epochs: int) -> None:
-        """Raise ``ValueError`` where training is over before the first milestone."""
+        """Raise ``ValueError`` if training ends before the first milestone."""
         if self.milestones[0] >= num_epochs:
             raise ValueError(
                 f"budget.schedule.milestones has no effect: the first comes after {self.milestones[0]} "
@@ -104,10 +104,9 @@ KINDS = {"constant": Constant, "exponential": Exponential, "step": StepDensity}
 
 
 def density_schedule(settings: object, density: float) -> DensitySchedule:
-    """The schedule that ``settings`` describe, checked for the budget's ``density``.
+    """The schedule of ``settings``, checked against the budget's ``density``.
 
-    They are a schedule, the name of a kind with its defaults, or ``{kind: NAME, ...}``. Raises
-    ``ValueError`` for anything else.
+    ``settings`` is a schedule, the name of a kind, or ``{kind: NAME, ...}``. Raises ``ValueError`` otherwise.
     """
     schedule = settings if isinstance(settings, DensitySchedule) else _made(settings)
     schedule.check(density)
@@ -137,5 +136,5 @@ def elements_of(density: float, size: int) -> int:
 
 
 def unsent_share(density: float, size: int) -> float:
-    """1 - k / d, what a contraction that keeps k = ``elements_of(density, size)`` leaves behind."""
+    """1 - k / d, the contraction factor for k = ``elements_of(density, size)``."""
     return 1 - elements_of(density, size) / size

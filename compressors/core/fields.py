@@ -8,18 +8,18 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, get_type_hints
 from torch import Tensor
 
 VALUES, INDICES, PADDING, METADATA = "values", "indices", "padding", "metadata"
-KINDS = (VALUES, INDICES, PADDING, METADATA)  # that every ledger has
+KINDS = (VALUES, INDICES, PADDING, METADATA)  # in every ledger
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TAKEN = ("entropy_bound",)  # comm/..._bytes_total is another metric
+_TAKEN = ("entropy_bound",)  # comm/entropy_bound_bytes_total is another metric
 
 
 class Field(NamedTuple):
-    """What a field of a payload is: ``values: Annotated[Tensor, Field(VALUES, 1)]``.
+    """Declaration of a payload's field: ``values: Annotated[Tensor, Field(VALUES, 1)]``.
 
-    ``kind`` is one of ``KINDS`` or any other word, which the ledger then counts by itself. An entry stands
-    for ``elements_per_entry`` of the elements sent, the last one perhaps for fewer: 1 for values and indices,
-    8 for bits that are packed into bytes. None is for a field that is as long on all workers, whatever they
-    send: a scale, or the start of a block.
+    ``kind`` is one of ``KINDS`` or another name, which the ledger then counts separately. An entry represents
+    ``elements_per_entry`` of the elements sent, the last entry possibly fewer: 1 for values and indices, 8
+    for bits packed into bytes. None is for a field with the same length on all workers in every case: a
+    scale, or the start of a block.
     """
 
     kind: str
@@ -30,37 +30,37 @@ PayloadType: TypeAlias = type[Any]  # a NamedTuple of tensors, each annotated wi
 
 
 class HasPayload(Protocol):
-    """What names the payload that it makes: a codec."""
+    """An object that declares its payload class: a codec."""
 
     @property
     def payload(self) -> PayloadType: ...
 
 
 class Joining(metaclass=ABCMeta):  # noqa: B024 (a mark for classes that are NamedTuples already)
-    """Payloads of which one may hold what several workers send: ``@Joining.register`` above the class.
+    """Payload classes that can join several workers' entries; register them by ``@Joining.register``.
 
-    Every field then has one worker's entries after the other's, and ``add_to`` adds the entries of all.
+    Every field then has the workers' entries in order, and ``add_to`` adds the entries of all.
     """
 
 
 class Declared(NamedTuple):
-    """What a class of payloads says of itself."""
+    """The declarations of a payload class."""
 
     fields: Mapping[str, Field]  # by name, in their order
-    values: str | None  # the one field of kind ``values``, if there is one
-    has_a_value_each: bool  # whether every element sent travels as an entry of its own in that field
-    kinds: tuple[str, ...]  # those that no other payload has
-    joins: bool  # whether one payload may hold what several workers send, in a row
+    values: str | None  # the only field of kind ``values``, if there is exactly one
+    has_a_value_each: bool  # whether every element sent is a separate entry of that field
+    kinds: tuple[str, ...]  # kinds in addition to ``KINDS``
+    joins: bool  # whether one payload can join several workers' entries
 
 
 _known: dict[PayloadType, Declared] = {}
 
 
 def declared(payload: PayloadType) -> Declared:
-    """What ``payload``, a class, declares of its fields; found out once.
+    """The declarations of the class ``payload``, cached.
 
-    Raises ``ValueError`` for a class without fields, a field that is not declared, and a kind that is no name
-    for a metric.
+    Raises ``ValueError`` for a class without fields, a field without a declaration, and a kind that cannot be
+    part of a metric's name.
     """
     if payload not in _known:
         _known[payload] = _declared(payload)
@@ -92,7 +92,8 @@ def _declared(payload: PayloadType) -> Declared:
 
 
 def payload_of(codec: object) -> Declared:
-    """What a codec's payload declares. Raises ``ValueError`` where the codec names none, or it does not."""
+    """The declarations of a codec's payload. Raises ``ValueError`` if the payload or its declarations are
+    missing."""
     payload = getattr(codec, "payload", None)
     if not isinstance(payload, type):
         name = type(codec).__name__
@@ -101,12 +102,12 @@ def payload_of(codec: object) -> Declared:
 
 
 def values_of(payload: tuple[Tensor, ...]) -> Tensor:
-    """The one field of values of a payload, a tensor [k]."""
+    """The only field of values of a payload, [k]."""
     return getattr(payload, declared(type(payload)).values or "values")
 
 
 def require_own(codec: "HasPayload", part: object) -> None:
-    """Raise ``ValueError`` unless ``part`` is of the class that ``codec`` names as its payload."""
+    """Raise ``ValueError`` unless ``part`` is of the payload class of ``codec``."""
     if type(part) is not codec.payload:
         name, own = type(codec).__name__, codec.payload.__name__
         raise ValueError(

@@ -1,9 +1,9 @@
 """Histogram of magnitudes over any number of steps.
 
-A bin is a 32nd of an octave: the exponent and the 5 leading bits of the mantissa of |p| as fp32. Of each bin
-there are the number of entries and the sum of their squares. Squares are rounded to 24 bits or more, so that
-an entry is one addition of integers, whose order changes nothing: the same bits from every kernel, device,
-number of threads and of processes.
+There are 32 bins per octave: a bin is the exponent and the 5 leading bits of the mantissa of |p| as fp32.
+Each bin has the number of entries and the sum of their squares. Squares are rounded to 24 bits or more, so
+each entry is one addition of integers. The order of additions does not change the result: every kernel,
+device, number of threads and number of processes gives the same bits.
 """
 
 from collections.abc import Iterator
@@ -15,26 +15,26 @@ from torch import Tensor
 
 from compressors.core.segments import Input
 
-PARTS, OCTAVES, LOWEST = 32, 128, -88  # bins of an octave; octaves, the first one from 2^-88 on
+PARTS, OCTAVES, LOWEST = 32, 128, -88  # bins per octave; octaves; exponent of the first octave
 BINS = PARTS * OCTAVES
-SQUARES_ERROR = 2.0**-22  # relative: squares rounded to 2^-24, and fp64 to fp32, twice 2^-24 of a square
+SQUARES_ERROR = 2.0**-22  # relative: 2^-24 from rounded squares, 2 x 2^-24 from fp64 entries as fp32
 
 _MANTISSA, _BIAS = 23, 127  # of fp32
-DROPPED = _MANTISSA - 5  # bits of an entry that do not tell its bin
+DROPPED = _MANTISSA - 5  # low bits of an entry that do not affect its bin
 FIRST_KEY = (_BIAS + LOWEST) * PARTS
-# A word counts entries in its upper 19 bits; the others are the sum of (mantissa^2 + 2^22) >> 23, 24 bits.
+# The upper 19 bits of a word count entries; the lower bits sum (mantissa^2 + 2^22) >> 23, 24 bits each.
 COUNT, ROUNDED = 44, 23
-FULL = 2**19 - 1  # entries that a word can hold
-_PIECE = 2**18  # entries of a layer that are looked at together, as in the kernels' tables
+FULL = 2**19 - 1  # entries that a word can count
+_PIECE = 2**18  # entries of a layer per piece, as in the kernels' tables
 
 _OCTAVE, _PART = np.divmod(np.arange(BINS), PARTS)
 EDGES = np.append((1 + _PART / PARTS) * 2.0 ** (LOWEST + _OCTAVE), 2.0 ** (LOWEST + OCTAVES))  # [BINS + 1]
-SCALES = 2.0 ** (ROUNDED + 2 * (LOWEST + _OCTAVE - _MANTISSA))  # of a word's sum, to a sum of squares
-SCALES[0], SCALES[-1] = 0.0, np.inf  # what is smaller counts as nothing, what is larger as infinite
+SCALES = 2.0 ** (ROUNDED + 2 * (LOWEST + _OCTAVE - _MANTISSA))  # from a word's sum to a sum of squares
+SCALES[0], SCALES[-1] = 0.0, np.inf  # smaller entries count as 0, larger ones as infinite
 
 
 class Magnitudes(NamedTuple):
-    """What the local workers' entries have been; everything is [W, ...], to be saved as it is.
+    """Histograms of the local workers' entries, in the form of a checkpoint: all tensors are [W, ...].
 
     float64: counts stay exact up to 2^53, and a change of the number of workers can split them.
     """
@@ -44,34 +44,37 @@ class Magnitudes(NamedTuple):
 
 
 class Histogram:
-    """Of all that was added so far, per local worker. Entries beyond the bins are in the first and last."""
+    """Histogram of all entries so far, per local worker. Entries outside the range are in the first and last
+    bin."""
 
     def __init__(self, num_workers: int, device: torch.device | str = "cpu") -> None:
         zeros = torch.zeros(num_workers, BINS, dtype=torch.float64, device=device)
         self.settled = Magnitudes(zeros, zeros.clone())
-        self.words = torch.zeros(num_workers, BINS, dtype=torch.int64, device=device)  # not settled yet
+        self.words = torch.zeros(
+            num_workers, BINS, dtype=torch.int64, device=device
+        )  # not yet in ``settled``
         self.filled = np.zeros(num_workers, dtype=np.int64)  # entries in each worker's words
         self._scales = torch.from_numpy(SCALES).to(device)
 
     @property
     def magnitudes(self) -> Magnitudes:
-        """As they are after the last step."""
+        """The histograms after the last step."""
         self.settle()
         return self.settled
 
     @torch.inference_mode()
     def settle(self) -> None:
-        """Words to counts and sums."""
+        """Move the words to counts and sums."""
         words, settled = self.words, self.settled
         settled.counts.add_(words >> COUNT)
         sums = (words & (2**COUNT - 1)).double() * self._scales
-        settled.squares.add_(sums.masked_fill_(words == 0, 0))  # 0 times infinity is none
+        settled.squares.add_(sums.masked_fill_(words == 0, 0))  # 0 times infinity is NaN
         words.zero_()
         self.filled[:] = 0
 
 
 def count_pieces(inputs: list[Input], histogram: Histogram) -> None:
-    """Add every entry of p to its worker's histogram, the definition of what a compiled loop does."""
+    """Add every entry of p to its worker's histogram: the definition for the compiled loops."""
     for piece in _pieces(inputs):
         if histogram.filled[0] + piece.shape[1] > FULL:
             histogram.settle()
@@ -85,7 +88,7 @@ def count_pieces(inputs: list[Input], histogram: Histogram) -> None:
 
 
 def _pieces(inputs: list[Input]) -> Iterator[Tensor]:
-    """The entries of all segments, layer by layer, [W, c] each."""
+    """Pieces of all segments, layer by layer, [W, c] each."""
     for given in inputs:
         rows = given.segment.rows
         if given.memory is not None:

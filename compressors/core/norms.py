@@ -1,4 +1,4 @@
-"""Squared norms, whose bits are the same from every backend."""
+"""Squared norms with the same bits from every backend."""
 
 import numpy as np
 import torch
@@ -8,9 +8,10 @@ from torch import Tensor
 def squared_norm(x: Tensor) -> Tensor:
     """||row||^2 over the last dimension: ``[..., d]`` to float64 ``[...]``.
 
-    Squares are float64. A block of 256 entries, the last one filled up with zeros, has 32 partial sums, of
-    every 32nd entry; these are added up in halves, and the blocks' sums in halves again. The order is part of
-    the definition: the bits are the same for every number of threads and of rows, and in the kernels.
+    Squares are float64. A block has 256 entries; the last one is padded with zeros. Each block has 32 partial
+    sums, of every 32nd entry, which are added pairwise by halves; the blocks' sums are then added in the same
+    way. This order is part of the definition: the bits are the same for every number of threads and of rows,
+    and in the kernels.
     """
     size, blocks_at_once = x.shape[-1], 2**10  # squares stay in cache
     sums = [

@@ -1,4 +1,4 @@
-"""Payloads that sparsifiers share."""
+"""Payload class of the sparsifiers, and helpers for payloads."""
 
 from typing import Annotated, NamedTuple
 
@@ -11,7 +11,7 @@ from compressors.core.fields import INDICES, VALUES, Field, Joining
 
 @Joining.register
 class Sparse(NamedTuple):
-    """Kept entries with their exact values and positions, of one worker or of several in a row."""
+    """Exact values and positions of selected entries, of one worker or of several in worker order."""
 
     values: Annotated[Tensor, Field(VALUES, 1)]  # [k]
     indices: Annotated[Tensor, Field(INDICES, 1)]  # [k] int32 (int64 beyond 2^31 elements), ascending
@@ -27,19 +27,19 @@ class Sparse(NamedTuple):
 
 
 def take(x: Tensor, indices: Tensor) -> Sparse:
-    """Move the entries of ``x`` [d] at ``indices`` [k] int64 into a payload, leaving zeros."""
+    """Move the entries of ``x`` [d] at ``indices`` [k] int64 into a payload and set them to zero in ``x``."""
     return Sparse(take_values(x, indices), indices.to(index_dtype(x.numel())))
 
 
 def take_values(x: Tensor, indices: Tensor) -> Tensor:
-    """Move the entries of ``x`` [d] at ``indices`` [k] int64 out of it, leaving zeros."""
+    """Return the entries of ``x`` [d] at ``indices`` [k] int64 and set them to zero in ``x``."""
     values = x.index_select(0, indices)
     x.index_fill_(0, indices, 0)
     return values
 
 
 def divide(x: Tensor, divisor: float) -> Tensor:
-    """``x`` [d] divided in place; numpy takes a fifth of the time that torch takes to start."""
+    """Divide ``x`` [d] in place; for short vectors NumPy takes a fifth of torch's call overhead."""
     if numpy_knows(x) and x.is_contiguous():
         entries = x.numpy()
         entries /= entries.dtype.type(divisor)
@@ -48,17 +48,17 @@ def divide(x: Tensor, divisor: float) -> Tensor:
 
 
 def numpy_knows(x: Tensor) -> bool:
-    """Whether ``x.numpy()`` can be had without a copy."""
+    """Whether ``x.numpy()`` works without a copy."""
     return x.is_cpu and x.dtype != torch.bfloat16
 
 
 def as_indices(positions: np.ndarray, size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Positions [k] int64 as a payload on ``device`` has them; NumPy avoids torch's call overhead."""
+    """Positions [k] int64 in a payload's dtype on ``device``; NumPy avoids torch's call overhead."""
     fits = index_dtype(size) == torch.int32
     indices = torch.from_numpy(positions.astype(np.int32 if fits else np.int64))
-    return indices.to(device, non_blocking=True)  # for a GPU the host does not wait
+    return indices.to(device, non_blocking=True)  # the host does not wait for a GPU
 
 
 def index_dtype(size: int) -> torch.dtype:
-    """The smallest dtype that all positions in ``range(size)`` fit in: 4 bytes up to 2^31 elements."""
+    """The smallest dtype for all positions in ``range(size)``: 4 bytes up to 2^31 elements."""
     return torch.int32 if size <= torch.iinfo(torch.int32).max else torch.int64

@@ -1,4 +1,4 @@
-"""Random streams that depend on what is drawn, never on which process draws it."""
+"""Random streams that are independent of the process that draws."""
 
 import hashlib
 from functools import lru_cache
@@ -19,13 +19,13 @@ def generator(*salt: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(*salt))
 
 
-@lru_cache(maxsize=1)  # workers that share coordinates ask for the same draw one after the other
+@lru_cache(maxsize=1)  # workers with shared coordinates request the same draw in sequence
 def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
     """``count`` distinct coordinates of ``range(size)``, uniform over all subsets, ascending.
 
-    Returns an int64 tensor ``[count]``. Of a small share of the coordinates it keeps the first distinct ones
-    among draws with repetition, at a cost of O(count log count); of a larger share those with the
-    smallest of ``size`` random numbers.
+    Returns an int64 tensor ``[count]``. A small share of the coordinates is drawn with repetition, and the
+    first distinct ones are kept, in O(count log count). A larger share consists of the positions of the
+    smallest among ``size`` random numbers.
     """
     if 4 * count >= size:
         smallest = np.argsort(_random_words(seed, size), kind="stable")[:count]
@@ -37,7 +37,7 @@ def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
         if draws > 1:
             order = places.argsort(kind="stable")
             ascending = places[order]
-            is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])  # of its equals
+            is_first = np.concatenate([[True], ascending[1:] != ascending[:-1]])  # among equal coordinates
             places, drawn_at = ascending[is_first], order[is_first]
             if len(places) > count:
                 places = places[np.sort(drawn_at.argsort()[:count])]
@@ -48,7 +48,7 @@ def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
 
 def _random_words(seed: int, count: int) -> np.ndarray:
     """SplitMix64 from ``seed``, [count] uint64. Steele, Lea and Flood, 2014, https://doi.org/10.1145/2660193.2660195."""
-    if count == 1:  # a tenth of the time
+    if count == 1:  # takes a tenth of the time
         return np.array([_mixed((seed + _STEP) & _ALL_BITS)], dtype=np.uint64)
     word = np.arange(1, count + 1, dtype=np.uint64)
     word *= _STEP_WORD

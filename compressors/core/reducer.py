@@ -1,4 +1,4 @@
-"""Reducers: all workers' segments to the mean of what they send; wrappers around other reducers."""
+"""Reducers, which map all workers' segments to the mean of their C(p), and wrappers around reducers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,17 +11,17 @@ from compressors.core.segments import Input, Segment, State, Step
 
 
 class Reduced(NamedTuple):
-    """One step's outcome, by segment name."""
+    """The result of a step, by segment name."""
 
     mean: dict[str, Tensor]  # [d] mean over all n workers of C(p), equal everywhere
-    residual: dict[str, Tensor]  # [W, d] p - C(p), in the buffer that held p if anything is left
+    residual: dict[str, Tensor]  # [W, d] p - C(p), in the buffer of p unless it is zero
     compressed: dict[str, Compressed]
 
 
 class Reducer:
-    """All workers' segments to the mean of what they send. State is passed in and out."""
+    """Maps all workers' segments to the mean of their C(p). State is passed in and out."""
 
-    examples: Sequence[Mapping[str, Any]] = ({},)  # settings, beside those of its yaml, to be tested with
+    examples: Sequence[Mapping[str, Any]] = ({},)  # settings for tests, in addition to those of its yaml
 
     @property
     def traits(self) -> Traits:
@@ -29,43 +29,43 @@ class Reducer:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of bytes that it sends beside those that every ledger has (``fields.KINDS``)."""
+        """Kinds of its bytes in addition to ``fields.KINDS``."""
         return ()
 
     @property
     def has_a_value_each(self) -> bool:
-        """Whether every element sent travels as an entry of its own in a field of values."""
+        """Whether every element sent is a separate entry of a field of values."""
         return self.traits.exact
 
     @property
     def keeps_residual(self) -> bool:
-        """Whether what was not sent is remembered and sent later."""
+        """Whether entries that were not sent are kept and sent later."""
         return False
 
     def layers(self) -> Iterator["Reducer"]:
-        """Itself and what it is wrapped around, from the outside in."""
+        """This reducer and its inner reducers, from the outside in."""
         yield self
 
     @property
     def innermost(self) -> "Reducer":
-        """What all feedback is wrapped around."""
+        """The reducer inside all wrappers."""
         return list(self.layers())[-1]
 
     def check(self, plan: Plan) -> None:
-        """Raise ``ValueError``, one line, where it cannot be trained so."""
+        """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
 
     def init(self, segments: list[Segment]) -> State:
         """The state before the first step; later ones have the same names and shapes."""
         return ()
 
     def carried(self, inputs: list[Input], state: State, step: Step) -> list[Input]:
-        """What is about to be compressed, p of each segment, for who looks on; nothing is formed."""
+        """p of each segment, the compressor's input, for observers; no sum is computed in place."""
         return inputs
 
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[Reduced, State]:
-        """Reduce these segments, all of those given to ``init`` or some of them.
+        """Reduce these segments: all segments given to ``init``, or some of them.
 
         ``inputs`` and ``state`` are consumed: their tensors are reused for the result.
         """
@@ -73,13 +73,13 @@ class Reducer:
 
 
 class Wrapper(Reducer):
-    """A reducer around a declared ``inner``, whose promises are its own unless it says otherwise."""
+    """A reducer around ``inner``. Its traits are those of ``inner`` unless it overrides them."""
 
     inner: Reducer
 
     @property
     def is_idle(self) -> bool:
-        """Whether it changes nothing around this inner reducer, so that its memory can be spared."""
+        """Whether it has no effect around this inner reducer, so it can be omitted."""
         return False
 
     @property

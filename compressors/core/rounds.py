@@ -1,4 +1,4 @@
-"""Parts of a reducer of several rounds: layers by name, means of tensors, and what it returns."""
+"""Helpers for reducers with several rounds: layers by name, means of tensors, and the result."""
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ def layers_of(segments: list[Segment]) -> dict[str, Tensor]:
 
 
 def mean_of(rows: dict[str, Tensor], communicator: Communicator) -> dict[str, Tensor]:
-    """The mean over all n workers of each of ``rows`` [W, ...], in one all-reduce; ``rows`` stay."""
+    """The mean over all n workers of each of ``rows`` [W, ...], in one all-reduce; ``rows`` are not
+    changed."""
     if not rows:
         return {}
     means = communicator.all_reduce_mean([own.flatten(1).clone() for own in rows.values()])
@@ -30,9 +31,9 @@ def begin(inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
 
 
 def end(segments: list[Segment], means: dict[str, Tensor], norms: list[Tensor]) -> Reduced:
-    """The outcome of a method that sends something of every element.
+    """The result of a method whose payloads represent every element.
 
-    ``segments`` hold p - C(p) by now; ``means`` are those of segments, [d], or of all ``layers_of`` them.
+    ``segments`` must hold p - C(p). ``means`` has the means of segments, [d], or of all their layers.
     """
     mean, compressed = {}, {}
     errors = backend_of(segments[0].rows.device).squared_norms(segments)

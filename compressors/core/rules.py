@@ -1,7 +1,8 @@
-"""Selection rules of sparsifiers, as data that kernels understand.
+"""Selection rules of sparsifiers, as data for kernels.
 
-A codec whose ``rule(size, step, workers)`` says more than None can be run by a kernel: for ``size`` elements
-of a segment and these workers it is what is kept of each worker's vector. One method has rules of one kind.
+A kernel can run a codec whose ``rule(size, step, workers)`` is not None. The rule describes the selection
+from each worker's vector, for a segment of ``size`` elements and these workers. All rules of a method are of
+one class.
 """
 
 from collections.abc import Callable
@@ -14,11 +15,11 @@ from torch import Tensor
 class AtLeast(NamedTuple):
     """Entries of at least this magnitude, and NaN."""
 
-    threshold: float | tuple[float, ...]  # of all workers, or of each in turn
+    threshold: float | tuple[float, ...]  # of all workers, or one per worker
 
 
 class Largest(NamedTuple):
-    """The largest magnitudes, as many on every worker; among equal ones those of the lowest index."""
+    """The largest magnitudes, equally many on every worker; ties go to the lowest index."""
 
     number: int
 
@@ -26,11 +27,11 @@ class Largest(NamedTuple):
 class Drawn(NamedTuple):
     """Entries at positions that do not depend on values."""
 
-    positions: np.ndarray  # [R, k] int64, ascending, one row for each worker or one for all
+    positions: np.ndarray  # [R, k] int64, ascending, one row per worker or one for all
     rotations: np.ndarray  # [R] int64, the j-th position's value goes to place (j + rotation) mod k
     payload: Callable[
         [Tensor, int], tuple[Tensor, ...]
-    ]  # values [R k] of R workers, one after the other, to their payload
+    ]  # maps values [R k] of R workers, in order, to their payload
 
 
 Rule = AtLeast | Largest | Drawn

@@ -1,4 +1,4 @@
-"""Transports of payloads: an all-reduce of values, and an all-gather whose sum every process forms."""
+"""Transports of payloads: an all-reduce of values, and an all-gather that every process sums."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -15,24 +15,24 @@ from compressors.core.segments import Input, Step
 
 
 class Transport(Protocol):
-    """Moves what a codec's payloads hold."""
+    """Computes the mean of payloads over all workers."""
 
     @property
     def rounds(self) -> bool:
-        """Whether what arrives may differ from what was sent; the difference is put back into p - C(p)."""
+        """Whether values are rounded for the transfer; the rounding error is put back into p - C(p)."""
 
     def require_fit(self, codec: Codec) -> None:
-        """Raise ``ValueError`` for a codec that it cannot serve."""
+        """Raise ``ValueError`` for a codec that does not fit the transport."""
 
     def mean(
         self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
     ) -> list[Tensor]:
-        """The mean over all n workers of what they send of each segment, [d]."""
+        """The mean over all n workers of the decoded payloads of each segment, [d]."""
 
 
 @dataclass(frozen=True)
 class AllReduce:
-    """For linear codecs: all workers chose the same elements, so only values travel, averaged."""
+    """For linear codecs: all workers select the same elements, so an all-reduce averages the values."""
 
     rounds = False
 
@@ -54,7 +54,7 @@ class AllReduce:
         for given, own, average in zip(inputs, compressed, averages, strict=True):
             mean = own.out if own.out is not None else given.rows.new_zeros(given.size)
             payload, share = own.payloads[0], len(own.sent) // len(own.payloads)
-            if share > 1:  # workers whose entries the first payload has
+            if share > 1:  # number of workers in the first payload
                 payload = type(payload)(*[x[: x.shape[0] // share] for x in payload])
             backend.add(payload._replace(**{name: average}), mean, own)
             means.append(mean)
@@ -63,9 +63,9 @@ class AllReduce:
 
 @dataclass(frozen=True)
 class AllGather:
-    """For any codec: every payload travels to every worker and is added up in worker order.
+    """For any codec: every worker receives all payloads and adds them in worker order.
 
-    Adding in worker order makes the mean the same, bit for bit, for every number of processes.
+    Because of this order the mean is bit-identical for every number of processes.
     """
 
     rounds = False
@@ -99,10 +99,11 @@ def _values(payloads: Any, name: str, num_rows: int) -> Tensor:
 def _gather(
     inputs: list[Input], compressed: list[Compressed], communicator: Communicator
 ) -> tuple[list[Any], dict[str, np.ndarray]]:
-    """What all workers send, a payload for each segment; entries of fields that are unlike long, [S, n] each.
+    """All workers' payloads, one per segment, and the lengths [S, n] of fields whose lengths differ.
 
-    Workers are in order. All segments travel together, and of a ragged codec all fields of one length. Its
-    counts travel ahead of them; any other codec sends as much from every worker, so the lengths are known.
+    Workers are in order. One collective sends a field of all segments and, for a ragged codec, all fields of
+    equal length. The counts of a ragged codec are sent first. Other codecs send the same number of entries
+    from every worker, so the lengths are known.
     """
     codec, _ = compressed[0].origin
     kind_of = declared(codec.payload).fields
@@ -131,7 +132,7 @@ def _gather(
 
 
 def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_workers: int) -> list[Any]:
-    """Payloads of a worker each, of one that holds all of them."""
+    """One payload per worker from a joined payload."""
     pieces = []
     for name, whole in payload._asdict().items():
         if name in lengths:
@@ -142,7 +143,7 @@ def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_wo
 
 
 def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
-    """Raise ``ValueError`` unless all local workers' entries of a field are as many."""
+    """Raise ``ValueError`` unless a field has equally many entries on all local workers."""
     if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
         raise ValueError(
             f"{codec.payload.__name__}.{name} must be as long on all workers: its Field has no "

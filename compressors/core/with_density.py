@@ -1,4 +1,4 @@
-"""Base class of the sparsifiers whose setting is a density: its schedule, its checks and its bound."""
+"""Base class of sparsifiers with a density: schedule, checks and error bound."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +16,7 @@ from compressors.core.segments import Step
 class CodecWithDensity(Codec):
     """A codec that sends k = max(1, floor(density * d)) of d elements. A (1 - k / d)-contraction.
 
-    ``schedule`` lets the density go with the epochs. Raises ``ValueError`` for a density outside (0, 1].
+    ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     density: float

@@ -1,1 +1,1 @@
-"""Encoding of gathered payloads: codes of indices and of values, and messages made of them."""
+"""Encoding of gathered payloads: codes of indices and values, and messages."""

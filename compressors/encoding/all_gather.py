@@ -19,24 +19,24 @@ from compressors.encoding.index_codes import BadMessageError, IndexCodes
 from compressors.encoding.messages import Format, largest_message, read, write
 from compressors.encoding.settings import Encoding, EncodingError
 
-_CPU = torch.device("cpu")  # writes and reads messages, wherever the segments lie
+_CPU = torch.device("cpu")  # messages are written and read on the CPU for every device
 
 
 def index_codes() -> IndexCodes:
-    """Compiled codes where the CPU's backend is compiled; they write the same bytes."""
+    """Compiled codes if the CPU's backend is compiled; they write the same bytes."""
     if backend_of(_CPU).name == Backend.name:
         return IndexCodes()
-    from compressors.kernels.cpu.index_codes import CompiledIndexCodes  # loading Numba takes half a second
+    from compressors.kernels.cpu.index_codes import CompiledIndexCodes  # importing Numba takes half a second
 
     return CompiledIndexCodes()
 
 
 @dataclass(frozen=True)
 class EncodedAllGather:
-    """All segments of a worker travel in one message, which everybody reads and adds up, in worker order.
+    """Each worker sends all segments in one message; every process adds all messages in worker order.
 
-    Messages are written and read also where all workers live in one process, so that the result does not
-    depend on it. Raises ``EncodingError`` in a step whose message cannot be decoded.
+    Messages are also written and read if all workers are in one process, so the result is the same. Raises
+    ``EncodingError`` in a step whose message cannot be decoded.
     """
 
     encoding: Encoding
@@ -67,7 +67,7 @@ class EncodedAllGather:
         where, values = line.cut(inputs, compressed)
         for row in range(len(communicator.local_workers)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
-            if (positions[1:] < positions[:-1]).any():  # of a block that goes on at the beginning, say
+            if (positions[1:] < positions[:-1]).any():  # for example of a block that wraps around
                 order = positions.argsort()
                 positions, own = positions[order], own[torch.from_numpy(order)]
             parts, arrived = write(form, positions, own, drawn)
@@ -86,7 +86,7 @@ class EncodedAllGather:
 
 
 def _draw(inputs: list[Input], compressed: list[Compressed], num_workers: int) -> list[np.ndarray]:
-    """The positions of every worker in the line, which the seed tells, [n] arrays [k] int64."""
+    """The positions of every worker in the line, from the seed: n arrays, [k] int64 each."""
     found, start = [], 0
     for given, own in zip(inputs, compressed, strict=True):
         codec, of_segment = own.origin
@@ -98,7 +98,7 @@ def _draw(inputs: list[Input], compressed: list[Compressed], num_workers: int) -
 
 
 class _Line:
-    """All elements of some segments, one segment after the other."""
+    """The line: all elements of some segments, in segment order."""
 
     def __init__(self, inputs: list[Input]) -> None:
         self.starts = np.cumsum([0, *(given.size for given in inputs)])  # [S + 1] int64
@@ -125,7 +125,7 @@ class _Line:
         return where, values
 
     def put_back(self, inputs: list[Input], row: int, positions: np.ndarray, errors: Tensor) -> None:
-        """Write what rounding took off to where a worker's values came from."""
+        """Write the rounding errors to the positions of a worker's values."""
         cuts = np.searchsorted(positions, self.starts).tolist()
         for number, given in enumerate(inputs):
             begin, end = cuts[number], cuts[number + 1]
@@ -139,10 +139,10 @@ class _Line:
 
 
 class _Mean:
-    """Adds up what workers sent, one worker after the other; half precision in fp32.
+    """The sum of messages in worker order; half precision is summed in fp32.
 
-    One buffer per segment: the system hands one of the whole model's size out anew, page by page, in every
-    step, which takes longer than all the rest.
+    There is one buffer per segment. A buffer of the whole model's size would be allocated again, page by
+    page, in every step, which takes longer than all other work.
     """
 
     def __init__(self, form: Format, line: "_Line", device: torch.device) -> None:
@@ -181,12 +181,12 @@ def _on_cpu(tensors: list[Tensor]) -> Sequence[Tensor]:
 
 
 def _sent_to(device: torch.device, tensor: Tensor) -> Tensor:
-    """A tensor of the CPU on a GPU, which is not waited for."""
+    """A CPU tensor copied to a GPU without waiting."""
     return tensor.to(device, non_blocking=True)
 
 
 def _as_numpy(values: Tensor) -> np.ndarray:
-    """Entries on the CPU; as integers where numpy does not know their dtype."""
+    """Entries on the CPU; as integers for dtypes that NumPy lacks."""
     return values.view(torch.int16).numpy() if values.dtype == torch.bfloat16 else values.numpy()
 
 

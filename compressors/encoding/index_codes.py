@@ -1,31 +1,31 @@
-"""Ascending positions as bytes and back: the definition that the kernels are held to, byte for byte.
+"""Codes of ascending positions: the NumPy definition, which the kernels follow byte for byte.
 
 Two codes. A *bitmap* has a bit for each of D positions. *Rice*'s code (Rice, 1979, JPL publication 79-22;
-Golomb, 1966, https://doi.org/10.1109/TIT.1966.1053907) writes the gap between two positions, less one, as
-its w lowest bits and the rest in unary: as many zeros, then a one. w is chosen for every 256 gaps, as
-layers are not equally dense. With gaps as chance makes them it takes 11.52 bits per position at density
-0.1 %, where the entropy is 11.41. The lowest bits lie together and so do the unary ones, which lets both be
-read without a look at every bit. Bits fill bytes from the lowest on; each block's begin at a byte.
+Golomb, 1966, https://doi.org/10.1109/TIT.1966.1053907) represents the gap between two positions, minus one,
+by its w lowest bits and the quotient in unary: as many zeros, then a one. w is chosen for every 256 gaps,
+because densities differ between layers. For random gaps it takes 11.52 bits per position at density 0.1 %,
+where the entropy is 11.41. The lowest bits of all gaps are stored together, and so are the unary parts, so
+decoding need not test every bit. Bits fill bytes from the lowest bit on; each block begins at a byte
+boundary.
 """
 
 import numpy as np
 
 BLOCK = 256  # gaps that share a width
-WIDEST = 48  # bits; enough for gaps of 2^48
+WIDEST = 48  # bits, for gaps up to 2^48
 
 
 class BadMessageError(ValueError):
-    """Bytes that no encoder has written."""
+    """Raised for bytes that no encoder writes."""
 
 
 class IndexCodes:
     """The codes in NumPy. Positions are ascending, [k] int64."""
 
     def widths(self, positions: np.ndarray) -> tuple[np.ndarray, int]:
-        """Per block of gaps how many bits are written as they are, [B] uint8, and the bytes in unary.
+        """Per block of gaps the width in bits, [B] uint8, and the bytes of the unary part.
 
-        Of floor(log2(mean gap)) and the number below the one that takes fewer bits, the larger if both
-        take as many.
+        The width is floor(log2(mean gap)) or one less: the one with fewer bits, the larger one in a tie.
         """
         k = len(positions)
         if k == 0:
@@ -43,10 +43,10 @@ class IndexCodes:
     def rice(
         self, positions: np.ndarray, widths: np.ndarray, unary_bytes: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The lowest bits and the unary ones, [...] uint8 each."""
+        """The lowest bits and the unary parts, [...] uint8 each."""
         k, gaps = len(positions), _gaps(positions)
         own = widths.astype(np.int64).repeat(BLOCK)[:k]
-        ends = np.cumsum((gaps >> own) + 1) - 1  # where the ones are
+        ends = np.cumsum((gaps >> own) + 1) - 1  # positions of the ones
         bits = np.zeros(8 * unary_bytes, dtype=np.uint8)
         bits[ends] = 1
         lowest = np.zeros(BLOCK * len(widths), dtype=np.int64)
@@ -61,7 +61,7 @@ class IndexCodes:
         return low[:size], np.packbits(bits, bitorder="little")
 
     def unrice(self, low: np.ndarray, unary: np.ndarray, widths: np.ndarray, k: int, size: int) -> np.ndarray:
-        """The positions in ``range(size)``, [k]; ``low`` has the length that ``widths`` ask for.
+        """The positions in ``range(size)``, [k]; ``low`` must have the length given by ``widths``.
 
         Raises ``BadMessageError``.
         """
@@ -77,7 +77,7 @@ class IndexCodes:
         lowest = np.zeros((len(widths), BLOCK), dtype=np.int64)
         for width, which in _by_width(widths):
             packed = padded[starts[which][:, None] + np.arange(32 * width)]
-            if which[-1] == len(widths) - 1:  # which may run on into what is not its own
+            if which[-1] == len(widths) - 1:  # the last block may extend into padding
                 packed[-1, len(low) - starts[-1] :] = 0
             bits = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(which), BLOCK, width)
             lowest[which] = bits.astype(np.int64) @ (1 << np.arange(width))
@@ -105,17 +105,17 @@ class IndexCodes:
         return positions
 
     def add_at(self, values: np.ndarray, positions: np.ndarray, out: np.ndarray) -> None:
-        """Add ``values`` to ``out`` at ``positions``, each of which is there once."""
+        """Add ``values`` to ``out`` at distinct ``positions``."""
         out[positions] += values
 
 
 def low_bytes(widths: np.ndarray, k: int) -> int:
-    """How many bytes the lowest bits of k gaps take."""
+    """Number of bytes for the lowest bits of k gaps."""
     return _starts(widths, k)[1]
 
 
 def _starts(widths: np.ndarray, k: int) -> tuple[np.ndarray, int]:
-    """Where each block's lowest bits begin, [B] int64, and where the last one's end, in bytes."""
+    """Start of each block's lowest bits, [B] int64, and the end of the last block, in bytes."""
     starts = np.zeros(len(widths) + 1, dtype=np.int64)
     np.cumsum(32 * widths.astype(np.int64), out=starts[1:])
     if len(widths) == 0:
@@ -125,7 +125,7 @@ def _starts(widths: np.ndarray, k: int) -> tuple[np.ndarray, int]:
 
 
 def _by_width(widths: np.ndarray) -> list[tuple[int, np.ndarray]]:
-    """Every width above 0 that there is, with the blocks that have it."""
+    """Every width above 0, with the blocks of this width."""
     return [(int(width), np.flatnonzero(widths == width)) for width in np.unique(widths) if width]
 
 
@@ -134,5 +134,5 @@ def _gaps(positions: np.ndarray) -> np.ndarray:
 
 
 def _bit_length(numbers: np.ndarray) -> np.ndarray:
-    """Of integers from 0 to 2^53."""
+    """Bit lengths of integers from 0 to 2^53."""
     return np.frexp(numbers.astype(np.float64))[1].astype(np.int64)

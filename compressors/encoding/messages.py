@@ -1,4 +1,4 @@
-"""All that a worker sends in a step as one message: a head, positions, values.
+"""Encoded messages: head, positions and values of one worker in one step.
 
 | part | bytes | charged as |
 |---|---|---|
@@ -8,10 +8,9 @@
 | int8: the scales of the layers that have entries | 4 each | metadata |
 | values | | values |
 
-Positions are ascending places in the line of all elements that are compressed together, segment after
-segment; so nothing needs to say how many belong to which. Where they follow from the seed none are sent. The
-receiver knows the sizes of everything from what it has read before, and takes nothing on trust: lengths,
-ranges, order, bits that stand for nothing.
+Positions are ascending in the line of all elements, segment after segment, so counts per segment are not
+sent. If positions follow from the seed, none are sent. The receiver knows the size of each part from the
+parts before it, and checks lengths, ranges, order and spare bits.
 """
 
 from typing import Any, NamedTuple
@@ -28,15 +27,15 @@ from compressors.encoding.value_codes import decode_values, encode_values, sizes
 PLAIN, BITMAP, RICE, DRAWN = range(4)
 _ALLOWED = {"plain": (PLAIN,), "bitmap": (BITMAP,), "rice": (RICE,), "auto": (PLAIN, BITMAP, RICE)}
 _NUMPYS: dict[torch.dtype, np.dtype[Any]] = {torch.int32: np.dtype("<i4"), torch.int64: np.dtype("<i8")}
-Parts = list[tuple[str, np.ndarray]]  # what to charge, and bytes; in the order in which they are sent
+Parts = list[tuple[str, np.ndarray]]  # kind and bytes of each part, in the order of sending
 
 
 class Format(NamedTuple):
-    """What sender and receiver know of every message beforehand."""
+    """Facts about every message that sender and receiver know in advance."""
 
     encoding: Encoding
-    edges: np.ndarray  # [L + 1] int64, where the layers of all segments begin and end in the line; 0, ..., D
-    dtype: torch.dtype  # of values before they are coded
+    edges: np.ndarray  # [L + 1] int64, boundaries of all segments' layers in the line: 0, ..., D
+    dtype: torch.dtype  # of values before encoding
     codes: IndexCodes
 
     @property
@@ -50,9 +49,9 @@ class Format(NamedTuple):
 
 
 def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> tuple[Parts, Tensor]:
-    """The message of ``values`` [k] at ascending ``positions`` [k] int64; and the values that arrive.
+    """The message of ``values`` [k] at ascending ``positions`` [k] int64, and the decoded values.
 
-    Of ``drawn`` positions the receiver knows.
+    ``drawn`` positions are known to the receiver and are not sent.
     """
     code = form.encoding.values
     counts = _counts(form, positions)
@@ -67,10 +66,11 @@ def write(form: Format, positions: np.ndarray, values: Tensor, drawn: bool) -> t
 
 
 def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> tuple[np.ndarray, Tensor]:
-    """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are those that did not travel.
+    """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are positions that were not
+    sent.
 
-    Raises ``BadMessageError`` where codes, lengths, ranges, order or spare bits are none that ``write``
-    leaves with the same ``form``; that a code is the smallest is not asked.
+    Raises ``BadMessageError`` unless ``write`` could produce codes, lengths, ranges, order and spare bits for
+    the same ``form``. It does not check that the code is the smallest.
     """
     reader = _Reader(message)
     codes = int(reader.take(1)[0])
@@ -94,12 +94,12 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
 
 
 def largest_message(form: Format) -> int:
-    """No message has more bytes."""
+    """Upper bound of a message's length in bytes."""
     return 64 + len(form.edges) * 4 + form.size * (8 + form.dtype.itemsize + 1)
 
 
 def _write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.ndarray]]:
-    """The smallest of the codes that the format allows; the first of those that are as small."""
+    """The smallest of the permitted codes; the first one in a tie."""
     k, allowed = len(positions), _ALLOWED[form.encoding.indices]
     taken = {PLAIN: k * form.index_type.itemsize, BITMAP: -(-form.size // 8)}
     if RICE in allowed:
@@ -137,7 +137,7 @@ def _counts(form: Format, positions: np.ndarray) -> np.ndarray:
 
 
 def _varint(number: int) -> bytes:
-    """7 bits in a byte, the lowest first; the last byte alone is below 128."""
+    """Varint: 7 bits per byte, lowest first; only the last byte is below 128."""
     found = bytearray()
     while number >= 128:
         found.append(number & 127 | 128)
@@ -146,7 +146,7 @@ def _varint(number: int) -> bytes:
 
 
 class _Reader:
-    """Takes a message apart from its beginning on, and refuses to go beyond its end."""
+    """Sequential reader of a message, which refuses to read beyond its end."""
 
     def __init__(self, message: np.ndarray) -> None:
         self.message = message

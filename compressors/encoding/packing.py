@@ -1,4 +1,4 @@
-"""Codes of a few bits, several of them in a byte."""
+"""Packing of codes of a few bits into bytes."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch.nn.functional import pad
 
 
 def pack(codes: Tensor, bits: int) -> Tensor:
-    """``codes`` [d] uint8 below 2^bits, side by side: [ceil(d bits / 8)] uint8."""
+    """``codes`` [d] uint8 below 2^bits, packed: [ceil(d bits / 8)] uint8."""
     each = 8 // bits
     rows = pad(codes, (0, -len(codes) % each)).view(-1, each)
     packed = rows[:, 0].clone()

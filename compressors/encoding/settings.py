@@ -9,7 +9,7 @@ VALUES = ("fp32", "bf16", "fp16", "int8")
 
 
 class EncodingError(RuntimeError):
-    """What a worker sent cannot be decoded: it was cut short or changed on its way, or its sender lies.
+    """A worker's message cannot be decoded: it was truncated, changed or forged.
 
     Steps are counted from 1.
     """
@@ -20,13 +20,13 @@ class EncodingError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """The codes of a worker's message.
+    """The encoding of messages: codes of indices and values.
 
-    ``indices``: ``plain`` takes 4 bytes for each, ``bitmap`` one bit for each element of the model, ``rice``
-    about 1.5 bits more than the logarithm of a gap (``index_codes.py``), ``auto`` the smallest of the
-    three, chosen for every message. ``values``: ``fp32`` leaves them as they are; ``bf16``, ``fp16`` and
-    ``int8`` round them (``value_codes.py``), and what rounding took off stays with the worker. Raises
-    ``ValueError`` for others.
+    ``indices``: ``plain`` takes 4 bytes per index, ``bitmap`` one bit per element of the model, ``rice``
+    about 1.5 bits more than the logarithm of a gap (``index_codes.py``), ``auto`` the smallest of the three,
+    chosen for every message. ``values``: ``fp32`` does not change them; ``bf16``, ``fp16`` and ``int8`` round
+    them (``value_codes.py``), and the rounding error stays with the worker. Raises ``ValueError`` for other
+    codes.
     """
 
     indices: str = "plain"

@@ -1,4 +1,4 @@
-"""Feedback: reducers around another that remember, and what is remembered."""
+"""Feedback: wrappers around reducers, and their states."""
 
 from compressors.feedback.ef21 import EF21
 from compressors.feedback.error_feedback import ErrorFeedback, Memory

@@ -1,9 +1,9 @@
-"""EF21: every worker sends the compressed difference between its gradient and what the server believes.
+"""EF21: every worker sends the compressed difference between its gradient and the server's estimate of it.
 
 Richtarik, Sokolov and Fatkhullin, 2021, https://arxiv.org/abs/2106.05203, algorithm 2. Worker: h += C(g - h);
-server: mean of h += mean of C(g - h), which is the step's direction. Memory: a buffer of the size of the
-gradients for each worker, and one for the mean. h starts at 0, so that the first directions are compressed
-gradients (the paper also allows h = C(g) of the first batch).
+server: mean of h += mean of C(g - h), which is the step's direction. h is the estimate. Memory: one buffer of
+the size of the gradient per worker, and one for the mean. h starts at 0, so the first directions are
+compressed gradients (the paper also permits h = C(g) of the first batch).
 """
 
 from dataclasses import dataclass
@@ -37,9 +37,9 @@ class Beliefs(NamedTuple):
 
 @dataclass(frozen=True)
 class EF21(Wrapper):
-    """g - h is reduced, and the mean of all h is the step's direction.
+    """Reduces g - h. The mean of all h is the step's direction.
 
-    The compression error is ||g - h||^2 after the step. With nothing left behind it is SGD.
+    The compression error is ||g - h||^2 after the step. With a lossless method it is SGD.
     """
 
     inner: Reducer

@@ -1,4 +1,4 @@
-"""Error feedback: what was not sent is remembered and added to the next gradient.
+"""Error feedback: entries that were not sent are kept and added to the next gradient.
 
 Seide et al., 2014; Stich et al., 2018, https://arxiv.org/abs/1809.07599; Karimireddy et al., 2019,
 https://arxiv.org/abs/1901.09847.
@@ -34,14 +34,13 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class ErrorFeedback(Wrapper):
-    """p = e + g is reduced, e' = p - C(p) is kept, in place of e.
+    """Reduces p = e + g and keeps e' = p - C(p) in the memory of e.
 
-    ``scale="gradient"`` keeps the residual in gradient units, as the paper's networks do.
-    ``scale="step"`` works on p = e + lr g, as its theory and convex runs do: the residual, and
-    with it the compression error, is in units of the parameters, and a learning rate that changes
-    does not rescale what was saved up. The mean is divided by lr afterwards, so that an SGD
-    optimizer moves by exactly mean C(p). Raises ``ValueError`` for another scale, and in a step
-    whose learning rate is 0 under ``scale="step"``.
+    ``scale="gradient"`` keeps the residual in gradient units, as the paper's networks do. ``scale="step"``
+    works on p = e + lr g, as its theory and convex runs do: the residual, and with it the compression error,
+    is in units of the parameters, and a change of the learning rate does not rescale it. The mean is divided
+    by lr afterwards, so an SGD optimizer moves by exactly mean C(p). Raises ``ValueError`` for another scale,
+    and in a step whose learning rate is 0 under ``scale="step"``.
     """
 
     inner: Reducer
@@ -80,7 +79,7 @@ class ErrorFeedback(Wrapper):
         residual = state.residual | {
             name: left.contiguous()
             for name, left in reduced.residual.items()
-            if left.data_ptr() != state.residual[name].data_ptr()  # of a method that leaves nothing
+            if left.data_ptr() != state.residual[name].data_ptr()  # the method has no residual
         }
         return reduced, Memory(residual, inner)
 

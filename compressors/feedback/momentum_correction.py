@@ -1,8 +1,9 @@
-"""Momentum correction: each worker accumulates its momentum, and forgets both where it has sent.
+"""Momentum correction: each worker accumulates its momentum, and resets momentum and residual of sent
+elements.
 
 Lin et al., 2018, "Deep gradient compression", https://arxiv.org/abs/1712.01887, algorithm 4. u = m u + g is
 the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u where an element was sent. With
-nothing left behind it is momentum SGD. Memory: two buffers of the size of the gradients.
+a lossless method it is momentum SGD. Memory: two buffers of the size of the gradients.
 """
 
 from dataclasses import dataclass, field
@@ -38,11 +39,11 @@ class Velocities(NamedTuple):
 
 @dataclass(frozen=True)
 class MomentumCorrection(Wrapper):
-    """v + u is reduced in place of the gradient, and what was not sent is kept in v.
+    """Reduces v + u instead of the gradient, and keeps the entries that were not sent in v.
 
-    ``momentum`` is m, in place of the optimizer's, which must be SGD with momentum 0. ``masking`` forgets the
-    velocity of elements that were sent; it needs a method that sends exact values. Raises ``ValueError``
-    otherwise.
+    ``momentum`` is m and replaces the optimizer's momentum: the optimizer must be SGD with momentum 0.
+    ``masking`` sets the velocity of sent elements to 0; it needs a method that sends exact values. Raises
+    ``ValueError`` otherwise.
     """
 
     inner: Reducer
@@ -86,7 +87,7 @@ class MomentumCorrection(Wrapper):
             own.append(Input(segment, state.residual[segment.name]))
         reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
         residual = state.residual | {name: left.contiguous() for name, left in reduced.residual.items()}
-        if self.masking and not self.inner.traits.lossless:  # else nothing waits for its turn
+        if self.masking and not self.inner.traits.lossless:  # a lossless method has no waiting entries
             for given in own:
                 self._forget(state.velocity[given.name], reduced, given)
         return reduced, Velocities(state.velocity, residual, inner)

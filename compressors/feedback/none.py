@@ -1,8 +1,8 @@
-"""No feedback: what is not sent is lost."""
+"""No feedback: entries that are not sent are lost."""
 
 from compressors.api import Reducer
 
 
 def no_feedback(inner: Reducer, *, scale: str | None = None) -> Reducer:
-    """What is not sent is lost. A preset's ``scale`` is of no interest then."""
+    """Returns ``inner``. A preset's ``scale`` has no effect."""
     return inner

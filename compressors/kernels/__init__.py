@@ -1,1 +1,1 @@
-"""Fast paths for what every sparsifier does, tested against the reference in the files above."""
+"""Compiled kernels for sparsifiers, tested against the reference."""

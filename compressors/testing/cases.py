@@ -1,4 +1,4 @@
-"""Methods with the settings that they are to be tested with, and one reduction of one segment."""
+"""Test cases of methods with settings, and helpers for one reduction of one segment."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -27,9 +27,9 @@ FEEDBACKS: dict[str, Feedback] = {
 
 
 class Case(NamedTuple):
-    """A method with some of its settings; the others come from its yaml, or are the class's own."""
+    """A method with some of its settings; the others are from its yaml or the class's defaults."""
 
-    source: Path | type[Codec] | type[Reducer]  # the yaml in which a config names it, or the class
+    source: Path | type[Codec] | type[Reducer]  # its yaml, or its class
     settings: Mapping[str, Any]
 
     @property
@@ -37,7 +37,7 @@ class Case(NamedTuple):
         return self.source.stem if isinstance(self.source, Path) else self.source.__name__
 
     def method(self, **changes: Any) -> Any:
-        """The codec or reducer; ``changes`` that it has no setting for are left out."""
+        """The codec or reducer; ``changes`` of settings that it does not have are omitted."""
         wanted = {**self.settings, **changes}
         if isinstance(self.source, type):
             known = inspect.signature(self.source).parameters
@@ -45,7 +45,7 @@ class Case(NamedTuple):
         return configured(self.source, wanted)
 
     def lossless(self) -> Any:
-        """The method at the settings that keep everything. Skips the test where there are none."""
+        """The method with lossless settings. Skips the test if there are none."""
         settings = self.method().traits.lossless_at
         if settings is None:
             pytest.skip(f"{self.name} has no settings that keep everything")
@@ -64,7 +64,7 @@ class Case(NamedTuple):
 
 
 def configured(path: Path, settings: Mapping[str, Any], density: float = 0.1) -> Any:
-    """The codec or reducer that a yaml names, with these of ``settings`` that it has."""
+    """The codec or reducer that a yaml names, with those of ``settings`` that it has."""
     config = _config(path)
     known = {key: value for key, value in settings.items() if key in config}
     budget = {"budget": {"density": density, "threshold": None, "schedule": "constant"}}
@@ -72,12 +72,12 @@ def configured(path: Path, settings: Mapping[str, Any], density: float = 0.1) ->
 
 
 def cases_of(*methods: type[Codec] | type[Reducer]) -> list[Case]:
-    """Classes of methods, with each of the examples that they give of themselves."""
+    """Cases of classes of methods, one per declared example."""
     return [Case(method, settings) for method in methods for settings in method.examples]
 
 
 def cases_in(conf: Path) -> list[Case]:
-    """All methods that ``conf``/compressor/*.yaml name, with each of the examples that they give."""
+    """Cases of all methods in ``conf``/compressor/*.yaml, one per declared example."""
     found = []
     for path in sorted((conf / "compressor").glob("*.yaml")):
         method: Any = get_class(_config(path)._target_)
@@ -87,9 +87,9 @@ def cases_in(conf: Path) -> list[Case]:
 
 @lru_cache(maxsize=256)
 def _config(path: Path) -> Any:
-    """What a yaml says of a method, with the methods that its defaults list puts into it.
+    """A yaml's config of a method, with the methods that its defaults list inserts.
 
-    Hydra would want the whole config for it, which a package of compressors does not bring.
+    Hydra would need a complete config, which a package of compressors does not have.
     """
     config: Any = OmegaConf.load(path)
     parts = {}
@@ -106,12 +106,12 @@ def is_codec(method: object) -> TypeGuard[Codec]:
 
 
 def is_exact(method: object) -> bool:
-    """Whether kernels may have a part in it: a codec of exact values."""
+    """Whether kernels may run the method: a codec of exact values."""
     return is_codec(method) and method.traits.exact
 
 
 def reducer_of(method: Codec | Reducer, size: int, feedback: Feedback = no_feedback) -> Reducer:
-    """What a trainer runs for ``method`` with a model of ``size`` parameters."""
+    """The reducer of ``method`` for a model of ``size`` parameters."""
     return build_reducer(method, size, feedback)
 
 
@@ -121,18 +121,18 @@ def segment(rows: Tensor, name: str = "a") -> Segment:
 
 
 def plan(rates: Sequence[float] = (1.0,), **changes: Any) -> Plan:
-    """A training with such factors on the learning rate, by plain SGD under error feedback."""
+    """The plan of a training with these factors on the learning rate, plain SGD and error feedback."""
     plain = Plan("layer", "ErrorFeedback", "SGD", 0.0, rates, min(rates))
     return plain._replace(**changes)
 
 
 def gathered(codec: Codec) -> Compress:
-    """The reducer that gathers what ``codec`` sends."""
+    """The reducer that gathers the payloads of ``codec``."""
     return Compress(codec, AllGather())
 
 
 def communicator_for(reducer: Reducer, workers: int) -> Communicator:
-    """One process with all workers, which counts what ``reducer`` sends."""
+    """A communicator of one process with all workers, with the kinds of ``reducer``."""
     communicator = Communicator(workers)
     communicator.declare_kinds(reducer.kinds)
     return communicator
@@ -146,7 +146,7 @@ def reduce_once(
     learning_rate: float = 1.0,
     communicator: Communicator | None = None,
 ) -> tuple[Reduced, State, Communicator]:
-    """One reduction of one segment in one process. ``rows`` [W, d] is copied before."""
+    """One reduction of one segment in one process. ``rows`` [W, d] is copied first."""
     communicator = communicator or communicator_for(reducer, len(rows))
     segments = [segment(rows.clone())]
     if state is None:

@@ -1,6 +1,6 @@
-"""The contract: what every compressor has to keep, asked of its traits.
+"""Contract tests for every compressor, which depend on its traits.
 
-A package tests its methods by a class of its own, which pytest collects:
+A package tests its methods by a class that pytest collects:
 
     from compressors.testing.contract import Contract, cases_of
     from my_compressor.stride import Stride
@@ -8,8 +8,8 @@ A package tests its methods by a class of its own, which pytest collects:
     class TestStride(Contract):
         cases = cases_of(Stride)
 
-``pytest --pyargs compressors.testing`` tests the methods of all installed packages that declare themselves
-(entry points ``total_error.compressors``) and bring a conf folder.
+``pytest --pyargs compressors.testing`` tests the methods of all installed packages with an entry point
+``total_error.compressors`` and a conf folder.
 """
 
 import math
@@ -42,7 +42,7 @@ from trainers.checkpoint.tree import walk
 
 __all__ = ["Case", "Contract", "cases_of"]
 W, D = 3, 500
-DRAWS = 400  # of a seeded method, over which its error and its mean are averaged
+DRAWS = 400  # draws of a seeded method, for averages of its error and mean
 METADATA, VALUES = KINDS.index("metadata"), KINDS.index("values")
 
 
@@ -51,7 +51,7 @@ def gradients(step: int = 0, workers: int = W, size: int = D) -> Tensor:
 
 
 def current(codec: Codec, rows: Tensor, step: Step) -> Codec:
-    """C of a first step, ``step``, in which the workers have ``rows`` [W, d]."""
+    """C of the first step, ``step``, for workers with ``rows`` [W, d]."""
     segments = [segment(rows.clone())]
     communicator = communicator_for(reducer_of(codec, rows.shape[1]), len(rows))
     (own,), _ = codec.choose(inputs_of(segments), codec.init(segments), step, communicator)
@@ -59,12 +59,12 @@ def current(codec: Codec, rows: Tensor, step: Step) -> Codec:
 
 
 def step_of(x: Tensor, number: int = 0, **changes: Any) -> Step:
-    """A step as ``encode`` is told of it, for a segment of one layer."""
+    """The step that ``encode`` gets for a segment of one layer."""
     return Step(0, number, segment="a", shapes=((x.numel(),),), **changes)
 
 
 def codec_of(case: Case) -> Codec:
-    """The codec of a case. Skips the test where it is a reducer of its own."""
+    """The codec of a case. Skips the test if the method is a reducer."""
     method = case.method()
     if not is_codec(method):
         pytest.skip(f"{case} is no codec")
@@ -72,7 +72,7 @@ def codec_of(case: Case) -> Codec:
 
 
 def require_conserving(reducer: Reducer) -> None:
-    """Skip the test where what arrives is not the mean of what workers send in the same step."""
+    """Skip the test if the mean is not that of the payloads of the same step."""
     if reducer.traits.relays:
         pytest.skip("it relays: some of what arrives was sent before, or waits")
 
@@ -106,7 +106,7 @@ class Contract:
             assert torch.equal(residual, reduced.residual["a"])
 
     def test_conservation_over_workers(self, case: Case) -> None:
-        """The mean is that of what was sent; where that is exact, entries are sent or kept as they are."""
+        """The mean is that of C(p); an exact method sends or keeps each entry unchanged."""
         g = gradients()
         reducer = ErrorFeedback(reducer_of(case.method(), D))
         require_conserving(reducer)
@@ -126,7 +126,7 @@ class Contract:
             assert reduced.compressed["a"].sent.tolist() == [[D]] * W
 
     def test_error_bound(self, case: Case) -> None:
-        """||x - C(x)||^2 stays below the declared bound; on average over the draws where it is random."""
+        """||x - C(x)||^2 stays below the declared bound; for a random method, on average over draws."""
         codec = codec_of(case)
         if math.isinf(codec.error_bound(gradients(1)[0], step_of(gradients()[0]))):
             pytest.skip(f"{case} promises no bound")
@@ -162,7 +162,7 @@ class Contract:
             assert squared_norm(total / DRAWS).item() <= 2 * variance / DRAWS
 
     def test_traits_of_what_is_sent(self, case: Case) -> None:
-        """``linear``, ``ragged``, ``drawn`` and ``dense`` say what the codec does with unlike workers."""
+        """``linear``, ``ragged``, ``drawn`` and ``dense`` hold for workers with different inputs."""
         a, b = gradients(1)[0], 10 * gradients(2)[0]
         traits, step = codec_of(case).traits, step_of(a)
         codec = current(codec_of(case), torch.stack([a, a]), step)
@@ -179,7 +179,7 @@ class Contract:
             assert torch.equal(codec.positions(again, D, step), first)
 
     def test_a_payload_of_several_workers_is_theirs_in_a_row(self, case: Case) -> None:
-        """What a backend sends and leaves for all workers at once is what ``encode`` does, bit for bit."""
+        """A backend's payloads and residuals of all workers equal those of ``encode``, bit for bit."""
         rows, workers = gradients(1), range(W)
         step = step_of(rows[0], 5)._replace(seed=3)
         codec = current(codec_of(case), rows, step._replace(number=0))
@@ -200,7 +200,7 @@ class Contract:
                 assert torch.equal(field, torch.cat(pieces))
 
     def test_what_was_compressed_is_measured(self, case: Case) -> None:
-        """||p||^2 is that of the gradient plus what feedback added, ||p - C(p)||^2 of what is left."""
+        """||p||^2 is that of gradient plus feedback, and ||p - C(p)||^2 that of the residual."""
         reducer = ErrorFeedback(reducer_of(case.method(), D))
         g, state = gradients(), None
         _, state, _ = reduce_once(reducer, g)
@@ -218,7 +218,7 @@ class Contract:
 
     @pytest.mark.parametrize("feedback", FEEDBACKS)
     def test_state_round_trip(self, case: Case, feedback: str) -> None:
-        """A copy of the state's tensors goes on as the original does: the state is all there is."""
+        """A copy of the state's tensors continues exactly as the original: there is no other state."""
         reducer, again = (reducer_of(case.method(), D, FEEDBACKS[feedback]) for _ in range(2))
         state = None
         for step in range(2):
@@ -234,13 +234,13 @@ class Contract:
                 torch.testing.assert_close(kept, own, rtol=0, atol=0, equal_nan=True, msg=name)
 
     def test_zeros(self, case: Case) -> None:
-        """A zero gradient is fine, and a sparse one whose workers send nothing at all."""
+        """A zero gradient works, also if the workers then send nothing."""
         reduced, _, communicator = reduce_once(reducer_of(case.method(), D), torch.zeros(W, D))
         assert torch.equal(reduced.mean["a"], torch.zeros(D))
         if case.method().traits.ragged and not reduced.compressed["a"].sent.any():
             charged = communicator.take_charges()
             assert charged[:, VALUES].tolist() == [0] * W
-            assert charged[:, METADATA].min() >= 4  # the count of nothing
+            assert charged[:, METADATA].min() >= 4  # an element count of 0
 
     def test_one_worker_sends_nothing(self, case: Case) -> None:
         reducer, g = reducer_of(case.method(), D), gradients()
@@ -251,7 +251,7 @@ class Contract:
         torch.testing.assert_close(reduced.mean["a"], sent, rtol=1e-5, atol=1e-5)
 
     def test_one_element(self, case: Case) -> None:
-        """A segment of one element, of which something is sent or nothing."""
+        """A segment of one element works, whether it is sent or not."""
         reducer, g = reducer_of(case.method(), 1), torch.tensor([[2.0], [3.0], [4.0]])
         reduced, _, _ = reduce_once(reducer, g)
         if not reducer.traits.relays:
@@ -273,7 +273,7 @@ class Contract:
             assert communicator.take_charges()[:, VALUES].sum() == elements * g.itemsize
 
     def test_non_contiguous_rows(self, case: Case) -> None:
-        """Segments are views of a flat buffer; every other view does as well."""
+        """Non-contiguous rows work like contiguous views of a flat buffer."""
         dense = gradients()
         wide = torch.zeros(W, 2 * D)
         wide[:, ::2] = dense
@@ -291,7 +291,7 @@ class Contract:
         assert torch.equal(wide[:, 1::2], torch.zeros(W, D))
 
     def test_bytes_are_those_of_the_tensors_handed_over(self, case: Case) -> None:
-        """Charged per worker and kind is what the collectives were given."""
+        """Charges per worker and kind equal the bytes handed to the collectives."""
         reducer = reducer_of(case.method(), D)
         communicator = Handed(W)
         communicator.declare_kinds(reducer.kinds)
@@ -303,9 +303,9 @@ class Contract:
             assert charged[:, VALUES].tolist() == (4 * reduced.compressed["a"].counts).tolist()
 
     def test_bytes_are_those_of_the_payloads(self, case: Case) -> None:
-        """Charged are the payload's fields, by their declared kinds, and a count where these are ragged.
+        """Charges are the payload's fields by their declared kinds, and counts if they are ragged.
 
-        Of what all workers choose alike the values alone travel.
+        If all workers select the same elements, only values are sent.
         """
         own = codec_of(case)
         if type(own).choose is not Codec.choose:
@@ -328,7 +328,7 @@ class Contract:
         assert communicator.take_charges().tolist() == expected.tolist()
 
     def test_some_segments_now_and_some_later(self, case: Case) -> None:
-        """A hook reduces bucket by bucket; the state of the other segments stays as it is."""
+        """A hook reduces single buckets; the state of other segments does not change."""
         reducer = ErrorFeedback(reducer_of(case.method(), D))
         rows = {name: gradients(i) for i, name in enumerate("abc")}
         segments = [segment(r.clone(), name) for name, r in rows.items()]
@@ -352,14 +352,14 @@ class Contract:
 
     @pytest.mark.parametrize("processes", [2, 4])
     def test_processes_change_nothing(self, processes: int) -> None:
-        """Means, residuals and bytes of 4 workers are the same, to the bit, in 1, 2 and 4 processes."""
+        """Means, residuals and bytes of 4 workers are bit-identical in 1, 2 and 4 processes."""
         if not self.cases:
             pytest.skip("there are no cases")
         compare_layouts(list(self.cases), processes)
 
 
 def copy_of(state: State) -> State:
-    """The same state in tensors of its own."""
+    """A deep copy of a state."""
     if isinstance(state, Tensor):
         return state.clone()
     if isinstance(state, Mapping):

@@ -1,4 +1,4 @@
-"""A communicator that takes down what its collectives are given."""
+"""A communicator that records the tensors given to its collectives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from trainers.comm.communicator import Communicator
 
 
 class Handed(Communicator):
-    """One process. ``handed`` [W, kinds] are the bytes of the tensors that the collectives got."""
+    """One process. ``handed`` [W, kinds] has the bytes of the tensors given to collectives."""
 
     def __init__(self, workers: int) -> None:
         self.handed = np.zeros((workers, 0))
@@ -71,5 +71,5 @@ class Handed(Communicator):
         return super().exchange(rows, partners, kind)
 
     def _take_down(self, kind: str, tensor: Tensor) -> None:
-        """As many bytes from every worker."""
+        """Record equally many bytes for every worker."""
         self.handed[:, self.kinds.index(kind)] += tensor.nbytes / len(self.handed)

@@ -1,4 +1,4 @@
-"""Reductions in several processes, held against the same ones in a single process."""
+"""Comparison of reductions in several processes with those in one process."""
 
 import multiprocessing
 import os
@@ -22,7 +22,8 @@ SHAPES = {"a": ((20, 10), (50,)), "b": ((7,),), "c": ((1,),)}  # of the layers o
 
 
 def compare_layouts(cases: list[Case], processes: int) -> None:
-    """Raise unless ``N`` workers in ``processes`` processes reduce as in one, for every case."""
+    """Raise unless ``N`` workers in ``processes`` processes give the same results as in one, for every
+    case."""
     multiprocessing.set_forkserver_preload(["torch", "torch.distributed"])
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(_child, (processes, folder, cases), nprocs=processes, start_method="forkserver")
@@ -45,7 +46,7 @@ def _child(process: int, processes: int, folder: str, cases: list[Case]) -> None
 
 
 def _reductions(case: Case, communicator: Communicator) -> dict[str, Any]:
-    """What some steps under error feedback give, of all workers alike or row by row."""
+    """Results of some steps with error feedback: shared ones, and those of each worker."""
     size = sum(torch.Size(shape).numel() for shapes in SHAPES.values() for shape in shapes)
     reducer = ErrorFeedback(reducer_of(case.method(), size))
     communicator.declare_kinds(reducer.kinds)

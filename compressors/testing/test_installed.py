@@ -1,4 +1,4 @@
-"""The contract for the methods of installed packages, as their conf folders name them."""
+"""Contract tests for the methods in the conf folders of installed packages."""
 
 from compressors.testing.cases import cases_in
 from compressors.testing.contract import Contract

@@ -1,1 +1,1 @@
-"""Collectives between workers, and the bytes that they are charged for."""
+"""Collectives between workers, with the bytes charged for them."""

@@ -1,4 +1,4 @@
-"""Time spent in the collectives of a step, which is the part of a reduction that is no compression."""
+"""Time in the collectives of a step, to separate communication from compression."""
 
 import time
 from typing import Self
@@ -7,10 +7,10 @@ import torch
 
 
 class Clock:
-    """Runs inside the charged collectives of a reduction; seconds, on the host.
+    """Measures host seconds inside the charged collectives of a reduction.
 
-    A collective that has nobody to talk to counts too: what comes after the last one is done once in
-    every process, what comes before it once for every local worker.
+    A collective of a single process counts too: work after the last collective is done once per process, and
+    work before it once per local worker.
     """
 
     def __init__(self) -> None:
@@ -19,9 +19,9 @@ class Clock:
     def restart(self, *, exact: bool = False) -> None:
         """Begin a reduction. ``exact`` waits for a GPU's kernels around every collective."""
         self.exact = exact
-        self.seconds = 0.0  # in collectives: sending, receiving, waiting for the others
-        self.rounds = 0  # messages of a worker that had to wait for one another, at least
-        self.ended: float | None = None  # when the last collective did, by ``now``
+        self.seconds = 0.0  # in collectives: sending, receiving and waiting
+        self.rounds = 0  # sequential messages of a worker, lower bound
+        self.ended: float | None = None  # end of the last collective, by ``now``
 
     def now(self) -> float:
         if self.exact:
@@ -29,7 +29,7 @@ class Clock:
         return time.perf_counter()
 
     def collective(self, rounds: int) -> Self:
-        """Around a collective in which a message goes ``rounds`` times from worker to worker."""
+        """Context manager around a collective with ``rounds`` sequential messages."""
         self.rounds += rounds
         return self
 
@@ -41,10 +41,11 @@ class Clock:
         self.seconds += self.ended - self._started
 
     def compression_seconds(self, reduce_seconds: float, ended: float, num_workers: int) -> float:
-        """What a worker alone on its machine would have spent on compression.
+        """Seconds of compression for a worker on its own machine.
 
-        ``num_workers`` were compressed here, in a reduction of ``reduce_seconds`` up to ``ended``. Their sum
-        is formed once, in each process as on each machine; all else is divided by their number.
+        This process compressed ``num_workers`` workers in a reduction of ``reduce_seconds`` that ended at
+        ``ended``. The sum is computed once per process, as on each machine; all other time is divided by the
+        number of workers.
         """
         aggregation = 0.0 if self.ended is None else ended - self.ended
         return (reduce_seconds - self.seconds - aggregation) / num_workers + aggregation

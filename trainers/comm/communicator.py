@@ -1,4 +1,4 @@
-"""The only place where bytes move between workers, and the only place where they are counted."""
+"""All collectives between workers, and the only count of their bytes."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,17 @@ from trainers.comm.links import all_reduce_bytes, broadcast_bytes, gather_bytes
 from trainers.comm.slices import side_by_side, slices, strided
 from trainers.settings import ALL_REDUCE, REDUCTIONS, WORKER_ORDER
 
-_AT_ONCE = 2**21  # elements of an all-reduce: gloo has a processor's time for the next one while one waits
+_AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while one waits
 
 
 class Communicator:
-    """n workers, of which the W = n / P with ``ranks`` live in this process, one of P.
+    """n workers, of which W = n / P, with ids ``ranks``, are in this process, one of P.
 
-    One process holding all workers and n processes holding one each run the same code. What a
-    worker hands to a collective is charged to it once, from the tensor itself, as if it were
-    alone on its machine; local workers are charged although nothing has to travel between them.
-    ``reduction`` says in which order ``all_reduce_mean`` adds. Raises ``ValueError`` when n is not a multiple
-    of P, and for a ``reduction`` that is not among ``REDUCTIONS``.
+    One process with all workers and n processes with one worker each run the same code. The bytes of a tensor
+    that a worker hands to a collective are charged to it once, as if it were on its own machine; local
+    workers are also charged for transfers between each other. ``reduction`` sets the order of additions in
+    ``all_reduce_mean``. Raises ``ValueError`` if n is not a multiple of P, and for a ``reduction`` that is
+    not in ``REDUCTIONS``.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Communicator:
         self._charges = np.zeros((local, 0), dtype=np.int64)  # [W, kinds]
         self.declare_kinds(KINDS)
         self._link = np.zeros((local, 2))  # bytes that leave and reach each local worker
-        self._elements: np.ndarray | float | None = None  # [n] sent, where workers send unlike many
+        self._elements: np.ndarray | float | None = None  # [n] sent, if the numbers differ between workers
         self.clock = Clock()
 
     def declare_kinds(self, kinds: Sequence[str]) -> None:
-        """Count bytes of these kinds, too; what is known already stays in its column."""
+        """Also count bytes of these kinds; known kinds keep their columns."""
         new = tuple(kind for kind in kinds if kind not in self.kinds)
         self.kinds += new
         self._charges = np.pad(self._charges, ((0, 0), (0, len(new))))
@@ -69,32 +69,32 @@ class Communicator:
     def all_reduce_mean(
         self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
     ) -> list[Tensor]:
-        """Per segment the local workers' rows [W, k] to the mean over all n workers, [k].
+        """Means over all n workers, [k], of the local workers' rows [W, k], per segment.
 
-        ``add_up`` takes rows [m, k] to their sum [k], one after the other if None is given. All segments
-        travel together, and each worker is charged for a row of every segment, which is what it hands to an
-        all-reduce. With ``reduction=worker_order`` every process adds up all n rows of a slice, so that the
-        bits do not depend on the number of processes; with one worker per process it sends and receives as
-        many bytes as in a ring all-reduce. With ``reduction=all_reduce``, and for two workers in two
-        processes, where it gives the same bits, the local rows are added up first. ``rows`` are consumed:
-        means may lie there.
+        ``add_up`` sums rows [m, k] to [k]; by default in row order. All segments are sent together, and each
+        worker is charged for one row of every segment. With ``reduction=worker_order`` every process adds all
+        n rows of its slices, so the bits do not depend on the number of processes; with one worker per
+        process it sends and receives as many bytes as in a ring all-reduce. With ``reduction=all_reduce``,
+        the local rows are added first; this is also used for two workers in two processes, where the bits are
+        the same. ``rows`` are consumed: means may use their memory.
         """
         add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
         self._charged["values"] += num_bytes
-        self._link += all_reduce_bytes(num_bytes, self.size)  # of slices: on average over the workers
-        of_two = self.size == 2 == self.world_size  # whose sum is the same in any order
+        self._link += all_reduce_bytes(num_bytes, self.size)  # for slices: mean over the workers
+        of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
         if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
             return self._means_by_slices(rows, add_up)
         return self._means_by_all_reduce(rows, add_up)
 
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
-        """``[W, ...]`` to ``[n, ...]``, workers in order, charged under ``kind``."""
+        """``[n, ...]`` in worker order from ``[W, ...]``, charged under ``kind``."""
         self._charge_gather(kind, rows.nbytes // len(rows))
         return self._all_gather(rows, self.clock.collective(self._gather_rounds))
 
     def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
-        """Per segment, what the W local workers send to what all n send, where all send as much.
+        """Per segment the entries of all n workers, from those of the W local workers; all have equal
+        lengths.
 
         Each tensor holds one worker's entries after the other's, as does what comes back.
         """
@@ -109,10 +109,10 @@ class Communicator:
         return [part.flatten() for part in everyones.split([part.shape[1] for part in rows], 1)]
 
     def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
-        """How many elements each local worker sends per segment, ``[S, W]``, to ``[S, n]`` int64.
+        """Element counts of all n workers, ``[S, n]`` int64, from the local ``[S, W]``.
 
-        Workers in order, charged as metadata of 4 bytes each. ``largest`` is what no count exceeds; from 2^31
-        on they take 8 bytes.
+        In worker order, charged as metadata of 4 bytes each, or 8 bytes if ``largest``, the upper bound of
+        counts, is 2^31 or more.
         """
         everyones = self._gather_numbers(counts, largest)
         elements = everyones.sum(0)
@@ -131,11 +131,10 @@ class Communicator:
     def all_gather_ragged(
         self, fields: list[list[Tensor]], lengths: np.ndarray, kinds: list[str]
     ) -> list[list[Tensor]]:
-        """Per field and segment, what the W local workers send to what all n send; no padding travels.
+        """Per field and segment the entries of all n workers, from the local ones, without padding.
 
-        Each tensor holds one worker's entries after the other's, as does what comes back. ``lengths``
-        [S, n] int64 says how many entries each worker has in each of the S segments; ``kinds`` names
-        what to charge for each field.
+        Each tensor holds one worker's entries after the other's, as does what comes back. ``lengths`` [S, n]
+        int64 has the entries of each worker in each of the S segments; ``kinds`` has the kind of each field.
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
         own = everyones[self.local_workers.start : self.local_workers.stop]  # [W]
@@ -152,10 +151,10 @@ class Communicator:
     def all_gather_messages(
         self, messages: list[list[tuple[str, np.ndarray]]], largest: int
     ) -> list[np.ndarray]:
-        """The local workers' messages to those of all n, in order, [...] uint8; no padding travels.
+        """All n workers' messages in worker order, [...] uint8, from the local ones, without padding.
 
-        A message is given in parts, each with its kind to be charged under. Its length goes ahead, as
-        metadata: 4 bytes, or 8 where ``largest``, the length that none exceeds, asks for them.
+        A message is given in parts, each with its kind. Its length is sent first, as metadata: 4 bytes, or 8
+        if ``largest``, the upper bound of lengths, needs them.
         """
         for row, parts in enumerate(messages):
             for kind, part in parts:
@@ -173,9 +172,9 @@ class Communicator:
         return np.split(everyones, np.cumsum(lengths[0])[:-1])
 
     def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
-        """What ``worker`` sends, [...]; the other processes give a tensor of the same shape and dtype.
+        """The tensor of ``worker``, [...]; other processes pass a tensor of the same shape and dtype.
 
-        Charged to ``worker`` alone, under ``kind``. It travels along a binomial tree, in log2 n rounds.
+        Charged to ``worker`` alone, under ``kind``. It is sent along a binomial tree in log2 n rounds.
         """
         self._require_kind(kind)
         if worker in self.local_workers:
@@ -191,9 +190,10 @@ class Communicator:
             return moved.to(tensor.device)
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
-        """``[W, n, ...]``, of which ``[w, v]`` goes to worker v, to as many, ``[w, v]`` from worker v.
+        """Send part ``[w, v]`` of ``[W, n, ...]`` to worker v; returns ``[W, n, ...]``, ``[w, v]`` from
+        worker v.
 
-        Charged under ``kind`` as it is handed over; what a worker keeps to itself loads no link.
+        All parts are charged under ``kind``; a worker's part for itself does not count as link bytes.
         """
         own = rows.nbytes // len(rows)
         self._require_kind(kind)
@@ -209,9 +209,10 @@ class Communicator:
         return of_processes.permute(2, 0, 1, *range(3, of_processes.dim())).flatten(1, 2)
 
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
-        """``[W, n, ...]`` to ``[W, ...]``: of worker w, the mean over all n workers of their part w.
+        """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w.
 
-        Charged as values. Parts are added in worker order, so that the bits do not depend on processes.
+        Charged as values. Parts are added in worker order, so the bits do not depend on the number of
+        processes.
         """
         parts = self.all_to_all(rows, "values")
         flat = parts.flatten(2) if parts.dim() > 2 else parts.unsqueeze(2)
@@ -219,10 +220,10 @@ class Communicator:
         return torch.stack([divide(own, self.size) for own in sums]).view(len(rows), *rows.shape[2:])
 
     def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
-        """``[W, ...]`` to those of the workers' partners, ``[W, ...]``.
+        """The tensors of the local workers' partners, ``[W, ...]``.
 
-        ``partners`` names one for each of the n workers, in pairs: partners[partners[w]] = w; who is its own
-        sends nothing. Charged under ``kind``.
+        ``partners`` has the partner of each of the n workers: partners[partners[w]] = w. A worker that is its
+        own partner sends nothing. Charged under ``kind``.
         """
         self._require_kind(kind)
         pairs = [partners[partners[worker]] == worker for worker in range(self.size)]
@@ -236,7 +237,7 @@ class Communicator:
         sent, each = self._here(rows), len(rows)
         with self.clock.collective(1):
             operations = []
-            # In the order of the pairs' lower workers, which is the same on both sides.
+            # In the order of the lower worker of each pair, which is the same on both sides.
             for w, other in sorted(
                 enumerate(others), key=lambda pair: min(self.local_workers[pair[0]], pair[1])
             ):
@@ -257,24 +258,24 @@ class Communicator:
     def take_link_bytes(self) -> np.ndarray:
         """Bytes that leave and reach each local worker, [W, 2] float64, since the last call.
 
-        As if each of the n workers had a machine of its own, by the algorithms that run here: payloads of a
-        gather go from everyone to everyone else, and an all-reduce sends 2 (n - 1) pieces of a nth. Headers
-        of the protocols are not counted.
+        They assume that each of the n workers has its own machine, and the algorithms that run here: a gather
+        sends a payload to n - 1 others, and an all-reduce sends 2 (n - 1) pieces of 1/n of its buffer.
+        Headers of the protocols are not counted.
         """
         link = self._link.copy()
         self._link[:] = 0
         return link
 
     def take_largest_sent(self) -> float | None:
-        """Elements of the worker that has sent most since the last call; infinite where messages hide them.
+        """Elements of the worker that has sent most since the last call; infinite for encoded messages.
 
-        None where all workers sent as many.
+        None if all workers sent equally many.
         """
         elements, self._elements = self._elements, None
         return None if elements is None else float(np.max(elements))
 
     def _charge_gather(self, kind: str, own: np.ndarray | int, everyones: int | None = None) -> None:
-        """``own`` bytes [W] handed over by each local worker; ``everyones``, by all n, where they differ."""
+        """``own`` [W]: bytes handed over by each local worker; ``everyones``: by all n, if they differ."""
         self._require_kind(kind)
         self._charged[kind] += own
         self._charge_link(own, self.size * own if everyones is None else everyones)
@@ -284,14 +285,14 @@ class Communicator:
             raise ValueError(f"bytes of kind {kind!r} are not declared: declare_kinds() comes before")
 
     def _charge_link(self, own: np.ndarray | int, everyones: np.ndarray | int) -> None:
-        """What a gather takes from each local worker to n - 1 others, and what theirs bring to it."""
+        """Charge a gather's link bytes: to n - 1 others, and from them."""
         self._link[:, 0] += gather_bytes(1, self.size) * own
         self._link[:, 1] += everyones - own
 
-    # What follows serves measurement and control. It is not part of the algorithm and not charged.
+    # The following collectives are for measurement and control, and are not charged.
 
     def collect(self, rows: Tensor) -> Tensor:
-        """``[W, ...]`` to ``[n, ...]``, workers in order, not charged."""
+        """``[n, ...]`` in worker order from ``[W, ...]``, not charged."""
         return self._all_gather(rows, nullcontext())
 
     def sum(self, tensor: Tensor) -> Tensor:
@@ -327,17 +328,17 @@ class Communicator:
 
     @contextmanager
     def first_process_first(self) -> Iterator[None]:
-        """Let the first process through alone, the others when it has finished: for downloads."""
+        """Context manager: the first process runs the block alone, then the others; for downloads."""
         if self.rank > 0:
             self.all_reduce_max(0)
         try:
             yield
-        finally:  # also when it fails: the others then meet the same failure by themselves
+        finally:  # also if it fails: the others then raise the same error
             if self.rank == 0:
                 self.all_reduce_max(0)
 
     def _means_by_all_reduce(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Sums over the local workers, then all-reduces, of which several are on their way at once."""
+        """Sum over the local workers, then all-reduce, with several all-reduces in flight."""
         sums = [add_up(tensor) for tensor in rows]
         on_the_clock = self.clock.collective(2 * (self.size - 1))
         if self.world_size == 1:
@@ -354,9 +355,9 @@ class Communicator:
         return list(flat.split([len(tensor) for tensor in sums]))
 
     def _means_by_slices(self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor]) -> list[Tensor]:
-        """Every process gets all n rows of its slices, adds them up, and hands the means to the others.
+        """Every process receives all n rows of its slices, adds them, and sends the means to the others.
 
-        What belongs to a round of slices is added up while the next rounds are on their way.
+        A round of slices is added while the next rounds are in flight.
         """
         sizes = [tensor.shape[1] for tensor in rows]
         flat = side_by_side(rows)  # [W, columns]
@@ -381,7 +382,7 @@ class Communicator:
                 block = torch.cat([of[:, start - own.start : stop - own.start] for of in incoming])
                 means[start:stop] = divide(add_up(strided(block)), self.size)
             with self.clock.collective(0):
-                # A slice comes back to where it was sent from: once it does, it has been sent.
+                # A slice returns to its sender, so its arrival shows that it was sent.
                 parts = [means[of.start : of.stop] for of in of_round]
                 receives, sends = self._start([parts[self.rank]] * self.world_size, parts)
                 departures += [*receives, *sends]
@@ -390,7 +391,7 @@ class Communicator:
         return list(means.split(sizes))
 
     def _all_gather(self, rows: Tensor, on_the_clock: AbstractContextManager[object]) -> Tensor:
-        """``[W, ...]`` to ``[n, ...]``. What only this process has to do for it is not the network's time."""
+        """``[n, ...]`` from ``[W, ...]``. Local work is not measured as network time."""
         if self.world_size == 1:
             with on_the_clock:
                 return rows
@@ -404,11 +405,11 @@ class Communicator:
         return received.flatten(0, 1).to(rows.device)
 
     def _here(self, tensor: Tensor) -> Tensor:
-        """``tensor`` where the collectives take it, its entries side by side; a GPU is not waited for."""
+        """``tensor``, contiguous and on the device of the collectives; does not wait for a GPU."""
         return tensor.contiguous().to(self.device, non_blocking=self.device.type == "cuda")
 
     def _exchange(self, fields: list[list[Tensor]], lengths: np.ndarray) -> list[list[Tensor]]:
-        """Per field and segment this process's entries to everyone's; ``lengths`` [S, n] of them."""
+        """Per field and segment all workers' entries from this process's; ``lengths`` is [S, n]."""
         per_process = lengths.reshape(len(lengths), self.world_size, -1).sum(2).T  # [P, S]
         of_each, total = per_process.sum(1).tolist(), int(per_process.sum())
         own = [torch.cat(tensors) for tensors in fields]
@@ -421,14 +422,15 @@ class Communicator:
         return [list(torch.cat([of[i] for i in by_segment]).split(of_segments)) for of in pieces]
 
     def _swap(self, own: list[Tensor], everyones: list[list[Tensor]]) -> None:
-        """Every tensor of ``own`` to all other processes, theirs into ``everyones``, [P] for each."""
+        """Send every tensor of ``own`` to all other processes and receive theirs in ``everyones``, [P]
+        each."""
         self._trade([[tensor] * self.world_size for tensor in own], everyones)
 
     def _trade(self, outgoing: list[list[Tensor]], incoming: list[list[Tensor]]) -> None:
-        """What stands in a list at a process's place to that process, and what it has for this one back.
+        """Send entry p of each list to process p, and receive its entry for this process.
 
-        All messages are on their way at once, so that a link is full in both directions: gloo's all_gather
-        and all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/exchanges.py).
+        All messages are in flight at once, which uses a link in both directions: gloo's all_gather and
+        all_to_all take 1.7 and 2.1 times as long as the link (benchmarks/exchanges.py).
         """
         works = []
         for theirs, places in zip(outgoing, incoming, strict=True):
@@ -440,7 +442,7 @@ class Communicator:
     def _start(
         self, outgoing: list[Tensor], incoming: list[Tensor]
     ) -> tuple[list[dist.Work], list[dist.Work]]:
-        """Messages to and from all other processes, [P] each: what receives and what sends, on its way."""
+        """Start receiving from and sending to all other processes, [P] each."""
         others = [(self.rank + turn) % self.world_size for turn in range(1, self.world_size)]
         receives = [dist.P2POp(dist.irecv, incoming[of], of) for of in others if incoming[of].numel()]
         sends = [dist.P2POp(dist.isend, outgoing[to], to) for to in others if outgoing[to].numel()]

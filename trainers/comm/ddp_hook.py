@@ -1,11 +1,11 @@
-"""A reducer as a communication hook of DistributedDataParallel, for anyone's own script.
+"""Communication hook of DistributedDataParallel that runs a reducer, for your own script.
 
     state = CompressionState(reducer, ddp_model.module)
     ddp_model.register_comm_hook(state, compression_hook)
 
-One worker per process, one segment per parameter; each bucket is compressed and communicated
-while the backward pass goes on. DDP regroups its buckets after the first step, so everything that
-lasts is keyed by parameter, never by bucket.
+One worker per process, one segment per parameter; each bucket is compressed and communicated during the
+backward pass. DDP regroups its buckets after the first step, so persistent state is keyed by parameter, never
+by bucket.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from trainers.layout import Layout
 
 
 class CompressionState:
-    """What lasts between buckets and steps: residuals, the step's number, the bytes charged.
+    """State between buckets and steps: residuals, the step number, the charged bytes.
 
-    Set ``learning_rate`` before each backward pass if the reducer works in step units, and ``epoch``, as a
-    fraction, if it follows epochs (density schedules, ACCORDION, which needs both). ``inspect``
-    is called with every bucket's outcome, before the mean replaces the gradient.
+    Set ``learning_rate`` before each backward pass if the reducer works in step units, and ``epoch``,
+    fractional, if it depends on epochs (density schedules, ACCORDION, which needs both). ``inspect`` is
+    called with every bucket's result, before the mean replaces the gradient.
     """
 
     def __init__(
@@ -61,24 +61,24 @@ class CompressionState:
         self.thread = ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
-        """Replace gradients, views of one bucket by parameter name, by the means of what is sent."""
+        """Replace gradients, views of one bucket by parameter name, by their reduced means."""
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
         self.inspect(reduced)
         for name, gradient in gradients.items():
             mean = reduced.mean[name]
-            if mean.data_ptr() != gradient.data_ptr():  # else it is there already
+            if mean.data_ptr() != gradient.data_ptr():  # otherwise it is already there
                 gradient.copy_(mean.view_as(gradient))
         self.step += last
 
 
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Reduce ``bucket``: on CPU in a thread beside the backward pass, in the order of the buckets."""
+    """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
     names = [state.names[parameter] for parameter in bucket.parameters()]
     gradients = dict(zip(names, bucket.gradients(), strict=True))
     buffer, last = bucket.buffer(), bucket.is_last()
-    if state.thread is None:  # kernels and NCCL run beside the backward pass by themselves
+    if state.thread is None:  # kernels and NCCL are asynchronous already
         future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[buffer.device])
         state.reduce(gradients, last=last)
         future.set_result(buffer)
@@ -89,7 +89,7 @@ def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.
         try:
             state.reduce(gradients, last=last)
             future.set_result(buffer)
-        except BaseException as error:  # the backward pass waits for this future: tell it
+        except BaseException as error:  # the backward pass waits for this future
             future.set_exception(error)  # type: ignore[arg-type]  # torch's stub asks for a result
 
     state.thread.submit(work)

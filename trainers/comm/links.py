@@ -1,24 +1,25 @@
-"""Bytes that a collective moves over a worker's link, were each of n workers alone on its machine.
+"""Bytes that a collective moves over a worker's link, if each of n workers has its own machine.
 
-Standard library only, so that what reads results may use it.
+Standard library only, because code that reads results uses it.
 """
 
 
 def all_reduce_bytes(num_bytes: float, workers: int) -> float:
-    """That leave a worker, and reach it, when ``num_bytes`` of each are averaged.
+    """Bytes that leave and reach a worker in an all-reduce of ``num_bytes``.
 
-    In a ring and in a reduce-scatter with an all-gather alike: 2 (n - 1) pieces of a nth each.
+    The same in a ring and in a reduce-scatter with an all-gather: 2 (n - 1) pieces of 1/n each.
     """
     return 2 * (workers - 1) / workers * num_bytes
 
 
 def gather_bytes(num_bytes: float, workers: int) -> float:
-    """That leave a worker whose ``num_bytes`` all others get: n - 1 times as many."""
+    """Bytes that leave a worker in a gather of its ``num_bytes``: n - 1 times as many."""
     return (workers - 1) * num_bytes
 
 
 def broadcast_bytes(num_bytes: float, workers: int, root: int) -> list[tuple[float, float]]:
-    """That leave and reach each worker when ``num_bytes`` of ``root`` go to all along a binomial tree.
+    """Bytes that leave and reach each worker in a broadcast of ``num_bytes`` from ``root`` by a binomial
+    tree.
 
     In round i the first 2^i workers, counted from ``root``, send to the next 2^i.
     """

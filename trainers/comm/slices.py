@@ -1,4 +1,4 @@
-"""Slices of rows that are added up in several processes with the bits of one process."""
+"""Slices of rows, for sums in several processes with the bits of one process."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -7,19 +7,18 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-# torch's sum over rows takes four vector registers of columns at a time, of at most 64 bytes each, and adds
-# up the columns left over in another order. Slices that begin at multiples of this change no column's sum.
+# torch's sum over rows processes four vector registers of columns at a time, of at most 64 bytes each, and
+# adds remaining columns in another order. Slices that begin at multiples of this number do not change any
+# column's sum.
 _COLUMNS = 128
-_BLOCK = (
-    2**14
-)  # columns that stay in a core's cache from when rows are put together to when they are added up
-_LARGEST = 2**19  # columns: small enough for a slice to be added up while others are on their way
+_BLOCK = 2**14  # columns whose rows stay in a core's cache until they are added
+_LARGEST = 2**19  # columns: small enough to add a slice while others are in flight
 
 
 class Slice:
-    """Columns ``start`` to ``stop`` of segments that lie one after the other.
+    """Columns ``start`` to ``stop`` of concatenated segments.
 
-    Each of the ``blocks`` (start, stop) that they are added up in is of one segment.
+    Each of its ``blocks`` (start, stop), which are added separately, is part of one segment.
     """
 
     def __init__(self, start: int, stop: int, edges: Sequence[int]) -> None:
@@ -36,9 +35,9 @@ class Slice:
 
 
 def slices(sizes: Sequence[int], processes: int) -> list[list[Slice]]:
-    """Rounds [R] of a slice for each process [P], which together are all columns of segments of ``sizes``.
+    """Rounds [R] of one slice per process [P], which cover all columns of segments of ``sizes``.
 
-    Within a segment they begin at multiples of ``_COLUMNS``.
+    Within a segment slices begin at multiples of ``_COLUMNS``.
     """
     edges = [0, *accumulate(sizes)]
     total = edges[-1]
@@ -55,12 +54,12 @@ def _allowed(column: int, edges: Sequence[int]) -> int:
 
 
 def strided(rows: Tensor) -> Tensor:
-    """Rows [n, k]; a single column with a stride, since torch adds up one without in another order."""
+    """Rows [n, k]; a single column gets a stride, because torch sums a contiguous one in another order."""
     return rows if rows.shape[1] > 1 or rows.stride(0) > 1 else torch.cat([rows, rows], 1)[:, :1]
 
 
 def side_by_side(rows: list[Tensor]) -> Tensor:
-    """Rows [W, k] of every segment as one tensor; where one worker's lie so already, their own memory."""
+    """Rows [W, k] of all segments as one tensor; for one worker without a copy if they are contiguous."""
     starts = [tensor.data_ptr() for tensor in rows]
     ends = [start + tensor.nbytes for start, tensor in zip(starts, rows, strict=True)]
     is_one = len(rows[0]) == 1 and all(

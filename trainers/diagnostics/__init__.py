@@ -1,1 +1,1 @@
-"""Measurements beside a training that do not change it."""
+"""Diagnostics: measurements during a training that do not change it."""

@@ -1,7 +1,7 @@
-"""The theoretical bound of a step's compression error, beside the error itself.
+"""Theoretical bound of a step's compression error.
 
 (1 - k / d) ||p||^2 per segment for Top-k, d lambda^2 for hard threshold: each method's own ``error_bound``.
-What ``wire.values`` rounds off comes on top, in the error alone.
+The bound does not include rounding errors of ``wire.values``.
 """
 
 import math
@@ -18,11 +18,11 @@ from trainers.comm.communicator import Communicator
 class Bound:
     """The bound of this step's ``compression/error``, in its unit.
 
-    Cost: in a measured step a copy of p of all workers, and a pass over it.
+    Cost: in a measured step, a copy of p of all workers and a pass over it.
     """
 
     def require_codec(self, reducer: Reducer) -> None:
-        """Raise ``ValueError`` where there is no method that loses anything."""
+        """Raise ``ValueError`` unless the method is a codec."""
         if reducer.traits.lossless:
             raise ValueError(
                 "diagnostics=bound needs a compressor that loses something; selection_error goes with all"
@@ -31,9 +31,9 @@ class Bound:
     def measure(
         self, before: list[Segment], reduced: Reduced, step: Step, communicator: Communicator
     ) -> dict[str, float]:
-        """Squared L2: the sum over segments, the mean over all n workers; nothing where none is promised.
+        """Squared L2: the sum over segments, the mean over all n workers; empty if a method has no bound.
 
-        ``before`` has p as it was compressed.
+        ``before`` has p, the compressor's input.
         """
         bounds = torch.zeros(len(communicator.local_workers), dtype=torch.float64)
         for segment in before:

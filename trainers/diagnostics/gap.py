@@ -1,10 +1,10 @@
 """The gap: squared distance of the weights to the virtual iterate, which applies every gradient in full.
 
-Stich, Cordonnier and Jaggi, 2018, https://arxiv.org/abs/1809.07599, prove convergence by that iterate. What
-separates the two is the sum over all steps of G - m: G the mean of all n workers' gradients, m what the
-optimizer was given instead. Only these two are looked at, so that the number means the same for every
-feedback and for none. Under error feedback in gradient units the sum is the mean residual; under
-feedback.scale=step with one learning rate throughout, the mean residual over that rate.
+Stich, Cordonnier and Jaggi, 2018, https://arxiv.org/abs/1809.07599, prove convergence by this iterate. The
+distance is the sum over all steps of G - m, where G is the mean of all n workers' gradients and m the mean
+that the optimizer gets. Only G and m are used, so the gap has the same meaning for every feedback and without
+feedback. With error feedback in gradient units the sum is the mean residual; with feedback.scale=step and a
+constant learning rate it is the mean residual over the rate.
 """
 
 from dataclasses import dataclass
@@ -23,17 +23,16 @@ _BLOCK = 2**20  # elements whose differences are in memory at once
 
 
 class Sums(NamedTuple):
-    """Over all steps so far. ``applied`` is equal in all processes, the others add up over them."""
+    """Sums over all steps so far. ``applied`` is equal in all processes; ``gradients`` must be summed over
+    them."""
 
-    gradients: (
-        Tensor  # [D] float64, of this process's workers; what was added up before is the first process's
-    )
+    gradients: Tensor  # [D] float64, of this process's workers; the first process also has earlier totals
     applied: Tensor  # [D] float64
-    workers: Tensor  # [1] float64, n at the last time that ``gradients`` were added up; 0: never
+    workers: Tensor  # [1] float64, n at the last ``settle``; 0: never
 
 
 class Drift:
-    """Keeps the sums up to date. Outside of a step ``settle`` leaves them as a checkpoint may hold them."""
+    """Updates the sums. ``settle``, between steps, brings them into the form of a checkpoint."""
 
     def __init__(self, segments: list[Segment]) -> None:
         size, device = sum(segment.rows.shape[1] for segment in segments), segments[0].rows.device
@@ -42,16 +41,16 @@ class Drift:
         self._backend = backend_of(device)
 
     def add_gradients(self, segments: list[Segment]) -> None:
-        """Those of a step, before they are reduced."""
+        """Add the gradients of a step, before the reduction."""
         self._backend.add_wide([segment.rows for segment in segments], self.sums.gradients)
 
     def add_applied(self, segments: list[Segment], reduced: Reduced) -> None:
-        """What the same step hands to the optimizer."""
+        """Add the mean that the optimizer gets in the same step."""
         means = [reduced.mean[segment.name].unsqueeze(0) for segment in segments]
         self._backend.add_wide(means, self.sums.applied)
 
     def measure(self, communicator: Communicator) -> dict[str, float]:
-        """The squared norms; no ratio where the gradients add up to 0. One all-reduce, not charged."""
+        """The squared norms; no ratio if the gradients sum to 0. One all-reduce, not charged."""
         self._add_up(communicator)
         apart = whole = 0.0
         for start in range(0, len(self.sums.applied), _BLOCK):
@@ -64,13 +63,13 @@ class Drift:
 
     @torch.inference_mode()
     def settle(self, communicator: Communicator) -> None:
-        """Let the first process have the sum of all gradients, to be saved with what all share."""
+        """Move the sum of all gradients to the first process, which saves it with the shared state."""
         self._add_up(communicator)
         self._leave_to_first(communicator)
 
     @torch.inference_mode()
     def take_over(self, communicator: Communicator) -> None:
-        """Go on from sums that were put back, perhaps of another number of workers."""
+        """Continue from restored sums, possibly of another number of workers."""
         before = self.sums.workers.item()
         if before not in (0, communicator.size):
             self.sums.gradients.mul_(communicator.size / before)
@@ -89,6 +88,6 @@ class Drift:
 class Gap:
     """||sum of G - m||^2, and its share of ||sum of G||^2.
 
-    Cost: in every step a pass over the gradients and one over their mean, in a measured one an all-reduce of
-    D numbers of 8 bytes; 2 D of them in each process.
+    Cost: in every step a pass over the gradients and one over their mean; in a measured step an all-reduce of
+    D numbers of 8 bytes; memory for 2 D such numbers in each process.
     """

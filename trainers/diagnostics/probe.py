@@ -1,4 +1,4 @@
-"""The reducer that looks on: it lets another one work, and measures what the diagnostics ask for."""
+"""The probe: a wrapper that observes a reducer for the diagnostics."""
 
 import time
 
@@ -18,18 +18,18 @@ from trainers.ledger import Ledger
 
 
 class Probe(Wrapper):
-    """``inner``, watched. It goes around all else, error feedback too; like a ledger it keeps what it saw.
+    """Wrapper around ``inner``, including its feedback, that measures diagnostics and keeps their state.
 
-    Whatever it sends between processes is measurement and not charged. Raises ``ValueError`` when
-    ``inner`` cannot give a diagnostic that is asked for.
+    Its own communication is not charged. Raises ``ValueError`` if ``inner`` does not support a requested
+    diagnostic.
     """
 
     def __init__(self, inner: Reducer, settings: Diagnostics) -> None:
         self.inner = inner
         self.settings = settings
-        self.is_last = False  # whether the step to come is the last one
-        self.latest: dict[str, float] = {}  # of the last step, if it was measured; the same on every process
-        self.seconds = 0.0  # spent here in the last step, and on what is told after it
+        self.is_last = False  # whether the next step is the last one
+        self.latest: dict[str, float] = {}  # metrics of the last step, if measured; equal on every process
+        self.seconds = 0.0  # time of the diagnostics for the last step
         self.waiting: Waiting | None = None
         self.drift: Drift | None = None
         self.histogram: Histogram | None = None
@@ -42,27 +42,27 @@ class Probe(Wrapper):
 
     @property
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint must hold, [W, ...] by their names."""
+        """State for a checkpoint, [W, ...] by name."""
         waits = self.waiting.waits._asdict() if self.waiting is not None else {}
         return waits | (self.histogram.magnitudes._asdict() if self.histogram is not None else {})
 
     @property
     def sums(self) -> dict[str, Shared]:
-        """What a checkpoint must hold once for all workers, if anything, when it is settled."""
+        """State that a checkpoint contains once for all workers, if any, after ``settle``."""
         return {"gap": Shared(self.drift.sums)} if self.drift is not None else {}
 
     def settle(self, communicator: Communicator) -> None:
-        """Get ready to be saved; on all processes together."""
+        """Prepare for a checkpoint; all processes call it together."""
         if self.drift is not None:
             self.drift.settle(communicator)
 
     def take_over(self, communicator: Communicator) -> None:
-        """Go on from what was put back."""
+        """Continue from a restored state."""
         if self.drift is not None:
             self.drift.take_over(communicator)
 
     def expect(self, done: int, *, is_last: bool) -> bool:
-        """Whether the step to come, after which ``done`` steps are done, is measured; the last one is."""
+        """Announce the next step, number ``done``; returns whether it is measured. The last step is."""
         self.is_last = is_last
         return self.is_due(done)
 
@@ -85,7 +85,7 @@ class Probe(Wrapper):
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: api.Communicator
     ) -> tuple[Reduced, State]:
-        assert isinstance(communicator, Communicator)  # a trainer's, which also moves what is not charged
+        assert isinstance(communicator, Communicator)  # a trainer's, which also has uncharged collectives
         settings, started = self.settings, time.perf_counter()
         is_due = self.is_due(step.number + 1)
         segments = [given.segment for given in inputs]
@@ -118,7 +118,7 @@ class Probe(Wrapper):
         return reduced, state
 
     def of_run(self, ledger: Ledger) -> dict[str, float]:
-        """What is told of all steps so far, once ``ledger`` has them."""
+        """Metrics over all steps so far, after ``ledger`` has recorded them."""
         if self.settings.hindsight is None or self.histogram is None:
             return {}
         started = time.perf_counter()
@@ -127,12 +127,12 @@ class Probe(Wrapper):
         return found
 
     def _before(self, segments: list[Segment], carried: list[Input], communicator: Communicator) -> StepInput:
-        """What has to be measured while gradients and residuals are what they are."""
+        """Measurements before the reduction changes gradients and residuals."""
         given = StepInput(segments=segments, carried=carried, communicator=communicator)
         if self.settings.selection_error is not None:
             self.latest |= self.settings.selection_error.measure(given)
         if self.settings.xi is not None:
-            _ = given.mean_input  # which is worked out when first asked for
+            _ = given.mean_input  # computes the cached property
         return given
 
     @staticmethod
@@ -143,6 +143,6 @@ class Probe(Wrapper):
 
 
 def _copied(given: Input) -> Segment:
-    """p in a tensor of its own."""
+    """A copy of p."""
     seen = given.seen()
     return seen._replace(rows=seen.rows.clone()) if given.memory is None else seen

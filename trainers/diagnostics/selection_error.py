@@ -16,7 +16,7 @@ NAME = "diagnostics/selection_error_{:g}"
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionError:
-    """For each density, the error of keeping k = max(1, floor(density d)) entries of every segment of G.
+    """Relative error of the k = max(1, floor(density d)) largest entries of every segment of G, per density.
 
     A property of the gradient: it depends on the scope of the run, not on its method. Cost: a pass over
     the gradients and one partial sort of D numbers. Raises ``ValueError`` for densities outside (0, 1],
@@ -34,7 +34,7 @@ class SelectionError:
         object.__setattr__(self, "densities", tuple(sorted(densities)))
 
     def measure(self, given: StepInput) -> dict[str, float]:
-        """The errors, in [0, 1]; nothing where G is 0."""
+        """The errors, in [0, 1]; empty if G is 0."""
         lost = np.zeros(len(self.densities))
         total = 0.0
         for mean in given.mean_gradient:
@@ -43,7 +43,7 @@ class SelectionError:
             ends = np.array([size - elements_of(density, size) for density in self.densities])
             inside = np.unique(ends[ends > 0])
             ordered = np.partition(squares, inside) if len(inside) else squares
-            pieces = np.add.reduceat(ordered, np.array([0, *inside]))  # the smallest ones first
+            pieces = np.add.reduceat(ordered, np.array([0, *inside]))  # in ascending order
             left = np.concatenate([[0.0], pieces.cumsum()])
             lost += left[np.searchsorted([0, *inside], ends)]
             total += left[-1]

@@ -1,4 +1,4 @@
-"""Settings of the diagnostics: measurements every so many steps that change no result."""
+"""Settings of the diagnostics, which are measured at intervals and change no result."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ KINDS: dict[str, type] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
-    """Those that are not None, given as they are or by their settings, are measured every so many steps.
+    """Diagnostics that are not None are measured every ``every`` steps; each is an object or its settings.
 
-    So is the last step; a step that is measured is also logged. Raises ``ValueError`` for ``every`` < 1,
-    and for settings that a diagnostic does not have or that are no good.
+    The last step is measured too, and a measured step is also logged. Raises ``ValueError`` for ``every`` <
+    1, and for unknown or invalid settings of a diagnostic.
     """
 
     every: int = 50  # steps
@@ -46,7 +46,7 @@ class Diagnostics:
 
     @property
     def names(self) -> list[str]:
-        """Names of those that are on."""
+        """Names of the active diagnostics."""
         return [name for name in KINDS if getattr(self, name) is not None]
 
 

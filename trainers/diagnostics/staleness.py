@@ -1,10 +1,10 @@
 """Staleness: steps that entries wait in the residual, and the share of it that waits.
 
-Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, look at Top-k as an
-asynchronous method, whose updates come late; a hard threshold bounds how large what waits can grow.
+Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, treat Top-k as an asynchronous method with delayed
+updates; a hard threshold bounds the size of waiting entries.
 
-An entry has been *held back* for as many steps as it was not sent in since it was sent last, or since the
-first step: as long as the oldest gradient in it has waited.
+The *wait* of an entry is the number of steps without it since it was last sent, or since the first step. This
+is the age of the oldest gradient in it.
 """
 
 from dataclasses import dataclass
@@ -21,30 +21,30 @@ from trainers.comm.communicator import Communicator
 
 
 class Waits(NamedTuple):
-    """What the local workers know of their entries; everything is [W, ...], to be saved as it is."""
+    """State of the local workers' entries, in the form of a checkpoint: all tensors are [W, ...]."""
 
     steps: Tensor  # [W] int32, steps taken
-    sent_at: Tensor  # [W, D] int32, the step that each entry was sent in last, counted from 1; 0: never
+    sent_at: Tensor  # [W, D] int32, last step in which each entry was sent, counted from 1; 0: never
 
 
 class Waiting:
-    """Keeps waits up to date. What steps send is written down some steps at a time, for the cache's sake."""
+    """Updates waits. Sent positions of several steps are written together, which uses the cache better."""
 
     def __init__(self, segments: list[Segment]) -> None:
         workers, device = len(segments[0].rows), segments[0].rows.device
         size = sum(segment.rows.shape[1] for segment in segments)
         sent_at = torch.zeros(workers, size, dtype=torch.int32, device=device)
         self._waits = Waits(torch.zeros(workers, dtype=torch.int32), sent_at)
-        self._later: list[tuple[int, Tensor]] = []  # steps and what they sent
+        self._later: list[tuple[int, Tensor]] = []  # step numbers and sent positions
         self._entries_later = 0
 
     @property
-    @torch.inference_mode()  # as what is changed was made: a checkpoint asks outside of a reduction
+    @torch.inference_mode()  # the tensors were created in inference mode; a checkpoint reads them outside of it
     def waits(self) -> Waits:
-        """As they are after the last step."""
+        """The waits after the last step."""
         sent_at = self._waits.sent_at.view(-1)
         for step, where in self._later:
-            if sent_at.device.type == "cpu":  # half the time of index_fill_
+            if sent_at.device.type == "cpu":  # takes half the time of index_fill_
                 sent_at.numpy()[where.numpy()] = step
             else:
                 sent_at.index_fill_(0, where, step)
@@ -52,7 +52,7 @@ class Waiting:
         return self._waits
 
     def follow(self, segments: list[Segment], reduced: Reduced, is_due: bool) -> Tensor | None:
-        """Take note of what a step has sent; how long that was held back, [k], if it ``is_due``."""
+        """Record the positions sent in a step; returns their waits [k] if it ``is_due``."""
         self._waits.steps.add_(1)
         step = int(self._waits.steps[0])
         where = _places(segments, reduced)
@@ -66,11 +66,11 @@ class Waiting:
 
 @dataclass(frozen=True, kw_only=True)
 class Staleness:
-    """Shares of at least so many steps, for each of ``ages``; all over the entries of all n workers together.
+    """Shares of entries that waited at least each of ``ages``, over the entries of all n workers together.
 
-    Cost: in each step one number is written per entry sent, in a measured one there are two passes over
-    the residuals; n D numbers of 4 bytes, and half as much for what is noted later. Raises ``ValueError``
-    for ages that are not different integers >= 1.
+    Cost: in each step one number is written per entry sent; in a measured step two passes over the residuals.
+    Memory: n D numbers of 4 bytes, and half as much for positions that are written later. Raises
+    ``ValueError`` unless ages are different integers >= 1.
     """
 
     ages: tuple[int, ...]  # steps
@@ -84,7 +84,7 @@ class Staleness:
         object.__setattr__(self, "ages", tuple(sorted(ages)))
 
     def require_residual(self, reducer: Reducer) -> None:
-        """Raise ``ValueError`` where nothing waits."""
+        """Raise ``ValueError`` for a method without residual."""
         if not reducer.keeps_residual:
             raise ValueError(
                 "diagnostics=staleness needs feedback=ef and a compressor that leaves something behind: "
@@ -103,9 +103,9 @@ class Staleness:
         num_workers, num_bins = len(waits.sent_at), len(self.ages) + 1
         backend = backend_of(waits.sent_at.device)
         counts = torch.zeros(num_workers, 3, num_bins, dtype=torch.float64)
-        # sum and longest of ``held``; the longest that an entry is unsent
+        # sum and maximum of ``held``; longest wait of all entries
         others = torch.zeros(num_workers, 3, dtype=torch.float64)
-        counts[0, 0] = self._binned(held.bincount())  # of all local workers
+        counts[0, 0] = self._binned(held.bincount())  # over all local workers
         others[0, :2] = torch.tensor([held.sum(), held.max()]) if len(held) else 0
         for row, sent_at in enumerate(waits.sent_at):
             rests = [reduced.residual[s.name][row] for s in segments]
@@ -125,13 +125,13 @@ class Staleness:
         return found
 
     def _binned(self, by_step: Tensor) -> Tensor:
-        """Sums per number of steps, 0 and up, to sums between the ages, [A + 1] float64."""
+        """Sums between the ages, [A + 1] float64, from sums per number of steps."""
         pieces = by_step.double().cpu().tensor_split(list(self.ages))
         return torch.stack([piece.sum() for piece in pieces])
 
 
 def _places(segments: list[Segment], reduced: Reduced) -> Tensor:
-    """Where in [W, D], laid flat, the entries lie that were sent, [k] int64."""
+    """Positions of the sent entries in the flattened [W, D], [k] int64."""
     positions = [reduced.compressed[s.name].positions(s.rows.shape[1]) for s in segments]
     counts = np.stack([reduced.compressed[segment.name].counts for segment in segments])  # [S, W]
     ends = np.array([segment.rows.shape[1] for segment in segments]).cumsum()  # [S]

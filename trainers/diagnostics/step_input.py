@@ -1,4 +1,4 @@
-"""The input of a step's compression for diagnostics: p = e + alpha g, not formed yet."""
+"""The compressor's input of a step for diagnostics: p = e + alpha g, before the sum is computed."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +15,8 @@ from trainers.comm.communicator import Communicator
 class StepInput:
     """Gradients and residuals of the local workers before a reduction, and their means over all n.
 
-    Means are float64 sums over processes that nobody is charged for. Such a sum of fp32 numbers is all but
-    always exact, so that it does not depend on how many processes share the workers.
+    Means are float64 sums over processes, not charged. Such sums of fp32 numbers are almost always exact, so
+    they do not depend on the number of processes.
     """
 
     segments: list[Segment]  # rows [W, d] hold g
@@ -25,7 +25,7 @@ class StepInput:
 
     @property
     def alpha(self) -> float:
-        """What g counts in p: the learning rate under feedback.scale=step, else 1."""
+        """Factor of g in p: the learning rate under feedback.scale=step, otherwise 1."""
         return self.carried[0].scale
 
     @cached_property
@@ -37,7 +37,7 @@ class StepInput:
     def mean_input(self) -> list[Tensor]:
         """The mean of p over all n workers, per segment [d] float64."""
         memories = [given.memory for given in self.carried if given.memory is not None]
-        added = [given.segment.rows for given in self.carried]  # g, or what feedback makes of it
+        added = [given.segment.rows for given in self.carried]  # g, or the feedback's replacement of it
         alike = all(own is segment.rows for own, segment in zip(added, self.segments, strict=True))
         means = self.mean_gradient if alike else self._mean(added)
         if not memories:

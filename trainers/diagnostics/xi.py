@@ -1,12 +1,13 @@
-"""The ratio xi of Assumption 1: does compressing the mean do the same as averaging what was compressed?
+"""The ratio xi of Assumption 1: how far compression of the mean is from the mean of the compressed vectors.
 
 Alistarh et al., "The convergence of sparsified gradient methods", NeurIPS 2018,
-https://arxiv.org/abs/1809.10505: ||TopK(mean_p a_p) - mean_p TopK(a_p)|| <= xi ||alpha G|| with
-a_p = e_p + alpha g_p and G the mean gradient. Workers choose by their own entries; one that saw the mean of
-all sums would choose others. The smaller xi, the closer n workers come to that one, which theory knows.
+https://arxiv.org/abs/1809.10505: ||TopK(mean_p a_p) - mean_p TopK(a_p)|| <= xi ||alpha G|| with a_p = e_p +
+alpha g_p and G the mean gradient. Workers select by their own entries; a single worker with the mean input
+would select other entries. For a small xi, n workers are close to this single worker, which the theory
+analyses.
 
-Here C is the run's own method, applied per segment, and all n workers count. Under feedback.scale=gradient
-a_p = e_p + g_p, and the ratio is taken to ||G||; without feedback e_p = 0.
+Here C is the run's method, applied per segment, over all n workers. Under feedback.scale=gradient a_p = e_p +
+g_p, and the ratio is relative to ||G||; without feedback e_p = 0.
 """
 
 from dataclasses import dataclass
@@ -16,15 +17,16 @@ from compressors.core.backends import backend_of
 from compressors.core.compress import Compress
 from trainers.diagnostics.step_input import StepInput, norm_of
 
-_ONE = range(1)  # worker, which has the mean
+_ONE = range(1)  # a single worker with the mean input
 
 
 @dataclass(frozen=True)
 class Xi:
-    """One number per measured step. Cost: a pass over gradients and residuals, C on one vector of D."""
+    """One number per measured step. Cost: a pass over gradients and residuals, and C on one vector of D
+    elements."""
 
     def require_codec(self, reducer: Reducer) -> None:
-        """Raise ``ValueError`` where there is no one C to apply to the mean."""
+        """Raise ``ValueError`` unless one C can be applied to the mean."""
         traits, method = reducer.traits, reducer.innermost
         has_codec = isinstance(method, Compress) and not traits.individual and not traits.relays
         if traits.lossless or traits.seeded or not has_codec:
@@ -35,7 +37,7 @@ class Xi:
             )
 
     def measure(self, given: StepInput, reduced: Reduced, step: Step) -> dict[str, float]:
-        """The ratio; nothing where G is 0. ``given`` is of before the step, and has its means already."""
+        """The ratio; empty if G is 0. ``given`` is from before the reduction and has computed its means."""
         norm = given.alpha * norm_of(given.mean_gradient)
         if norm == 0:
             return {}
@@ -44,7 +46,7 @@ class Xi:
         left = [s._replace(rows=x.clone()) for (s, _), x in zip(pairs, wholes, strict=True)]
         codecs = [reduced.compressed[segment.name].codec for segment in left]
         known = [codec for codec in codecs if codec is not None]
-        assert len(known) == len(codecs)  # ``require_codec`` lets no method pass that has none
+        assert len(known) == len(codecs)  # guaranteed by ``require_codec``
         backend_of(left[0].rows.device).compress(known, list(map(Input, left)), step, _ONE)
         of_mean = [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
         means = (reduced.mean[segment.name] for segment in left)  # divided by alpha again

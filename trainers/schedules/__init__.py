@@ -1,1 +1,1 @@
-"""Learning-rate schedules, AutoLRS among them."""
+"""Learning-rate schedules, including AutoLRS."""

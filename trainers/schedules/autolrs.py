@@ -1,10 +1,11 @@
-"""AutoLRS: the learning rate of each stage is found by short trials and a forecast of where they lead.
+"""AutoLRS: a search for the learning rate of each stage by short trials and forecasts of their loss.
 
-Jin, Zhou, Zhao, Zhu, Guo, Canini and Krishnamurthy, ICLR 2021, https://arxiv.org/abs/2105.10762. A stage
-of tau steps has one rate. At its start a Gaussian process over the log rate proposes rates, each is tried for
-tau' steps from the same state, and the loss that it would reach after tau steps is forecast. Different from
-the paper's release: inside the trainer, with workers' residuals and the ledger part of the state that is put
-back; the process models the log of the forecast, so that a rate that diverges does not flatten the others.
+Jin, Zhou, Zhao, Zhu, Guo, Canini and Krishnamurthy, ICLR 2021, https://arxiv.org/abs/2105.10762. A stage of
+tau steps has one rate. At its start a Gaussian process over the log rate proposes rates. Each is tried for
+tau' steps from the same state, and its loss after tau steps is forecast. Differences from the paper's
+release: the search is inside the trainer, and the restored state includes workers' residuals and the ledger;
+the process models the log of the forecast, so a diverging rate does not hide the differences between the
+others.
 """
 
 import math
@@ -15,29 +16,29 @@ import numpy as np
 
 from compressors.core.checks import is_count, is_real, require
 
-_GRID = 400  # rates, equally far apart in their logarithm, among which the process proposes
+_GRID = 400  # candidate rates, equidistant in their logarithm
 _OUTLIER = 3.0  # robust standard deviations from the smoothed curve, beyond which a loss is trimmed
-_LEAST = 1e-30  # a loss or forecast that is as good as none, and has a logarithm
-_FEWEST = 5  # losses that a curve is smoothed from
+_LEAST = 1e-30  # lower limit of losses and forecasts, for logarithms
+_FEWEST = 5  # least number of losses for a smoothed curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class AutoLRS:
     """Stages of ``tau`` steps, doubling up to ``tau_max``; a trial takes ``trial_steps`` = tau' per ``tau``.
 
-    Trials are judged by training loss or, from ``validation_from`` steps on, by validation loss.
-    The steps of the trials count as part of the run's length. Raises ``ValueError`` for an empty interval
-    of rates, for a ``tau`` that is no multiple of ``trial_steps``, and for numbers that make no sense.
+    Trials are judged by training loss or, from ``validation_from`` steps on, by validation loss. The steps of
+    the trials count as part of the run's length. Raises ``ValueError`` for an empty interval of rates, for a
+    ``tau`` that is not a multiple of ``trial_steps``, and for invalid numbers.
     """
 
-    low: float  # learning rates to search among
+    low: float  # bounds of the learning rates
     high: float
     tau: int  # steps of the first stage
-    tau_max: int  # steps that no stage exceeds
+    tau_max: int  # upper limit of a stage's steps
     trial_steps: int  # tau' of the first stage
     trials: int  # rates tried per stage
-    validation_from: int  # steps of a trial from which on the validation loss is looked at
-    exploration: float  # standard deviations below the mean in the acquisition; more tries what is unknown
+    validation_from: int  # steps of a trial from which validation loss is used
+    exploration: float  # standard deviations below the mean in the acquisition; more means more exploration
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "exploration"):
@@ -59,13 +60,13 @@ class AutoLRS:
         return self.tau_max // (self.tau // self.trial_steps) >= self.validation_from
 
     def plan(self, stage: int, steps_left: int) -> tuple[int, int]:
-        """(steps of the stage, steps of each of its trials), 0 for no trials, with so many steps left.
+        """(steps of the stage, steps of each of its trials or 0 for no trials) for ``steps_left``.
 
-        What is left after this stage has no room for another one with trials: then this one takes all.
+        If too few steps would remain for another stage with trials, this stage takes all.
         """
         ratio = self.tau // self.trial_steps
         trial_steps = min(self.trial_steps * 2**stage, self.tau_max // ratio)
-        room = steps_left // (ratio + self.trials)  # trial steps of a stage that fills what is left
+        room = steps_left // (ratio + self.trials)  # trial steps of a stage that uses all remaining steps
         if room < _FEWEST:
             return steps_left, 0
         trial_steps = min(trial_steps, room)
@@ -90,20 +91,20 @@ class AutoLRS:
         return float(grid[bound.argmin()])
 
     def _place(self, rates: np.ndarray) -> np.ndarray:
-        """Where rates lie in the interval, in [0, 1], by their logarithm."""
+        """Positions of rates in the interval, in [0, 1], by their logarithm."""
         return (np.log(rates) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
 
 
 def smooth(losses: Sequence[float]) -> np.ndarray:
-    """Losses without noise: a smoothing spline, fitted again without what lies far from it, [T] to [T].
+    """Losses without noise: a smoothing spline, fitted again without outliers, [T] to [T].
 
-    Nothing is taken out of losses that rise: what a divergence ends in is no outlier.
+    Rising losses are not trimmed: the end of a divergence is not an outlier.
     """
     from scipy.interpolate import make_smoothing_spline
 
     if len(losses) < _FEWEST:
         return np.asarray(losses, dtype=float)
-    # In logarithms, as noise goes with the size of a loss, which may fall by orders of magnitude.
+    # In logarithms, because noise is proportional to the loss, which may fall by orders of magnitude.
     values, steps = np.log(np.maximum(losses, _LEAST)), np.arange(len(losses))
     curve = make_smoothing_spline(steps, values)(steps)
     distance = np.abs(values - curve)
@@ -114,10 +115,10 @@ def smooth(losses: Sequence[float]) -> np.ndarray:
 
 
 def forecast(losses: Sequence[float], steps: float) -> float:
-    """What a loss >= 0 will be ``steps`` losses after the first: a exp(b t) + c with b < 0, c >= 0.
+    """Forecast of a loss >= 0, ``steps`` losses after the first: a exp(b t) + c with b < 0, c >= 0.
 
-    Infinite if a loss is not finite; at least the last one if they rise. Few losses are continued by their
-    last smoothed value.
+    Infinite if a loss is not finite; at least the last loss if they rise. For few losses it is the last
+    smoothed value.
     """
     if not np.isfinite(losses).all():
         return math.inf
@@ -133,7 +134,7 @@ def forecast(losses: Sequence[float], steps: float) -> float:
         offset, scale = _line(decay, values)
         return float(np.square((scale * decay + offset) / values - 1).sum()), offset, scale
 
-    # The loss falls by less than a hundredth of e within the trial, or to nothing within a step of it.
+    # Limits of b: the loss falls by less than a hundredth of e within the trial, or to 0 within a step.
     bounds = (math.log(0.01), math.log(5.0 * span))
     found = minimize_scalar(lambda x: fit(x)[0], bounds=bounds, method="bounded")
     _, offset, scale = fit(found.x)
@@ -142,7 +143,7 @@ def forecast(losses: Sequence[float], steps: float) -> float:
 
 
 def _rises(values: np.ndarray) -> bool:
-    """Whether the last fifth lies above the first."""
+    """Whether the last fifth is above the first."""
     fifth = -(-len(values) // 5)
     return bool(np.median(values[-fifth:]) > np.median(values[:fifth]))
 
@@ -163,7 +164,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 
 def _tame(forecasts: Sequence[float]) -> np.ndarray:
-    """Logarithms of forecasts; an infinite one lies above all others by their spread."""
+    """Logarithms of forecasts; an infinite one is above all others by their range."""
     values = np.log(np.maximum(np.array(forecasts, dtype=float), _LEAST))
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -172,7 +173,7 @@ def _tame(forecasts: Sequence[float]) -> np.ndarray:
 
 
 def _posterior(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of a Gaussian process with what ``y`` was at ``x``."""
+    """Mean and standard deviation of a Gaussian process with values ``y`` at ``x``."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -182,6 +183,6 @@ def _posterior(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> tuple[np.ndarray
     kernel = Matern(0.2, (0.05, 2.0), nu=2.5) + WhiteKernel(1e-2, (1e-4, 0.5))
     process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a length at its bound is no fault
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a length scale at its bound is valid
         process.fit(x[:, None], y)
     return process.predict(at[:, None], return_std=True)

@@ -10,15 +10,15 @@ from compressors.core.checks import LARGEST, is_real, require
 
 @runtime_checkable
 class Schedule(Protocol):
-    """What a run's learning rate follows."""
+    """Interface of learning-rate schedules."""
 
     def factor(self, epoch: float, total_epochs: float) -> float:
-        """What the base learning rate is multiplied by, ``epoch`` epochs into ``total_epochs``."""
+        """Factor on the base learning rate after ``epoch`` of ``total_epochs`` epochs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantRate:
-    """The base rate throughout."""
+    """The base rate in every step."""
 
     def factor(self, epoch: float, total_epochs: float) -> float:
         return 1.0

@@ -26,14 +26,14 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 _INT64 = np.dtype(np.int64)
 _MAGNITUDE: dict[
     np.dtype[Any], np.ndarray
-] = {  # all bits but the sign, in the type that magnitudes are compared by
+] = {  # mask of all bits except the sign, in the dtype for comparing magnitudes
     np.dtype(np.float32): np.array([2**31 - 1], dtype=np.uint32),
     np.dtype(np.float64): np.array([2**63 - 1], dtype=np.uint64),
 }
 
 
 class CpuKernels(Backend):
-    """Numba's code for fp32 and fp64 entries that lie side by side; the reference for all else."""
+    """Numba loops for contiguous fp32 and fp64 entries; the reference for all other cases."""
 
     name = f"numba {numba.__version__}"
 
@@ -43,10 +43,10 @@ class CpuKernels(Backend):
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
     ) -> list[Compressed]:
-        """By the codecs' rules, where they have some.
+        """Compress by the codecs' rules, if they have any.
 
-        The first worker's gradient becomes zeros, memory for the mean: where it has just been read they cost
-        next to nothing, unlike a buffer of zeros.
+        The first worker's gradient is set to zero as memory for the mean. This costs almost nothing while the
+        gradient is in the cache, unlike a new buffer of zeros.
         """
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
@@ -92,7 +92,7 @@ class CpuKernels(Backend):
         return norms
 
     def add_rows(self, rows: Tensor) -> Tensor:
-        if rows.dtype not in _DTYPES or rows.numel() == 0:  # of a segment that nothing is sent of
+        if rows.dtype not in _DTYPES or rows.numel() == 0:  # a segment of which nothing is sent
             return super().add_rows(rows)
         entries = rows.numpy()
         out = np.zeros(entries.shape[1], dtype=entries.dtype)
@@ -115,7 +115,7 @@ class CpuKernels(Backend):
             for own, x in zip(local, inputs, strict=True)
         ]
         divisor = _DTYPES[outs[0].dtype].type(num_workers)
-        if len(outs) == 1:  # of a short vector a table would take as long as the sum
+        if len(outs) == 1:  # for a short vector, a table takes as long as the sum
             values, indices = everyones[0][0]
             sums.mean_of(values.numpy(), indices.numpy(), divisor, outs[0].numpy())
             return outs
@@ -173,7 +173,7 @@ class CpuKernels(Backend):
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
-    """Whether dtypes, memory layout and sizes are ones that the loops are made for."""
+    """Whether the loops support dtypes, memory layout and sizes."""
     return all(
         _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size < 2**31
         for x in inputs
@@ -181,7 +181,7 @@ def _can_run(inputs: Sequence[Input]) -> bool:
 
 
 def _can_add(payload: Any, compressed: Compressed) -> bool:
-    """Whether ``payload`` is of values and indices, and says by itself what was sent."""
+    """Whether ``payload`` has values and indices and can be decoded without its codec."""
     if not isinstance(payload, Sparse):
         return False
     says_it_itself = type(compressed.origin[0]).add is Codec.add
@@ -189,7 +189,7 @@ def _can_add(payload: Any, compressed: Compressed) -> bool:
 
 
 def _can_sum(rows: Tensor) -> bool:
-    """Whether ``rows`` [W, d] or a row [d] are of dtype and layout that the loops are made for."""
+    """Whether the loops support dtype and layout of ``rows`` [W, d] or a row [d]."""
     return rows.dtype in _DTYPES and (rows.stride(-1) == 1 or rows.shape[-1] == 1)
 
 
@@ -197,7 +197,7 @@ def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
-Taken = tuple[Tensor, Tensor | None, list[int]]  # values, indices, and how many each segment has of them
+Taken = tuple[Tensor, Tensor | None, list[int]]  # values, indices, and their number per segment
 
 
 def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
@@ -270,14 +270,14 @@ def _take(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Taken:
 
 
 def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Room for what is marked, and where each piece's begins, [P + 1]."""
+    """Output memory for marked entries, and the start of each piece's, [P + 1]."""
     offsets = np.empty(len(table.counts) + 1, dtype=np.int64)
     total = sums.running_total(table.counts, offsets)
     return np.empty(total, dtype=dtype), np.empty(total, dtype=np.int32), offsets
 
 
 def _sizes(table: Table, offsets: np.ndarray) -> list[int]:
-    """How much was taken of each segment."""
+    """Number of selected entries of each segment."""
     ends = offsets[table.row_pieces[:: table.num_workers]]
     return (ends[1:] - ends[:-1]).tolist()
 
@@ -287,7 +287,7 @@ def _split(whole: Tensor, sizes: list[int]) -> Sequence[Tensor]:
 
 
 def _norms(table: Table, of_blocks: np.ndarray) -> list[list[Tensor]]:
-    """Each row of sums ``of_blocks`` (consumed) added up per layer, [W, L] for each segment."""
+    """Sums ``of_blocks`` (consumed) added per layer, [W, L] for each segment."""
     totals = np.empty((len(of_blocks), len(table.parts)))
     sums.total_up(table.parts, of_blocks, totals)
     return [[torch.from_numpy(norm) for norm in table.per_segment(row)] for row in totals]

@@ -1,4 +1,4 @@
-"""Compilation of loops: at the first call, without Python's lock, cached on disk."""
+"""Compilation of loops: at the first call, with the GIL released, cached on disk."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,9 @@ from numba import njit
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep the code next to its file or, if that cannot be written to, in the user's cache folder.
+    """Cache the code next to its file or, if this is not writable, in the user's cache folder.
 
-    Where neither can be, each process compiles anew, which takes some seconds.
+    If neither is writable, each process compiles again, which takes some seconds.
     """
     try:
         return njit(nogil=True, cache=True)(function)

@@ -1,4 +1,4 @@
-"""Thresholds for Top-k before all is read: from a sample of the magnitudes, or from all of few."""
+"""Initial thresholds for Top-k from a sample of the magnitudes, or from all of a small segment."""
 
 import numpy as np
 from numba import carray, uint64
@@ -7,12 +7,13 @@ from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.machine import fused_multiply_add, pointer
 from compressors.kernels.cpu.table import BASE, GRADIENT, REST, SIZE
 
-_STRIDE, _SMALL = 127, 2**14  # a guess looks at every 127th entry, or at all of few
+_STRIDE, _SMALL = 127, 2**14  # a guess reads every 127th entry, or all entries of a small segment
 
 
 @compiled
 def largest_key(keys, size, count, histogram):
-    """The ``count``-th largest of ``keys[:size]`` (consumed), and how many of its equals are that large."""
+    """The ``count``-th largest of ``keys[:size]`` (consumed), and the number of its ties among the
+    largest."""
     if count == 1:
         best = keys[0]
         for i in range(size):
@@ -68,7 +69,7 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
         for i in range(seen):
             keys[i] &= magnitude[0]
         rank = wanted[row]
-        if samples:  # four standard deviations on the safe side: too many cost less than too few
+        if samples:  # four standard deviations of margin: too many marks cost less than too few
             expected = rank * seen / total
             rank = min(seen, int(expected + 4 * np.sqrt(expected) + 8))
         if rank >= total:

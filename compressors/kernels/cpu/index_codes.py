@@ -1,4 +1,4 @@
-"""``compressors.encoding.index_codes`` in compiled loops: the same bytes, and the same refusals."""
+"""Compiled loops of ``compressors.encoding.index_codes``, with the same bytes and errors."""
 
 import numpy as np
 from numba import uint8, uint64
@@ -61,7 +61,7 @@ class CompiledIndexCodes(IndexCodes):
 
 @compiled
 def choose_widths(positions, widths):
-    """Fill ``widths``; how many bits are left for the unary part."""
+    """Fill ``widths``; returns the number of bits of the unary part."""
     before, bits = -1, 0
     for block in range(len(widths)):
         start = block * BLOCK
@@ -89,7 +89,7 @@ def choose_widths(positions, widths):
 
 @compiled
 def write_rice(positions, widths, low, unary):
-    """Fill ``low`` and ``unary``, which are zero."""
+    """Fill ``low`` and ``unary``, which must be zero."""
     before, end, to = -1, -1, 0
     for block in range(len(widths)):
         start = block * BLOCK
@@ -116,7 +116,7 @@ def write_rice(positions, widths, low, unary):
 
 @compiled
 def read_rice(low, unary, widths, size, positions):
-    """Fill ``positions``; a negative number if the bytes are none that ``write_rice`` has written."""
+    """Fill ``positions``; returns a negative number for bytes that ``write_rice`` cannot write."""
     k, found, before, end, at = len(positions), 0, -1, -1, 0
     waiting, num_waiting, width = uint64(0), 0, 0
     mask = uint64(0)

@@ -1,4 +1,4 @@
-"""Instructions that NumPy's language lacks, as LLVM has them on every processor."""
+"""Instructions that NumPy lacks, from LLVM, for every processor."""
 
 from llvmlite import ir
 from numba import types
@@ -54,7 +54,7 @@ def at_least(typing_context, array, start, threshold):
 
 @intrinsic
 def lowest(typing_context, mask):
-    """The place of the lowest bit that is set; ``mask`` must not be 0."""
+    """Position of the lowest set bit; ``mask`` must not be 0."""
 
     def generate(context, builder, signature, arguments):
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
@@ -64,7 +64,7 @@ def lowest(typing_context, mask):
 
 @intrinsic
 def num_set(typing_context, mask):
-    """How many bits are set."""
+    """Number of set bits."""
 
     def generate(context, builder, signature, arguments):
         return builder.ctpop(arguments[0])
@@ -74,7 +74,7 @@ def num_set(typing_context, mask):
 
 @intrinsic
 def fetch(typing_context, array, start, count):
-    """Have memory begin to read ``count`` entries, a constant, from ``start`` on, if they are there."""
+    """Prefetch ``count`` entries, a constant, from ``start`` on, within the array."""
     if not isinstance(count, types.IntegerLiteral):
         return None
     signature = types.void(array, start, count)

@@ -1,4 +1,4 @@
-"""Compiled loop for the histogram of magnitudes: the bits of ``compressors/core/magnitudes.py``."""
+"""Compiled loop for the histogram of magnitudes, with the bits of ``compressors/core/magnitudes.py``."""
 
 import numpy as np
 from numba import carray, njit
@@ -8,7 +8,7 @@ from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.machine import fetch, fused_multiply_add, pointer
 from compressors.kernels.cpu.table import GRADIENT, REST, SIZE
 
-_BLOCK, _AHEAD = 256, 1024  # entries: what is worked on in cache, and how early memory begins to read
+_BLOCK, _AHEAD = 256, 1024  # entries of a block in cache; prefetch distance in entries
 _SIGN, _MANTISSA, _LEADING = np.uint32(2**31 - 1), np.uint32(2**23 - 1), np.uint32(2**23)
 _LAST, _FIRST_KEY, _DROPPED = np.int32(BINS - 1), np.int32(FIRST_KEY), np.uint32(DROPPED)
 _HALF, _ROUNDED, _ONE = np.uint64(2 ** (ROUNDED - 1)), np.uint64(ROUNDED), np.int64(2**COUNT)
@@ -24,13 +24,13 @@ def settle(words, scales, counts, squares):
         counts[i] += words[i] >> COUNT
         squares[i] += np.float64(words[i] & _SUM) * scales[i]
     if words[last] == 0:
-        squares[last] = infinite  # 0 times infinity is none
+        squares[last] = infinite  # 0 times infinity is NaN
     words[:] = 0
 
 
 @njit(inline="always")
 def tell_bins(bits, keys, entries):
-    """The bins of a block of fp32 ``bits`` and what each adds to a word; of constant length, for SIMD."""
+    """The bins of a block of fp32 ``bits`` and the increments of their words; constant length, for SIMD."""
     for i in range(_BLOCK):
         mantissa = np.uint64((bits[i] & _MANTISSA) | _LEADING)
         entries[i] = np.int64((mantissa * mantissa + _HALF) >> _ROUNDED) + _ONE
@@ -40,7 +40,7 @@ def tell_bins(bits, keys, entries):
 
 @compiled
 def count(pieces, row_pieces, first, last, factor, words, filled, scales, counts, squares):
-    """Adds every entry of p = e + factor g of the workers from ``first`` to ``last`` to their histograms."""
+    """Add every entry of p = e + factor g of the workers ``first`` to ``last`` to their histograms."""
     workers = len(words)
     x = np.zeros(_BLOCK, np.float32)
     bits = x.view(np.uint32)

@@ -1,4 +1,4 @@
-"""Compiled loops for what is measured beside the training, with the bits that torch's own operators give."""
+"""Compiled loops for diagnostics, with the same bits as torch's operators."""
 
 import numpy as np
 from numba import carray
@@ -11,7 +11,7 @@ _IN_CACHE = 2048  # entries
 
 @compiled
 def add_wide(entries, is_first, total):
-    """``entries`` [d], widened to float64, added to ``total`` [d]; with ``is_first`` in its place."""
+    """Add ``entries`` [d], as float64, to ``total`` [d]; with ``is_first`` overwrite it."""
     if is_first:
         for i in range(len(total)):
             total[i] = entries[i]
@@ -22,10 +22,10 @@ def add_wide(entries, is_first, total):
 
 @compiled
 def add_wide_rows(table, like, total):
-    """Per row of ``table`` W rows of d entries, of the type of ``like``, added to the next d of ``total``.
+    """Add, per row of ``table``, W rows of d entries of ``like``'s dtype to the next d of ``total``.
 
-    It holds the address of the first, the bytes from one to the next, W and d. All W go through a part of
-    ``total`` while that is in cache.
+    ``table`` has the address of the first row, the stride in bytes, W and d. All W rows are added to a part
+    of ``total`` while it is in cache.
     """
     begin = 0
     for part in range(len(table)):
@@ -42,7 +42,7 @@ def add_wide_rows(table, like, total):
 
 @compiled
 def count_ages(steps, sent_at, entries, counts, masses):
-    """Adds, per number of steps since ``sent_at`` [d], entries to ``counts`` and squares to ``masses``."""
+    """Add entries to ``counts`` and squares to ``masses``, per number of steps since ``sent_at`` [d]."""
     for i in range(len(sent_at)):
         age = steps - sent_at[i]
         wide = np.float64(entries[i])

@@ -1,10 +1,10 @@
-"""The compiled loops: one pass over memory to add and mark, then visits to what was marked.
+"""Compiled loops: one pass over memory to add and mark, then a pass over the marked entries.
 
-A *row* is what one worker selects from in one segment, a *piece* a contiguous part of one layer of one
-row; a row's pieces follow each other. Squares are summed as ``squared_norm`` does, entry by entry in its
-order, so that the bits are the same. What a loop writes for a piece depends on that piece alone: pieces
-may be shared out over threads in any way. A function that is inlined must stand in the file that uses it:
-what is kept on disk is renewed when its own file changes, not when one that it calls into does.
+A *row* is the vector of one worker in one segment. A *piece* is a contiguous part of one layer of a row; the
+pieces of a row are consecutive. Squares are summed in the order of ``squared_norm``, so the bits are the
+same. The output for a piece depends on this piece alone, so threads may share the pieces in any way. An
+inlined function must be in the file that uses it: cached code is compiled again when its own file changes,
+but not when a file of a called function changes.
 """
 
 import numpy as np
@@ -17,14 +17,15 @@ from compressors.kernels.cpu.machine import at_least, fetch, fused_multiply_add,
 BLOCK, LANES, MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
 REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces
 _BINS = 2**16
-_FEW = 8  # entries of a block: their partial sums are taken anew one by one
-_MANY = 4  # beyond them a block's sums with and without what is marked take one pass, not two
-AHEAD = 1024  # entries: what hardware fetches by itself ends at a page's end, after as many of fp32
+_FEW = 8  # marked entries of a block up to which partial sums are recomputed one by one
+_MANY = 4  # above this number of marks, one pass computes a block's sums with and without marked entries
+AHEAD = 1024  # entries: the hardware prefetcher stops at the end of a page, 1024 fp32 entries
 
 
-@njit(inline="always")  # half the time of a call, as the caller's loops run on in registers
+@njit(inline="always")  # takes half the time of a call, because the caller's loops stay in registers
 def add_squares(x, start, everything, threshold, lanes):
-    """Partial sums of the squares of a block: of ``everything`` or without what ``at_least`` marks."""
+    """Partial sums of the squares of a block: of ``everything``, or without entries that ``at_least``
+    marks."""
     nothing = x.dtype.type(0)
     for lane in range(LANES):
         lanes[lane] = 0.0
@@ -37,7 +38,7 @@ def add_squares(x, start, everything, threshold, lanes):
 
 @njit(inline="always")
 def add_both(x, start, threshold, lanes, others):
-    """Partial sums of the squares of a block without what ``at_least`` marks and, in ``others``, of all."""
+    """Partial sums of the squares of a block without marked entries and, in ``others``, of all entries."""
     for lane in range(LANES):
         lanes[lane] = others[lane] = 0.0
     for line in range(BLOCK // LANES):
@@ -70,14 +71,14 @@ def add_lane(x, start, lane):
 
 @njit(inline="always")
 def sum_squares(x, start, everything, threshold, lanes):
-    """Sum of squares of the block at ``start``: of ``everything`` or without what ``at_least`` marks."""
+    """Sum of squares of the block at ``start``: of ``everything``, or without marked entries."""
     add_squares(x, start, everything, threshold, lanes)
     return add_halves(lanes)
 
 
 @njit(inline="always")
 def sum_from(x, start, stop, block, nothing, lanes):
-    """The sum of squares of a block of x, filled up with zeros in ``block`` where it is the last."""
+    """The sum of squares of a block of x, padded with zeros in ``block`` if it is the last one."""
     if stop - start == BLOCK:
         return sum_squares(x, start, True, nothing, lanes)
     block[: stop - start] = x[start:stop]
@@ -87,9 +88,10 @@ def sum_from(x, start, stop, block, nothing, lanes):
 
 @compiled
 def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, wholes):
-    """p = e + factor g in place of e; per piece the mask of |p| >= threshold, its count, sums of the rest.
+    """Write p = e + factor g over e; per piece the mask of |p| >= threshold, its count and sums of other
+    entries.
 
-    The g of the first of so many ``workers`` becomes 0. Sums of everything go into ``wholes``.
+    g of the first of ``workers`` workers becomes 0. Sums of all entries go into ``wholes``.
     """
     lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
@@ -111,7 +113,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[start : start + BLOCK] = 0
-            many = marked > _MANY  # of the block before: of this one, too, most likely
+            many = marked > _MANY  # in the block before, as a prediction for this block
             if many:
                 add_both(p, start, threshold, lanes, others)
             else:
@@ -140,7 +142,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 sums[to] = add_halves(lanes)
             count += marked
             to += 1
-        if whole < size:  # the last block, filled up with zeros
+        if whole < size:  # the last block, padded with zeros
             for i in range(whole, size):
                 if adds:
                     p[i] = fused_multiply_add(g[i], factor, p[i])
@@ -182,9 +184,10 @@ def square(pieces, first, last, like, sums):
 def refine(
     pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, wholes, keys, ties
 ):
-    """Per row the magnitude of the ``wanted``-th largest, per piece how many that equal it are taken.
+    """Per row the ``wanted``-th largest magnitude, and per piece the number of its ties that are taken.
 
-    Ties go to the lowest index. Rows whose guess was too high are marked anew; ``counts`` become those taken.
+    Ties go to the lowest index. Rows with too high a guess are marked again. ``counts`` become the numbers
+    taken.
     """
     histogram = np.empty(256, np.int64)
     for row in range(first, last):
@@ -237,7 +240,7 @@ def refine(
 def pack_largest(
     pieces, first, last, offsets, magnitude, thresholds, masks, sums, keys, ties, values, indices
 ):
-    """``pack`` of what ``refine`` chose; sums of blocks in which something marked stays are taken anew."""
+    """``pack`` the selection of ``refine``; sums of blocks with marked entries that stay are recomputed."""
     lanes = np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
     for piece in range(first, last):
@@ -274,7 +277,7 @@ def pack_largest(
 
 @njit(inline="always")
 def move(p, base, stop, positions, at, rotation, values):
-    """Move entries of p before ``stop``, which stands at ``base``, from position ``at`` on to ``values``.
+    """Move entries of p, which starts at ``base``, from position ``at`` to ``stop`` to ``values``.
 
     Returns the next position.
     """
@@ -289,11 +292,11 @@ def move(p, base, stop, positions, at, rotation, values):
 
 @compiled
 def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, wholes):
-    """p = e + factor g in place of e; entries at the positions drawn for their row move to ``values``.
+    """Write p = e + factor g over e; move entries at the positions drawn for their row to ``values``.
 
-    The g of the first of so many ``workers`` becomes 0.
-    ``draws``: per row where its ascending positions and its values begin, how many, and by how many
-    places the values are rotated. Sums are of what stays; in ``wholes``, of everything.
+    g of the first of ``workers`` workers becomes 0. ``draws`` has, per row, the start of its ascending
+    positions and of its values, their number, and the rotation of the values. Sums are over entries that
+    stay; in ``wholes``, over all entries.
     """
     lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, values.dtype)

@@ -1,4 +1,4 @@
-"""The second visit to a selection by a threshold: to what was marked."""
+"""The second pass of a selection by a threshold, over the marked entries."""
 
 from numba import carray, uint64
 
@@ -9,7 +9,8 @@ from compressors.kernels.cpu.native import BASE, FIRST_BLOCK, MASKS, REST, SIZE
 
 @compiled
 def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
-    """Move what is marked to ``values`` and ``indices``, each piece from its offset on; zeros stay."""
+    """Move marked entries to ``values`` and ``indices``, each piece from its offset on, and set them to
+    zero."""
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], offsets[piece]
         p = carray(pointer(pieces[piece, REST], thresholds[0]), (size,))

@@ -1,4 +1,4 @@
-"""Sums that the compiled loops leave to the end, in a fixed order."""
+"""Final sums of the compiled loops, in a fixed order."""
 
 import numpy as np
 from numba import carray
@@ -23,7 +23,7 @@ def total_up(parts, sums, totals):
 
 @compiled
 def add_rows(values, out):
-    """Rows of ``values`` [R k] added to ``out`` [k], one after the other."""
+    """Add the rows of ``values`` [R k] to ``out`` [k], in order."""
     for start in range(0, len(values), len(out)):
         for i in range(len(out)):
             out[i] += values[start + i]
@@ -31,21 +31,21 @@ def add_rows(values, out):
 
 @compiled
 def add_at(values, indices, out):
-    """Adds ``values`` [k] to ``out`` at ``indices``."""
+    """Add ``values`` [k] to ``out`` at ``indices``."""
     for i in range(len(values)):
         out[indices[i]] += values[i]
 
 
 @compiled
 def mean_of(values, indices, divisor, out):
-    """The sum of what was sent, in its order, over ``divisor``; ``out`` is zero."""
+    """The sum of the sent entries, in order, over ``divisor``; ``out`` must be zero."""
     for i in range(len(values)):
         out[indices[i]] += values[i]
     if 4 * len(values) > len(out):
         for i in range(len(out)):
             out[i] /= divisor
         return
-    quotients = np.empty(len(values), out.dtype)  # apart, as workers may have sent the same entries
+    quotients = np.empty(len(values), out.dtype)  # separate, because several workers may have sent an entry
     for i in range(len(values)):
         quotients[i] = out[indices[i]] / divisor
     for i in range(len(values)):
@@ -56,7 +56,7 @@ def mean_of(values, indices, divisor, out):
 def means_of(table, divisor, index):
     """``mean_of`` for every row of ``table``: addresses of values, indices and ``out``, and their lengths.
 
-    Values are of the type of ``divisor``, indices of that of ``index``.
+    Values have the dtype of ``divisor``, indices the dtype of ``index``.
     """
     for row in range(len(table)):
         count, size = table[row, 3], table[row, 4]
@@ -67,7 +67,7 @@ def means_of(table, divisor, index):
 
 @compiled
 def running_total(counts, offsets):
-    """Sums of all ``counts`` [P] before each into ``offsets`` [P + 1], whose last is the sum of all."""
+    """Exclusive prefix sums of ``counts`` [P] into ``offsets`` [P + 1]; the last one is the total."""
     offsets[0] = 0
     for i in range(len(counts)):
         offsets[i + 1] = offsets[i] + counts[i]

@@ -14,11 +14,11 @@ REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)
 
 
 class Table:
-    """Rows, pieces and parts of S segments of W workers with L layers each; made once, pointed anew.
+    """Rows, pieces and parts of S segments of W workers with L layers each; addresses are updated per step.
 
-    Row s W + w is worker w's in segment s; its pieces, none of more than ``longest`` entries (whole blocks),
-    follow each other layer by layer. A part is one layer of one row. Addresses are those of the tensors
-    that the inputs hold.
+    Row s W + w is that of worker w in segment s. Its pieces have at most ``longest`` entries (whole blocks)
+    and are in layer order. A part is one layer of one row. Addresses are those of the tensors that the inputs
+    hold.
     """
 
     def __init__(self, inputs: list[Input], longest: int = _PIECE) -> None:
@@ -37,7 +37,7 @@ class Table:
                 for begin, end in pairwise(edges):
                     first_block = block
                     part_pieces.append(len(pieces))
-                    for base in range(begin, end, longest) or (begin,):  # a layer of nothing is a piece too
+                    for base in range(begin, end, longest) or (begin,):  # an empty layer is a piece too
                         size = min(longest, end - base)
                         pieces.append((0, 0, size, block, row, base))
                         block += -(-size // _BLOCK)
@@ -48,7 +48,7 @@ class Table:
         self.parts = np.array(parts, dtype=np.int64)  # [sum of W L, 2], first and last block
         self.part_pieces = np.array(part_pieces, dtype=np.int64)
         self.part_of_segment = np.cumsum([0] + [self.num_workers * n for n in self.num_layers]).tolist()
-        self.squares = np.empty((2, block))  # of what stays of each block, and of all its entries
+        self.squares = np.empty((2, block))  # of the remaining entries of each block, and of all its entries
         self.sums, self.wholes = self.squares
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
@@ -57,11 +57,11 @@ class Table:
         self._per_row: tuple[list[float | tuple[float, ...]], np.ndarray] = ([], np.empty(0))
 
     def fits(self, inputs: list[Input]) -> bool:
-        """Whether the layers of ``inputs``, which have the same names and sizes, lie alike."""
+        """Whether the layers of ``inputs``, with the same names and sizes, have the same boundaries."""
         return [x.segment.shapes for x in inputs] == self.shapes
 
     def point(self, inputs: list[Input]) -> None:
-        """Take down the addresses of these inputs' entries."""
+        """Store the addresses of these inputs' entries."""
         addresses = [_address(x) for x in inputs]
         if addresses == self.addresses:
             return
@@ -75,10 +75,10 @@ class Table:
         self.pieces[:, GRADIENT] = there * (gradient + offsets)
 
     def draws(self, shapes: list[tuple[int, ...]]) -> tuple[np.ndarray, list[np.ndarray], list[int]]:
-        """For positions of these shapes, one row or W, what ``native.take`` needs of each row.
+        """The table ``draws`` of ``native.take`` for positions of these shapes, one row or W rows.
 
-        [S W, 4]; its last column, of rotations, as views [W] for each segment; and how many values each
-        segment gives. The last call's are kept.
+        Returns [S W, 4], views [W] of its last column (rotations) per segment, and the number of values per
+        segment. The result of the last call is cached.
         """
         if shapes != self._drawn_shapes:
             workers = np.arange(self.num_workers)
@@ -96,7 +96,7 @@ class Table:
         return self._draws
 
     def per_row(self, of_segments: list[float | tuple[float, ...]], dtype: np.dtype) -> np.ndarray:
-        """A number for each segment, or one for each of its rows, to [S W]; the last call's are kept."""
+        """[S W] from one number per segment or per row; the result of the last call is cached."""
         known, rows = self._per_row
         if known != of_segments or rows.dtype != dtype:
             each = [np.broadcast_to(np.array(own, dtype=dtype), self.num_workers) for own in of_segments]
@@ -114,7 +114,7 @@ class Table:
         ]
 
     def per_part(self, of_pieces: np.ndarray) -> np.ndarray:
-        """[P] added up to [sum of W L]."""
+        """Sums of [P] per part, [sum of W L]."""
         if len(self.parts) == len(of_pieces):
             return of_pieces
         return np.add.reduceat(of_pieces, self.part_pieces)
@@ -127,7 +127,7 @@ def _address(x: Input) -> tuple[int, ...]:
 
 
 class Tables:
-    """The tables of those groups of segments that a process works on."""
+    """Cache of the tables of a process, one per group of segments."""
 
     def __init__(self, make: Callable[[list[Input]], Any] = Table) -> None:
         self._make = make
@@ -138,7 +138,7 @@ class Tables:
         key = (inputs[0].rows.dtype, *((x.segment.name, x.segment.rows.shape) for x in inputs))
         table = self._known.get(key)
         if table is None or not table.fits(inputs):
-            if len(self._known) >= 64:  # they are remade in a moment
+            if len(self._known) >= 64:  # tables are quick to rebuild
                 self._known.clear()
             table = self._known[key] = self._make(inputs)
         table.point(inputs)

@@ -1,4 +1,4 @@
-"""Threads for loops that let go of Python's lock; who does which part changes no result."""
+"""Threads for loops that release the GIL; the division of work changes no result."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import torch
 
-_SHARES = 4  # per thread, since parts are not equally long
+_SHARES = 4  # shares per thread, because parts have different lengths
 
 
 def parallel_for(work: Callable[[int, int], object], num_parts: int) -> None:
-    """``work(first, last)`` over all of ``range(num_parts)``, by as many threads as torch has."""
+    """Run ``work(first, last)`` over ``range(num_parts)`` by as many threads as torch uses."""
     threads = torch.get_num_threads()
     if threads == 1 or num_parts == 1:
         work(0, num_parts)

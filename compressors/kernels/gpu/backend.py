@@ -25,16 +25,16 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
-_KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # magnitudes, without the sign's bit
-# A product and a sum that the code writes as two operations round twice, as they do on the CPU.
+_KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
+# No fused multiply-add: a product and a sum round twice, as on the CPU.
 APART = {"enable_fp_fusion": False}
-WIDE = {"num_warps": 8}  # for kernels that hold a whole piece in registers
+WIDE = {"num_warps": 8}  # for kernels with a whole piece in registers
 
 
 def why_not() -> str:
-    """Why Triton's code cannot run on this machine's GPU, empty where it can.
+    """The reason why Triton cannot run on this machine's GPU; empty if it can.
 
-    It is translated at the first call, by a C compiler among others, for GPUs that Triton knows.
+    Triton compiles at the first call, needs a C compiler, and supports certain GPUs only.
     """
     if not torch.cuda.is_available():
         return ""
@@ -46,9 +46,9 @@ def why_not() -> str:
 
 
 class GpuKernels(Backend):
-    """Triton's code for fp32 and fp64 entries that lie side by side; the reference for all else.
+    """Triton kernels for contiguous fp32 and fp64 entries; the reference for all other cases.
 
-    ``compress`` waits for the device once, to learn how much was taken; drawn positions are known before.
+    ``compress`` waits for the device once, for the number of selected entries; drawn positions need no wait.
     """
 
     name = f"triton {triton.__version__}"
@@ -64,7 +64,7 @@ class GpuKernels(Backend):
         if rules is None:
             return super().compress(codecs, inputs, step, workers)
         rows = inputs[0].rows
-        with torch.cuda.device_of(rows):  # nothing to do for tensors of the CPU
+        with torch.cuda.device_of(rows):  # no effect for CPU tensors
             table = self._tables.of(inputs)
             factor = rows.new_full((1,), inputs[0].scale)
             if isinstance(rules[0], Drawn):
@@ -134,8 +134,8 @@ class GpuKernels(Backend):
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
-    """Whether dtypes, memory layout and sizes are ones that the kernels are made for."""
-    longest = 2**31 - TILE  # the kernels count what is drawn in int32, up to the end of the last tile
+    """Whether the kernels support dtypes, memory layout and sizes."""
+    longest = 2**31 - TILE  # the kernels count drawn entries in int32, up to the end of the last tile
     return all(
         _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size <= longest
         for x in inputs
@@ -143,7 +143,7 @@ def _can_run(inputs: Sequence[Input]) -> bool:
 
 
 def _can_add(payload: Any, compressed: Compressed) -> bool:
-    """Whether ``payload`` is of values and indices, and says by itself what was sent."""
+    """Whether ``payload`` has values and indices and can be decoded without its codec."""
     is_known = isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
     says_it_itself = type(compressed.origin[0]).add is Codec.add
     return is_known and says_it_itself and payload.indices.dtype == torch.int32
@@ -153,7 +153,8 @@ def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
-# Values, indices and [W, L] by segment; sums of squares of what is left and of all, [sum of W L] each.
+# Values, indices and [W, L] by segment; sums of squares of remaining entries and of all entries, [sum of W L]
+# each.
 Taken = tuple[Sequence[Tensor], Sequence[Tensor | None], list[np.ndarray], Sequence[Tensor]]
 Packed = tuple[Sequence[Tensor], Sequence[Tensor], list[np.ndarray]]
 
@@ -172,7 +173,8 @@ def _take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -
 
 
 def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> Taken:
-    """Two digits of each row's key by visits to all entries, the rest by visits to what reaches these two."""
+    """Select the largest: two digits of each row's key from all entries, the others from entries that reach
+    them."""
     wanted = table.host.per_row([r.number for r in rules], np.dtype(np.int32))
     left, kind = upload(wanted, table.device), _KEYS[factor.dtype]
     keys = torch.zeros(table.num_rows, dtype=kind, device=table.device)
@@ -187,16 +189,16 @@ def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) 
         largest.choose_digit[(len(wanted),)](histogram, keys, left, SHIFT=end)
     largest.compare[(len(above),)](*entries, above, equal, **WIDE)
     largest.share_ties[(len(wanted),)](table.row_pieces, left, above, equal, TILE=TILE)
-    packed = _pack(table, factor, keys, above, equal)  # which takes some sums anew
+    packed = _pack(table, factor, keys, above, equal)  # recomputes some sums
     return (*packed, _totals(table))
 
 
 def _pack(
     table: DeviceTable, factor: Tensor, keys: Tensor, counts: Tensor, ties: Tensor | None = None
 ) -> Packed:
-    """What is marked or, given ``ties``, the ``counts`` of it that are to be taken."""
+    """Pack all marked entries or, given ``ties``, the selected ``counts`` of them."""
     ends = counts.cumsum(0)
-    up_to = ends[table.part_ends].cpu().numpy()  # the one time that the host waits
+    up_to = ends[table.part_ends].cpu().numpy()  # the only wait of the host
     sent = table.host.per_segment(np.diff(up_to, prepend=0))
     values = factor.new_empty(up_to[-1])
     indices = torch.empty(len(values), dtype=torch.int32, device=table.device)
@@ -216,12 +218,13 @@ def _pack(
 
 
 def _totals(table: DeviceTable) -> Sequence[Tensor]:
-    """Squares of what is left and of all added up per layer, [sum of W L] each; their sums are consumed."""
+    """Sums of squares per layer, of remaining and of all entries, [sum of W L] each; consumes the block
+    sums."""
     return _add_up(table.both, table.adding_both).chunk(2)
 
 
 def _add_up(sums: Tensor, adding: Adding) -> Tensor:
-    """``sums`` (consumed) of every part, one half and the other, until one is left."""
+    """Add ``sums`` (consumed) of every part by halves until one is left."""
     for jobs in adding.levels:
         blocks.halve[(len(jobs),)](jobs, sums, TILE=TILE)
     totals = sums.new_empty(len(adding.parts))
@@ -247,6 +250,6 @@ def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> T
 
 
 def _per_layer(rule: Drawn, edges: np.ndarray, num_workers: int) -> np.ndarray:
-    """How many positions lie in each layer, [W, L]."""
+    """Number of positions in each layer, [W, L]."""
     counts = [np.diff(np.searchsorted(row, edges)) for row in rule.positions]
     return np.stack(counts).repeat(num_workers // len(counts), 0)

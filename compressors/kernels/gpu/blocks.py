@@ -1,9 +1,10 @@
-"""Triton kernels: add the gradient, mark what is kept, sum the squares of the rest; pack what was marked.
+"""Triton kernels that add the gradient, mark selected entries, sum squares of the others, and pack marked
+entries.
 
-One program works on one piece of at most ``BLOCKS`` blocks (``table.py`` has the columns). What a program
-writes depends on its piece alone, so their number and order change nothing. Squares are added up in the order
-that ``squared_norm`` lays down. Entries are compared by the bits of their magnitudes, as integers: they order
-as the magnitudes do, NaN last.
+One program works on one piece of at most ``BLOCKS`` blocks (``table.py`` has the columns). The output of a
+program depends on its piece alone, so the number and order of programs change nothing. Squares are added in
+the order of ``squared_norm``. Entries are compared by the bits of their magnitudes as integers, which have
+the same order as the magnitudes, with NaN last.
 """
 
 import triton
@@ -17,8 +18,8 @@ FIRST_BLOCK: tl.constexpr = tl.constexpr(3)
 ROW: tl.constexpr = tl.constexpr(4)
 BASE: tl.constexpr = tl.constexpr(5)
 COLUMNS: tl.constexpr = tl.constexpr(6)
-AT_LEAST: tl.constexpr = tl.constexpr(0)  # entries whose key is at least their row's are marked
-GIVEN: tl.constexpr = tl.constexpr(1)  # marked before, a bit for each entry of a row
+AT_LEAST: tl.constexpr = tl.constexpr(0)  # mark entries whose key is at least their row's
+GIVEN: tl.constexpr = tl.constexpr(1)  # marks are given, one bit per entry of a row
 NOTHING: tl.constexpr = tl.constexpr(2)
 
 
@@ -43,7 +44,7 @@ def add_halves(lanes):
 
 @triton.jit
 def mark(pieces, factor, keys, rows, masks, sums, wholes, counts, RULE: tl.constexpr, ADD: tl.constexpr):
-    """p = e + factor g in place of e; masks and counts of what is kept; sums of the rest and of all."""
+    """Write p = e + factor g over e; masks and counts of selected entries; sums of the others and of all."""
     piece = pieces + COLUMNS * tl.program_id(0)
     size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
     row, base = tl.load(piece + ROW), tl.load(piece + BASE)
@@ -94,12 +95,12 @@ def mark(pieces, factor, keys, rows, masks, sums, wholes, counts, RULE: tl.const
 
 @triton.jit
 def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, indices, EXACT: tl.constexpr):
-    """Move what is marked to ``values`` and ``indices``, each piece's up to its end; zeros stay.
+    """Move marked entries to ``values`` and ``indices``, each piece's up to its end, and set them to zero.
 
-    A thread has 32 entries, whose marks are a word, and goes from one mark to the next: few are marked.
+    A thread has 32 entries, whose marks are one word, and visits only the marked ones, which are few.
 
-    ``EXACT``: of what is marked only keys above the row's, and the first ``ties`` that equal it; where
-    something marked stays the sums of blocks are taken anew.
+    ``EXACT``: take only marked entries with keys above the row's key, and the first ``ties`` equal ones; sums
+    of blocks in which marked entries stay are recomputed.
     """
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
@@ -111,7 +112,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
         words = tl.arange(0, 8 * BLOCKS)
         word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0).to(tl.uint32, bitcast=True)
         most = tl.max(_ones(word), 0)
-        limit = tl.zeros((8 * BLOCKS,), tl.int32)  # of those that equal the key, how many a word may send
+        limit = tl.zeros((8 * BLOCKS,), tl.int32)  # number of ties that a word may send
         if EXACT:
             key = tl.load(keys + tl.load(piece + ROW))
             above = tl.zeros((8 * BLOCKS,), tl.int32)
@@ -147,7 +148,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
             left = left & (left - 1)
     if EXACT:  # noqa: SIM102 - known to the compiler, unlike what is within
         if count < tl.load(marked + number):
-            tl.debug_barrier()  # the zeros are there
+            tl.debug_barrier()  # wait until the zeros are written
             blocks = tl.arange(0, BLOCKS)
             lanes = tl.zeros((BLOCKS, 32), tl.float64)
             for line in tl.static_range(8):
@@ -159,7 +160,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
 
 @triton.jit
 def _ones(word):
-    """How many bits are set in each of some uint32."""
+    """Number of set bits of each uint32."""
     word = word - ((word >> 1) & 0x55555555)
     word = (word & 0x33333333) + ((word >> 2) & 0x33333333)
     word = (word + (word >> 4)) & 0x0F0F0F0F
@@ -168,16 +169,17 @@ def _ones(word):
 
 @triton.jit
 def _lowest(word):
-    """The position of the lowest bit that is set in each of some uint32; 31 where none is."""
+    """Position of the lowest set bit of each uint32; 31 if none is set."""
     return _ones(word ^ (word - 1)) - 1
 
 
 @triton.jit
 def halve(jobs, sums, TILE: tl.constexpr):
-    """Three halvings of long parts, as ``total_up`` does them, a tile of what they leave by each program.
+    """Three halvings of long parts, as in ``total_up``; each program computes a tile of the result.
 
-    ``jobs`` has where a part begins, how many sums it has, and where in it the tile begins. No program
-    reads what another writes: they write a part's first eighth, of which each reads its own tile alone.
+    ``jobs`` has the start of a part, its number of sums, and the start of the tile in it. No program reads
+    the output of another one: programs write the first eighth of a part, and each reads only its own tile of
+    it.
     """
     job = jobs + 3 * tl.program_id(0)
     x = sums + tl.load(job)
@@ -194,9 +196,9 @@ def halve(jobs, sums, TILE: tl.constexpr):
 
 @triton.jit
 def total_up(parts, sums, totals, TILE: tl.constexpr):
-    """Per part the total of its blocks' ``sums`` (consumed): one half and the other, until one is left.
+    """Per part the total of its blocks' ``sums`` (consumed), added by halves until one is left.
 
-    Three halvings at a time. What a half lacks counts as 0, which changes no sum of squares.
+    Three halvings at a time. Missing entries count as 0, which changes no sum of squares.
     """
     part = parts + 2 * tl.program_id(0)
     start = tl.load(part)
@@ -220,7 +222,7 @@ def total_up(parts, sums, totals, TILE: tl.constexpr):
 
 @triton.jit
 def _quarter(x, i, there, twice, once, count):
-    """Entry ``i`` of what two halvings make of ``x``, where it is ``there``."""
+    """Entry ``i`` of ``x`` after two halvings, if it is ``there``."""
     total = _half(x, i, there, once, count)
     return total + _half(x, i + twice, there & (i + twice < once), once, count)
 

@@ -1,7 +1,7 @@
-"""Triton kernels for positions that were drawn, for sums of rows, and for sums of what was sent.
+"""Triton kernels for drawn positions, sums of rows, and sums of sent entries.
 
-``draws`` has, per row, where its ascending positions and its values begin, how many there are, and by how
-many places the values are rotated. A program works on ``TILE`` draws of one row.
+``draws`` has, per row, the start of its ascending positions and of its values, their number, and the rotation
+of the values. A program works on ``TILE`` draws of one row.
 """
 
 import triton
@@ -10,19 +10,20 @@ import triton.language as tl
 
 @triton.jit
 def set_bits(draws, rows, positions, masks, tiles, TILE: tl.constexpr):
-    """A bit for each position drawn, from each row's first word in ``masks`` on, which is zero before."""
+    """Set a bit for each drawn position, from each row's first word in ``masks`` on; ``masks`` must be
+    zero."""
     row = (tl.program_id(0) // tiles).to(tl.int64)
     j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
     there = j < tl.load(draws + 4 * row + 2)
     position = tl.load(positions + tl.load(draws + 4 * row) + j, mask=there, other=0)
     word = masks + tl.load(rows + 2 * row + 1) + position // 32
     bit = (tl.full((TILE,), 1, tl.uint32) << (position % 32).to(tl.uint32)).to(tl.int32, bitcast=True)
-    tl.atomic_or(word, bit, mask=there, sem="relaxed")  # the order of bits does not show
+    tl.atomic_or(word, bit, mask=there, sem="relaxed")  # order-independent
 
 
 @triton.jit
 def take(draws, rows, positions, values, tiles, TILE: tl.constexpr):
-    """Move the entries at the positions drawn to ``values``; zeros stay."""
+    """Move the entries at the drawn positions to ``values`` and set them to zero."""
     row = (tl.program_id(0) // tiles).to(tl.int64)
     j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)
     count = tl.load(draws + 4 * row + 2)
@@ -37,7 +38,7 @@ def take(draws, rows, positions, values, tiles, TILE: tl.constexpr):
 
 @triton.jit
 def add_rows(values, out, num_rows, size, TILE: tl.constexpr):
-    """Rows of ``values`` [R k], one added to the other, into ``out`` [k]."""
+    """Write the sum of the rows of ``values`` [R k], in order, to ``out`` [k]."""
     i = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
     at = values + i
     total = tl.load(at, mask=i < size, other=0.0)
@@ -49,9 +50,9 @@ def add_rows(values, out, num_rows, size, TILE: tl.constexpr):
 
 @triton.jit
 def add_sent(sent, values, indices, total, tiles, TILE: tl.constexpr):
-    """What one worker sent of all segments added to ``total``, where no entry of it stands twice.
+    """Add one worker's sent entries of all segments, which are distinct, to ``total``.
 
-    ``sent`` has, per segment, where its entries begin, how many there are, and where in ``total`` it begins.
+    ``sent`` has, per segment, the start of its entries, their number, and its start in ``total``.
     """
     segment = sent + 3 * (tl.program_id(0) // tiles)
     j = tl.program_id(0) % tiles * TILE + tl.arange(0, TILE)

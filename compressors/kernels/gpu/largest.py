@@ -1,8 +1,8 @@
-"""Triton kernels for the k-th largest magnitude of every row, by counting digits, and for its ties.
+"""Triton kernels for the k-th largest magnitude of every row, by histograms of digits, and for its ties.
 
-Digits of 8 bits, the leading one first: the entries that agree with what is known of the key are counted
-by their next digit, and the count of the largest ones says which digit the key has. Counts are integers:
-the order in which programs add theirs does not show.
+Digits have 8 bits, and the leading digit is first. Entries that agree with the known digits of the key are
+counted by their next digit; the counts of the largest digits determine the key's digit. Counts are integers,
+so the order of additions does not change the result.
 """
 
 import triton
@@ -35,7 +35,8 @@ def count_digits(
     ADD: tl.constexpr,
     MARKED: tl.constexpr,
 ):
-    """Per row, how many keys that begin as its own does have which digit; ``ADD``: of p = e + factor g."""
+    """Per row a histogram of the next digit of keys that agree with the row's known digits; ``ADD``: of p = e
+    + factor g."""
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
     size, row = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + ROW)
@@ -65,7 +66,7 @@ def count_digits(
 
 @triton.jit
 def choose_digit(histogram, keys, left, SHIFT: tl.constexpr):
-    """Per row the next digit of the key, and how many of those that agree with it are still to be taken.
+    """Per row the next digit of the key, and the number of agreeing entries still to be taken.
 
     The histogram is zero again afterwards.
     """
@@ -83,7 +84,7 @@ def choose_digit(histogram, keys, left, SHIFT: tl.constexpr):
 
 @triton.jit
 def compare(pieces, factor, keys, masks, counts, above, equal):
-    """Per piece how many of the marked entries are above their row's key, and how many equal it."""
+    """Per piece the number of marked entries above their row's key, and the number equal to it."""
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
     larger = tl.zeros((), tl.int32)
@@ -104,7 +105,8 @@ def compare(pieces, factor, keys, masks, counts, above, equal):
 
 @triton.jit
 def share_ties(row_pieces, left, above, equal, TILE: tl.constexpr):
-    """Per row its ``left`` ties to its first pieces: ``equal`` becomes those taken, ``above`` all taken."""
+    """Give each row's ``left`` ties to its first pieces: ``equal`` becomes the ties taken, ``above`` all
+    taken."""
     row = tl.program_id(0)
     end, wanted = tl.load(row_pieces + row + 1), tl.load(left + row)
     seen = tl.zeros((), tl.int32)

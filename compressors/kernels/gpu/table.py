@@ -1,4 +1,4 @@
-"""The table of pieces in a GPU's memory, with room for what the kernels find out about each."""
+"""The table of pieces in a GPU's memory, with output memory for the kernels."""
 
 import numpy as np
 import torch
@@ -9,29 +9,29 @@ from compressors.kernels.cpu.table import REST, Table
 
 PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
 TILE = 2**10  # sums that a program works on at a time
-ALONE = 2**16  # sums of a part that one program adds up; longer ones are halved by many before
+ALONE = 2**16  # sums of a part that one program adds; many programs first halve longer parts
 _WORDS = 8  # masks of 32 bits for each block
 
 
 class Adding:
-    """Which sums are to be added up, and how long parts are made short first."""
+    """Schedule of sums: the parts, and the halvings of long parts."""
 
     def __init__(self, parts: np.ndarray, device: torch.device) -> None:
         starts, counts = parts[:, 0], parts[:, 1] - parts[:, 0]
-        self.levels: list[Tensor] = []  # [J, 3] each: what ``halve`` takes
+        self.levels: list[Tensor] = []  # [J, 3] each: the jobs of ``halve``
         while counts.max(initial=0) > ALONE:
             long = counts > ALONE
-            left = -(-counts // 8)  # three times half of it, rounded up each time
+            left = -(-counts // 8)  # halved three times, rounded up each time
             tiles = -(-left // TILE) * long
             of = np.repeat(np.arange(len(parts)), tiles)
             tile = np.arange(len(of)) - np.repeat(tiles.cumsum() - tiles, tiles)
             self.levels.append(upload(np.stack([starts[of], counts[of], TILE * tile], 1), device))
             counts = np.where(long, left, counts)
-        self.parts = upload(np.stack([starts, starts + counts], 1), device)  # first and last of what is left
+        self.parts = upload(np.stack([starts, starts + counts], 1), device)  # start and end after halving
 
 
 class DeviceTable:
-    """A ``Table`` of short pieces; what does not change between steps is copied to the device once."""
+    """A ``Table`` of short pieces; constant arrays are copied to the device once."""
 
     def __init__(self, inputs: list[Input]) -> None:
         self.device = inputs[0].rows.device
@@ -40,7 +40,7 @@ class DeviceTable:
         ends = np.append(host.part_pieces[1:], num_pieces) - 1
         self.row_pieces = upload(host.row_pieces, self.device)  # [S W + 1]
         self.part_ends = upload(ends, self.device)  # [sum of W L], the last piece of each
-        # Side by side, to be added up together.
+        # In one tensor, to be added together.
         self.both = torch.empty(2 * num_blocks, dtype=torch.float64, device=self.device)
         self.sums, self.wholes = self.both[:num_blocks], self.both[num_blocks:]
         self.adding_both = Adding(np.concatenate([host.parts, host.parts + num_blocks]), self.device)
@@ -60,14 +60,14 @@ class DeviceTable:
         return self.device == inputs[0].rows.device and self.host.fits(inputs)
 
     def point(self, inputs: list[Input]) -> None:
-        """Take down the addresses of these inputs' entries."""
+        """Store the addresses of these inputs' entries."""
         before = self.host.addresses
         self.host.point(inputs)
         if self.host.addresses is before:
             return
         self.pieces = upload(self.host.pieces, self.device)  # [P, 6]
         first = self.host.pieces[self.host.row_pieces[:-1], REST]
-        # Per row its address and, where a bit stands for each of its entries, its first word in ``masks``.
+        # Per row its address and, for given marks, its first word in ``masks``.
         self.rows = upload(np.stack([first, self._row_words], 1), self.device)  # [S W, 2]
 
 
