@@ -13,6 +13,7 @@ import json
 import os
 import runpy
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -22,16 +23,17 @@ from warm_spawning import fork_template
 
 # None of it is the project's; wandb is left out, since it reads the environment when it is imported
 IMPORTS = (
-    *("filelock", "hydra.main", "hydra._internal.hydra", "numba", "pydantic", "rich.console", "rich.table"),
+    *(
+        "filelock",
+        "hydra.main",
+        "hydra._internal.hydra",
+        "numba_ready",
+        "pydantic",
+        "rich.console",
+        "rich.table",
+    ),
     *("safetensors.torch", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed"),
 )
-
-
-def get_numba_ready() -> None:
-    """Do what numba puts off until it first compiles, which takes a third of a second."""
-    import numba
-
-    numba.njit("int64(int64)")(lambda number: number)
 
 
 def serve() -> dict | None:
@@ -56,6 +58,7 @@ def become(request: dict) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # it was read from the server's environment
     modes = ((os.devnull, os.O_RDONLY), *((request[name], os.O_WRONLY) for name in ("stdout", "stderr")))
     for number, (path, mode) in enumerate(modes):
         if path is None:
@@ -96,7 +99,6 @@ if __name__ == "__main__":
     sys.path.insert(1, str(Path.cwd()))  # where modules of the project are, if they are asked for
     for name in (*IMPORTS, *sys.argv[1:]):
         importlib.import_module(name)
-    get_numba_ready()
     gc.freeze()  # else a collection copies the memory shared with the server
     asked = serve()
     if asked is not None:

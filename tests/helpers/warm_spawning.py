@@ -15,6 +15,7 @@ import re
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -105,6 +106,7 @@ def _become(request: dict[str, Any], files: list[int]) -> Callable[[], Any]:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # it was read from the server's environment
     sys.argv = ["-c", "--multiprocessing-fork"]
     _prctl(SET_NAME, NAME.encode(), 0, 0, 0)
     for signal_number in request["ignored"]:
