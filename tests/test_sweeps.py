@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, Background, command
+from command_line import Background, command
 from sweep_files import SWEEPS, name_of, params_of
 
 from trainers.config.old_names import SWEEPS as OLD_NAMES
