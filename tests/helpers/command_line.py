@@ -19,15 +19,16 @@ TIMEOUT_SECONDS = 300
 
 
 def command(
-    *overrides: str, launcher: list[str] | None = None, **environment: str
+    *overrides: str, launcher: list[str] | None = None, script: str = "run.py", **environment: str
 ) -> subprocess.CompletedProcess:
     """Run run.py in a process of its own, forked from a Python that has imported torch and its like.
 
     ``launcher``: what is typed in front of the overrides, as ``PYTHON``, which starts from nothing.
+    ``script`` takes the place of run.py.
     """
     clean = _clean(environment)
     if launcher is None:
-        return _warm_python().run(["run.py", *overrides], clean)
+        return _warm_python().run([script, *overrides], clean)
     return subprocess.run(
         [*launcher, *overrides],
         cwd=ROOT,
