@@ -1,5 +1,5 @@
-# make run     set up .venv and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
-# make test    set up .venv and run every check: format, lint, types, tests
+# make run     set up .venv without extras and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
+# make test    set up .venv with [dev] and run every check: format, lint, types, tests, the ten slowest of which it prints
 # make test-slow   the long checks on top
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
 #   accordion        ACCORDION beside a hard threshold and Top-k, three seeds; a quarter of an hour
