@@ -53,6 +53,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "plotly",
         "pyarrow",
         "scipy",
+        "trainers.records.break_even",
         "trainers.records.files",
         "trainers.records.identity",
         "wandb_workspaces",
@@ -64,11 +65,18 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "yaml",
         "trainers.config.installed",
         "trainers.config.old_names",
+        "trainers.config.sweep_jobs",
         "trainers.config.yaml_loader",
     },
     "trainers/config/instantiation.py": {
         "hydra",
         "trainers.config.errors",
+        "trainers.records.plain",
+    },
+    "trainers/config/sweep_jobs.py": {
+        "hydra",
+        "omegaconf",
+        "trainers.records.effects",
         "trainers.records.plain",
     },
     "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},
@@ -82,8 +90,18 @@ ONLY_IN = {
         "trainers/comm/ddp_hook.py",
     },
     "wandb": {"trainers/run/trackers.py"},
-    "hydra": {"run.py", "trainers/config/guard.py", "trainers/config/instantiation.py"},
-    "omegaconf": {"run.py", "trainers/config/guard.py", "trainers/config/yaml_loader.py"},
+    "hydra": {
+        "run.py",
+        "trainers/config/guard.py",
+        "trainers/config/instantiation.py",
+        "trainers/config/sweep_jobs.py",
+    },
+    "omegaconf": {
+        "run.py",
+        "trainers/config/guard.py",
+        "trainers/config/sweep_jobs.py",
+        "trainers/config/yaml_loader.py",
+    },
 }
 
 

@@ -20,10 +20,10 @@ from trainers.comm.communicator import Communicator
 from trainers.comm.links import all_reduce_bytes
 from trainers.layout import Layout
 from trainers.ledger import Ledger
+from trainers.records.break_even import ANY_BANDWIDTH
+from trainers.records.break_even import NAME as NAME
 from trainers.step import GradientStep
 
-NAME = "comm/break_even_bits_per_second"
-ANY_BANDWIDTH = 1e15  # stands for any bandwidth, because JSON has no infinity
 STEPS = 1000  # number of last steps whose medians are computed
 REHEARSALS, ROUND_TRIPS = 3, 11
 LARGEST_REHEARSAL = 2**24  # elements; times of larger models are scaled up, to save memory

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from results.compare.measures import Measure, costs, num_parameters, qualities
+from results.compare.measures import Measure, break_even, costs, num_parameters, qualities
 from results.compare.paper import OFFSETS, PROBLEMS
 from results.compare.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
 from results.compare.verdicts import Verdict, verdict
@@ -106,6 +106,11 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
     if unshown := [row.method for row in compared if not row.difference.is_shown]:
         notes.append(f"no difference from {baseline} shown, the interval holds 0: {'; '.join(unshown)}")
+    if break_even(group):
+        notes.append(
+            "faster than dense, link: the link speed below which a step is faster than a dense one, by the "
+            "time that compression took on the machine of the runs; the least and the largest of the seeds"
+        )
     notes.append(
         "MB: 10^6 bytes, mean over workers, were each a machine of its own; compression ratio: what would "
         "have left a worker without compression, over what did"
@@ -114,7 +119,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
         title,
         tuple(_facts(next(iter(methods.values()))[0])),
         tuple(of_group),
-        tuple(costs(group)),
+        (*costs(group), *break_even(group)),
         tuple(rows),
         baseline,
         tuple(notes),

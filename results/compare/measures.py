@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
 from results.read.run import Run
+from trainers.records.break_even import NAME as BREAK_EVEN
+from trainers.records.break_even import in_words
 
 PERCENT = 100
 LINK_BYTES = "comm/link_bytes_sent_total"  # that left a worker: what methods are compared by
@@ -29,6 +31,7 @@ class Measure:
     value: Callable[[Run], float | None]  # None where a run does not have it
     factor: float = 1
     digits: int | None = None  # after the point; None for as many as three that count need
+    words: Callable[[Sequence[float]], str] | None = None  # for values that have no mean
 
     def values(self, runs: Sequence[Run]) -> list[float]:
         """Of the runs that have it, without the factor."""
@@ -42,6 +45,8 @@ class Measure:
         values = [self.factor * value for value in self.values(runs)]
         if not values:
             return "-"
+        if self.words is not None:
+            return self.words(values)
         mean, deviation = mean_and_interval(values)[0], standard_deviation(values)
         digits = self._digits(mean, deviation or 0)
         if deviation is None:
@@ -91,6 +96,12 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
         Measure("comm/compression_ratio", "compression ratio", _of("comm/compression_ratio")),
     ]
     return [measure for measure in found if measure.values(runs)]
+
+
+def break_even(runs: Sequence[Run]) -> list[Measure]:
+    """The link speed below which a run was faster than dense training, where a run has it."""
+    found = Measure(BREAK_EVEN, "faster than dense, link", _of(BREAK_EVEN), words=in_words)
+    return [found] if found.values(runs) else []
 
 
 def require_several_workers(runs: Iterable[Run]) -> None:

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 from results.figures.style import COLOURS
+from trainers.records.break_even import NAME as BREAK_EVEN
 
 # Flat config keys that tell methods and settings apart; what is left within a group are the seeds. Not the
 # nested ``compressor``: an agent of a W&B sweep over compressors locks that key to the word that it set.
@@ -67,6 +68,7 @@ def sections(qualities: Sequence[str]) -> dict[str, list[Chart]]:
     cost.append(
         Scatter("total error against bytes that left a worker", BYTES, "compression/total_error", True)
     )
+    cost.append(Scatter("break-even bits per second against average density", DENSITY, BREAK_EVEN, True))
     steps += [
         Lines("training loss against steps", "train/loss", "training loss"),
         Lines(

@@ -24,7 +24,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
 from omegaconf import DictConfig, OmegaConf
 
-from trainers.config import old_names
+from trainers.config import old_names, sweep_jobs
 from trainers.config import yaml_loader as config_yaml
 from trainers.config.installed import config_folders
 
@@ -204,6 +204,7 @@ def install() -> None:
     """Stand where Hydra and OmegaConf look; once per process, before a config is composed."""
     hydra._internal.hydra.ConfigLoaderImpl = GuardedLoader
     config_yaml.install()
+    sweep_jobs.install()
     OmegaConf.register_new_resolver("oc.env", environment_variable, replace=True)
 
 

@@ -39,7 +39,7 @@ class Waiting:
         self._entries_later = 0
 
     @property
-    @torch.inference_mode()  # tensors are of inference mode; a checkpoint reads them outside
+    @torch.inference_mode()  # created so; a checkpoint reads the tensors outside of inference mode
     def waits(self) -> Waits:
         """The waits after the last step."""
         sent_at = self._waits.sent_at.view(-1)

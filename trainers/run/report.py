@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rich.console import Console
@@ -13,12 +13,15 @@ from rich.table import Table
 from compressors.core.backends import describe
 from compressors.core.fields import KINDS
 from trainers.overlapped_step import num_buckets
+from trainers.records.break_even import NAME as BREAK_EVEN
+from trainers.records.break_even import in_words
 
 if TYPE_CHECKING:
     from trainers.checkpoint.resume import Start
     from trainers.loop import Trainer
 
-_ROWS = (
+Form = str | Callable[[Any], str]  # of a number
+_ROWS: tuple[tuple[str, str, Form], ...] = (
     ("validation/accuracy", "validation accuracy", "{:.2%}"),
     ("validation/perplexity", "validation perplexity", "{:.2f}"),
     ("test/accuracy", "test accuracy", "{:.2%}"),
@@ -40,6 +43,7 @@ _ROWS = (
     ("comm/padding_bytes_total", "  padding", "{:,.0f}"),
     ("comm/metadata_bytes_total", "  metadata", "{:,.0f}"),
     ("comm/bits_per_parameter", "bits handed over per step and parameter", "{:.4g}"),
+    (BREAK_EVEN, "faster than dense training, on a link", lambda speed: in_words([speed])),
     ("step", "steps", "{:,}"),
     ("wall_seconds", "wall time in seconds", "{:.1f}"),
 )
@@ -54,11 +58,11 @@ def print_summary(summary: Mapping[str, object], console: Console | None = None)
     table.add_column(justify="right")
     for name, label, form in _rows(summary):
         if name in summary:
-            table.add_row(label, form.format(summary[name]))
+            table.add_row(label, form(summary[name]) if callable(form) else form.format(summary[name]))
     (console or Console(width=100)).print(table)
 
 
-def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, Form]]:
     """Those that are known, and after the usual kinds of bytes those that a method has of its own."""
     for row in _ROWS:
         yield row

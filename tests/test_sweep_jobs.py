@@ -1,0 +1,79 @@
+"""Tests of the jobs of a sweep over compressors."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import command
+
+from trainers.config.sweep_jobs import jobs_with_own_settings
+
+COMPRESSORS: dict[str, dict[str, Any]] = {
+    "none": {"_target_": "compressors.none.NoCompression"},
+    "top_k": {"_target_": "compressors.top_k.TopK", "density": 0.1, "schedule": "constant"},
+    "hard_threshold": {
+        "_target_": "compressors.hard_threshold.HardThreshold",
+        "density": 0.1,
+        "threshold": None,
+    },
+}
+
+
+def compose(words: list[str]) -> dict[str, Any]:
+    """As Hydra does, of a compressor's settings alone."""
+    values = dict(word.split("=") for word in words)
+    settings = dict(COMPRESSORS[values.pop("compressor")])
+    for key, value in values.items():
+        owner, _, name = key.partition(".")
+        if owner == "compressor":
+            assert name in settings  # else Hydra refuses it
+        if owner == "compressor" or (owner == "budget" and name in settings):
+            settings[name] = value
+    return {"compressor": settings}
+
+
+def jobs(**values: list[str]) -> list[list[str]]:
+    """All combinations, as Hydra makes them."""
+    words = [[f"{key.replace('__', '.')}={value}" for value in of_key] for key, of_key in values.items()]
+    return [list(job) for job in product(*words)]
+
+
+def test_each_job_takes_the_settings_of_its_compressor() -> None:
+    every = jobs(
+        compressor=["hard_threshold", "top_k", "none"],
+        budget__threshold=["0.1", "0.2"],
+        budget__density=["0.01", "0.02"],
+        seed=["0", "1"],
+    )
+    found = jobs_with_own_settings(every, compose)
+    assert found == [
+        *jobs(compressor=["hard_threshold"], budget__threshold=["0.1", "0.2"], seed=["0", "1"]),
+        *jobs(compressor=["top_k"], budget__density=["0.01", "0.02"], seed=["0", "1"]),
+        *jobs(compressor=["none"], seed=["0", "1"]),
+    ]
+
+
+def test_a_setting_of_one_value_goes_where_it_belongs() -> None:
+    every = jobs(compressor=["top_k", "none"], compressor__schedule=["exponential"])
+    expected = [["compressor=top_k", "compressor.schedule=exponential"], ["compressor=none"]]
+    assert jobs_with_own_settings(every, compose) == expected
+
+
+def test_jobs_of_one_compressor_stay_as_they_are() -> None:
+    every = jobs(compressor=["none"], budget__density=["0.01", "0.02"])  # which is refused when it runs
+    assert jobs_with_own_settings(every, compose) == every
+
+
+def test_a_setting_that_no_compressor_has_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^budget\.threshold has no effect with any of the compressors"):
+        jobs_with_own_settings(jobs(compressor=["top_k", "none"], budget__threshold=["1"]), compose)
+
+
+def test_lambda_and_k_in_one_command(tmp_path: Path) -> None:
+    swept = ["compressor=hard_threshold,top_k", "budget.threshold=0.1,0.2", "budget.density=0.01,0.02"]
+    small = ["model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=1", "trainer.batch_size=4"]
+    done = command("-m", *swept, *small, "tracker=none", "isolate=false", f"output={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.rstrip().endswith("4 finished")
+    assert len(list(tmp_path.glob("*/*/summary.json"))) == 4

@@ -1,0 +1,85 @@
+"""Jobs of a sweep over compressors: each takes the settings that its compressor has."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from omegaconf import OmegaConf
+
+from trainers.records.effects import names_none, without_effect
+from trainers.records.plain import Config
+
+Compose = Callable[[list[str]], Config]
+_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
+_OWNERS = ("budget", "compressor")  # of settings that not every compressor has
+
+
+def install() -> None:
+    """Let Hydra's sweeper give each job the settings that its compressor has, and take equal jobs once.
+
+    Hydra takes the product of all values. Without this, a sweep over compressors, thresholds and densities
+    fails for each compressor that lacks one of them, or runs a job once for each value of the other.
+    """
+    sweeper: Any = Plugins.instance().class_name_to_class[_SWEEPER]  # plugins are modules of their own
+    original = sweeper.get_job_batch
+
+    def get_job_batch(self: Any) -> Sequence[Sequence[str]]:
+        def compose(words: list[str]) -> Config:
+            composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
+            return {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
+
+        return jobs_with_own_settings(original(self), compose)
+
+    sweeper.get_job_batch = get_job_batch
+
+
+def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> list[list[str]]:
+    """The jobs of a sweep, each with the settings that its compressor has; equal ones once, in their order.
+
+    ``compose`` gives the compressor's settings, by ``compressor``, of a job's words. Jobs of one compressor
+    stay as they are. Raises ``ValueError`` for a setting that none of the compressors has.
+    """
+    if len({_value(job, "compressor") for job in jobs}) < 2:
+        return [list(job) for job in jobs]
+    known: dict[tuple[str, ...], list[str]] = {}
+    found: dict[tuple[str, ...], list[str]] = {}
+    typed: dict[str, None] = {}
+    for job in jobs:
+        own = [word for word in job if _is_of_compressor(word)]
+        typed |= dict.fromkeys(map(_key, own))
+        asked = (f"compressor={_value(job, 'compressor')}", *own)
+        if asked not in known:
+            known[asked] = _taken(own, [word for word in job if word not in own], compose)
+        words = [word for word in job if word not in own or word in known[asked]]
+        found.setdefault(tuple(words), words)
+    unused = typed.keys() - {_key(word) for words in known.values() for word in words}
+    for key in typed:
+        if key in unused:
+            raise ValueError(f"{key} has no effect with any of the compressors of this sweep")
+    return list(found.values())
+
+
+def _taken(own: list[str], others: list[str], compose: Compose) -> list[str]:
+    """Those of a job's words ``own`` that its compressor has and that have an effect beside each other."""
+    config = compose(others)
+    there = [word for word in own if not names_none("compressor", _key(word).split(".")[1])(config)]
+    config = compose([*others, *there])
+    kept = []
+    for word in there:
+        entry = without_effect(config, f"compressor.{_key(word).partition('.')[2]}")
+        if entry is None or not entry.is_idle:
+            kept.append(word)
+    return kept
+
+
+def _is_of_compressor(word: str) -> bool:
+    owner, dot, _ = _key(word).partition(".")
+    return bool(dot) and owner in _OWNERS
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def _value(job: Sequence[str], key: str) -> str | None:
+    return next((word.partition("=")[2] for word in job if _key(word) == key), None)

@@ -1,0 +1,29 @@
+"""Break-even bandwidth as it is recorded, and in words.
+
+Standard library only, so that what reads results may use it.
+"""
+
+from collections.abc import Sequence
+
+NAME = "comm/break_even_bits_per_second"
+ANY_BANDWIDTH = 1e15  # a petabit per second, for what pays on any network: JSON knows no infinity
+_UNITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s"))
+
+
+def in_words(bits_per_second: Sequence[float]) -> str:
+    """Below which link speed compression is faster than dense training: of one run, or of several seeds."""
+    low, high = min(bits_per_second), max(bits_per_second)
+    if high <= 0:
+        return "never"
+    if low >= ANY_BANDWIDTH:
+        return "on any network"
+    return f"below {_speed(low)}" if low == high else f"below {_speed(low)} to {_speed(high)}"
+
+
+def _speed(bits_per_second: float) -> str:
+    if bits_per_second >= ANY_BANDWIDTH:
+        return "any"
+    if bits_per_second < 1:
+        return "0"
+    size, unit = next((size, unit) for size, unit in _UNITS if float(f"{bits_per_second:.2e}") >= size)
+    return f"{float(f'{bits_per_second / size:.3g}'):g} {unit}"
