@@ -1,1 +1,1 @@
-"""Speed and memory, each with its own command."""
+"""Benchmarks of speed, memory and network bytes, each with its own command."""

@@ -2,10 +2,10 @@
 
     python benchmarks/checkpoint.py [--steps 24] [KEY=VALUE ...]
 
-A checkpoint is taken every 8 steps. Copying the state stops the training (capture); writing it happens in a
-thread beside (write), which slows the steps that it meets. Lost to one checkpoint: the capture and
-what those steps took more than the median of the others. That is divided by the default interval. The
-process's largest resident memory is stated with checkpoints and, from a run before, without.
+A checkpoint is written every 8 steps. Copying the state stops the training (capture). A thread writes the
+copy (write), which slows concurrent steps. The cost of a checkpoint is the capture plus the additional time
+of these steps over the median of the others. It is divided by the default interval. The process's largest
+resident memory is given with checkpoints and, from an earlier run, without.
 """
 
 import argparse
@@ -30,7 +30,7 @@ Span = tuple[float, float]
 
 
 class StepEnds:
-    """Notes when each step is logged, in the place of the terminal."""
+    """A tracker that records the time of each step."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []  # start and end of each step

@@ -1,4 +1,4 @@
-"""Cost of the coded wire: bytes per element sent, time to write, to read and to reduce.
+"""Cost of encoded messages: bytes per element sent, and time to write, read and reduce.
 
     python benchmarks/coding.py [--rounds 15]
 

@@ -1,7 +1,7 @@
-"""The network's work as its benchmarks see it: counted, and done with known traffic.
+"""Counts of collectives, and calls with known traffic, for the network benchmarks.
 
-An *exchange* is what the communicator gathers by on CPUs: a tensor that each process sends to all others,
-with others or alone in a call of ``batch_isend_irecv``.
+An *exchange* is the communicator's gather on CPUs: each process sends a tensor to all others, in a call of
+``batch_isend_irecv`` that may contain several tensors.
 """
 
 from collections import Counter
@@ -29,7 +29,7 @@ def tiny_calls(communicator: "Communicator") -> dict[str, Callable[[], object]]:
 
 
 def count_calls() -> Counter[str]:
-    """How often each collective is called from now on, by whomever."""
+    """Count all later calls of each collective."""
     calls: Counter[str] = Counter()
     all_reduce, batch = dist.all_reduce, dist.batch_isend_irecv
 

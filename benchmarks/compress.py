@@ -1,14 +1,14 @@
-"""Cost of one reduction in time and memory, beside lower bounds that hold for every method.
+"""Time and memory of one reduction, compared with lower bounds for every method.
 
     python benchmarks/compress.py [--scope layer|global] [--workers 1] [--repeats 7] [--threads 1]
     python benchmarks/compress.py --memory [--workers 8]
 
-Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in
-one process, beside three yardsticks on the same segments: an in-place add, ``torch.topk(x.abs(), k)``
-and the ``squared_norm`` that the ledger takes. Medians over rounds; each round draws new normal
-gradients, sets the residuals to zero and runs everything once in a new order, so that a drift of the
-machine hits all alike. Ratios are medians of the rounds' ratios. Then the default job: ``run.py`` with
-all defaults, its gradient seconds against its reduce seconds.
+Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in one
+process, and of three references on the same segments: an in-place add, ``torch.topk(x.abs(), k)`` and the
+ledger's ``squared_norm``. The results are medians over rounds. Each round draws new normal gradients, sets
+the residuals to zero and runs everything once in a new order, so a drift of the machine affects all equally.
+Ratios are medians of the rounds' ratios. Then it compares gradient seconds and reduce seconds of the default
+job, ``run.py`` with all defaults.
 
 With ``--memory``, prints per method the largest resident memory during ``reduce()``, from a fresh
 process each, in units of one tensor of n x D.

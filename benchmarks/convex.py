@@ -1,11 +1,11 @@
-"""Milliseconds per step of the convex experiments, beside a plain NumPy loop over workers.
+"""Milliseconds per step of the convex experiments, compared with a plain NumPy loop over workers.
 
     python benchmarks/convex.py [--root DIR] [--rounds 5]
 
-Each experiment runs through run.py's own trainer, logging every 100 steps to nowhere, one thread,
-one process. The NumPy loop does the same mathematics one worker after the other, and nothing else:
-no ledger, no metrics. Both take turns; per round the ratio, then the median over rounds. Without madelon
-in DIR/libsvm (default: $DATA_DIR, else .data), rows of madelon's shape are drawn, and that is said.
+Each experiment runs through run.py's own trainer, logging every 100 steps to nowhere, one thread, one
+process. The NumPy loop computes the same steps one worker after another, without ledger and metrics. Both run
+alternately; the result is the median over rounds of the ratio. Without madelon in DIR/libsvm (default:
+$DATA_DIR, otherwise .data), rows of madelon's shape are drawn, with a message.
 """
 
 import argparse

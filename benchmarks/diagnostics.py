@@ -1,13 +1,13 @@
-"""Cost of diagnostics, one by one and all together, as a share of training measured every 50 steps.
+"""Cost of diagnostics, separately and all together, as a share of training with measurements every 50 steps.
 
     python benchmarks/diagnostics.py [EXPERIMENT ...] [KEY=VALUE ...] [--steps 200] [--every 50]
         [--only NAMES ...]
 
-Each experiment (``default`` for none) runs through run.py's own trainer, one process and one thread on a
-CPU. Times are the process's own, so that what else the machine does counts little. What a probe adds to steps
-that are measured and to those between are medians of the time in it, less the reducer's that it watches.
-A step without is the median of the same run's steps less what the probe took, without optimizer and reading.
-The cost is that of ``every - 1`` steps between and one measured, over ``every`` steps without.
+Each experiment (``default`` for none) runs through run.py's own trainer, one process and one thread on a CPU.
+Times are CPU times of the process, so other work on the machine has little effect. The cost of a probe, in
+measured and in other steps, is the median of the time in it minus the time of its reducer. The time of a step
+without diagnostics is the median of the same run's steps minus the probe's time, without optimizer and
+reading. The cost is that of ``every - 1`` steps between and one measured, over ``every`` steps without.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Ways in which two hosts can give each other as many bytes, over throttled links: why gathers go by pairs.
+"""Comparison of collectives between two hosts over throttled links: the reason for gathers by pairs.
 
     sudo python benchmarks/exchanges.py [--rates 500mbit 1gbit] [--entries 3350000] [--rounds 5]
 

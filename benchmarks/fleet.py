@@ -1,4 +1,4 @@
-"""One process on each host of a bench, told what to do line by line in JSON."""
+"""One process on each host of a benchmark, controlled by lines of JSON."""
 
 import json
 import os

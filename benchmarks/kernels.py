@@ -1,13 +1,14 @@
-"""Speed of the kernels beside their goals.
+"""Speed of the kernels, compared with their goals.
 
     python benchmarks/kernels.py [--rounds 15] [--threads 1]
 
 One worker's fp32 vector of ResNet-18's size, in one segment: feedback, selection, packing, residual, error
-and count in one call, beside an in-place add of that size; exact Top-k beside ``torch.topk(p.abs(), k)``,
-and whether the sets are equal; a random block's selection and packing beside a copy of as many entries. Then
-the reduction of 8 workers' gradients of ResNet-18 beside their forward and backward passes on 32 images of
-32 x 32 each. A round runs everything once, the figure is the median of the rounds' ratios. Seconds are those
-of the process (all of its threads), which other work on the machine disturbs less than a clock on the wall.
+and count in one call, compared with an in-place add of that size; exact Top-k compared with
+``torch.topk(p.abs(), k)``, with a check that the sets are equal; selection and packing of a random block
+compared with a copy of as many entries. Then the reduction of 8 workers' gradients of ResNet-18 compared with
+their forward and backward passes on 32 images of 32 x 32 each. A round runs everything once, the figure is
+the median of the rounds' ratios. Seconds are those of the process (all of its threads), which other work on
+the machine disturbs less than a clock on the wall.
 """
 
 import argparse

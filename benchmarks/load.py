@@ -3,11 +3,10 @@
     python benchmarks/load.py steps [--steps 100000]
     python benchmarks/load.py sweep [--jobs 500] [--wandb]
 
-`steps` trains logistic regression (breast_cancer, 4 workers, Top-k) and logs every step; it states
-resident memory and time per tenth of the run. `sweep` runs jobs of 3 steps one after the other in one
-process, as `run.py -m` does, and counts what is left after each tenth: memory, open files, threads and
-processes below this one. CPU seconds are stated beside those of the wall, as other work on the machine
-does not count in them.
+`steps` trains logistic regression (breast_cancer, 4 workers, Top-k) and logs every step; it prints resident
+memory and time per tenth of the run. `sweep` runs jobs of 3 steps in sequence in one process, as `run.py -m`
+does, and counts remaining resources after each tenth: memory, open files, threads and child processes. It
+prints CPU seconds and wall seconds, because CPU seconds exclude other work on the machine.
 """
 
 import argparse

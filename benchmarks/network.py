@@ -1,4 +1,4 @@
-"""Steps of data-parallel training over real, throttled links: torch's ways and ours.
+"""Steps of data-parallel training over throttled links: torch's DDP hooks and this project's methods.
 
     sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 1] [--to FILE.md]
 

@@ -1,4 +1,4 @@
-"""One host of the network bench: trains as it is told by network.py, line by line in JSON.
+"""One host of the network benchmark, controlled by network.py through lines of JSON.
 
 Our methods run through run.py's own trainer; torch's DistributedDataParallel with its hooks trains the
 same model on the same batches with the same optimizer. Before each window of steps a host says that

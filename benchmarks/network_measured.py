@@ -1,4 +1,4 @@
-"""Summaries of the network bench's measurements: medians, headers, break-even points."""
+"""Summaries of the network benchmark: medians, headers, break-even points."""
 
 import itertools
 import math

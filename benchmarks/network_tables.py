@@ -1,4 +1,4 @@
-"""Tables and figure of the network bench."""
+"""Tables and figure of the network benchmark."""
 
 import math
 import os

@@ -2,9 +2,9 @@
 
     python benchmarks/results_reading.py [--runs N] [--steps N] [--in FOLDER]
 
-Writes such folders, with as many metrics as a real step has, reads them and writes both tables of
-`python -m results table`. Prints seconds, and those of json.loads alone for every line, from a tenth of
-the folders: how many times as long as read_runs that takes.
+Writes such folders, with as many metrics as a real step has, reads them and writes both tables of `python -m
+results table`. Prints the seconds, and for comparison those of json.loads for every line, from a tenth of the
+folders.
 """
 
 import argparse

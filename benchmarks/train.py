@@ -1,12 +1,12 @@
-"""Samples or tokens per second of the presets, and what share of a step the compression takes.
+"""Samples or tokens per second of the presets, and the share of compression in a step.
 
     python benchmarks/train.py [EXPERIMENT ...] [--steps 10] [--root DIR] [--device cpu|cuda] [KEY=VALUE ...]
 
 Each experiment (default: all of small/) runs through run.py's own trainer, one process and one thread on a
-CPU, with `none`, `top_k` and `hard_threshold`. Steps are timed one by one and their median is
-taken, after two steps that are not counted. Reading is what the batches cost, gradient the forward and
-backward passes of all workers, reduction the compression and its communication, update the optimizer.
-The rest of a step is the ledger's.
+CPU, with `none`, `top_k` and `hard_threshold`. Each step is timed, and the result is the median without the
+first two steps. Reading is the time for batches, gradient the forward and backward passes of all workers,
+reduction the compression and its communication, update the optimizer. The remaining time of a step is the
+ledger's.
 """
 
 import argparse

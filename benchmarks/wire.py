@@ -1,14 +1,14 @@
-"""Link bytes charged by the communicator beside the counters of the hosts' network interfaces.
+"""Link bytes charged by the communicator, compared with the counters of the hosts' network interfaces.
 
     sudo python benchmarks/wire.py [--hosts 2 4] [--scopes layer global] [--methods NAME ...] [--to FILE.md]
 
-Every host is a network namespace on this machine with one process and one worker, which reduces gradients
-as large as ResNet-18's with every method: all-reduced in both ways that trainer.reduction has, gathered, of
-different lengths, and coded. It needs Linux, root and iproute2, and takes its namespaces away again.
-Prints, and with --to writes, per step ``Communicator.take_link_bytes`` beside the counters of each host's
-interface, sent and received. Ends with status 1 where one differs by more than 2 % less headers. These are
-measured too: those of Ethernet, IP and TCP by the interface's count of packets, gloo's by collectives that
-carry next to nothing.
+Every host is a network namespace on this machine with one process and one worker, which reduces gradients of
+ResNet-18's size with every method: all-reduced by both values of trainer.reduction, gathered, of different
+lengths, and encoded. It needs Linux, root and iproute2, and removes its namespaces. It prints, and with --to
+writes, ``Communicator.take_link_bytes`` and the counters of each host's interface per step, sent and
+received. The exit status is 1 if they differ by more than 2 % after headers are subtracted. Headers are
+measured too: those of Ethernet, IP and TCP by the interface's count of packets, and gloo's by almost empty
+collectives.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""One host of the wire bench: does what wire.py says, and tells what its communicator charged for it."""
+"""One host of the benchmark wire.py: runs its jobs and reports the bytes charged by the communicator."""
 
 from collections import Counter
 from functools import cache

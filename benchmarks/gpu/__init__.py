@@ -1,4 +1,4 @@
-"""Measurements on a GPU, in parts that do not need each other: `make gpu`."""
+"""Measurements on a GPU in independent parts: `make gpu`."""
 
 import sys
 

@@ -3,10 +3,10 @@
     make gpu
     python -m benchmarks.gpu [--parts tests,bandwidth] [--out results/pages/gpu] [--device cpu --quick]
 
-Every part runs in a process of its own with a time limit: one that fails is named with its last lines, and
-the others go on. The page is written anew after every part. It needs a GPU and a torch that can use it; a
-part whose packages are missing is named and left out. ``--device cpu --quick`` goes the same ways on a CPU,
-in small sizes, and measures nothing.
+Every part runs in its own process with a time limit. A part that fails is listed with its last lines, and the
+others continue. The page is rewritten after every part. It needs a GPU and a torch that can use it; a part
+whose packages are missing is listed and skipped. ``--device cpu --quick`` runs the same code on a CPU, in
+small sizes, and measures nothing.
 """
 
 import argparse

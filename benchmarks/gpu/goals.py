@@ -1,4 +1,4 @@
-"""The goals on a GPU, and whether what was measured meets them."""
+"""Goals for measurements on a GPU, and checks of the goals."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The tests of the GPU's kernels, run by pytest on the device; what failed, by name."""
+"""Tests of the GPU kernels by pytest on the device, with the names of failed tests."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The machine that something is measured on, as JSON, from a process that does not keep the GPU.
+"""Description of the machine as JSON, from a separate process that does not keep the GPU.
 
 python -m benchmarks.gpu.machine
 """

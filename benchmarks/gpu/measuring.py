@@ -1,4 +1,4 @@
-"""Times, memory and process groups on a GPU; on a CPU the same calls with the CPU's own means."""
+"""Times, memory and process groups on a GPU, with equivalents on a CPU."""
 
 import os
 import statistics

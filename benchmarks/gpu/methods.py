@@ -1,4 +1,4 @@
-"""One reduction of every method in conf/compressor, beside a copy and ``torch.topk``."""
+"""One reduction of every method in conf/compressor, compared with a copy and ``torch.topk``."""
 
 import time
 

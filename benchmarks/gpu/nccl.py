@@ -1,8 +1,8 @@
-"""Collectives of the processes that a machine's GPUs allow: NCCL with one, and with one for each GPU.
+"""Tests of collectives with NCCL: one process, and one process per GPU.
 
-Every collective of the communicator is held against what it must give, which each process can work out for
-itself; then some steps of DistributedDataParallel with a reducer as its hook are held against the trainer's
-own step, bit for bit. On a CPU it is gloo, with one process and two.
+Every collective of the communicator is compared with its expected result, which each process can compute;
+then some steps of DistributedDataParallel with a reducer as its hook are compared with the trainer's step,
+bit for bit. On a CPU it is gloo, with one process and two.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""The preset of the paper's ResNet-18 on CIFAR-10 at its full batch, and what 300 epochs of it would take."""
+"""The preset of the paper's ResNet-18 on CIFAR-10 at its full batch, and the predicted time for 300
+epochs."""
 
 import os
 import statistics

@@ -1,4 +1,4 @@
-"""One part of `make gpu`, in a process of its own: rows of its tables, each as a line of a file.
+"""One part of `make gpu` in its own process; it writes the rows of its tables as lines of a file.
 
 python -m benchmarks.gpu.part NAME --rows FILE [--device cuda|cpu] [--quick] [--seconds 60]
 """

@@ -1,4 +1,4 @@
-"""The parts of `make gpu`: what each needs, and how long it may take."""
+"""The parts of `make gpu`, with their packages and time limits."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Selection from long vectors by the kernels, beside the reference and beside known answers."""
+"""Selection from long vectors by the kernels, compared with the reference and with known results."""
 
 import torch
 from torch import Tensor

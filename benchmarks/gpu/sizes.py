@@ -1,4 +1,4 @@
-"""Sizes of the vectors that kernels and methods are measured on, and what they are held against."""
+"""Sizes of the measured vectors, and the copy used for comparison."""
 
 import statistics
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""EF-sign: of every entry its sign, times the mean magnitude of its layer.
+"""EF-sign: the sign of every entry times the mean magnitude of its layer.
 
 Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847. Biased. 1 bit per element, 4 bytes per layer.
 """
@@ -14,14 +14,14 @@ from compressors.encoding.packing import pack, unpack
 
 
 class Signs(NamedTuple):
-    bits: Annotated[Tensor, Field("signs", 8)]  # [ceil(d / 8)] uint8: 8 elements an entry
-    scales: Annotated[Tensor, Field(METADATA)]  # [L], one for each layer of the segment
+    bits: Annotated[Tensor, Field("signs", 8)]  # [ceil(d / 8)] uint8: 8 elements per entry
+    scales: Annotated[Tensor, Field(METADATA)]  # [L], one per layer of the segment
 
 
 @dataclass(frozen=True, kw_only=True)
 class EFSign(Codec):
     payload = Signs
-    traits = Traits(exact=False, dense=True)  # it rounds, and says something of every element
+    traits = Traits(exact=False, dense=True)  # it rounds, and represents every element
 
     def encode(self, x: Tensor, step: Step) -> Signs:
         scales = torch.stack([layer.abs().mean() for layer in step.layers(x)])

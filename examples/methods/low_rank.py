@@ -1,4 +1,4 @@
-"""Low rank: every matrix as the product of two thin ones, in two all-reduces; vectors as they are.
+"""Low rank: matrices as products of two thin matrices, in two all-reduces; vectors uncompressed.
 
 Vogels et al., 2019 (PowerSGD), https://arxiv.org/abs/1905.13727. Biased. r (m + n) values for m n elements.
 """
@@ -18,7 +18,7 @@ class LowRank(Reducer):
     traits = Traits(exact=False, dense=True)
     examples = ({"rank": 2},)
 
-    def init(self, segments: list[Segment]) -> Shared:  # Q [n, r] of every matrix, alike on all workers
+    def init(self, segments: list[Segment]) -> Shared:  # Q [n, r] of every matrix, equal on all workers
         stream, like = torch.Generator().manual_seed(0), segments[0].rows
         sizes = {i: x.flatten(2).shape[1:] for i, x in layers_of(segments).items() if x.dim() > 2}
         drawn = {i: torch.randn(n, min(self.rank, m, n), generator=stream) for i, (m, n) in sizes.items()}

@@ -1,1 +1,1 @@
-"""Checkpoints: what is saved, how it is read back, and where a run resumes."""
+"""Checkpoints: state, files, checks and the start of a run."""

@@ -1,10 +1,10 @@
-"""Facts of a training that a checkpoint holds beside its tensors; ``schemas.py`` has their bounds."""
+"""Facts of a training in a checkpoint, in addition to its tensors; ``schemas.py`` has their bounds."""
 
 from typing import NotRequired, TypedDict
 
 from trainers.checkpoint.tree import Skeleton
 
-SEARCH_COSTS = {  # of trials, by the metric of the whole run
+SEARCH_COSTS = {  # costs of trials, and the corresponding metrics of the run
     "comm/link_bytes_sent_total": "autolrs/search_link_bytes_sent_total",
     "comm/bytes_sent_total": "autolrs/search_bytes_sent_total",
     "compression/total_error": "autolrs/search_total_error",
@@ -12,7 +12,7 @@ SEARCH_COSTS = {  # of trials, by the metric of the whole run
 
 
 class SearchFacts(TypedDict, total=False):
-    """Of a search for learning rates: all of them, or none where nothing is searched for."""
+    """Facts of a search for learning rates; all of them, or none without a search."""
 
     stage: int  # -1 before the first
     until: int  # the step that ends the stage
@@ -21,7 +21,7 @@ class SearchFacts(TypedDict, total=False):
     losses: list[float]  # of the stage's steps
     steps: int  # of all trials
     costs: dict[str, float]  # the values of ``SEARCH_COSTS``
-    rates: list[float]  # tried in the stage that is about to begin
+    rates: list[float]  # tried for the stage that begins
     forecasts: list[float | None]
     trial_steps: int
     stage_steps: int
@@ -29,12 +29,12 @@ class SearchFacts(TypedDict, total=False):
 
 
 class Facts(TypedDict):
-    """What JSON can hold of a training between two steps."""
+    """The state of a training between two steps, except tensors, as JSON."""
 
     step: int
     epoch: float
     steps_in_ledger: int
-    moved: int  # steps that a change of the number of workers has put between the ledger and the step
+    moved: int  # difference of step and ledger steps, from a change of the number of workers
     skipped: int
     skipped_in_a_row: int
     last: dict[str, float]
@@ -50,7 +50,7 @@ class Facts(TypedDict):
 
 
 class PartDescription(TypedDict):
-    """Of one process's part of a checkpoint."""
+    """Description of one process's part of a checkpoint."""
 
     format: int
     run: str

@@ -1,9 +1,9 @@
-"""A checkpoint on disk: one part per process, each with a description that says what it must hold.
+"""Files of a checkpoint: one part per process, each with a description of its content.
 
-CHECKPOINT/step-000000123/part-0-of-2.safetensors holds what process 0 saves, the first one's part
-also what all share; part-0-of-2.json describes it: the checksum of its file, the step, the workers,
-and in the second line the checksum of the first. A description is written when its part is on
-disk, so a checkpoint counts when all descriptions are there and all of them hold.
+CHECKPOINT/step-000000123/part-0-of-2.safetensors contains the state of process 0; the first part also
+contains the shared state. part-0-of-2.json describes it: the checksum of its file, the step, the workers, and
+in the second line the checksum of the first line. A description is written after its part is on disk, so a
+checkpoint is complete if all descriptions exist and are correct.
 """
 
 import errno
@@ -28,13 +28,13 @@ from trainers.checkpoint.tree import tensors_of
 from trainers.records.files import printable, read_description
 from trainers.records.safe_files import replacing, write_all
 
-FORMAT = 1  # of what is written; another one is not read
-_SPARE_BYTES = 2**20  # of a disk, left to the records
+FORMAT = 1  # version of the format; others are refused
+_SPARE_BYTES = 2**20  # kept free on a disk for the records
 _NAME = re.compile(r"step-(\d{9,})(?:\.(\d+))?")
 
 
 class DamagedCheckpointError(ValueError):
-    """A checkpoint that is not what was written, or not all of it, in one line."""
+    """A damaged or incomplete checkpoint, in one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
@@ -49,14 +49,14 @@ class Checkpoint:
 
     @property
     def facts(self) -> Facts:
-        """What the first process wrote down beside the tensors."""
+        """The facts from the first process."""
         facts = self.descriptions[0]["facts"]
-        assert facts is not None  # as ``_read_descriptions`` has seen
+        assert facts is not None  # checked by ``_read_descriptions``
         return {"moved": 0, "optimizer_name": None, **facts}
 
     @property
     def run(self) -> str:
-        """The id of the run that it belongs to."""
+        """The id of the checkpoint's run."""
         return self.descriptions[0]["run"]
 
     @property
@@ -69,11 +69,11 @@ class Checkpoint:
 
     @property
     def identity(self) -> str:
-        """What tells it from all others: a checksum of its parts' checksums."""
+        """The identity of the checkpoint: a checksum of its parts' checksums."""
         return _digest_of(" ".join(description["blake2b"] for description in self.descriptions))
 
     def load(self, workers: Iterable[int]) -> Snapshot:
-        """What all share and what is of these workers, on the CPU. Raises ``DamagedCheckpointError``."""
+        """The shared state and the state of these workers, on the CPU. Raises ``DamagedCheckpointError``."""
         try:
             return self._load(workers)
         except (SafetensorError, OSError) as error:
@@ -101,7 +101,7 @@ def step_folder(root: Path, step: int, searched: int = 0) -> Path:
 def write_part(root: Path, snapshot: Snapshot, run: str, process: int, processes: int) -> None:
     """Write this process's part of a checkpoint below ``root``.
 
-    Raises ``OSError``, with nothing of the part left behind, where that cannot be done.
+    Raises ``OSError`` and removes partial files if this fails.
     """
     searched = snapshot.facts["search"].get("steps", 0)
     folder = step_folder(root, snapshot.facts["step"], searched)
@@ -129,7 +129,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
     partial = folder / f"{name}.partial"
     partial.unlink(missing_ok=True)
     needed = sum(tensor.nbytes for tensor in tensors.values()) + _SPARE_BYTES
-    if shutil.disk_usage(folder).free < needed:  # rather than fill it, and stop what else is written there
+    if shutil.disk_usage(folder).free < needed:  # a full disk would stop other writers
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {needed:,} bytes needed", str(partial))
     save_file(tensors, partial)
     description: PartDescription = {
@@ -157,7 +157,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
 def read_checkpoint(folder: Path) -> Checkpoint:
     """The checkpoint in this folder, every part compared with its checksum.
 
-    Raises ``DamagedCheckpointError``, saying what is wrong, for anything but a whole checkpoint.
+    Raises ``DamagedCheckpointError`` with the fault unless the checkpoint is complete.
     """
     checkpoint = describe_checkpoint(folder)
     for description in checkpoint.descriptions:
@@ -173,7 +173,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 
 
 def _require_tensors(file: Path, description: PartDescription) -> None:
-    """Raise ``DamagedCheckpointError`` unless the tensors are there that the description names."""
+    """Raise ``DamagedCheckpointError`` unless all tensors of the description exist."""
     with safe_open(file, framework="pt") as opened:
         there = set(opened.keys())
     named = {
@@ -186,21 +186,21 @@ def _require_tensors(file: Path, description: PartDescription) -> None:
 
 
 def describe_checkpoint(folder: Path) -> Checkpoint:
-    """The checkpoint in this folder, by its descriptions alone: its tensors are not looked at.
+    """The checkpoint in this folder from its descriptions, without reading tensors.
 
-    Raises ``DamagedCheckpointError`` for descriptions that are missing or do not hold.
+    Raises ``DamagedCheckpointError`` for missing or wrong descriptions.
     """
     return Checkpoint(folder, _read_descriptions(folder))
 
 
 def step_folders(root: Path) -> list[Path]:
-    """The folders of checkpoints below ``root``, the newest first, whole or not."""
+    """The folders of checkpoints below ``root``, newest first, complete or not."""
     found = [path for path in root.glob("step-*") if _NAME.fullmatch(path.name)]
     return sorted(found, key=_moment_of, reverse=True)
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether all descriptions are there; nothing is read but names."""
+    """Whether all descriptions exist, by their names."""
     names = {path.name for path in folder.glob("part-*-of-*.json")}
     counts = {name.removesuffix(".json").split("-of-")[1] for name in names}
     return any({f"part-{p}-of-{count}.json" for p in range(int(count))} <= names for count in counts)
@@ -239,7 +239,7 @@ def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
 
 
 def _require_facts(folder: Path, facts: Facts, num_workers: int, step: int, searched: int) -> None:
-    """Raise ``DamagedCheckpointError`` for facts that do not go with each other and the folder's name."""
+    """Raise ``DamagedCheckpointError`` unless facts agree with each other and the folder's name."""
     own = f"{folder.name}: its {{}}"
     _require_equal(facts, own, step=step, num_workers=num_workers)
     _require_equal(facts, own, steps_in_ledger=step - facts.get("moved", 0) - facts["skipped"])

@@ -1,4 +1,4 @@
-"""Checks that a checkpoint is one of this training: its facts, its records, its tensors."""
+"""Checks that a checkpoint fits this training: facts, records and tensors."""
 
 import copy
 import math
@@ -32,13 +32,13 @@ Rows = Sequence[Record]
 
 
 class Require(Protocol):
-    """Raises ``CheckpointMismatch``, which says what is wrong, unless something is fine."""
+    """Raises ``CheckpointMismatch`` with the fault unless a condition holds."""
 
     def __call__(self, fine: bool, what: str) -> None: ...
 
 
 def require_records(facts: Facts, rows: Rows, place: str) -> None:
-    """Raise ``CheckpointMismatch`` unless the newest values and the best ones are those on record."""
+    """Raise ``CheckpointMismatch`` unless the last and best values are those of the records."""
     newest: dict[str, float] = {}
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
@@ -68,7 +68,7 @@ def require_records(facts: Facts, rows: Rows, place: str) -> None:
 
 
 def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> None:
-    """Raise ``CheckpointMismatch`` for facts that a run of these settings cannot come to from its start."""
+    """Raise ``CheckpointMismatch`` for facts that a run with these settings cannot reach from its start."""
     step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
 
     def require(fine: bool, what: str) -> None:
@@ -130,7 +130,7 @@ def _evaluations(trainer: "Trainer", step: int, *, is_end: bool) -> list[int]:
 def _require_search(
     trainer: "Trainer", schedule: AutoLRS, facts: Facts, rows: Rows, require: Require
 ) -> None:
-    """What a search for learning rates remembers, beside its records."""
+    """Check the facts of a search for learning rates against its records."""
     search = facts["search"]
     rates = [*search["rates"], *([] if search["rate"] is None else [search["rate"]])]
     is_inside = all(schedule.low * (1 - 1e-9) <= rate <= schedule.high * (1 + 1e-9) for rate in rates)
@@ -200,7 +200,7 @@ def _require_plan(
 
 
 def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) -> None:
-    """Raise ``CheckpointMismatch``, in all processes, unless ``snapshot`` can be put back into ``state``."""
+    """Raise ``CheckpointMismatch``, in all processes, unless ``snapshot`` fits ``state``."""
     read = partial(trainer.loader.batches, snapshot.facts["step"])
     batches = read_together(trainer.communicator, trainer.loader, read)
     problem = ""
@@ -216,7 +216,7 @@ def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) ->
 
 
 def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
-    """What the optimizer would have kept by now, in the names and shapes of this very one."""
+    """Check the optimizer's state against the names and shapes of this optimizer's."""
     facts, here = snapshot.facts, type(state.optimizer).__name__.lstrip("_")
     there = facts["optimizer_name"]
     if there not in (None, here):
@@ -227,7 +227,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
 
 
 def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
-    """What a worker's loss carries from one batch to the next, as this loss does."""
+    """Check the state of a worker's loss between batches against this loss's."""
     expected = _carries_like(trainer, batch)
     for worker in trainer.communicator.local_workers:
         tensors, carries = snapshot.workers[worker]
@@ -251,14 +251,14 @@ def _require_tree(expected: Tree, skeleton: Skeleton, prefix: str, saved: Tensor
 
 
 def _names(skeleton: Skeleton) -> Tree:
-    """A skeleton as a tree of names, whatever the order of the fields of an object."""
+    """A skeleton as a tree of names, independent of the order of an object's fields."""
     return put_together(skeleton, {name: name for name in tensors_of(skeleton)})
 
 
 def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, object]]:
-    """What ``optimizer`` has for each parameter after a step, in tensors without memory.
+    """The state of ``optimizer`` for each parameter after a step, in tensors without memory.
 
-    Found out by a step of a copy that has a parameter of its own in each group.
+    It is determined by a step of a copy with one parameter in each group.
     """
     found: dict[int, dict[str, object]] = {}
     number = 0
@@ -284,7 +284,7 @@ def _like(value: object, sample: Tensor, parameter: Tensor) -> object:
 
 
 def _carries_like(trainer: "Trainer", batch: Batch) -> list[Carry]:
-    """What the loss of a batch leaves to the next one; nothing where a model writes its gradient down."""
+    """The state of a loss between batches; empty for an analytic model."""
     if trainer.is_analytic:
         return []
     settings, device, model = trainer.settings, trainer.layout.device, trainer.model

@@ -1,4 +1,4 @@
-"""Going on with another number of workers: what n workers remember, dealt out to m of them."""
+"""Redistribution of the state of n workers to m workers."""
 
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
@@ -15,10 +15,10 @@ _FRESH: Skeleton = {"list": []}  # the skeleton of what is carried before the fi
 def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int, step: int) -> Snapshot:
     """The snapshot for the workers in ``ranks``, of ``num_workers`` = m, that goes on at ``step``.
 
-    Think of the n old workers as equal parts of a line, and of the m new ones as equal parts of the
-    same line. A new worker gets the mean of the old residuals over its part; so the mean over the m
-    workers is what the mean over the n was, and with it what the residuals still owe to the weights.
-    The ledger's sums go the same way. Hidden states begin afresh, as the workers read other shards.
+    The n old workers are equal parts of a line, and the m new workers are equal parts of the same line. A new
+    worker gets the mean of the old residuals over its part. The mean over workers, and with it the update
+    still to be sent, is therefore unchanged. The ledger's sums are divided in the same way. Hidden states are
+    reset, because the workers read other shards.
     """
     before = checkpoint.num_workers
     shares = {new: list(_shares(new, num_workers, before)) for new in ranks}

@@ -30,7 +30,7 @@ FOLDER = "checkpoint"  # in a run folder
 
 @dataclass(frozen=True)
 class Start:
-    """What a run goes on from, if from anything, and what there is to say about it."""
+    """The checkpoint from which a run continues, if any, and messages about it."""
 
     checkpoint: Checkpoint | None = None
     records: bytes = b""  # of metrics.jsonl, up to the checkpoint
@@ -42,8 +42,8 @@ class Start:
 def origin_of(config: Config) -> Origin:
     """The checkpoint that ``resume`` names.
 
-    Raises ``ValueError`` for a setting that names no checkpoint, or one of another number of workers
-    that was not asked to be redistributed.
+    Raises ``ValueError`` for a setting that names no checkpoint, or one of another number of workers without
+    ``redistribute``.
     """
     path = _path_of(config["resume"])
     try:
@@ -72,7 +72,7 @@ def _group_of(path: Path, run: str) -> str:
 
 
 def choose_start(run: str, folder: Path, resume: str) -> Start:
-    """Where the run with this id and folder begins.
+    """The start of the run with this id and folder.
 
     ``auto`` takes the newest checkpoint of its own that is whole and whose records are there; ``never``
     takes none; a path takes that one, unless it is another run's and this run has come further already.

@@ -1,4 +1,4 @@
-"""Times at which a training is saved: periodically, and when it is asked to stop."""
+"""Saving of checkpoints: periodically, and when a run is stopped."""
 
 import errno
 import shutil
@@ -21,7 +21,7 @@ _NOTHING, _SAVE = 0, 1  # what to do after a step; a signal's number lies above
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSettings:
-    """How often a run saves itself. Raises ``ValueError`` for settings that make no sense."""
+    """Intervals of checkpoints. Raises ``ValueError`` for invalid settings."""
 
     every_steps: int | None  # None: not by steps
     every_minutes: float | None  # None: not by the clock
@@ -38,21 +38,21 @@ class CheckpointSettings:
 
 
 class Records(Protocol):
-    """The file of records, of which a checkpoint remembers how far it had come."""
+    """Interface of the file of records, whose position a checkpoint contains."""
 
     def position(self) -> tuple[int, str]:
         """Bytes written so far and their checksum."""
 
     def sync(self) -> None:
-        """Wait until they are on disk."""
+        """Wait until the records are on disk."""
 
 
 class Checkpoints:
     """The checkpoints of one run, in ``root``; each process writes its own part.
 
-    The state is copied between two steps and written by a thread beside the training. ``records``
-    are the first process's. A write that fails, as on a full disk, is said and the training goes
-    on; the checkpoints before it stay.
+    The state is copied between two steps and written by a thread during the training. ``records`` are those
+    of the first process. If a write fails, for example on a full disk, a message is printed, the training
+    continues, and earlier checkpoints are kept.
     """
 
     def __init__(
@@ -85,9 +85,9 @@ class Checkpoints:
         return self.seconds_before + time.monotonic() - self._started
 
     def after_step(self, state: TrainingState, snapshot: Snapshot | None = None) -> None:
-        """Save if it is time to. Raises ``StoppedError`` in all processes when one was asked to stop.
+        """Save if a checkpoint is due. Raises ``StoppedError`` in all processes if one was asked to stop.
 
-        What is saved is ``state`` or, when its steps are to be taken back, the ``snapshot`` from before them.
+        Saves ``state`` or, if its steps will be reverted, the ``snapshot`` from before them.
         """
         wish = self.request.signal or (_SAVE if self._is_due(state.step) else _NOTHING)
         wish = self.communicator.all_reduce_max(wish)
@@ -105,7 +105,7 @@ class Checkpoints:
             )
 
     def save(self, snapshot: Snapshot) -> None:
-        """Have it written, after what is being written still, unless it has been."""
+        """Write the state, after the write in progress, unless it is already on disk."""
         self.wait()
         self._saved_at = time.monotonic()
         if self._saved == _moment(snapshot):
@@ -117,7 +117,7 @@ class Checkpoints:
         self._writing = self._thread.submit(self._write, snapshot)
 
     def wait(self) -> None:
-        """Until this process's part is on disk; says what went wrong, if something did."""
+        """Wait until this process's part is on disk; report an error of the write."""
         writing, self._writing = self._writing, None
         if writing is None:
             return
@@ -127,12 +127,12 @@ class Checkpoints:
             print(f"a checkpoint was not written, the training goes on: {error}", file=sys.stderr, flush=True)
 
     def at_end(self, state: TrainingState) -> None:
-        """Save a finished training, if that is wanted."""
+        """Save a finished training, if ``at_end`` is set."""
         if self.settings.at_end:
             self.save(state.capture())
 
     def close(self) -> None:
-        """Let this process's writing end."""
+        """Wait for the writing thread to end."""
         self.wait()
         self._thread.shutdown()
 

@@ -1,4 +1,4 @@
-"""Everything that a training carries from one step to the next, as one thing to save and to put back."""
+"""The complete state of a training between steps, to save and restore."""
 
 import copy
 import math
@@ -23,21 +23,21 @@ _MEASURED = "diagnostics"
 
 
 class CheckpointMismatch(ValueError):
-    """A checkpoint of something else than this run, in one line."""
+    """A checkpoint that does not fit this run, in one line."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 
 
 class WorkerState(NamedTuple):
-    """What belongs to one worker: its residuals, what its loss carries, its row of the ledger."""
+    """State of one worker: residuals, state of its loss between batches, row of the ledger."""
 
     tensors: Tensors
     carries: Skeleton  # of what its loss carries from batch to batch
 
 
 class Snapshot(NamedTuple):
-    """A training between two steps, in tensors of its own."""
+    """A copy of a training's state between two steps."""
 
     shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
     workers: dict[int, WorkerState]  # those of this process
@@ -48,9 +48,9 @@ class Snapshot(NamedTuple):
 
 @dataclass(kw_only=True)
 class TrainingState:
-    """The live objects of a training. What follows from (seed, step, worker) is no part of it.
+    """The live objects of a training. Data that follow from (seed, step, worker) are not part of it.
 
-    Batches, dropout and random coordinates are such: a sampler has no position to save.
+    Batches, dropout and random coordinates follow from these, so a sampler has no position to save.
     """
 
     model: nn.Module
@@ -70,7 +70,7 @@ class TrainingState:
     search: SearchFacts = field(default_factory=SearchFacts)  # by ``search.AutoLRSController``
 
     def note(self, found: Record) -> Record:
-        """Take new values of metrics; those that are numbers. An overflow is none, and JSON lacks it."""
+        """Record new values of metrics that are finite numbers; JSON has no infinity."""
         known = {name: value for name, value in found.items() if math.isfinite(value)}
         for name in found.keys() - known.keys():
             self.last.pop(name, None)
@@ -79,7 +79,7 @@ class TrainingState:
 
     @torch.no_grad()
     def capture(self, device: torch.device | str = "cpu") -> Snapshot:
-        """Copies, on ``device``, of all there is; in all processes together."""
+        """A copy of the whole state on ``device``; all processes call it together."""
         if self.probe is not None:
             self.probe.settle(self.communicator)
         shared = dict(self._shared())
@@ -127,7 +127,7 @@ class TrainingState:
 
     @torch.inference_mode()
     def restore(self, snapshot: Snapshot) -> None:
-        """Be as the snapshot was, which fits."""
+        """Restore the snapshot, which must fit."""
         live, per_worker = dict(self._shared()), dict(self._per_worker())
         for name, tensor in live.items():
             tensor.copy_(snapshot.shared[name])

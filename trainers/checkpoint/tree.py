@@ -1,4 +1,4 @@
-"""Nested containers of tensors, taken apart into named tensors and a skeleton that JSON can hold."""
+"""Decomposition of nested containers into named tensors and a JSON skeleton."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar

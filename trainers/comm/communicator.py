@@ -22,7 +22,7 @@ _AT_ONCE = 2**21  # elements per all-reduce: gloo can process the next one while
 
 
 class Communicator:
-    """n workers, of which W = n / P, with ids ``ranks``, are in this process, one of P.
+    """n workers, of which W = n / P, the ``local_workers``, are in this process, one of P.
 
     One process with all workers and n processes with one worker each run the same code. The bytes of a tensor
     that a worker hands to a collective are charged to it once, as if it were on its own machine; local

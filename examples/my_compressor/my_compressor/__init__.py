@@ -1,1 +1,1 @@
-"""A compressor for Total Error in a package of its own."""
+"""A compressor for Total Error in its own package."""

@@ -1,6 +1,6 @@
-"""Stride: keep every m-th entry, from an offset that moves each step. An example, of no paper.
+"""Stride: keep every m-th entry, from an offset that changes in each step. An example without a paper.
 
-Biased. 4 bytes per kept fp32 element.
+Biased. 4 bytes per sent fp32 element.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tests of Stride: the contract of every compressor, and what is special about it."""
+"""Tests of Stride: the contract of every compressor, and its own properties."""
 
 import pytest
 import torch
