@@ -1,5 +1,5 @@
-# make run     set up .venv and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
-# make test    set up .venv and run every check: format, lint, types, tests
+# make run     set up .venv without extras and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
+# make test    set up .venv with [dev] and run every check: format, lint, types, tests, the ten slowest of which it prints
 # make test-slow   the long checks on top
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
 #   accordion        ACCORDION beside a hard threshold and Top-k, three seeds; a quarter of an hour
@@ -18,6 +18,8 @@
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
+RESULTS := .venv/installed-results
+DEV := .venv/installed-dev
 
 STUDIES := accordion autolrs convex lambda_vs_k main regret small three_parameters topk_convergence
 .PHONY: run test test-slow format docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
@@ -25,22 +27,22 @@ STUDIES := accordion autolrs convex lambda_vs_k main regret small three_paramete
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
 
-test: $(STAMP)
+test: $(DEV)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -n 2 --dist loadfile
 
-test-slow: $(STAMP)
+test-slow: $(DEV)
 	.venv/bin/python -m pytest -m slow
 
 # What has finished before is not run again.
-accordion autolrs convex lambda_vs_k main regret topk_convergence: $(STAMP)
+accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
 	.venv/bin/python -m sweeps $@ $(ARGS)
 	.venv/bin/python -m results study $@
 
 # Jobs may fail, as those whose data are missing: they are named in their sweep's table, and missing on the page.
-small three_parameters: $(STAMP)
+small three_parameters: $(RESULTS)
 	-.venv/bin/python -m sweeps $@ --keep-going $(ARGS)
 	.venv/bin/python -m results study $@
 
@@ -67,12 +69,16 @@ docs: .venv/docs
 	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
 	touch $@
 
-format: $(STAMP)
+format: $(DEV)
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
 # The exact versions that this project is tested with; pyproject.toml says which others may do.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable .
+	touch $@
+
+$(RESULTS) $(DEV): .venv/installed-%: $(STAMP)
+	.venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[$*]'
 	touch $@

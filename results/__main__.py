@@ -10,6 +10,10 @@ COMMANDS = {  # name: module with a function ``main``, one line of help
     "budget": ("results.compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
     "study": ("results.studies.command", "a study's page, tables and figures"),
 }
+EXTRAS = {  # what pyproject.toml's extras install for these commands
+    **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow"), "results"),
+    **dict.fromkeys(("wandb", "wandb_workspaces"), "tracking"),
+}
 HELP = (
     "usage: python -m results COMMAND ...\n\nTables, figures, reports and studies of run folders.\n\n"
     + "".join(f"  {name:8} {said}\n" for name, (_, said) in COMMANDS.items())
@@ -20,7 +24,15 @@ HELP = (
 def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in COMMANDS:
-        return importlib.import_module(COMMANDS[words[0]][0]).main(words[1:])
+        try:
+            return importlib.import_module(COMMANDS[words[0]][0]).main(words[1:])
+        except ModuleNotFoundError as error:
+            package = (error.name or "").partition(".")[0]
+            if package not in EXTRAS:
+                raise
+            install = f"pip install 'total-error[{EXTRAS[package]}]'"
+            print(f"error: results needs {package}, which is not installed: {install}", file=sys.stderr)
+            return 1
     if words and words[0] in ("-h", "--help"):
         print(HELP, end="")
         return 0

@@ -124,7 +124,7 @@ def test_the_hook_in_an_own_script_trains(page: str, tmp_path: Path, monkeypatch
     try:
         source = f"from own_script import network\n\nmodel = network()\n{block}"
         module = saved(source, "script", tmp_path, monkeypatch)
-        module.ddp_model(torch.ones(1, 64)).square().sum().backward()
+        module.ddp_model(torch.ones(1, 32)).square().sum().backward()
         sent = torch.cat([p.grad.flatten() for p in module.model.parameters()])
     finally:
         dist.destroy_process_group()

@@ -4,13 +4,11 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, command
+from command_line import Background, command
 
 from trainers.launch.isolation import JobError, run_isolated
 
@@ -37,7 +35,7 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
         f"output={tmp_path}",
         *launcher,
     ]
-    process = start(sweep)
+    process = Background(*sweep)
     os.kill(wait_for_job(process, tmp_path, seed=1), signal.SIGKILL)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 1
@@ -62,7 +60,9 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
 def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
     tmp_path: Path, number: int, launcher: list[str], processes: int
 ) -> None:
-    process = start([*JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}", f"processes={processes}", *launcher])
+    process = Background(
+        *JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}", f"processes={processes}", *launcher
+    )
     wait_for_job(process, tmp_path, seed=0)
     if number == signal.SIGINT:  # as a terminal does it
         os.killpg(process.pid, number)
@@ -76,7 +76,7 @@ def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
 
 
 def test_a_job_does_not_outlive_its_sweep(tmp_path: Path) -> None:
-    process = start([*JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}"])
+    process = Background(*JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}")
     wait_for_job(process, tmp_path, seed=0)
     process.kill()
     process.wait()
@@ -85,7 +85,7 @@ def test_a_job_does_not_outlive_its_sweep(tmp_path: Path) -> None:
 
 def test_the_end_of_what_starts_the_jobs_costs_one_job(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=300", "trainer.log_every=1", "seed=0,1", f"output={tmp_path}"]
-    process = start(sweep)
+    process = Background(*sweep)
     os.kill(parent_of(wait_for_job(process, tmp_path, seed=0)), signal.SIGKILL)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 1
@@ -131,17 +131,12 @@ def test_results_come_back_and_faults_are_told(capfd: pytest.CaptureFixture[str]
     assert json.loads(run_isolated("json:dumps", {})) == {}
 
 
-def start(sweep: list[str]) -> subprocess.Popen:
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen([sys.executable, "run.py", *sweep], cwd=ROOT, start_new_session=True, **pipes)
-
-
 def table(text: str) -> dict[int, tuple[str, str]]:
     lines = re.findall(r"^ +(\d+)  (finished|skipped|failed|lost) +\d+  (.*)$", text, re.M)
     return {int(number): (status, rest.strip()) for number, status, rest in lines}
 
 
-def wait_for_job(process: subprocess.Popen, output: Path, seed: int) -> int:
+def wait_for_job(process: Background, output: Path, seed: int) -> int:
     """The process that holds the lock of the run with this seed, once it has records."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:

@@ -9,6 +9,7 @@ import pytest
 from command_line import PYTHON, command
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
+AS_TORCHRUN = "tests/helpers/as_torchrun.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "run.py"]
 
 
@@ -80,14 +81,14 @@ def test_the_main_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressor", ["top_k", pytest.param("none", marks=pytest.mark.slow)])
 def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> None:
-    """One process, our own launcher, and torchrun."""
+    """One process, our own launcher, and two processes as torchrun starts them."""
     common = [*SMALL, f"compressor={compressor}", "tracker=none"]
     ways = {
         "one": command(*common, f"output={tmp_path / 'one'}"),
         "own": command(*common, "processes=2", f"output={tmp_path / 'own'}"),
     }
     if compressor == "top_k":
-        ways["torchrun"] = command(*common, f"output={tmp_path / 'torchrun'}", launcher=TORCHRUN)
+        ways["torchrun"] = command(*common, f"output={tmp_path / 'torchrun'}", script=AS_TORCHRUN)
     found = {}
     for way, result in ways.items():
         assert result.returncode == 0, result.stderr
@@ -99,6 +100,16 @@ def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> No
         assert found["one"] == found["own"] == found["torchrun"]
     for one, other in zip(found["one"], found["own"], strict=True):
         assert one == pytest.approx(other, rel=1e-4)
+
+
+@pytest.mark.slow
+def test_torchrun_itself_does_not_change_a_result(tmp_path: Path) -> None:
+    common = [*SMALL, "compressor=top_k", "tracker=none"]
+    for output, launcher in (("one", None), ("torchrun", TORCHRUN)):
+        result = command(*common, f"output={tmp_path / output}", launcher=launcher)
+        assert result.returncode == 0, result.stderr
+    one, other = (only_folder(tmp_path / output) for output in ("one", "torchrun"))
+    assert one.name == other.name and records(one) == records(other)
 
 
 @pytest.mark.parametrize("method", [["compressor=top_k", "trainer.overlap=true"], ["compressor=none"]])

@@ -6,10 +6,11 @@ import stat
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, command
+from command_line import ROOT, Background, command
 from configs import resolved
 from interrupting import session
 from ports import is_loopback, listening
@@ -51,13 +52,13 @@ sys.meta_path.insert(0, AtImport())
 def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
     """In the imports of run.py, and in those of torch."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
-    process = start(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
+    process = start_cold(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
     _, told = process.communicate(timeout=300)
     assert (process.returncode, told) == (130, "interrupted\n")
 
 
-def start(*overrides: str, **environment: str) -> subprocess.Popen:
-    """A run in a process group of its own, as a terminal gives it one."""
+def start_cold(*overrides: str, **environment: str) -> subprocess.Popen:
+    """A run from a new interpreter in a process group of its own, as a terminal gives it one."""
     return subprocess.Popen(
         [sys.executable, "run.py", *SETTINGS, *overrides],
         cwd=ROOT,
@@ -69,7 +70,7 @@ def start(*overrides: str, **environment: str) -> subprocess.Popen:
     )
 
 
-def wait_for_records(folder: RunFolder, process: subprocess.Popen, number: int) -> None:
+def wait_for_records(folder: RunFolder, process: subprocess.Popen | Background, number: int) -> None:
     for _ in range(6000):
         if folder.metrics.exists() and folder.metrics.read_bytes().count(b"\n") >= number:
             return
@@ -93,6 +94,8 @@ def test_the_same_command_goes_on(
     folder = RunFolder(config)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
+    # One of these runs starts from a new interpreter, and so do its processes
+    start = start_cold if everybody else partial(Background, *SETTINGS)
     process = start(f"output={tmp_path}", f"processes={processes}", TMPDIR=str(temporary))
     wait_for_records(folder, process, 20)
     listened_on = listening(session(process.pid))

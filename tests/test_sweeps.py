@@ -5,13 +5,11 @@ import math
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from command_line import ROOT, command
+from command_line import Background, command
 from sweep_files import SWEEPS, name_of, params_of
 
 from trainers.config.old_names import SWEEPS as OLD_NAMES
@@ -59,9 +57,7 @@ def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=150", "trainer.log_every=1", "seed=0,1,2", f"output={tmp_path}"]
-    process = subprocess.Popen(
-        [sys.executable, "run.py", *sweep], cwd=ROOT, stdout=subprocess.DEVNULL, start_new_session=True
-    )
+    process = Background(*sweep)
     try:
         wait_for(lambda: summaries(tmp_path) and under_way(tmp_path), process)
     finally:
@@ -81,7 +77,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
     run = ["model=mlp", "workers=2", "trainer.batch_size=8", "tracker=none", f"output={tmp_path}"]
     run += ["trainer.steps=100000", "trainer.log_every=100"]
-    process = subprocess.Popen([sys.executable, "run.py", *run], cwd=ROOT, stdout=subprocess.DEVNULL)
+    process = Background(*run)
     try:
         wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
         second = command(*run)
@@ -101,13 +97,7 @@ def test_a_killed_process_of_a_run_is_named_in_the_last_line(tmp_path: Path) -> 
         f"output={tmp_path}",
         "processes=2",
     ]
-    process = subprocess.Popen(
-        [sys.executable, "run.py", *run, "trainer.steps=100000", "trainer.log_every=100"],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = Background(*run, "trainer.steps=100000", "trainer.log_every=100")
     wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
     found = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     if not found.exists():
@@ -116,7 +106,7 @@ def test_a_killed_process_of_a_run_is_named_in_the_last_line(tmp_path: Path) -> 
     workers = [
         pid
         for pid in map(int, found.read_text().split())
-        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        if Path(f"/proc/{pid}/comm").read_text().strip() == "spawn_main"
     ]
     os.kill(workers[0], signal.SIGKILL)
     _, said = process.communicate(timeout=300)
@@ -137,7 +127,7 @@ def under_way(output: Path) -> bool:
     )
 
 
-def wait_for(condition, process: subprocess.Popen, seconds: float = 120) -> None:
+def wait_for(condition, process: Background, seconds: float = 120) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, "the command ended"

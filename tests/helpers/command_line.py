@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PYTHON = [sys.executable, "run.py"]
@@ -17,15 +19,16 @@ TIMEOUT_SECONDS = 300
 
 
 def command(
-    *overrides: str, launcher: list[str] | None = None, **environment: str
+    *overrides: str, launcher: list[str] | None = None, script: str = "run.py", **environment: str
 ) -> subprocess.CompletedProcess:
     """Run run.py in a process of its own, forked from a Python that has imported torch and its like.
 
     ``launcher``: what is typed in front of the overrides, as ``PYTHON``, which starts from nothing.
+    ``script`` takes the place of run.py.
     """
-    clean = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "DATA_DIR")} | environment
+    clean = _clean(environment)
     if launcher is None:
-        return _warm_python().run(["run.py", *overrides], clean)
+        return _warm_python().run([script, *overrides], clean)
     return subprocess.run(
         [*launcher, *overrides],
         cwd=ROOT,
@@ -35,6 +38,51 @@ def command(
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
+
+
+class Background:
+    """run.py as ``command`` starts it, in the background and a session of its own; used as a ``Popen``."""
+
+    def __init__(self, *overrides: str, **environment: str) -> None:
+        self.returncode: int | None = None
+        self._streams = {name: tempfile.NamedTemporaryFile("r") for name in ("stdout", "stderr")}  # noqa: SIM115
+        paths = {name: file.name for name, file in self._streams.items()}
+        self._warm = _warm_python()
+        self.pid = self._warm.start(["run.py", *overrides], _clean(environment), session=True, **paths)
+        self._ended = os.pidfd_open(self.pid)
+
+    def poll(self) -> int | None:
+        """Its exit status, None while it runs."""
+        return self._wait(0)
+
+    def wait(self, timeout: float = TIMEOUT_SECONDS) -> int:
+        status = self._wait(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired("run.py", timeout)
+        return status
+
+    def communicate(self, timeout: float = TIMEOUT_SECONDS) -> tuple[str, str]:
+        """What it has printed, when it has ended."""
+        self.wait(timeout)
+        out, err = (Path(file.name).read_text() for file in self._streams.values())
+        return out, err
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _wait(self, seconds: float) -> int | None:
+        if self.returncode is None and select.select([self._ended], [], [], seconds)[0]:
+            os.close(self._ended)
+            self.returncode = self._warm.wait(self.pid)
+        return self.returncode
+
+
+def _clean(environment: dict[str, str]) -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "DATA_DIR")} | environment
 
 
 @cache
@@ -58,19 +106,24 @@ class WarmPython:
         session: bool = False,
         **streams: str | None,
     ) -> int:
-        """Begin a script in ``ROOT``, the next one when ``wait`` has returned; the process's id.
+        """Begin a script in ``ROOT``; the process's id, which stays its own until ``wait`` has returned.
 
         ``stdout`` and ``stderr`` are paths, or None for one that is closed.
         """
         request = {"arguments": arguments, "environment": environment, "folder": str(ROOT)}
-        self.server.stdin.write(json.dumps(request | {"session": session} | streams) + "\n")
-        self.server.stdin.flush()
-        return int(self.server.stdout.readline())
+        return int(self._ask(request | {"session": session} | streams))
 
-    def wait(self) -> int | None:
-        """Its exit status, None if the server was killed."""
-        answer = self.server.stdout.readline()
-        return int(answer) if answer else None
+    def wait(self, process: int) -> int | None:
+        """Its exit status, when it has ended; None if the server was killed."""
+        with suppress(BrokenPipeError):
+            answer = self._ask({"wait": process})
+            return int(answer) if answer else None
+        return None
+
+    def _ask(self, request: dict[str, Any]) -> str:
+        self.server.stdin.write(json.dumps(request) + "\n")
+        self.server.stdin.flush()
+        return self.server.stdout.readline()
 
     def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess:
         """Run a script in ``ROOT``; raises ``RuntimeError`` if it takes too long."""
@@ -81,8 +134,8 @@ class WarmPython:
             too_late = threading.Timer(TIMEOUT_SECONDS, self.kill)
             too_late.start()
             try:
-                self.start(arguments, environment, stdout=str(out), stderr=str(err))
-                status = self.wait()
+                process = self.start(arguments, environment, stdout=str(out), stderr=str(err))
+                status = self.wait(process)
                 if status is None:
                     raise RuntimeError(f"{arguments} took too long: {out.read_text()}{err.read_text()}")
             except BaseException:

@@ -14,7 +14,7 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from configs import CONF, resolved
-from own_script import STEPS, batch, loss_of, network, reducer_for, weights
+from own_script import BUCKET_MEGABYTES, batch, loss_of, network, reducer_for, weights
 from planted_faults import AskingTopK, StrayTopK
 from pretended_device import CUDA, Wait, disguised, pretended_device
 from pretended_nccl import Group, as_plain, pretended_nccl
@@ -256,16 +256,16 @@ def _equal(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def with_hook(process: int, processes: int, folder: str) -> dict[str, Any]:
+def with_hook(process: int, processes: int, folder: str, steps: int) -> dict[str, Any]:
     """Somebody's own script with DistributedDataParallel and the hook, on the device."""
     with pretended_device() as waits, pretended_nccl(f"{folder}/meeting", process, processes) as calls:
         model = network().to("cuda")
-        ddp_model = DistributedDataParallel(model, bucket_cap_mb=0.02)
+        ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
         state = CompressionState(reducer_for(model), model)
         ddp_model.register_comm_hook(state, disguised(compression_hook))
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         waits.clear()
-        for step in range(STEPS):
+        for step in range(steps):
             optimizer.zero_grad()
             inputs = batch(step, process).to("cuda", non_blocking=True)
             loss_of(ddp_model, inputs).backward()

@@ -195,7 +195,7 @@ class Bench:
             for pid in session(leader):
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            status = process.wait() if case.cold else self.warm.wait()
+            status = process.wait() if case.cold else self.warm.wait(leader)
             if reader is not None:
                 os.close(reader)
         (folder / "disk" / "filler").unlink(missing_ok=True)

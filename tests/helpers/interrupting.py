@@ -97,7 +97,7 @@ def session(leader: int, *words: str) -> list[int]:
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, parent, _, session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4]
-            command = (entry / "cmdline").read_text()
+            command = (entry / "cmdline").read_text() + (entry / "comm").read_text()
         except OSError:  # it has just ended
             continue
         own = leader in (int(parent), int(session))  # W&B's service has a session of its own

@@ -19,11 +19,15 @@ from trainers.ledger import Ledger
 from trainers.step import ExplicitStep
 
 STEPS = 5
+WIDTH = 32
+BUCKET_MEGABYTES = (
+    0.005  # the network fills several; DistributedDataParallel regroups them after the first step
+)
 
 
 def network() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(*[nn.Linear(64, 64) for _ in range(6)])
+    return nn.Sequential(*[nn.Linear(WIDTH, WIDTH) for _ in range(6)])
 
 
 def reducer_for(model: nn.Module) -> Reducer:
@@ -32,7 +36,7 @@ def reducer_for(model: nn.Module) -> Reducer:
 
 
 def batch(step: int, worker: int) -> Tensor:
-    return torch.randn(8, 64, generator=torch.Generator().manual_seed(10 * step + worker))
+    return torch.randn(8, WIDTH, generator=torch.Generator().manual_seed(10 * step + worker))
 
 
 def loss_of(model: nn.Module, inputs: Tensor) -> Tensor:
@@ -44,9 +48,9 @@ def weights(model: nn.Module) -> Tensor:
 
 
 def with_hook(process: int, processes: int) -> dict[str, Any]:
-    """As the README shows it, with buckets of 20 kB, of which the model fills several."""
+    """As the README shows it, with buckets of 5 kB, of which the model fills several."""
     model = network()
-    ddp_model = DistributedDataParallel(model, bucket_cap_mb=0.02)
+    ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
     buckets: list[int] = []
 
     def counting_hook(state: CompressionState, bucket: GradBucket) -> torch.futures.Future[Tensor]:
@@ -62,7 +66,7 @@ def with_hook(process: int, processes: int) -> dict[str, Any]:
     return {"weights": weights(model), "buckets": buckets}
 
 
-def by_hand(workers: int) -> Tensor:
+def by_hand(workers: int, steps: int = STEPS) -> Tensor:
     """The same training in one process, compressing after the backward pass."""
     model = network()
     layout = Layout(dict(model.named_parameters()), "layer")
@@ -74,7 +78,7 @@ def by_hand(workers: int) -> Tensor:
     ledger = Ledger(layout, communicator, reducer)
     step_taker = ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=0)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    for step in range(STEPS):
+    for step in range(steps):
         step_taker.run([batch(step, worker) for worker in range(workers)], step, 1e-3)
         optimizer.step()
     return weights(model)

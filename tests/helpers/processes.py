@@ -2,17 +2,22 @@
 
 import multiprocessing
 import os
+import sys
 import tempfile
 from collections.abc import Callable
+from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-# What takes seconds to import; what is ours each process imports itself, from where this process does
-PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba", "scipy.sparse", "scipy.special"]
+# What takes long to import
+PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
+PRELOADED += ["hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"]
 
 
 def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any) -> list[Any]:
@@ -21,12 +26,20 @@ def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any)
     ``entry`` must be importable from tests/helpers and return tensors, numbers, strings, lists
     and dicts. They are forked by a server that has computed nothing.
     """
-    multiprocessing.set_forkserver_preload(PRELOADED)
+    _start_server()
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(
             _child, (processes, folder, entry, arguments), nprocs=processes, start_method="forkserver"
         )
         return [torch.load(Path(folder) / f"{p}.pt", weights_only=True) for p in range(processes)]
+
+
+@cache
+def _start_server() -> None:
+    """It looks for modules where this process does."""
+    multiprocessing.set_forkserver_preload(PRELOADED)
+    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
+        forkserver.ensure_running()
 
 
 def _child(process: int, processes: int, folder: str, entry: Callable[..., Any], arguments: tuple) -> None:

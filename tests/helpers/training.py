@@ -121,13 +121,11 @@ def train(
     }
 
 
-def train_all(process: int, processes: int, overlap: bool = False) -> dict[str, dict[str, Any]]:
-    """``train`` for every setting that this way of training has."""
-    return {
-        "/".join(setting): train(*setting, process, processes, overlap)
-        for setting in settings()
-        if not (overlap and setting[1] == "global")
-    }
+def train_all(
+    process: int, processes: int, names: list[str], overlap: bool = False
+) -> dict[str, dict[str, Any]]:
+    """``train`` for the settings of these names."""
+    return {name: train(*name.split("/"), process, processes, overlap) for name in names}
 
 
 def train_all_reduced(process: int, processes: int) -> dict[str, dict[str, Any]]:

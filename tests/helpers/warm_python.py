@@ -1,29 +1,53 @@
 """A Python that has imported what takes seconds, and forks a process for every script it is asked to run.
 
 Each one has the arguments, environment, folder and open files that a new interpreter would be given, and ends
-as one does. A request is a line of JSON on stdin; the answers on stdout are a line with the process's id and,
-when it has ended, one with its exit status. What else to import is named on the command line.
+as one does. A request is a line of JSON on stdin, answered by a line on stdout: the id of the process that
+runs a script or, to ``{"wait": ID}``, its exit status when it has ended. What else to import is named on the
+command line.
 """
 
+import atexit
+import gc
 import importlib
 import json
 import os
 import runpy
 import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from warm_spawning import fork_template
+
 # None of it is the project's; wandb is left out, since it reads the environment when it is imported
-IMPORTS = ("hydra", "numba", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed")
+IMPORTS = (
+    *(
+        "filelock",
+        "hydra.main",
+        "hydra._internal.hydra",
+        "numba_ready",
+        "pydantic",
+        "rich.console",
+        "rich.table",
+    ),
+    *("safetensors.torch", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed"),
+)
 
 
 def serve() -> dict | None:
     """Answer requests until there are no more; in a forked process, what it was asked to run."""
     for line in sys.stdin:
+        request = json.loads(line)
+        if "wait" in request:
+            _, status = os.waitpid(request["wait"], 0)
+            print(os.waitstatus_to_exitcode(status), flush=True)
+            continue
         child = os.fork()
         if child == 0:
-            return json.loads(line)
+            return request
         print(child, flush=True)
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
     return None
 
 
@@ -34,6 +58,7 @@ def become(request: dict) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    tempfile.tempdir = None  # it was read from the server's environment
     modes = ((os.devnull, os.O_RDONLY), *((request[name], os.O_WRONLY) for name in ("stdout", "stderr")))
     for number, (path, mode) in enumerate(modes):
         if path is None:
@@ -47,11 +72,36 @@ def become(request: dict) -> None:
     sys.path[:1] = [str(Path(sys.argv[0]).resolve().parent), *(place for place in asked if place)]
 
 
+def run_to_the_end(main: Callable[[], object]) -> None:
+    """Call ``main`` and end as an interpreter does, short of freeing every object of every module.
+
+    That takes three times as long as a small run: it copies the memory shared with the server.
+    """
+    try:
+        main()
+        status = None
+    except SystemExit as end:
+        status = end.code
+        if not isinstance(status, int | None):
+            raise
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:
+                stream.flush()
+    except OSError:  # the interpreter has a message and a status for it
+        sys.exit(status)
+    os._exit(status or 0)
+
+
 if __name__ == "__main__":
     sys.path.insert(1, str(Path.cwd()))  # where modules of the project are, if they are asked for
     for name in (*IMPORTS, *sys.argv[1:]):
         importlib.import_module(name)
+    gc.freeze()  # else a collection copies the memory shared with the server
     asked = serve()
     if asked is not None:
         become(asked)
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        spawned = fork_template()
+        run_to_the_end(spawned or partial(runpy.run_path, sys.argv[0], run_name="__main__"))

@@ -8,30 +8,54 @@ from processes import run_in_processes
 from training import is_reduced, settings, train_all, train_all_reduced
 
 ALL = ["/".join(setting) for setting in settings()]
+LAYER = [name for name in ALL if "/layer/" in name]
 Results = dict[str, dict[str, Any]]
+
+
+def dealt() -> dict[str, list[str]]:
+    """Every setting in one way of training, so that every way meets each method, feedback and scope.
+
+    What a method does and how processes share their gradients do not interact beyond pairs; all
+    settings in all ways are trained by the slow tests.
+    """
+    found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
+    by_method: dict[str, list[str]] = {}
+    for name in ALL:
+        by_method.setdefault(name.split("/")[0], []).append(name)
+    for number, names in enumerate(by_method.values()):
+        layer, whole = ([n for n in names if f"/{scope}/" in n] for scope in ("layer", "global"))
+        for feedback, way in enumerate(("hook", "two", "four")):
+            found[way].append(layer[(feedback + number) % 3])
+        for feedback, way in enumerate(("four", "two", "two")):
+            found[way].append(whole[(feedback + number) % 3])
+    return found
+
+
+DEALT = dealt()
 
 
 @pytest.fixture(scope="module")
 def one_process() -> Results:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield train_all(0, 1)
+    yield train_all(0, 1, ALL)
     torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
-def two_processes() -> Results:
-    return run_in_processes(train_all, 2)[0]
+def two_processes(one_process: Results) -> Results:
+    """After one process, which leaves compiled kernels for all."""
+    return run_in_processes(train_all, 2, DEALT["two"])[0]
 
 
 @pytest.fixture(scope="module")
-def four_processes() -> Results:
-    return run_in_processes(train_all, 4)[0]
+def four_processes(one_process: Results) -> Results:
+    return run_in_processes(train_all, 4, DEALT["four"])[0]
 
 
 @pytest.fixture(scope="module")
-def overlapped() -> Results:
-    return run_in_processes(train_all, 4, True)[0]
+def overlapped(one_process: Results) -> Results:
+    return run_in_processes(train_all, 4, DEALT["hook"], True)[0]
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = True) -> None:
@@ -49,12 +73,12 @@ def assert_same(one: dict[str, Any], other: dict[str, Any], *, exactly: bool = T
             assert other["layers"][name][key] == (pytest.approx(value, rel=1e-4) if error else value)
 
 
-@pytest.mark.parametrize("setting", ALL)
+@pytest.mark.parametrize("setting", DEALT["two"])
 def test_two_processes_equal_one(one_process: Results, two_processes: Results, setting: str) -> None:
     assert_same(one_process[setting], two_processes[setting])
 
 
-@pytest.mark.parametrize("setting", ALL)
+@pytest.mark.parametrize("setting", DEALT["four"])
 def test_four_processes_equal_one(one_process: Results, four_processes: Results, setting: str) -> None:
     assert_same(one_process[setting], four_processes[setting])
 
@@ -70,9 +94,29 @@ def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> N
     )
 
 
-@pytest.mark.parametrize("setting", [s for s in ALL if "/layer/" in s])
-def test_hook_equals_explicit(four_processes: Results, overlapped: Results, setting: str) -> None:
-    assert_same(four_processes[setting], overlapped[setting])
+@pytest.mark.parametrize("setting", DEALT["hook"])
+def test_hook_equals_explicit(one_process: Results, overlapped: Results, setting: str) -> None:
+    assert_same(one_process[setting], overlapped[setting])
+
+
+def test_every_setting_is_dealt_and_every_way_meets_all_parts() -> None:
+    assert sorted(name for names in DEALT.values() for name in names) == sorted(ALL)
+    for way, names in DEALT.items():
+        methods, scopes, feedbacks = (
+            set(parts) for parts in zip(*(n.split("/") for n in names), strict=True)
+        )
+        assert methods == {name.split("/")[0] for name in ALL}
+        assert feedbacks == {name.split("/")[2] for name in ALL}
+        assert scopes == ({"layer"} if way == "hook" else {"layer", "global"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "overlap"), [(2, False), (4, False), (4, True)])
+def test_every_setting_in_every_way(one_process: Results, processes: int, overlap: bool) -> None:
+    found = run_in_processes(train_all, processes, LAYER if overlap else ALL, overlap)[0]
+    assert found.keys() == set(LAYER if overlap else ALL)
+    for name, result in found.items():
+        assert_same(one_process[name], result)
 
 
 def test_the_settings_differ(one_process: Results) -> None:

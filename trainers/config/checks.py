@@ -1,6 +1,7 @@
 """Checks of a composed config, before anything heavy is imported."""
 
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from compressors.core.checks import KERNELS, is_real, shown
@@ -24,6 +25,16 @@ _KEYS = {
     "scope",
     "timeout_seconds",
 }
+
+
+_WANDB = ("trainers.run.trackers.open_wandb", "trainers.run.trackers.open_wandb_if_installed")
+INSTALL_WANDB = "pip install 'total-error[tracking]'"
+
+
+def has_wandb() -> bool:
+    """Whether the package is installed: a folder ``wandb`` of runs, which Python would import, is none."""
+    spec = find_spec("wandb")
+    return spec is not None and spec.origin is not None
 
 
 def check(config: Config) -> None:
@@ -57,8 +68,12 @@ def check(config: Config) -> None:
             raise ValueError(f"data.{key} must be a text, got {shown(value)}")
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
     tracker = config["tracker"]
-    if tracker["_target_"] == "trainers.run.trackers.open_wandb":  # now, as the run folder comes before W&B
+    if tracker["_target_"] in _WANDB:  # now, as the run folder comes before W&B
         check_wandb(**{key: tracker.get(key) for key in ("project", "mode", "group", "tags")})
+        is_asked_for = tracker["_target_"] == _WANDB[0] or tracker.get("mode") == "online"
+        if is_asked_for and not has_wandb():
+            asked = "tracker=wandb" if tracker["_target_"] == _WANDB[0] else "tracker.mode=online"
+            raise ValueError(f"{asked} needs Weights & Biases, which is not installed: {INSTALL_WANDB}")
     started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
     if config["processes"] not in (1, started):
         raise ValueError(f"processes={config['processes']}, but the launcher started {started}")

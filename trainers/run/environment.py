@@ -4,6 +4,8 @@ import os
 import platform
 import subprocess
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
@@ -44,7 +46,7 @@ def environment(config: Config) -> dict[str, object]:
         "untracked_code": untracked_code(Path(__file__).parent),
         "code": digest_of_code(config),
         "python": platform.python_version(),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "packages": _versions(PACKAGES),
         "outside_packages": packages_of(config),  # whose code is not that of the commit
         "platform": platform.platform(),
         "processor": processor(),
@@ -80,3 +82,12 @@ def _git(folder: Path, *arguments: str) -> str | None:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+def _versions(packages: Iterable[str]) -> dict[str, str]:
+    """Of those that are installed; extras may be missing."""
+    found = {}
+    for name in packages:
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found

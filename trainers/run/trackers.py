@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from trainers.config.checks import check_wandb
+from trainers.config.checks import INSTALL_WANDB, check_wandb, has_wandb
 from trainers.records.files import read_wandb_id
 from trainers.records.plain import Config, Record
 from trainers.records.safe_files import replacing, write_all, write_whole
@@ -297,6 +297,14 @@ def open_wandb(
             reason = " ".join(str(error).split())
             raise ValueError(f"tracker.mode=online: Weights & Biases does not start: {reason}") from error
     return [tracker]
+
+
+def open_wandb_if_installed(**run: Any) -> Sequence[ExternalTracker]:
+    """``open_wandb``, or no tracker and a line that says so."""
+    if has_wandb():
+        return open_wandb(**run)
+    print(f"Weights & Biases is not installed, so the run folder keeps the records alone; {INSTALL_WANDB}")
+    return no_tracker(**run)
 
 
 def no_tracker(**run: object) -> list[ExternalTracker]:

@@ -1,0 +1,115 @@
+"""multiprocessing's fresh processes, forked from a copy of this process instead of started from nothing.
+
+The copy waits from the moment that ``fork_template`` is called and forks twice for every request: the process
+in between ends, and the fresh one becomes a child of the process that asked. It has the arguments,
+environment, folder, open files and signals that a new interpreter would be given; what it need not do again
+is to import.
+"""
+
+import ctypes
+import fcntl
+import json
+import multiprocessing.util
+import os
+import re
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from multiprocessing.spawn import spawn_main
+from typing import Any
+
+SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # of prctl
+NAME = "spawn_main"  # of the fresh processes in /proc/PID/comm
+_ASKED = (signal.SIGINT, signal.SIGTERM)
+_MOST_BYTES, _MOST_FILES = 2**20, 64  # of a request
+_prctl = ctypes.CDLL(None).prctl
+
+
+def fork_template() -> Callable[[], Any] | None:
+    """Make multiprocessing's ``spawn`` fork a copy of this process; in every fresh process, what to call."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork():
+        theirs.close()
+        _ask_for_processes(ours)
+        return None
+    ours.close()
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)  # what a terminal sends to all is not meant for the copy
+    while True:
+        text, files, _, _ = socket.recv_fds(theirs, _MOST_BYTES, _MOST_FILES)
+        if not text:
+            os._exit(0)
+        told, tells = os.pipe()
+        between = os.fork()
+        if between == 0:
+            fresh = os.fork()
+            if fresh == 0:
+                for number in (theirs.detach(), told, tells):
+                    os.close(number)
+                return _become(json.loads(text), files)
+            os.write(tells, str(fresh).encode())
+            os._exit(0)
+        os.waitpid(between, 0)
+        theirs.send(os.read(told, 64))
+        for number in (told, tells, *files):
+            os.close(number)
+
+
+def _ask_for_processes(template: socket.socket) -> None:
+    """Replace multiprocessing's function that starts an interpreter, in this process alone."""
+    from_nothing, owner = multiprocessing.util.spawnv_passfds, os.getpid()
+
+    def spawn(path: bytes, words: Sequence[str], files: Sequence[int]) -> int:
+        numbers = dict(re.findall(r"(\w+)=(\d+)", words[-2]))
+        if os.getpid() != owner or numbers.keys() != {"tracker_fd", "pipe_handle"}:
+            return from_nothing(path, words, files)
+        files = sorted({*(number for number in range(3) if _is_open(number)), *files})
+        ignored = [number for number in _ASKED if signal.getsignal(number) == signal.SIG_IGN]
+        request = {
+            "numbers": {name: int(number) for name, number in numbers.items()},
+            "files": files,
+            "folder": os.getcwd(),  # noqa: PTH109 (plain text)
+            "environment": dict(os.environ),
+            "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+            "ignored": [int(number) for number in ignored],
+        }
+        _prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        try:
+            socket.send_fds(template, [json.dumps(request).encode()], files)
+            return int(template.recv(64))
+        finally:
+            _prctl(SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+
+    multiprocessing.util.spawnv_passfds = spawn
+
+
+def _is_open(number: int) -> bool:
+    with suppress(OSError):
+        os.fstat(number)
+        return True
+    return False
+
+
+def _become(request: dict[str, Any], files: list[int]) -> Callable[[], Any]:
+    """Take the place of the interpreter that was asked for, up to its main function."""
+    free = max(*files, *request["files"]) + 1
+    aside = [fcntl.fcntl(number, fcntl.F_DUPFD, free) for number in files]
+    for number in {0, 1, 2, *files}:
+        with suppress(OSError):
+            os.close(number)
+    for number, asked in zip(aside, request["files"], strict=True):
+        os.dup2(number, asked)
+        os.close(number)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None  # it was read from the server's environment
+    sys.argv = ["-c", "--multiprocessing-fork"]
+    _prctl(SET_NAME, NAME.encode(), 0, 0, 0)
+    for signal_number in request["ignored"]:
+        signal.signal(signal_number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_SETMASK, request["blocked"])
+    return partial(spawn_main, **request["numbers"])

@@ -1,0 +1,92 @@
+"""Extras of pyproject.toml: what the main job does without, and what is said where one is missing."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from command_line import ROOT
+from own_process import say
+from results_commands import command_of_results
+
+from results.__main__ import EXTRAS
+from trainers.run.environment import environment
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+OF_EXTRAS = PROJECT["optional-dependencies"]
+QUICK = ("model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=1", "trainer.batch_size=8")
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {re.match(r"[\w-]+", one)[0].replace("-", "_") for one in requirements}
+
+
+@pytest.fixture
+def without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+
+
+def test_each_package_is_in_the_extra_that_is_named() -> None:
+    assert set(EXTRAS) == names(OF_EXTRAS["results"]) | names(OF_EXTRAS["tracking"])
+    assert all(package in names(OF_EXTRAS[extra]) for package, extra in EXTRAS.items())
+    assert not set(EXTRAS) & names(PROJECT["dependencies"])
+    assert "total-error[results,tracking]" in OF_EXTRAS["dev"]
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "pyarrow"])
+def test_results_name_the_extra_that_is_missing(
+    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def main(words: list[str]) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr("results.figures.command.main", main)
+    assert command_of_results()(["figures", str(tmp_path)]) == 1
+    said = f"error: results needs {package}, which is not installed: pip install 'total-error[results]'\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_module_of_no_extra_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def main(words: list[str]) -> None:
+        raise ModuleNotFoundError("No module named 'tables'", name="tables")
+
+    monkeypatch.setattr("results.figures.command.main", main)
+    with pytest.raises(ModuleNotFoundError):
+        command_of_results()(["figures"])
+
+
+@pytest.mark.parametrize("word", ["tracker=wandb", "tracker.mode=online"])
+def test_weights_and_biases_that_is_asked_for_and_missing_is_refused(
+    word: str,
+    tmp_path: Path,
+    without_wandb: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    status, told = say(monkeypatch, capfd, *QUICK, word, f"output={tmp_path}")
+    assert status == 1
+    install = "pip install 'total-error[tracking]'"
+    assert told == f"error: {word} needs Weights & Biases, which is not installed: {install}\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
+    tmp_path: Path,
+    without_wandb: None,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The default; the warm Python would import it anew, so in this process."""
+    from trainers.run.trackers import open_wandb_if_installed
+
+    assert open_wandb_if_installed(folder=tmp_path) == []
+    line = "Weights & Biases is not installed, so the run folder keeps the records alone; "
+    assert capfd.readouterr().out == f"{line}pip install 'total-error[tracking]'\n"
+    status, told = say(monkeypatch, capfd, *QUICK, f"output={tmp_path}")
+    assert (status, told) == (0, "")
+
+
+def test_versions_are_those_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.run.environment.PACKAGES", ("torch", "no-such-package"))
+    assert list(environment({"workers": 2, "threads": 1})["packages"]) == ["torch"]
