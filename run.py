@@ -1,4 +1,5 @@
-"""Compose the config, refuse bad ones, start the run. `python run.py --help` lists what can be said."""
+"""Command line of a training: compose the config, refuse bad ones, start the run. See `python run.py
+--help`."""
 
 import sys
 

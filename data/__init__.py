@@ -1,1 +1,1 @@
-"""Datasets: files, samples and batches, one sub-package per kind of data; what all kinds share is here."""
+"""Datasets: code for all kinds of data, and one sub-package per kind."""

@@ -1,4 +1,4 @@
-"""Refusing a setting of a dataset or a model: who, the rule and the value."""
+"""Checks of settings of datasets and models, with one form of error: owner, rule and value."""
 
 import os
 from typing import TypeGuard

@@ -1,4 +1,4 @@
-"""Fetching a published file, whole or not at all, and taking files out of an archive.
+"""Download of complete published files, and extraction of files from archives.
 
 Only https, also where a home redirects to, no more bytes than a file may have, and no slower than a home
 that means it. What an archive calls its members never becomes a path on this disk.

@@ -1,4 +1,4 @@
-"""Reading a file that comes from somebody else: a regular one, of a bounded size, unpacked within bounds."""
+"""Reading of untrusted files: regular files of bounded size, unpacked within bounds."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""Protocols of the data: dataset, loader and task, as the trainer reads them.
+"""Protocols of dataset, loader and task, as used by the trainer.
 
 ``conf/data/*.yaml`` names a factory that returns a ``Dataset``. The trainer asks it for a ``Loader``, which
 gives the training batches of the local workers, and hands each batch to the dataset's ``Task``, which knows

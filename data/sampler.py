@@ -1,4 +1,4 @@
-"""The order in which a worker reads its shard."""
+"""Order of the samples of a worker's shard."""
 
 from collections.abc import Callable
 from functools import lru_cache, partial

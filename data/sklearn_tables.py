@@ -1,4 +1,4 @@
-"""Tables that come with scikit-learn, read and split into training and test samples.
+"""Tables of scikit-learn, divided into training and test samples.
 
 The files are read where the package keeps them, without importing it: ``sklearn.datasets`` takes
 longer to import than everything else that a small run does before its first step.

@@ -1,4 +1,4 @@
-"""A share of every class, by a fixed draw, to be held out."""
+"""Stratified held-out samples: a share of every class, by a fixed draw."""
 
 import torch
 from torch import Tensor

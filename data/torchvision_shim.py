@@ -1,4 +1,4 @@
-"""Make ``import torchvision`` work beside a build of torch that it was not compiled for.
+"""Workaround for ``import torchvision`` with a build of torch for which it was not compiled.
 
 A CPU build of torch and the torchvision of a package index often disagree, so that torchvision's
 compiled part does not load. ``import torchvision``, and with it transformers' image code, then dies

@@ -1,1 +1,1 @@
-"""Networks, one family per file. A factory is called with what the data says of its samples."""
+"""Networks, one family per file. A factory gets the facts of the data's samples."""

@@ -1,1 +1,1 @@
-"""Run folders to figures and tables, beside the published numbers they are compared with."""
+"""Figures and tables from run folders, and comparison with published numbers."""

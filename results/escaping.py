@@ -1,4 +1,4 @@
-"""Text of run folders in Markdown, LaTeX, spreadsheets and terminals: shown as it is, never interpreted.
+"""Escaping of text from run folders for Markdown, LaTeX, spreadsheets and terminals.
 
 Names, settings and facts of a run folder may have been written by anybody. Every page and table passes them
 through here, and marks what it wrote itself as ``Marked``.

@@ -1,4 +1,4 @@
-"""All sweeps of a study, one after the other: ``python -m sweeps STUDY [--keep-going] [OVERRIDE ...]``.
+"""Command that runs all sweeps of a study in order: ``python -m sweeps STUDY [--keep-going] [OVERRIDE ...]``.
 
 STUDY is a folder of sweeps/, or a file for a question of a single sweep. Each file is run by the command in
 its second line, two jobs at a time and without a tracker unless an OVERRIDE says otherwise. What has finished

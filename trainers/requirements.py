@@ -1,4 +1,4 @@
-"""Requirements on the parts of a training: which settings, data, models and methods go together."""
+"""Requirements on the combination of settings, data, model and method of a training."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Log of a training's steps: which are measured and recorded, and what their records hold."""
+"""Log of a training's steps: choice of measured and recorded steps, and content of their records."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING

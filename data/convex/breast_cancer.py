@@ -1,4 +1,4 @@
-"""Measurements of tumours that come with scikit-learn: a small table with labels of two values."""
+"""Measurements of tumours from scikit-learn: a small table with binary labels."""
 
 import torch
 

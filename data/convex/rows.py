@@ -1,4 +1,4 @@
-"""Rows with a label of -1 or +1, and what the workers read of them: for models with analytic gradients."""
+"""Rows with labels -1 or +1 and their loader, for models with analytic gradients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Handwritten digits that come with scikit-learn, so that a fresh machine has images to train on."""
+"""Handwritten digits of scikit-learn: images without a download."""
 
 from data.classification import ClassificationDataset
 from data.sklearn_tables import read_table, split_stratified

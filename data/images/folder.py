@@ -1,4 +1,4 @@
-"""Images in one folder per class, in memory where they fit, and ImageNet among them."""
+"""Images in one folder per class, kept in memory if they fit; includes ImageNet."""
 
 import math
 from collections.abc import Sequence

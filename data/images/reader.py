@@ -1,4 +1,4 @@
-"""From an image file to a uint8 tensor of the shape that the model takes."""
+"""Decoding of an image file to a uint8 tensor of the model's input shape."""
 
 import warnings
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Images that are decoded when a batch needs them, by threads, one step ahead of the model."""
+"""Images decoded per batch by threads, one step ahead of the model."""
 
 import weakref
 from collections.abc import Callable, Sequence

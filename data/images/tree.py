@@ -1,4 +1,4 @@
-"""Images in one folder per class: which files there are, which class and which split they belong to."""
+"""Files of images in one folder per class, with their classes and splits."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ratings as implicit feedback: every rating is a positive, the last one of each user is the test."""
+"""Ratings as implicit feedback: every rating is a positive, and the last one of each user is for the test."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -1,4 +1,5 @@
-"""Raw ratings made ready: few-raters dropped, ids counted from 0, the last rating of each user held out."""
+"""Preparation of raw ratings: users with few ratings dropped, ids from 0, last rating of each user held
+out."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Implicit feedback: learn who takes what, then rank one item that a user took among items he did not."""
+"""Task of implicit feedback: predict ratings, then rank a user's held-out item among unrated items."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

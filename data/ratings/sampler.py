@@ -1,4 +1,4 @@
-"""Sampler of a worker's ratings: each once per pass, with negatives that are new in every pass."""
+"""Sampler of a worker's ratings: each once per pass, with new negatives in every pass."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Synthetic ratings, drawn from a low-rank model: made up, for machines that have no real ones.
+"""Synthetic ratings from a low-rank model, for machines without real ratings.
 
 Users and items have normal factors u and v of rank r, items a popularity b. User i picks n_i items, the
 largest of ``taste`` u_i.v_j / sqrt(r) + ``skew`` b_j + Gumbel noise, which is drawing without

@@ -1,4 +1,4 @@
-"""Masked language modelling: to predict units of a text from those on both sides.
+"""Masked language modelling: prediction of units of a text from the units on both sides.
 
 Devlin et al., 2019, https://arxiv.org/abs/1810.04805: of the units asked for, 80 % are replaced by
 ``[MASK]``, 10 % by any unit and 10 % stay. Unlike there, one task and not two: blocks run over the

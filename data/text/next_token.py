@@ -1,4 +1,4 @@
-"""Language modelling: to predict each token of a text from those before it."""
+"""Language modelling: prediction of each token from the tokens before it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

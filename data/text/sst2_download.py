@@ -1,4 +1,4 @@
-"""SST-2 and BERT's uncased vocabulary, fetched from their homes."""
+"""Download of SST-2 and of BERT's uncased vocabulary."""
 
 from pathlib import Path
 

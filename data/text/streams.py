@@ -1,4 +1,4 @@
-"""Text cut into columns that are read side by side, a window of tokens at a time."""
+"""Text divided into columns that are read in parallel, one window of tokens at a time."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Words and their numbers."""
+"""Vocabulary: words and their ids."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

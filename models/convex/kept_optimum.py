@@ -1,4 +1,4 @@
-"""L and x* of a problem, found once and kept on disk under a hash of the rows."""
+"""Cache on disk of a problem's L and x*, under a hash of the rows."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The minimum of l2-regularised logistic regression, to the last digits that float64 has.
+"""The minimum of l2-regularised logistic regression, to the precision of float64.
 
     f(x) = sum_j w_j log(1 + exp(c_j.x)) + (l2 / 2) ||x||^2,   c_j = -y_j a_j
 

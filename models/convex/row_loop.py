@@ -1,4 +1,4 @@
-"""Gradients of logistic regression row by row: a row is read from memory once, for product and sum.
+"""Gradients of logistic regression by rows: each row is read from memory once, for product and sum.
 
 A worker's rows are added in their order. On one machine the bits depend on nothing but these rows: not on
 who else is in the process, nor on where anything lies, as they do in a BLAS. The code is kept on disk next

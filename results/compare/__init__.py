@@ -1,1 +1,1 @@
-"""Numbers of runs side by side: measures, intervals, verdicts, published numbers."""
+"""Comparison of runs: measures, intervals, verdicts, published numbers."""

@@ -1,4 +1,4 @@
-"""Runs of one setting side by side: a row per method, and what it differs by from a baseline."""
+"""Comparison of runs of one setting: a row per method, with its difference from a baseline."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Paired differences over seeds, judged together: several looks do not find what is not there.
+"""Joint intervals of several paired differences over seeds, corrected for multiple comparisons.
 
 Bonferroni's correction: each of m intervals is Student's at 1 - 0.05 / m, and all m hold together in at
 least 95 % of such experiments.

@@ -1,4 +1,4 @@
-"""Published numbers and settings, to stand beside ours.
+"""Published numbers and settings.
 
 Sahu et al., "Rethinking gradient sparsification as total error minimization", NeurIPS 2021,
 https://arxiv.org/abs/2108.00951. ``printed`` are outputs of its released notebooks, ``read`` are

@@ -1,4 +1,4 @@
-"""Means and paired differences over seeds, with Student's 95 % interval where seeds can tell one."""
+"""Means and paired differences over seeds, with Student's 95 % interval for three or more seeds."""
 
 import math
 import statistics

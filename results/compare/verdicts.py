@@ -1,4 +1,4 @@
-"""Verdicts: do runs reproduce the published numbers, and if that cannot be said, why."""
+"""Verdicts on whether runs reproduce the published numbers, with reasons."""
 
 import statistics
 from collections.abc import Sequence

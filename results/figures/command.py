@@ -1,4 +1,4 @@
-"""Figures of any set of runs, from their folders alone.
+"""Command that draws figures of any set of run folders.
 
 A PNG and a PDF per figure, subject and setting. A method's line is the mean over its seeds, around it the
 95 % interval of that mean.

@@ -1,4 +1,4 @@
-"""Panels before they are drawn: what stands where, for matplotlib and for the report's plotly alike."""
+"""Descriptions of panels, from which both matplotlib and the report's plotly draw."""
 
 import math
 from collections.abc import Mapping, Sequence

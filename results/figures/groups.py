@@ -1,4 +1,4 @@
-"""Runs that belong into one picture, and what has to be said beside it."""
+"""Groups of runs for one figure, and its notes."""
 
 import re
 from collections import Counter, defaultdict

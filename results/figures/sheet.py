@@ -1,4 +1,4 @@
-"""A figure around its panels: title, legend and notes, none of which lies on data."""
+"""Sheet of a figure: panels, with title, legend and notes outside of the data."""
 
 import textwrap
 from collections.abc import Callable, Sequence

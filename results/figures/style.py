@@ -1,4 +1,4 @@
-"""One look for all figures: the same colour for a method everywhere, told apart in grey by its line."""
+"""Style of all figures: one colour per method, and line styles that differ in grey."""
 
 import zlib
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Run folders as they lie on disk, to runs."""
+"""Reading of run folders."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Runs side by side: by setting, by method and by seed; duplicates and what a reader must know."""
+"""Matching of runs by setting, method and seed; duplicates and notes for the reader."""
 
 import sys
 from collections import Counter, defaultdict

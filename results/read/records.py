@@ -1,4 +1,4 @@
-"""metrics.jsonl to a table: fast where it is whole, and as far as it can be read where it is not."""
+"""Reading of metrics.jsonl into a table: fast if it is complete, otherwise as far as it is readable."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Nested settings as flat ones, and what tells several of them apart."""
+"""Flat forms of nested settings, and their differences."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One self-contained page about a sweep: its question, settings, tables, interactive figures, and every run.
+"""Self-contained page of a sweep: its question, settings, tables, interactive figures, and every run.
 
 The page needs no network: plotly's own JavaScript is inside it. The same runs give the same bytes.
 

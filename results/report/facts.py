@@ -1,4 +1,4 @@
-"""Facts of a report beside its numbers: series, common settings, varied settings, machines."""
+"""Facts of a report in addition to its numbers: series, common and varied settings, machines."""
 
 import json
 import re

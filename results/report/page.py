@@ -1,4 +1,4 @@
-"""A report as HTML: the template filled, scripts and data inside, nothing that needs a network."""
+"""A report as HTML with embedded scripts and data, which needs no network."""
 
 import base64
 import hashlib

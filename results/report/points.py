@@ -1,4 +1,4 @@
-"""Figures of a report with a mark per run: one number of the runs against another."""
+"""Scatter figures of a report, with a mark per run."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

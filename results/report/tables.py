@@ -1,4 +1,4 @@
-"""The tables of a report: a row per method, cells that know what they sort by.
+"""The tables of a report: a row per method, and cells with sort keys.
 
 The numbers are those of ``python -m results table``.
 """

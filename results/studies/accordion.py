@@ -1,4 +1,4 @@
-"""ACCORDION beside a hard threshold with lambda from k_low, Top-k at k_low and at k_high, and dense SGD.
+"""ACCORDION against a hard threshold with lambda from k_low, Top-k at k_low and k_high, and dense SGD.
 
 Runs of `make accordion` as a Markdown table and a figure. The comparison is that of Sahu et al., 2021,
 https://arxiv.org/abs/2108.00951; the method that of Agarwal et al., 2021, https://arxiv.org/abs/2010.16248.

@@ -1,4 +1,4 @@
-"""AutoLRS beside a tuned constant rate, steps and a cosine, at equal steps in all.
+"""AutoLRS against a tuned constant rate, a step schedule and a cosine, with equal total steps.
 
 The steps of AutoLRS's trials count: its last weights have been trained for about half as many steps as the
 others'. Jin et al., ICLR 2021, https://arxiv.org/abs/2105.10762.

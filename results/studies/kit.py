@@ -1,4 +1,4 @@
-"""What all studies share: what a study is, the making of its page and figures, and parts of pages."""
+"""Kit of the studies: their description, the generation of pages and figures, and parts of pages."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Regret of every method: how far its total error is from the least that hindsight knows, and its quality.
+"""Regret of every method: its total error relative to the hindsight error, and its quality.
 
 From runs with diagnostics=hindsight. Differences in quality are from the hard threshold's, whose regret is 0,
 and only where a method sent as many bytes.

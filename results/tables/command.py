@@ -1,4 +1,4 @@
-"""Methods side by side for every subject and setting found, beside the paper where it has a number.
+"""Command that compares methods for every subject and setting, with the paper's numbers if there are any.
 
 A row per method: mean ± standard deviation over its seeds of quality, density, bytes and total error,
 the paired difference of the quality from a baseline with its 95 % interval, and a verdict beside the paper.

@@ -1,4 +1,4 @@
-"""One run's traffic in every way that publications count it.
+"""Traffic of one run by the conventions of publications.
 
 Per run a table: what each convention counts, over the whole
 training; what dense training comes to in the same count; and dense over it, the ratio that a publication

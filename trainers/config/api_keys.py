@@ -1,4 +1,5 @@
-"""API keys belong into the environment: a run folder, a log or a W&B config must never hold one."""
+"""Refusal of API keys in configs and command lines: run folders, logs and W&B configs must not contain
+them."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Refusal of a config: the exception, and what is turned into it."""
+"""Refusal of a config: the exception, and conversion of other errors into it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

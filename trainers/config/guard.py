@@ -1,4 +1,4 @@
-"""Limits on config files: they come from others, so none of them may run code or read secrets.
+"""Limits on untrusted config files: they must not run code or read secrets.
 
 Hydra imports the packages of a search path and instantiates what the ``hydra`` section of a config names
 (callbacks, launcher, logging) before a program sees the config. So this stands where Hydra loads configs, in

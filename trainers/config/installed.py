@@ -1,4 +1,4 @@
-"""Installed packages that bring methods, models or data of their own.
+"""Installed packages with their own methods, models or data.
 
 A package declares a module, with all that lies below it, by an entry point of one of ``GROUPS``. Only
 metadata are read here: no package is imported.

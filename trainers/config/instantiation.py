@@ -1,4 +1,4 @@
-"""Instantiation of what a config names, by Hydra."""
+"""Instantiation of the objects that a config names, by Hydra."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Jobs of a sweep over compressors: each takes the settings that its compressor has."""
+"""Jobs of a sweep over compressors: each job gets the settings that its compressor has."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

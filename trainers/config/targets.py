@@ -1,4 +1,4 @@
-"""Check of the ``_target_``s of a config: each names a factory that is made for its group.
+"""Check of the ``_target_``s of a config: each must name a factory of its group.
 
 It lies in this project or in a module that an installed package declares for the group (``installed.py``).
 """

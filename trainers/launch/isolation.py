@@ -1,4 +1,4 @@
-"""A process of its own for every job of a sweep: one that is killed fails alone, and leaves nothing behind.
+"""Isolation of a sweep's jobs: each runs in its own process, and a killed job does not affect the others.
 
 A nursery, one per process that a launcher starts jobs in, has imported what takes long and forks a child
 for every job. multiprocessing's own fork server would import from wherever the command was typed, so the

@@ -1,4 +1,4 @@
-"""Records of a sweep's jobs: a small file for each, wherever it ran, and the table at the end."""
+"""Records of a sweep's jobs: a small file for each job, and the table at the end."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The machine's memory: how much there is, and that what is freed in a step stays with the process."""
+"""The machine's memory: its size, and the setting that keeps freed memory with the process."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""The processes of one run as a group that can talk: over what they meet, and over which interface."""
+"""The process group of a run: rendezvous and network interface."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Being asked to stop: SIGTERM and SIGINT end a training after its step, not inside it."""
+"""Requests to stop: SIGTERM and SIGINT end a training after its step, not inside it."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Standard streams that a command outlives: a reader who leaves, or a full disk, ends no training."""
+"""Robust standard streams: a closed reader or a full disk does not end a training."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Break-even bandwidth as it is recorded, and in words.
+"""Break-even bandwidth in records and as text.
 
 Standard library only, so that what reads results may use it.
 """

@@ -1,4 +1,4 @@
-"""Settings that cannot change a result, by settings class: what each ignores, where, and why.
+"""Settings that cannot change a result, by settings class, with conditions and reasons.
 
 Run ids leave these settings out, and the command line refuses those of them that nothing at all follows
 from. Stated apart from the classes, as ids are made and compared without importing any of them, and of

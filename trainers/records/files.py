@@ -1,4 +1,4 @@
-"""The files of a run folder as they are read back: what each must hold, checked in one place.
+"""Reading of a run folder's files, with all checks of their content.
 
 Needs no torch, so that results can read with it too. Every reader takes a run folder and raises
 ``UnreadableFileError``, one line that names the file, for anything that a run cannot have written.

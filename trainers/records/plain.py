@@ -1,4 +1,4 @@
-"""Plain values: what a config, a record and any other JSON object holds by its names."""
+"""Plain values: the values of configs, records and other JSON objects."""
 
 from typing import Any
 

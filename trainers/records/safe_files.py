@@ -1,4 +1,4 @@
-"""Files of a run folder, opened so that what lies there already can lead a read or a write nowhere else."""
+"""Safe opening of a run folder's files: existing links cannot redirect a read or a write."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""Schemas of the files of a run folder: types and bounds of every field that is read back."""
+"""Schemas of the files of a run folder: types and bounds of every field."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""The run folder: its files, and how the same command finds it again."""
+"""The run folder: its files, and its identification by the same command."""
 
 import hashlib
 import json

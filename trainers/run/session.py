@@ -1,4 +1,4 @@
-"""Start of a run: what is done already, in which processes it trains, and how its failures are told."""
+"""Start of a run: check for a finished run, processes, and reports of failures."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Trackers of records: metrics.jsonl always, the terminal and Weights & Biases beside it."""
+"""Trackers of records: metrics.jsonl, the terminal, and Weights & Biases."""
 
 import errno
 import hashlib

@@ -1,4 +1,4 @@
-"""A training in the processes there are: its communicator, run folder, trackers and checkpoints."""
+"""A training in one process of a run: communicator, run folder, trackers and checkpoints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
