@@ -76,6 +76,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
     "trainers/config/sweep_jobs.py": {
         "hydra",
         "omegaconf",
+        "trainers.records.sweep_plan",
         "trainers.records.effects",
         "trainers.records.plain",
     },

@@ -3,13 +3,15 @@
 import io
 import json
 import math
+import re
 import time
 from pathlib import Path
 
 import pytest
 
 from trainers.run.report import print_summary
-from trainers.run.trackers import JsonLines, Terminal, Trackers, WeightsAndBiases, no_tracker, open_wandb
+from trainers.run.terminal import Terminal
+from trainers.run.trackers import JsonLines, Trackers, WeightsAndBiases, no_tracker, open_wandb
 
 RECORD = {
     "step": 3,
@@ -85,6 +87,29 @@ def test_one_live_line_on_a_terminal() -> None:
     terminal.finish({})
     assert "loss 1.2500" in stream.getvalue()
     assert "\x1b[" in stream.getvalue()
+
+
+def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a run that goes on after step 100, at the speed between its records: 30 steps in 200 s."""
+    clock = [0.0]
+    monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
+    stream = ATerminal()
+    terminal = Terminal(200, stream, first_step=100)
+    for step in (120, 150):
+        clock[0] += 200  # records can be far apart
+        terminal.log(RECORD | {"step": step})
+    terminal.finish({})
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\r")[-1]
+    assert re.search(r"step 150 of 200 +6 min left +epoch 0\.50", shown), shown
+
+
+def test_lines_of_jobs_that_run_at_once_are_plain_and_say_whose_they_are() -> None:
+    stream = ATerminal()
+    terminal = Terminal(10, stream, job="job 3 of 9")
+    terminal.log(RECORD)
+    terminal.finish({})
+    assert stream.getvalue().startswith("job 3 of 9  step 3  epoch 0.50  loss 1.2500")
+    assert "\x1b" not in stream.getvalue()
 
 
 def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from omegaconf import OmegaConf
 
 from trainers.records.effects import names_none, without_effect
 from trainers.records.plain import Config
+from trainers.records.sweep_plan import announce
 
 Compose = Callable[[list[str]], Config]
 _SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
@@ -28,7 +29,10 @@ def install() -> None:
             composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
             return {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
 
-        return jobs_with_own_settings(original(self), compose)
+        if self.batch_index == 0:  # all batches at once, so that the first job knows of the last
+            self.overrides = [jobs_with_own_settings(batch, compose) for batch in self.overrides]
+            announce([job for batch in self.overrides for job in batch])
+        return original(self)
 
     sweeper.get_job_batch = get_job_batch
 

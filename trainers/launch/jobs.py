@@ -16,7 +16,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from trainers.launch.stopping import StoppedError
+from trainers.records import sweep_plan
 from trainers.records.files import UnreadableFileError, read_job
+from trainers.records.offline import sync_command
 from trainers.records.safe_files import require_no_links, require_own_file, write_whole
 
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
@@ -24,6 +26,7 @@ INTERRUPTED = "interrupted"
 Work = Callable[[], tuple[str, Path]]
 _FOLDER = "TOTAL_ERROR_JOBS"  # where a sweep's jobs report to; processes that a launcher starts inherit it
 _COMMAND = "TOTAL_ERROR_COMMAND"
+_PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # "job 3 of 9" in the processes of jobs that others run beside
 _STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim"}
 
 
@@ -51,6 +54,8 @@ def start_sweep(folder: Path) -> Path:
     jobs = (folder / f"{moment}-{os.getpid()}").absolute()
     jobs.mkdir()
     os.environ[_FOLDER] = str(jobs)
+    sweep_plan.forget()
+    os.environ.pop(_PARALLEL_JOB, None)
     os.environ[_COMMAND] = json.dumps(command())
     return jobs
 
@@ -67,6 +72,11 @@ def current_sweep() -> Path | None:
     return Path(os.environ[_FOLDER]) if _FOLDER in os.environ else None
 
 
+def parallel_job() -> str:
+    """What the job of this process is called, if others may run beside it; else an empty text."""
+    return os.environ.get(_PARALLEL_JOB, "")
+
+
 def report(jobs: Path, job: Job) -> None:
     """Put down what is known of a job; a later report replaces an earlier one."""
     write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
@@ -79,6 +89,11 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
     the other jobs along.
     """
     report(jobs, job)
+    num_jobs, common = sweep_plan.planned()
+    if not jobs.name.endswith(f"-{os.getpid()}"):  # a launcher has started this process, and others
+        os.environ[_PARALLEL_JOB] = _name(job, num_jobs)
+    if os.environ.get("RANK", "0") == "0":
+        print(first_line(read_jobs(jobs), job, num_jobs, common), flush=True)
     started = time.perf_counter()
     try:
         status, folder = work()
@@ -97,6 +112,37 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
         report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
         raise
     report(jobs, replace(job, seconds=time.perf_counter() - started))
+
+
+def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequence[str] = ()) -> str:
+    """The line that a job begins with: its place in the sweep, its own settings, how long the rest takes.
+
+    ``jobs`` are those that have started, ``num_jobs`` is 0 where it is not known. The estimate takes the mean
+    of the jobs that have finished, and that as many run at once from here on as now.
+    """
+    own = " ".join(word for word in job.overrides if word not in common)
+    said = _name(job, num_jobs) + f": {own}" * bool(own)
+    ended = [other for other in jobs if other.status != LOST]
+    seconds = [other.seconds for other in ended if other.status == FINISHED]
+    if ended:
+        said += f"; {len(ended)} done"
+    if seconds and num_jobs:
+        at_once = max(1, len(jobs) - len(ended))
+        left = sum(seconds) / len(seconds) * (num_jobs - len(ended)) / at_once
+        said += f", about {in_time(left)} left"
+    return said
+
+
+def in_time(seconds: float) -> str:
+    """A time in words: 40 s, 12 min, 3 h 20 min."""
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _name(job: Job, num_jobs: int) -> str:
+    return f"job {job.number + 1}" + f" of {num_jobs}" * (num_jobs > 0)
 
 
 def read_jobs(jobs: Path) -> list[Job]:
@@ -123,7 +169,7 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
         status = f"[{_STYLES[job.status]}]{job.status}[/]"
         own = " ".join(word for word in job.overrides if word not in common)
         table.add_row(
-            str(job.number), status, f"{job.seconds:.0f}", escape(own), escape(job.reason or job.folder)
+            str(job.number + 1), status, f"{job.seconds:.0f}", escape(own), escape(job.reason or job.folder)
         )
     console = console or Console(width=None if os.isatty(1) else 160)
     console.print(table)
@@ -145,4 +191,7 @@ def end_sweep(interrupted: bool = False) -> int:
         ]
     if jobs:
         print_jobs(jobs)
+        folders = [Path(job.folder) for job in jobs if job.status == FINISHED]
+        if sync := sync_command(folders):
+            print(f"to Weights & Biases: {sync}")
     return int(any(job.status not in (FINISHED, SKIPPED) for job in jobs))

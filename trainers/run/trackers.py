@@ -1,4 +1,4 @@
-"""Trackers of records: metrics.jsonl, the terminal, and Weights & Biases."""
+"""Trackers of records: metrics.jsonl, and Weights & Biases."""
 
 import errno
 import hashlib
@@ -7,17 +7,14 @@ import logging
 import os
 import secrets
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from trainers.config.checks import INSTALL_WANDB, check_wandb, has_wandb
 from trainers.records.files import read_wandb_id
+from trainers.records.offline import WANDB_ID, sync_command
 from trainers.records.plain import Config, Record
 from trainers.records.safe_files import replacing, write_all, write_whole
 
@@ -25,7 +22,6 @@ if TYPE_CHECKING:
     import wandb  # which takes seconds to import
 
 Summary = Mapping[str, object]  # of a run
-PLAIN_SECONDS = 10  # between two plain lines of training records
 _UPLOAD_SECONDS = 120.0  # that W&B may take after the training; what it has not uploaded is kept on disk
 
 
@@ -103,66 +99,6 @@ class JsonLines:
         self._digest.update(line)
 
 
-class Terminal:
-    """A live line on a terminal; plain lines, one every few seconds and per evaluation, elsewhere."""
-
-    def __init__(self, num_steps: int, stream: TextIO | None = None) -> None:
-        self.stream = stream = stream or sys.stdout
-        self.last_line = -float("inf")
-        self.training: Record = {}  # the last record of each kind
-        self.evaluation: Record = {}
-        self.progress: Progress | None = None
-        if stream.isatty():
-            columns = (BarColumn(20), TextColumn("{task.description}"), TimeRemainingColumn())
-            self.progress = Progress(*columns, console=Console(file=stream))
-            self.task = self.progress.add_task("starting", total=num_steps)
-            self.progress.start()
-
-    def log(self, record: Record) -> None:
-        if any(name.startswith("autolrs/trial_") for name in record):
-            return  # ten of them in a row say less than the rate that follows
-        evaluated = "train/loss" not in record
-        if evaluated:
-            self.evaluation = record
-        else:
-            self.training = record
-        if self.progress is not None:
-            self.progress.update(
-                self.task, completed=record["step"], description=self._line(self.training | self.evaluation)
-            )
-        elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
-            self.last_line = time.monotonic()
-            shown = self.training | record
-            print(f"step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
-
-    def finish(self, summary: Summary | None) -> None:
-        if self.progress is not None:
-            self.progress.stop()
-
-    @staticmethod
-    def _line(record: Record) -> str:
-        parts = [f"epoch {record['epoch']:.2f}"]
-        for name, label, form in _LINE:
-            if name in record:
-                parts.append(f"{label} {record[name]:{form}}")
-        return "  ".join(parts)
-
-
-_LINE = (
-    ("train/loss", "loss", ".4f"),
-    ("convex/suboptimality", "f(x) - f*", ".3g"),
-    ("train/steps_skipped", "steps skipped", "d"),
-    ("autolrs/rate", "rate found", ".3g"),
-    ("compression/density", "density", ".3%"),
-    ("compression/total_error", "total error", ".4g"),
-    ("validation/accuracy", "validation accuracy", ".2%"),
-    ("validation/perplexity", "validation perplexity", ".2f"),
-    ("test/accuracy", "test accuracy", ".2%"),
-    ("test/perplexity", "test perplexity", ".2f"),
-    ("test/hit_rate_at_10", "test hit rate at 10", ".2%"),
-)
-
-
 class WeightsAndBiases:
     """One W&B run. Offline, it starts with the first record, so that training need not wait for it.
 
@@ -179,11 +115,10 @@ class WeightsAndBiases:
 
     @property
     def sync_command(self) -> str | None:
-        """What uploads all parts that were recorded offline; W&B puts them in order by itself."""
+        """What uploads all parts that were recorded offline."""
         if self.run is None or self.run.settings.mode != "offline":
             return None
-        parts = sorted((self.folder / "wandb").glob(f"offline-run-*-{self.run.id}"))
-        return " ".join(["wandb sync", *map(str, parts)])
+        return sync_command([self.folder])
 
     def start(self) -> None:
         """Raises ``ValueError`` when W&B refuses to go online; goes offline if it cannot be reached."""
@@ -245,7 +180,7 @@ class WeightsAndBiases:
 
     def _id(self) -> str:
         """The W&B run's id, kept in the run folder from its first part on."""
-        path = self.folder / "wandb" / "run-id.txt"
+        path = self.folder / WANDB_ID
         name = read_wandb_id(path) if self.goes_on else None
         if name is None:
             name = secrets.token_hex(4)

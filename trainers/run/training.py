@@ -13,6 +13,7 @@ from trainers.config.errors import ConfigError, refusing
 from trainers.config.instantiation import make
 from trainers.gradients import NonFiniteGradientError
 from trainers.launch.device import choose_device
+from trainers.launch.jobs import current_sweep, parallel_job
 from trainers.launch.memory import keep_freed_memory
 from trainers.launch.process_group import process_group, world
 from trainers.launch.stopping import end_with_torchrun, stop_request
@@ -22,7 +23,8 @@ from trainers.records.plain import Config
 from trainers.run.build import build_trainer
 from trainers.run.folder import RunFolder
 from trainers.run.report import announce, print_summary
-from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Terminal, Trackers
+from trainers.run.terminal import Terminal
+from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Trackers
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Sta
         goes_on=start.checkpoint is not None,
     )
     lines = JsonLines(folder.metrics, start.records)
-    return Records(Trackers([lines, Terminal(trainer.num_steps), *external]), external, lines)
+    first_step = start.checkpoint.step if start.checkpoint is not None else 0
+    terminal = Terminal(trainer.num_steps, first_step=first_step, job=parallel_job())
+    return Records(Trackers([lines, terminal, *external]), external, lines)
 
 
 def train(config: Config) -> None:
@@ -107,5 +111,5 @@ def train(config: Config) -> None:
             print_summary(summary)
             print(f"run folder: {folder.path}")
             for tracker in records.external:
-                if tracker.sync_command:
+                if tracker.sync_command and current_sweep() is None:  # which says it once for all jobs
                     print(f"to Weights & Biases: {tracker.sync_command}")

@@ -1,0 +1,39 @@
+"""What uploads the parts of runs that Weights & Biases has recorded offline."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from trainers.records.files import read_wandb_id
+
+WANDB_ID = Path("wandb", "run-id.txt")  # in a run folder: the id of its W&B run, kept from its first part on
+
+
+def sync_command(folders: Sequence[Path]) -> str | None:
+    """One command for all parts that were recorded offline in these run folders; None where there are none.
+
+    W&B puts the parts of one run in order by itself. Where the parts are all there are in the folders around
+    the run folders, a pattern for the shell stands for them.
+    """
+    parts = {part for folder in folders for part in offline_parts(folder)}
+    if not parts:
+        return None
+    words = sorted(map(_quoted, parts))
+    if len(parts) > 2:
+        for levels in (1, 0):
+            above = {folder.parents[levels] for folder in folders}
+            pattern = "*/" * (levels + 1) + "wandb/offline-run-*"
+            if {part for folder in above for part in folder.glob(pattern)} == parts:
+                words = sorted(f"{_quoted(folder)}/{pattern}" for folder in above)
+                break
+    return " ".join(["wandb sync", *words])
+
+
+def offline_parts(folder: Path) -> list[Path]:
+    """The folders of the W&B run of a run folder that are still to be uploaded, in their order."""
+    name = read_wandb_id(folder / WANDB_ID)
+    return sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
+
+
+def _quoted(path: Path) -> str:
+    return shlex.quote(str(path))

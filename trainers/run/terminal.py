@@ -1,0 +1,98 @@
+"""Progress of a run on the terminal."""
+
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, Task
+from rich.table import Column
+from rich.text import Text
+
+from trainers.launch.jobs import in_time
+from trainers.records.plain import Record
+
+Summary = Mapping[str, object]
+PLAIN_SECONDS = 10  # between two plain lines of training records
+
+
+class _Line(ProgressColumn):
+    """The step, the time left and the record in one column, of which a narrow terminal cuts the end off."""
+
+    def render(self, task: Task) -> Text:
+        said = f"step {task.completed:.0f} of {task.total:.0f}"
+        if task.time_remaining is not None:
+            said += f"  {in_time(task.time_remaining)} left"
+        return Text(f"{said}  {task.description}")
+
+
+class Terminal:
+    """A live line on a terminal; plain lines, one every few seconds and per evaluation, elsewhere.
+
+    ``first_step`` is the number of steps that were done before. ``job`` names one of several jobs that run
+    at the same time: their lines are plain, and begin with it.
+    """
+
+    def __init__(
+        self, num_steps: int, stream: TextIO | None = None, *, first_step: int = 0, job: str = ""
+    ) -> None:
+        self.stream = stream = stream or sys.stdout
+        self.last_line = -float("inf")
+        self.training: Record = {}  # the last record of each kind
+        self.evaluation: Record = {}
+        self.progress: Progress | None = None
+        self.prefix = f"{job}  " if job else ""
+        if stream.isatty() and not job:  # two live lines at once would overwrite each other
+            console = Console(file=stream)
+            whole = Column(no_wrap=True, overflow="ellipsis")
+            columns = (BarColumn(10, table_column=Column(no_wrap=True)), _Line(table_column=whole))
+            # The mean speed of the whole run: records can be minutes apart, and evaluations take time, too.
+            self.progress = Progress(*columns, console=console, speed_estimate_period=math.inf)
+            self.task = self.progress.add_task("starting", total=num_steps, completed=first_step)
+            self.progress.start()
+
+    def log(self, record: Record) -> None:
+        if any(name.startswith("autolrs/trial_") for name in record):
+            return  # ten of them in a row say less than the rate that follows
+        evaluated = "train/loss" not in record
+        if evaluated:
+            self.evaluation = record
+        else:
+            self.training = record
+        if self.progress is not None:
+            self.progress.update(
+                self.task, completed=record["step"], description=self._line(self.training | self.evaluation)
+            )
+        elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
+            self.last_line = time.monotonic()
+            shown = self.training | record
+            print(f"{self.prefix}step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
+
+    def finish(self, summary: Summary | None) -> None:
+        if self.progress is not None:
+            self.progress.stop()
+
+    @staticmethod
+    def _line(record: Record) -> str:
+        parts = [f"epoch {record['epoch']:.2f}"]
+        for name, label, form in _LINE:
+            if name in record:
+                parts.append(f"{label} {record[name]:{form}}")
+        return "  ".join(parts)
+
+
+_LINE = (
+    ("train/loss", "loss", ".4f"),
+    ("convex/suboptimality", "f(x) - f*", ".3g"),
+    ("train/steps_skipped", "steps skipped", "d"),
+    ("autolrs/rate", "rate found", ".3g"),
+    ("compression/density", "density", ".3%"),
+    ("compression/total_error", "total error", ".4g"),
+    ("validation/accuracy", "validation accuracy", ".2%"),
+    ("validation/perplexity", "validation perplexity", ".2f"),
+    ("test/accuracy", "test accuracy", ".2%"),
+    ("test/perplexity", "test perplexity", ".2f"),
+    ("test/hit_rate_at_10", "test hit rate at 10", ".2%"),
+)
