@@ -9,6 +9,7 @@ from compressors.core.transports import AllGather, AllReduce, Transport
 from compressors.encoding.all_gather import EncodedAllGather
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import no_feedback
+from compressors.hard_threshold import HardThreshold
 
 
 def build_reducer(
@@ -30,6 +31,14 @@ def build_reducer(
         reducer = method
     outer = feedback(reducer)
     return reducer if isinstance(outer, Wrapper) and outer.is_idle else outer
+
+
+def threshold_in_force(reducer: Reducer) -> float | None:
+    """The constant threshold of a reducer's codec, given or by the paper's rule; None where it has none."""
+    while isinstance(reducer, Wrapper):
+        reducer = reducer.inner
+    codec = reducer.codec if isinstance(reducer, Compress) else None
+    return codec.threshold if isinstance(codec, HardThreshold) else None
 
 
 def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:

@@ -38,6 +38,8 @@ REFUSED = {
     "optimizer.momentum=2": "optimizer.momentum must be in [0, 1), got 2",
     "optimizer.nesterov=no": "optimizer.nesterov must be true, false or release, got 'no'",
     "optimizer.nesterov=release optimizer.momentum=0": "optimizer.nesterov needs optimizer.momentum > 0",
+    "tracker=wandb tracker.project=a/b/c": "tracker.project must be NAME or ENTITY/NAME, got 'a/b/c'",
+    "tracker=wandb tracker.project=a/b tracker.entity=c": "tracker.project=a/b names another entity",
     "tracker=wandb tracker.tags=5": "tracker.tags must be a list of words, got 5",
     "device=tpu": "device must be auto, cpu or cuda, got 'tpu'",
     "kernels=fast": "kernels must be auto or reference, got 'fast'",
@@ -84,7 +86,7 @@ REFUSED = {
     "model=mlp model.hidden=[0]": "model.hidden must be a list of integers >= 1, got [0]",
     "model=resnet18 data=breast_cancer": "model=resnet18 needs images",
     "model=resnet18 trainer.batch_size=1": "trainer.batch_size must be at least 2 for a model with BatchNorm",
-    "tracker=wandb tracker.mode=sometimes": "tracker.mode must be online, offline or null, got 'sometimes'",
+    "tracker=wandb tracker.mode=sometimes": "tracker.mode must be online or offline, got 'sometimes'",
     "output=/proc/nothing": "/proc/nothing",
 }
 

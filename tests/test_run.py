@@ -1,6 +1,7 @@
 """The command line from end to end: real processes, real files."""
 
 import json
+import math
 import re
 import sys
 from pathlib import Path
@@ -173,6 +174,16 @@ def test_an_unfinished_run_is_started_again(tmp_path: Path) -> None:
     assert result.returncode == 0 and "starting again" in result.stdout
     assert records(folder) == expected
     assert (folder / "metrics.previous.jsonl").exists()
+
+
+def test_the_config_in_wandb_has_the_threshold_in_force(tmp_path: Path) -> None:
+    """By the paper's rule here."""
+    words = ("model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=1", "trainer.batch_size=8")
+    result = command(*words, f"output={tmp_path}", "budget.density=0.01")
+    assert result.returncode == 0, result.stderr
+    (recorded,) = tmp_path.glob("*/*/wandb/offline-run-*/*.wandb")
+    threshold = 1 / (2 * math.sqrt(0.01 * (64 * 16 + 16 + 16 * 10 + 10)))
+    assert str(threshold).encode() in recorded.read_bytes()
 
 
 def test_wandb_mode_is_respected(tmp_path: Path) -> None:

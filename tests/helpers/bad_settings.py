@@ -192,12 +192,11 @@ TEXTS = (
     "data=image_folder data.name",
     "output",
     "name",
-    "tracker=wandb tracker.project",
 )
 TEXTS_OR_NULL = (
     "data=sst2 model=bert data.vocabulary",
     "data=python_docs model=bert data.objective=masked data.vocabulary",
-    "tracker=wandb tracker.group",
+    *(f"tracker=wandb tracker.{key}" for key in ("project", "entity", "group", "job_type", "notes")),
     "model=bert data=python_docs data.objective=masked model.pretrained",
 )
 SECTIONS = (

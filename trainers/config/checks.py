@@ -7,6 +7,7 @@ from pathlib import Path
 from compressors.core.checks import KERNELS, is_real, shown
 from trainers.config.api_keys import refuse_keys_in
 from trainers.config.targets import GROUPS, check_targets
+from trainers.config.wandb_settings import VARIABLES, wandb_settings
 from trainers.records.effects import SINGLE, refuse_idle
 from trainers.records.plain import Config
 
@@ -69,7 +70,7 @@ def check(config: Config) -> None:
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
     tracker = config["tracker"]
     if tracker["_target_"] in _WANDB:  # now, as the run folder comes before W&B
-        check_wandb(**{key: tracker.get(key) for key in ("project", "mode", "group", "tags")})
+        wandb_settings({key: tracker.get(key) for key in VARIABLES}, os.environ)
         is_asked_for = tracker["_target_"] == _WANDB[0] or tracker.get("mode") == "online"
         if is_asked_for and not has_wandb():
             asked = "tracker=wandb" if tracker["_target_"] == _WANDB[0] else "tracker.mode=online"
@@ -79,18 +80,6 @@ def check(config: Config) -> None:
         raise ValueError(f"processes={config['processes']}, but the launcher started {started}")
     if config["workers"] % started:
         raise ValueError(f"workers must be a multiple of processes ({started}), got {config['workers']}")
-
-
-def check_wandb(*, project: object, mode: object, group: object, tags: object) -> None:
-    """Raise ``ValueError`` for settings that Weights & Biases would not take."""
-    if not isinstance(project, str) or not project or len(project) > 128 or set(project) & set("/\\#?%:"):
-        raise ValueError(f"tracker.project must be a name of at most 128 letters, got {shown(project)}")
-    if mode not in (None, "online", "offline"):
-        raise ValueError(f"tracker.mode must be online, offline or null, got {shown(mode)}")
-    if not (group is None or (isinstance(group, str) and 0 < len(group) <= 128)):
-        raise ValueError(f"tracker.group must be a name of at most 128 letters or null, got {shown(group)}")
-    if not isinstance(tags, (list, tuple)) or not all(isinstance(t, str) and 0 < len(t) <= 64 for t in tags):
-        raise ValueError(f"tracker.tags must be a list of words, got {shown(tags)}")
 
 
 def require_inside(folder: Path, output: str) -> None:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from trainers.config.checks import INSTALL_WANDB, check_wandb, has_wandb
+from trainers.config.checks import INSTALL_WANDB, has_wandb
+from trainers.config.wandb_settings import wandb_settings
 from trainers.records.files import read_wandb_id
 from trainers.records.offline import WANDB_ID, sync_command
 from trainers.records.plain import Config, Record
@@ -199,33 +200,44 @@ def open_wandb(
     name: str,
     config: Config,
     facts: Mapping[str, object],
-    project: str,
-    mode: str | None,
-    group: str | None,
-    tags: Sequence[str],
+    project: str | None = None,
+    entity: str | None = None,
+    mode: str | None = None,
+    group: str | None = None,
+    job_type: str | None = None,
+    notes: str | None = None,
+    tags: Sequence[str] | None = None,
     goes_on: bool = False,
 ) -> list[ExternalTracker]:
-    """The tracker of one run, online or offline; ``mode`` null takes ``WANDB_MODE``, or offline.
+    """The tracker of one run, online or offline; null takes W&B's environment variable or a default.
 
     ``facts``, as of ``RunFolder.facts``, stand beside the nested config, flat. A W&B agent locks the keys
-    that its sweep sets, which makes ``compressor`` a word there: group by the flat ones. ``group`` null takes
-    that of the facts, which is that of all seeds.
+    that its sweep sets, which makes ``compressor`` a word there: group by the flat ones. Without a group it
+    is that of the facts, which is that of all seeds.
     ``goes_on`` says that the run begins at a checkpoint, so that its W&B run goes on as well.
-    Raises ``ValueError`` as ``check_wandb``, and when W&B refuses to go online.
+    Raises ``ValueError`` as ``wandb_settings``, and when W&B refuses to go online.
     """
-    check_wandb(project=project, mode=mode, group=group, tags=tags)
-    mode = mode or os.environ.get("WANDB_MODE") or "offline"
-    settings = {
+    typed = {
         "project": project,
+        "entity": entity,
+        "mode": mode,
+        "group": group,
+        "job_type": job_type,
+        "notes": notes,
+        "tags": tags,
+    }
+    found, said = wandb_settings(typed, os.environ)
+    if said:
+        print(said, flush=True)
+    settings = {
         "name": name,
         "config": {**config, **facts},
         "dir": str(folder),
-        "mode": mode,
-        "group": facts["group"] if group is None else group,
-        "tags": list(tags),
+        "group": facts["group"],
+        **found,
     }
     tracker = WeightsAndBiases(settings, folder, goes_on=goes_on)
-    if mode == "online":
+    if settings["mode"] == "online":
         try:
             tracker.start()
         except Exception as error:  # W&B raises many kinds; each means that it cannot go online

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from compressors.build import threshold_in_force
 from trainers.checkpoint.resume import Start, snapshot_of
 from trainers.checkpoint.saving import Checkpoints
 from trainers.checkpoint.state import CheckpointMismatch
@@ -39,11 +40,15 @@ class Records:
 def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Start) -> Records:
     """The trackers of a run that begins or goes on at ``start``."""
     open_tracker: OpenTracker = make(config["tracker"])
+    facts = folder.facts()
+    threshold = threshold_in_force(trainer.reducer)
+    if threshold is not None:  # also where it follows from a density
+        facts["threshold"] = threshold
     external = open_tracker(
         folder=folder.path,
         name=f"{config['name']}-{folder.id}",
         config=config,
-        facts=folder.facts(),
+        facts=facts,
         goes_on=start.checkpoint is not None,
     )
     lines = JsonLines(folder.metrics, start.records)
