@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from compressors.build import threshold_in_force
 from trainers.advance import Advance, Outcome
 from trainers.break_even import StepCosts
 from trainers.checkpoint.state import TrainingState
 from trainers.diagnostics.probe import Probe
 from trainers.parts import HasDiagnostics
 from trainers.records.plain import Record
+from trainers.threshold_watch import ThresholdWatch
 
 if TYPE_CHECKING:
     from trainers.loop import Trainer
@@ -42,6 +44,10 @@ class StepLog:
         )
         self._probe: Probe | None = None  # of the step to come, where it is measured
         self._is_recorded = False
+        threshold = threshold_in_force(trainer.reducer)
+        self._watch = (
+            ThresholdWatch(threshold, state, trainer.communicator) if threshold is not None else None
+        )
 
     def start(self) -> None:
         """Record what the model says of itself before the first step."""
@@ -61,6 +67,8 @@ class StepLog:
     def record(self, outcome: Outcome | None, factor: float) -> float | None:
         """Record the step just taken, if it is to be; None is a skipped one. Its mean loss, if wanted."""
         state = self.state
+        if self._watch is not None:
+            self._watch.after_step()
         if outcome is None:
             self.log(state.note(self._record(None, None, factor)))
             return None

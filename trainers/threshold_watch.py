@@ -1,0 +1,56 @@
+"""Watch over a threshold: it warns of one that sends nothing, or everything, for a whole epoch."""
+
+import sys
+
+import torch
+
+from trainers.checkpoint.state import TrainingState
+from trainers.comm.communicator import Communicator
+
+_ADVICE = {0.0: "a lower compressor.threshold sends more", 1.0: "a higher compressor.threshold sends less"}
+
+
+class ThresholdWatch:
+    """Warns once in a run, by the first process, in one line."""
+
+    def __init__(self, threshold: float, state: TrainingState, communicator: Communicator) -> None:
+        self.threshold = threshold
+        self.state = state
+        self.communicator = communicator
+        self.has_warned = False
+        self._begin()
+
+    def after_step(self) -> None:
+        """Judge the steps of an epoch, if as many have been taken; in all processes together."""
+        passed = self.state.epoch - self._epoch
+        if self.has_warned or 0 <= passed < 1 - 1e-6:
+            return
+        steps = self.state.ledger.steps - self._steps
+        # An epoch of one step tells nothing: error feedback collects over steps what is sent later. The epoch
+        # goes back where learning rates are tried.
+        if passed > 0 and steps > 1:
+            self._judge(steps)
+        self._begin()
+
+    def _begin(self) -> None:
+        ledger = self.state.ledger
+        self._epoch, self._steps = self.state.epoch, ledger.steps
+        self._sent = ledger.total_counts.sent.sum(1)  # [W], elements so far
+
+    def _judge(self, steps: int) -> None:
+        ledger = self.state.ledger
+        sent = ledger.total_counts.sent.sum(1) - self._sent
+        everyones = self.communicator.collect(torch.from_numpy(sent)[:, None])  # [n, 1]
+        density = float(everyones.mean()) / (steps * ledger.layout.num_parameters)
+        if density not in _ADVICE:
+            return
+        self.has_warned = True
+        if self.communicator.rank == 0:
+            amount = "everything" if density else "nothing"
+            print(
+                f"warning: lambda {self.threshold:.4g} sent {amount} for a whole epoch, steps "
+                f"{self.state.step - steps + 1} to {self.state.step} (density {density:.0%}); "
+                f"{_ADVICE[density]}",
+                file=sys.stderr,
+                flush=True,
+            )
