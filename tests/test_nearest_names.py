@@ -38,9 +38,9 @@ def test_a_plus_is_advised_for_a_setting_that_no_file_sets() -> None:
     part = {"model": {"_target_": "models.bert.bert"}}
     assert "there is no such setting" in nearest.refusal_of_setting("model.x", "model.x=1", part)
     settings = yaml.safe_load(Path("conf/trainer/default.yaml").read_text())
-    del settings["overlap"]
+    del settings["channels_last"]
     part = {"trainer": settings}
-    said = nearest.refusal_of_setting("trainer.overlap", "trainer.overlap=true", part)
-    assert said.endswith("to set it, type +trainer.overlap=true")
-    said = nearest.refusal_of_setting("trainer.overlap", "x", {"trainer": {"_target_": "os.system"}})
+    said = nearest.refusal_of_setting("trainer.channels_last", "trainer.channels_last=true", part)
+    assert said.endswith("to set it, type +trainer.channels_last=true")
+    said = nearest.refusal_of_setting("trainer.channels_last", "x", {"trainer": {"_target_": "os.system"}})
     assert "+" not in said
