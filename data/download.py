@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -40,10 +40,12 @@ def fetch(
     *,
     max_bytes: int = MAX_BYTES,
     look_at: Callable[[Path], object] = lambda arrived: None,
+    files: Sequence[Path] = (),
 ) -> None:
     """Download ``url`` to ``target``, which appears there only if its MD5 is the published one.
 
     Without one, None, it is for ``look_at`` to raise ``ValueError`` for what came, or for the caller.
+    ``files`` are those made of it, which the error for a home that is not reached names.
     Raises ``OSError`` for a home that does not answer, one that is not or leaves https, says what is no
     HTTP or is too slow, and a file that did not arrive whole or has more than ``max_bytes``.
     """
@@ -59,7 +61,11 @@ def fetch(
     except (OSError, ValueError, http.client.HTTPException) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
-        raise OSError(f"data.download: {url} did not arrive whole: {_shown(error)}") from error
+        remedy = ""
+        if isinstance(error, urllib.error.URLError) and isinstance(error.reason, socket.gaierror):
+            held = ", ".join(map(str, files or [target]))
+            remedy = f"; without a network, data.root=DIR reads the files of a folder that has them: {held}"
+        raise OSError(f"data.download: {url} did not arrive whole: {_shown(error)}{remedy}") from error
     finally:
         arriving.unlink(missing_ok=True)
 

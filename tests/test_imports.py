@@ -64,6 +64,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "omegaconf",
         "yaml",
         "trainers.config.installed",
+        "trainers.config.nearest",
         "trainers.config.old_names",
         "trainers.config.sweep_jobs",
         "trainers.config.yaml_loader",

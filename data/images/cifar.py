@@ -78,11 +78,17 @@ def _cifar_dataset(
     if missing and download:
         packed = folder / archive
         try:
-            fetch(f"{_HOME}/{archive}", packed, md5)
+            fetch(f"{_HOME}/{archive}", packed, md5, files=paths)
             take_from_tar(packed, dict(zip(files, paths, strict=True)))
         finally:
             packed.unlink(missing_ok=True)
     elif missing:
+        pickled = folder / ("cifar-10-batches-py" if name == "cifar10" else "cifar-100-python")
+        if pickled.is_dir():
+            raise FileNotFoundError(
+                f"data={name}: no file {missing[0]}; {pickled} is the Python version, a pickle, "
+                f"which can run code: the binary version is read, {archive}, which data.download=true fetches"
+            )
         raise not_downloaded(name, missing[0])
     label_bytes = 2 if num_classes == 100 else 1  # CIFAR-100 has a coarse label before the fine one
     *train, test = [read_cifar(path, label_bytes) for path in paths]

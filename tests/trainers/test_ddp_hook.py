@@ -1,8 +1,13 @@
 """The hook in somebody's own script: many buckets, regrouped after the first step."""
 
+import pytest
 import torch
 from own_script import STEPS, by_hand, failing_hook, with_hook
 from processes import run_in_processes
+from torch import nn
+
+from compressors.top_k import TopK
+from trainers.comm.ddp_hook import CompressionState
 
 
 def test_many_buckets_equal_the_explicit_path() -> None:
@@ -18,3 +23,10 @@ def test_many_buckets_equal_the_explicit_path() -> None:
 def test_a_failure_in_the_hooks_thread_reaches_the_backward_pass() -> None:
     for message in run_in_processes(failing_hook, 2):
         assert "'NoneType' object has no attribute 'reduce'" in message
+
+
+def test_a_bare_method_is_answered_with_how_to_wrap_it() -> None:
+    with pytest.raises(
+        ValueError, match=r"reducer, got the method TopK: wrap it by compressors\.build\.build"
+    ):
+        CompressionState(TopK(density=0.1), nn.Linear(2, 2))

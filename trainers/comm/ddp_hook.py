@@ -37,6 +37,12 @@ class CompressionState:
         communicator: Communicator | None = None,
         inspect: Callable[[Reduced], None] = lambda reduced: None,
     ) -> None:
+        if not isinstance(reducer, Reducer):
+            name = type(reducer).__name__
+            raise ValueError(
+                f"CompressionState.reducer must be a reducer, got the method {name}: "
+                f"wrap it by compressors.build.build_reducer({name}(...), D), D being the model's parameters"
+            )
         self.reducer = reducer
         self.seed = seed
         self.step = 0

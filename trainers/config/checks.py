@@ -6,6 +6,7 @@ from pathlib import Path
 
 from compressors.core.checks import KERNELS, is_real, shown
 from trainers.config.api_keys import refuse_keys_in
+from trainers.config.nearest import nearest_settings, question
 from trainers.config.targets import GROUPS, check_targets
 from trainers.config.wandb_settings import VARIABLES, wandb_settings
 from trainers.records.effects import SINGLE, refuse_idle
@@ -43,7 +44,8 @@ def check(config: Config) -> None:
     refuse_keys_in(config)
     unknown = sorted(map(str, config.keys() - _KEYS))
     if unknown:
-        raise ValueError(f"{unknown[0]!r} has no effect: there is no such setting")
+        advice = question(nearest_settings(unknown[0], {k: v for k, v in config.items() if k in _KEYS}))
+        raise ValueError(f"{unknown[0]!r} has no effect: there is no such setting{advice}")
     check_targets(config)
     if not isinstance(config.get("budget"), dict):
         raise ValueError(f"budget must be settings, got {config.get('budget')!r}")

@@ -21,10 +21,12 @@ from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
 from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ConfigDefault, GroupDefault
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import ConfigCompositionException, HydraException
+from hydra.core.override_parser.types import Override
+from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-from trainers.config import old_names, sweep_jobs
+from trainers.config import nearest, old_names, sweep_jobs
 from trainers.config import yaml_loader as config_yaml
 from trainers.config.installed import config_folders
 
@@ -42,6 +44,7 @@ PLUGINS = ("launcher", "sweeper")
 CODE_OF_PLUGINS = ("hydra._internal.core_plugins.", "hydra_plugins.")
 
 
+_hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
 CONF = Path(__file__).resolve().parents[2] / "conf"
 MOST_VALUES = 10_000  # of all files of a config, those of a file that is named twice counted twice
 
@@ -110,6 +113,12 @@ class GuardedLoader(ConfigLoaderImpl):
                 config = super().load_configuration(*arguments, **named)
         except RecursionError:
             raise ConfigCompositionException("a config must not include or refer to itself") from None
+        except MissingConfigException as error:
+            if error.missing_cfg_file is None or not error.options:
+                raise
+            options = {*error.options, *config_names(error.missing_cfg_file.partition("/")[0])}
+            said = nearest.refusal_of_choice(error.missing_cfg_file, options)
+            raise ConfigCompositionException(said) from None
         for warning in warned:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         check_named_code(OmegaConf.to_container(config.hydra, resolve=False))
@@ -118,6 +127,8 @@ class GuardedLoader(ConfigLoaderImpl):
     def _parse_overrides_and_create_caching_repo(self, config_name: str | None, overrides: list[str]) -> Any:
         typed = OverridesParser.create().parse_overrides(overrides=overrides)
         repository = GuardedRepository(self.repository)
+        for override in typed:
+            _check_choice(override, repository)
         self._process_config_searchpath(config_name, typed, repository)
         return typed, repository
 
@@ -136,6 +147,27 @@ class GuardedLoader(ConfigLoaderImpl):
             _refuse("set hydra")
         check_files(OmegaConf.to_container(config.hydra, resolve=False), {d.config_path for d in defaults})
         return config
+
+
+def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
+    """Hydra's own way to apply what was typed, with a refusal that names the nearest setting."""
+    for override in overrides:
+        try:
+            _hydras_apply_overrides([override], config)
+        except ConfigCompositionException as error:
+            if not isinstance(error.__cause__, (ConfigAttributeError, ConfigKeyError)):
+                raise
+            plain = OmegaConf.to_container(config, resolve=False)
+            word = override.input_line or override.key_or_group
+            said = nearest.refusal_of_setting(override.key_or_group, word, plain)
+            raise ConfigCompositionException(said) from None
+
+
+def config_names(group: str) -> set[str]:
+    """The choices of a group, those in folders below it too, of this project and of installed packages."""
+    places = [CONF, *(folder.path for folder in config_folders())]
+    files = [(place / group, file) for place in places for file in (place / group).rglob("*.yaml")]
+    return {file.relative_to(place).with_suffix("").as_posix() for place, file in files}
 
 
 def add_packages(search_path: ConfigSearchPath) -> None:
@@ -203,6 +235,7 @@ def check_named_code(section: dict[str, Any]) -> None:
 def install() -> None:
     """Stand where Hydra and OmegaConf look; once per process, before a config is composed."""
     hydra._internal.hydra.ConfigLoaderImpl = GuardedLoader
+    ConfigLoaderImpl._apply_overrides_to_config = staticmethod(apply_overrides)
     config_yaml.install()
     sweep_jobs.install()
     OmegaConf.register_new_resolver("oc.env", environment_variable, replace=True)
@@ -252,6 +285,19 @@ def _check_default(default: ConfigDefault | GroupDefault, config_path: str) -> N
     named = default.group if isinstance(default, GroupDefault) else default.path
     if "hydra" in re.split(r"[/@.:]", f"{named}@{default.package}"):
         _refuse(f"choose {named} in its defaults, as {config_path!r} does")
+
+
+def _check_choice(override: Override, repository: GuardedRepository) -> None:
+    """Raise for a choice of a group that is no text, as false is not."""
+    group = override.key_or_group
+    if override.is_delete() or override.is_sweep_override() or isinstance(override.value(), (str, list)):
+        return
+    options = repository.get_group_options(group)
+    if options and not isinstance(override.value(), dict):
+        got = (override.input_line or "").partition("=")[2]
+        near = ["none"] if not override.value() and "none" in options else []
+        said = f"{group} must be one of {', '.join(options)}, got {got}"
+        raise ConfigCompositionException(said + nearest.question(f"{group}={name}" for name in near))
 
 
 def _check_sweep(params: Any) -> None:

@@ -87,6 +87,26 @@ def check_factories(config: Config) -> None:
             _check_factory(".".join(path), value, GROUPS[path[0]], settings)
 
 
+def settings_of(config: Config, group: str) -> set[str]:
+    """The optional settings of the part that ``group`` names; none where a config may not name it.
+
+    A factory's other arguments, as a model's, come from elsewhere.
+    """
+    settings = config.get(group)
+    if group not in GROUPS or not isinstance(settings, dict) or "_target_" not in settings:
+        return set()
+    try:
+        _check_name((group, "_target_"), settings["_target_"])
+        _check_factory(f"{group}._target_", settings["_target_"], GROUPS[group], settings)
+    except ValueError:
+        return set()
+    module, _, name = settings["_target_"].rpartition(".")
+    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    return {
+        key for key, p in parameters.items() if p.default is not p.empty and key not in GROUPS[group].given
+    }
+
+
 def packages_of(config: Config) -> dict[str, str]:
     """The installed packages that a config names code of, beside this project, with their versions."""
     found = {}

@@ -1,5 +1,6 @@
 """CIFAR-10 and CIFAR-100 against files written here byte by byte."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 from dataset_files import CIFAR, NUMBERS, check_split, write_cifar
 
 from data.images.augment import Augmentation
-from data.images.cifar import read_cifar
+from data.images.cifar import cifar10, read_cifar
 
 
 @pytest.mark.parametrize("name", CIFAR)
@@ -64,3 +65,20 @@ def test_labels_are_classes(labels: list[int], problem: str, tmp_path: Path) -> 
     path.write_bytes(bytes(len(labels) + 3072) + bytes(labels) + bytes(3072))
     with pytest.raises(ValueError, match=f"{path} must hold labels from {problem}"):
         read_cifar(path, len(labels))
+
+
+def test_the_python_version_is_not_read_and_why(tmp_path: Path) -> None:
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(
+        FileNotFoundError, match=r"is the Python version, a pickle, .* the binary version is read"
+    ):
+        cifar10(root=str(tmp_path))
+
+
+def test_without_a_network_the_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_connection", no_network)
+    with pytest.raises(OSError, match=r"data.root=DIR reads .*/cifar-10-batches-bin/data_batch_1.bin"):
+        cifar10(root=str(tmp_path), download=True)

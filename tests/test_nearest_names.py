@@ -1,0 +1,46 @@
+"""Nearest right names in the refusals of misspelt settings and choices."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from command_line import command
+
+from trainers.config import nearest
+
+NO_SETTING = "there is no such setting; did you mean"
+REFUSED = {
+    "compresor=top_k": f"Could not override 'compresor': {NO_SETTING} compressor?",
+    "+compresor=top_k": f"'compresor' has no effect: {NO_SETTING} compressor?",
+    "lr=0.1": f"Could not override 'lr': {NO_SETTING} optimizer.lr?",
+    "epochs=3": f"Could not override 'epochs': {NO_SETTING} trainer.epochs?",
+    "lambda=0.1": f"Could not override 'lambda': {NO_SETTING} compressor.threshold or budget.threshold?",
+    "trainer.epoch=3": f"Could not override 'trainer.epoch': {NO_SETTING} trainer.epochs?",
+    "compressor=topk": "Could not find 'compressor/topk'; did you mean compressor=top_k? There are",
+    "experiment=smal/lstm": "Could not find 'experiment/smal/lstm'; did you mean experiment=small/lstm? ",
+    "experiment=small": "Could not find 'experiment/small'",
+    "feedback=false": "feedback must be one of ef, ef21, momentum_correction, none, got false; "
+    "did you mean feedback=none?",
+    "model=null": "model must be one of bert, ",
+    "optimzer.lr=1": f"Could not override 'optimzer.lr': {NO_SETTING} optimizer.lr?",
+    "compressor.nothing=1": "Could not override 'compressor.nothing': there is no such setting; --help",
+}
+
+
+@pytest.mark.parametrize("overrides", REFUSED)
+def test_the_nearest_name_is_said(overrides: str) -> None:
+    refused = command(*overrides.split())
+    assert refused.returncode == 1 and refused.stdout == ""
+    assert refused.stderr.startswith(f"error: {REFUSED[overrides]}") and refused.stderr.count("\n") == 1
+
+
+def test_a_plus_is_advised_for_a_setting_that_no_file_sets() -> None:
+    part = {"model": {"_target_": "models.bert.bert"}}
+    assert "there is no such setting" in nearest.refusal_of_setting("model.x", "model.x=1", part)
+    settings = yaml.safe_load(Path("conf/trainer/default.yaml").read_text())
+    del settings["channels_last"]
+    part = {"trainer": settings}
+    said = nearest.refusal_of_setting("trainer.channels_last", "trainer.channels_last=true", part)
+    assert said.endswith("to set it, type +trainer.channels_last=true")
+    said = nearest.refusal_of_setting("trainer.channels_last", "x", {"trainer": {"_target_": "os.system"}})
+    assert "+" not in said

@@ -1,0 +1,86 @@
+"""Nearest right names of misspelt settings and of misspelt choices of a group."""
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+from trainers.config import targets
+from trainers.records.effects import without_effect
+from trainers.records.plain import Config
+
+_OTHER_NAMES = {"lambda": "threshold", "learning_rate": "lr", "k": "density"}
+_CUTOFF = 0.7  # of difflib's ratio: below it, words share little more than letters
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The one of ``known`` that is spelt most like ``name``, None if none is like it."""
+    return next(iter(get_close_matches(name, list(known), 1, _CUTOFF)), None)
+
+
+def question(names: Iterable[str]) -> str:
+    """The end of a refusal that asks whether one of ``names`` was meant, nothing without a name."""
+    found = " or ".join(names)
+    return f"; did you mean {found}?" if found else ""
+
+
+def refusal_of_setting(key: str, word: str, config: Config) -> str:
+    """Why ``word``, which sets ``key``, is refused, and what to type instead.
+
+    ``config`` is the composed one. A ``+`` is advised only for a setting that the part has.
+    """
+    group, _, name = key.partition(".")
+    idle = without_effect(config, key) if name else None
+    if idle is not None and idle.is_idle:
+        return f"Could not override '{key}': {idle.said(key, config)}"
+    if name in targets.settings_of(config, group):
+        return f"Could not override '{key}', which no config file sets; to set it, type +{word}"
+    advice = question(nearest_settings(key, config)) or "; --help lists the settings"
+    return f"Could not override '{key}': there is no such setting{advice}"
+
+
+def nearest_settings(key: str, config: Config) -> list[str]:
+    """Settings of a composed config that have the name of ``key`` in another group, or are spelt like it."""
+    known = list(dict.fromkeys(_settings(config)))
+    owner, _, name = key.rpartition(".")
+    name = _OTHER_NAMES.get(name.lower(), name)
+    namesakes = [k for k in known if k.rpartition(".")[2] == name]
+    if f"{owner}.{name}" in namesakes:
+        return [f"{owner}.{name}"]
+    if namesakes:
+        return namesakes
+    if not owner and (found := nearest(name, known)):
+        return [found]
+    last = nearest(name, dict.fromkeys(k.rpartition(".")[2] for k in known))
+    return [k for k in known if k.rpartition(".")[2] == last]
+
+
+def refusal_of_choice(path: str, options: Iterable[str]) -> str:
+    """Why there is no config ``path``, which is GROUP/NAME, and the nearest of the ``options``."""
+    depth = 2 if path.startswith("hydra/") else 1
+    group, name = "/".join(path.split("/")[:depth]), "/".join(path.split("/")[depth:])
+    options = sorted(options)
+    near = nearest(name, options)
+    inside = [option for option in options if option.startswith(f"{name}/")]
+    sign = "+" if group == "sweeps" else ""
+    advice = question([f"{sign}{group}={near}"] if near else [])
+    return f"Could not find '{path}'{advice or ':'} There are {', '.join(inside or options)}"
+
+
+def _settings(config: Config) -> Iterator[str]:
+    """Groups, top-level settings and the settings of parts; of ``budget`` those that the compressor has."""
+    own = {name for name, _ in _walk(config.get("compressor"))}
+    for name, value in config.items():
+        if name == "hydra":
+            continue
+        yield name
+        for key, _ in _walk(value):
+            if name != "budget" or key in own:
+                yield f"{name}.{key}"
+
+
+def _walk(settings: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(settings, dict):
+        for name, value in settings.items():
+            if not str(name).startswith("_"):
+                yield f"{before}{name}", value
+                yield from _walk(value, f"{before}{name}.")
