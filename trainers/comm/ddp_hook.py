@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Reduced, Reducer, Step, inputs_of
+from compressors.api import Codec, Reduced, Reducer, Step, inputs_of
 from trainers.comm.communicator import Communicator
 from trainers.layout import Layout
 
@@ -30,14 +30,14 @@ class CompressionState:
 
     def __init__(
         self,
-        reducer: Reducer,
+        reducer: Reducer | Codec,
         module: nn.Module,
         *,
         seed: int = 0,
         communicator: Communicator | None = None,
         inspect: Callable[[Reduced], None] = lambda reduced: None,
     ) -> None:
-        if not isinstance(reducer, Reducer):
+        if isinstance(reducer, Codec):
             name = type(reducer).__name__
             raise ValueError(
                 f"CompressionState.reducer must be a reducer, got the method {name}: "
