@@ -1,5 +1,7 @@
 """Hydra's own options and settings, as a user types them."""
 
+from pathlib import Path
+
 import pytest
 from command_line import command
 
@@ -22,3 +24,9 @@ def test_settings_of_hydra_without_effect_are_refused(word: str) -> None:
 def test_hydras_pages_are_printed(typed: list[str]) -> None:
     printed = command(*typed)
     assert printed.returncode == 0 and printed.stderr == "" and printed.stdout
+
+
+def test_a_sweep_without_m_is_refused(tmp_path: Path) -> None:
+    refused = command("+sweeps=smoke", f"output={tmp_path}", "seed=0")
+    assert refused.returncode == 1 and not list(tmp_path.iterdir())
+    assert refused.stderr == "error: this is a sweep over compressor: put -m first, or type one job's\n"
