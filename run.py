@@ -51,6 +51,10 @@ def main(config: DictConfig) -> None:
             perform(sweep, job, lambda: start(config, overrides, in_sweep=True), ConfigError)
         return
     try:
+        typed = {override.split("=")[0].lstrip("+~") for override in overrides}
+        crossed = [key for key in hydra_config.sweeper.get("params") or {} if key.lstrip("+~") not in typed]
+        if crossed:
+            raise ConfigError(f"this is a sweep over {', '.join(crossed)}: put -m first, or type one job's")
         start(config, overrides)
     except ConfigError as refusal:
         print(f"error: {refusal}", file=sys.stderr, flush=True)

@@ -203,7 +203,9 @@ def check_files(section: dict[str, Any], chosen: set[str]) -> None:
     """
     from hydra.conf import HydraConf
 
-    usual = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False) | OWN
+    usual = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
+    own = Path(hydra.__file__).parent / "conf/hydra/output/default.yaml"  # under --hydra-help, without ours
+    hydras = OmegaConf.to_container(OmegaConf.load(own), resolve=False)
     for key, value in section.items():
         if key in HARMLESS:
             continue
@@ -215,7 +217,7 @@ def check_files(section: dict[str, Any], chosen: set[str]) -> None:
             _check_sweep(value.pop("params", None) if key == "sweeper" else None)
             allowed = value in [_registered(key, name) for name in names]
         else:
-            allowed = key in usual and value == usual[key]
+            allowed = value in [known[key] for known in (usual, hydras, OWN) if key in known]
         if not allowed:
             _refuse(f"set hydra.{key}")
 
@@ -241,16 +243,26 @@ def install() -> None:
     OmegaConf.register_new_resolver("oc.env", environment_variable, replace=True)
 
 
-def check_options(words: list[str]) -> None:
-    """Raise ``ValueError`` for options that Hydra does not know, and for the one that opens a pickle."""
+def options_first(words: list[str]) -> list[str]:
+    """The words with options before overrides, as Hydra wants them; ``-m`` is left out beside ``--cfg``.
+
+    Raises ``ValueError`` for options that Hydra does not know, and for the one that opens a pickle.
+    """
     parser = get_args_parser()
 
     def refuse(message: str) -> None:
         raise ValueError(f"{message}; --help lists what there is")
 
     parser.error = refuse  # in place of argparse's page on how it is used
-    if parser.parse_args(words).experimental_rerun is not None:
+    parsed = parser.parse_intermixed_args(words)
+    if parsed.experimental_rerun is not None:
         raise ValueError("--experimental-rerun is not for use: it opens a pickle, which can run code")
+    options = list(words)
+    for override in parsed.overrides:
+        options.remove(override)
+    if parsed.cfg is not None:
+        options = [word for word in options if word not in ("-m", "--multirun")]
+    return [*options, *parsed.overrides]
 
 
 def environment_variable(name: str, default: Any = "") -> Any:

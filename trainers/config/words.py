@@ -4,8 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trainers.config.api_keys import refuse_keys
-from trainers.config.guard import CONF, check_options
+from trainers.config.guard import CONF, options_first
 from trainers.records.effects import RENAMED
+
+_IDLE = {
+    "hydra.run.dir": "output=DIR says where run folders go",
+    "hydra.verbose": "nothing is logged through Hydra",
+}
 
 
 def checked(words: Sequence[str]) -> list[str]:
@@ -13,9 +18,11 @@ def checked(words: Sequence[str]) -> list[str]:
     secrets, and for settings by a former name."""
     found = [_bracketed(home_expanded(word)) for word in words]
     refuse_keys(found)
-    check_options(found)
+    found = options_first(found)
     for word in found:
         key = word.partition("=")[0].lstrip("+~")
+        if key in _IDLE:
+            raise ValueError(f"{key} has no effect: {_IDLE[key]}")
         if key in RENAMED:
             raise ValueError(f"{key} is now {RENAMED[key]}")
     return found
