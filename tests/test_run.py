@@ -176,7 +176,7 @@ def test_an_unfinished_run_is_started_again(tmp_path: Path) -> None:
     assert (folder / "metrics.previous.jsonl").exists()
 
 
-def test_the_config_in_wandb_has_the_threshold_in_force(tmp_path: Path) -> None:
+def test_wandb_and_the_summary_have_the_threshold_in_force(tmp_path: Path) -> None:
     """By the paper's rule here."""
     words = ("model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=1", "trainer.batch_size=8")
     result = command(*words, f"output={tmp_path}", "budget.density=0.01")
@@ -184,6 +184,8 @@ def test_the_config_in_wandb_has_the_threshold_in_force(tmp_path: Path) -> None:
     (recorded,) = tmp_path.glob("*/*/wandb/offline-run-*/*.wandb")
     threshold = 1 / (2 * math.sqrt(0.01 * (64 * 16 + 16 + 16 * 10 + 10)))
     assert str(threshold).encode() in recorded.read_bytes()
+    assert summary_of(only_folder(tmp_path))["compression/threshold"] == threshold
+    assert re.search(rf"^lambda +{threshold:.4g} *$", result.stdout, re.MULTILINE)
 
 
 def test_wandb_mode_is_respected(tmp_path: Path) -> None:

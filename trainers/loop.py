@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from compressors.api import Reducer
+from compressors.build import threshold_in_force
 from data.protocols import Dataset, Loader, WholeLoader, task_of
 from trainers.advance import Advance
 from trainers.average import RunningAverage
@@ -129,6 +130,9 @@ class Trainer:
         if checkpoints is not None:
             checkpoints.at_end(state)
         totals = {**state.last, **controller.summary(), **log.costs.summary()}
+        threshold = threshold_in_force(self.reducer)
+        if threshold is not None:
+            totals["compression/threshold"] = threshold
         return {**totals, "best": state.best, "layers": state.ledger.layers(), **self.facts()}
 
     def _controller(

@@ -33,6 +33,7 @@ _ROWS: tuple[tuple[str, str, Form], ...] = (
     ("convex/suboptimality", "f(x) - f*", "{:.6g}"),
     ("convex/distance_squared", "squared distance to x*", "{:.6g}"),
     ("compression/total_error", "total error (squared L2, summed over steps)", "{:.6g}"),
+    ("compression/threshold", "lambda", "{:.4g}"),
     ("compression/density_mean", "average density", "{:.3%}"),
     ("comm/link_bytes_sent_total", "bytes that left a worker", "{:,.0f}"),
     ("comm/link_bytes_received_total", "bytes that reached a worker", "{:,.0f}"),
