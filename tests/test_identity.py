@@ -66,7 +66,8 @@ IDLE = {
     *("device", "isolate", "kernels", "name", "output", "processes", "resume", "threads", "timeout_seconds"),
     *("diagnostics.every", "diagnostics.selection_error.densities", "diagnostics.staleness.ages"),
     *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
-    *("tracker.group", "tracker.mode", "tracker.project", "tracker.tags"),
+    *("tracker.entity", "tracker.group", "tracker.job_type", "tracker.mode", "tracker.notes"),
+    *("tracker.project", "tracker.tags"),
 }
 LIBSVM = "data.convex.libsvm.libsvm"
 # What matters under some settings only: the key, what is set where it cannot, what is set where it can.

@@ -41,7 +41,7 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     assert process.returncode == 1
     found = table(out)
     assert [status for status, _ in found.values()] == ["finished", "failed", "finished"]
-    assert found[1][1].endswith("its process was killed by SIGKILL")
+    assert found[2][1].endswith("its process was killed by SIGKILL")
     assert err == "error: its process was killed by SIGKILL\n"
     again = command(*sweep)
     assert again.returncode == 0, again.stderr
@@ -71,7 +71,7 @@ def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
     out, err = process.communicate(timeout=300)
     assert process.returncode == 130, err
     assert err.splitlines()[-1] == "interrupted" and "Traceback" not in err
-    assert table(out)[0][0] == "failed" and table(out)[0][1].endswith("interrupted")
+    assert table(out)[1][0] == "failed" and table(out)[1][1].endswith("interrupted")
     assert_nothing_left(process.pid)
 
 

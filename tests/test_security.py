@@ -156,7 +156,7 @@ def test_a_file_may_say_what_a_sweep_crosses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
     words = strangers_file(tmp_path, {"sweeper": {"params": {"seed": "0,1"}}})
-    assert say(monkeypatch, capfd, *words) == (0, "")
+    assert say(monkeypatch, capfd, *words, "seed=0") == (0, "")  # one job of that sweep
 
 
 def test_launchers_are_typed(
@@ -218,7 +218,7 @@ BAD_TARGETS = {
     ("model", "models.convex.kept_optimum._write"): "must be models.MODULE.NAME",
     ("schedule", "trainers.run.environment.environment"): "must be trainers.schedules.NAME",
     ("tracker", "trainers.run.trackers.WeightsAndBiases"): "must take its settings by keyword only",
-    ("tracker", "trainers.run.trackers.Terminal"): "must take its settings by keyword only",
+    ("tracker", "trainers.run.trackers.JsonLines"): "must take its settings by keyword only",
 }
 
 

@@ -39,7 +39,7 @@ def test_idx_files_are_downloaded_if_asked(
     factory, folder = IDX[name]
     asked = {}
 
-    def download(url: str, target: Path, md5: str) -> None:
+    def download(url: str, target: Path, md5: str, **_: object) -> None:
         asked[target.name] = md5
         assert url.startswith("https://")
         assert url.endswith(f"/{target.name}")
@@ -61,7 +61,7 @@ def test_cifar_files_are_downloaded_if_asked(
     asked = []
     home, root = tmp_path / "home", tmp_path / "root"
 
-    def download(url: str, target: Path, md5: str) -> None:
+    def download(url: str, target: Path, md5: str, **_: object) -> None:
         asked.append((url, md5))
         home.mkdir()
         write_cifar(home, name)
