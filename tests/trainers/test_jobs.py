@@ -1,4 +1,4 @@
-"""What the jobs of a sweep say of themselves and of the sweep."""
+"""Tests of the output of a sweep and its jobs: progress lines, the table, the command that uploads."""
 
 from pathlib import Path
 

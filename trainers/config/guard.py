@@ -86,9 +86,7 @@ class GuardedRepository(CachingConfigRepository):
             raise ConfigCompositionException(
                 f"config file {config_path!r}: {config_yaml.said(error)}"
             ) from None
-        except (
-            Exception
-        ) as error:  # of many kinds: what Hydra and OmegaConf meet where they expect no such thing
+        except Exception as error:  # Hydra and OmegaConf raise many kinds for files that they do not expect
             raise ConfigCompositionException(f"config file {config_path!r}: {error}") from None
         if found is not None and not _is_trusted(found.path):
             for default in found.defaults_list:

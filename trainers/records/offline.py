@@ -1,4 +1,4 @@
-"""What uploads the parts of runs that Weights & Biases has recorded offline."""
+"""Command that uploads the offline parts of Weights & Biases runs."""
 
 import shlex
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What all studies share: where pages and figures go, and what is refused."""
+"""Tests of the kit of the studies: folders of pages and figures, refusals."""
 
 import dataclasses
 from pathlib import Path
