@@ -35,9 +35,8 @@ def build_reducer(
 
 def threshold_in_force(reducer: Reducer) -> float | None:
     """The constant threshold of a reducer's codec, given or by the paper's rule; None where it has none."""
-    while isinstance(reducer, Wrapper):
-        reducer = reducer.inner
-    codec = reducer.codec if isinstance(reducer, Compress) else None
+    inner = reducer.innermost
+    codec = inner.codec if isinstance(inner, Compress) else None
     return codec.threshold if isinstance(codec, HardThreshold) else None
 
 

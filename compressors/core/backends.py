@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compressors.core.checks import KERNELS, require
 from compressors.core.codec import Codec, Compressed
-from compressors.core.fields import declared, require_own
+from compressors.core.fields import declared
 from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide
@@ -126,6 +126,13 @@ class Backend:
     def count_magnitudes(self, inputs: list[Input], histogram: Histogram) -> None:
         """Add every entry of p to its worker's histogram, without computing p in place."""
         count_pieces(inputs, histogram)
+
+
+def require_own(codec: Codec, payload: object) -> None:
+    """Raise ``ValueError`` unless ``payload`` is of the payload class of ``codec``."""
+    if type(payload) is not codec.payload:
+        rule = f"return what {type(codec).__name__}.payload names, {codec.payload.__name__}"
+        raise ValueError(f"{type(codec).__name__}.encode must {rule}, got {type(payload).__name__}")
 
 
 def choose(choice: str) -> None:

@@ -51,10 +51,7 @@ class Payload(Protocol):
         """Add the decoded payload to ``out`` [d] of the same or a wider float dtype, in place."""
 
     def positions(self, size: int) -> Tensor:
-        """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
-
-        If elements are separate entries of the field of values, positions are in their order.
-        """
+        """The same as ``Codec.positions``."""
 
 
 class Plan(NamedTuple):

@@ -3,14 +3,14 @@
 import re
 from abc import ABCMeta
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol, TypeAlias, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, get_type_hints
 
 from torch import Tensor
 
 VALUES, INDICES, PADDING, METADATA = "values", "indices", "padding", "metadata"
 KINDS = (VALUES, INDICES, PADDING, METADATA)  # in every ledger
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
-_TAKEN = ("entropy_bound",)  # comm/entropy_bound_bytes_total is another metric
+_NAME = re.compile(r"(?!entropy_bound$)[a-z][a-z0-9_]*")  # comm/entropy_bound_bytes_total is another metric
+_known: dict[type[Any], "Declared"] = {}
 
 
 class Field(NamedTuple):
@@ -27,13 +27,6 @@ class Field(NamedTuple):
 
 
 PayloadType: TypeAlias = type[Any]  # a NamedTuple of tensors, each annotated with its ``Field``
-
-
-class HasPayload(Protocol):
-    """An object that declares its payload class: a codec."""
-
-    @property
-    def payload(self) -> PayloadType: ...
 
 
 class Joining(metaclass=ABCMeta):  # noqa: B024 (a mark for classes that are NamedTuples already)
@@ -53,21 +46,14 @@ class Declared(NamedTuple):
     joins: bool  # whether one payload can join several workers' entries
 
 
-_known: dict[PayloadType, Declared] = {}
-
-
 def declared(payload: PayloadType) -> Declared:
-    """The declarations of the class ``payload``, cached.
+    """The declarations of the class ``payload``.
 
     Raises ``ValueError`` for a class without fields, a field without a declaration, and a kind that cannot be
     part of a metric's name.
     """
-    if payload not in _known:
-        _known[payload] = _declared(payload)
-    return _known[payload]
-
-
-def _declared(payload: PayloadType) -> Declared:
+    if payload in _known:
+        return _known[payload]
     name = getattr(payload, "__name__", repr(payload))
     names = getattr(payload, "_fields", ())
     if not names:
@@ -79,21 +65,20 @@ def _declared(payload: PayloadType) -> Declared:
             rule = "declared, as Annotated[Tensor, Field(KIND)] with the kind of its bytes"
             raise ValueError(f"{name}.{field} must be {rule}")
         (own,), every = said, said[0].elements_per_entry
-        if not _is_kind(own.kind):
+        if not isinstance(own.kind, str) or not _NAME.fullmatch(own.kind):
             raise ValueError(f"{name}.{field} must be of a kind in lower case, got {own!r}")
         if every is not None and (type(every) is not int or every < 1):
             raise ValueError(f"{name}.{field} must have elements_per_entry >= 1 or None, got {every!r}")
         found[field] = own
     of_values = [field for field in names if found[field].kind == VALUES]
     values = of_values[0] if len(of_values) == 1 else None
-    has_a_value_each = values is not None and found[values].elements_per_entry == 1
+    each = values is not None and found[values].elements_per_entry == 1
     kinds = tuple(dict.fromkeys(found[field].kind for field in names if found[field].kind not in KINDS))
-    return Declared(found, values, has_a_value_each, kinds, issubclass(payload, Joining))
+    return _known.setdefault(payload, Declared(found, values, each, kinds, issubclass(payload, Joining)))
 
 
 def payload_of(codec: object) -> Declared:
-    """The declarations of a codec's payload. Raises ``ValueError`` if the payload or its declarations are
-    missing."""
+    """The declarations of a codec's payload. Raises ``ValueError`` if they, or the payload, are missing."""
     payload = getattr(codec, "payload", None)
     if not isinstance(payload, type):
         name = type(codec).__name__
@@ -104,16 +89,3 @@ def payload_of(codec: object) -> Declared:
 def values_of(payload: tuple[Tensor, ...]) -> Tensor:
     """The only field of values of a payload, [k]."""
     return getattr(payload, declared(type(payload)).values or "values")
-
-
-def require_own(codec: "HasPayload", part: object) -> None:
-    """Raise ``ValueError`` unless ``part`` is of the payload class of ``codec``."""
-    if type(part) is not codec.payload:
-        name, own = type(codec).__name__, codec.payload.__name__
-        raise ValueError(
-            f"{name}.encode must return what {name}.payload names, {own}, got {type(part).__name__}"
-        )
-
-
-def _is_kind(kind: object) -> bool:
-    return isinstance(kind, str) and bool(_NAME.fullmatch(kind)) and kind not in _TAKEN

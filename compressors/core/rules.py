@@ -29,9 +29,7 @@ class Drawn(NamedTuple):
 
     positions: np.ndarray  # [R, k] int64, ascending, one row per worker or one for all
     rotations: np.ndarray  # [R] int64, the j-th position's value goes to place (j + rotation) mod k
-    payload: Callable[
-        [Tensor, int], tuple[Tensor, ...]
-    ]  # maps values [R k] of R workers, in order, to their payload
+    payload: Callable[[Tensor, int], tuple[Tensor, ...]]  # of values [R k] of R workers, in order
 
 
 Rule = AtLeast | Largest | Drawn

@@ -11,15 +11,12 @@ from torch import Tensor
 
 from compressors.core.randomness import derive_seed
 
-# NamedTuples and dicts of tensors [W, ...], ``Shared``, or (). A checkpoint contains these tensors, row by
-# row.
-State = Any
+State = Any  # NamedTuples and dicts of tensors [W, ...], ``Shared``, or (); checkpoints contain the tensors
 Shapes = tuple[tuple[int, ...], ...]  # of a segment's layers, in order
 
 
 class Shared(NamedTuple):
-    """A part of a state that is equal on all workers: saved once, and unchanged for another number of
-    workers."""
+    """A part of a state that is equal on all workers: saved once, and kept for other numbers of workers."""
 
     state: State
 

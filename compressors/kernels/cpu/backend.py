@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import Backend, rules_of, step_of
+from compressors.core.backends import Backend, require_own, rules_of, step_of
 from compressors.core.codec import Codec, Compressed
-from compressors.core.fields import require_own
 from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
 from compressors.core.rules import AtLeast, Drawn, Largest

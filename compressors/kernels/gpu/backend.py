@@ -9,9 +9,8 @@ import torch
 import triton
 from torch import Tensor
 
-from compressors.core.backends import Backend, rules_of, step_of
+from compressors.core.backends import Backend, require_own, rules_of, step_of
 from compressors.core.codec import Codec, Compressed
-from compressors.core.fields import require_own
 from compressors.core.payloads import Sparse, divide
 from compressors.core.rules import AtLeast, Drawn, Largest
 from compressors.core.segments import Input, Segment, Step
