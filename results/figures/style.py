@@ -1,30 +1,60 @@
-"""Style of all figures: one colour per method, and line styles that differ in grey."""
+"""Style of all figures: a hue per family of methods, and dashes and markers that differ in grey."""
 
 import zlib
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from PIL import Image
 
-# Okabe and Ito's colours, which the colour-blind can tell apart
-COLOURS = {
-    "none": "#000000",
-    "hard_threshold": "#0072B2",
-    "top_k": "#D55E00",
-    "random_k": "#009E73",
-    "random_block": "#CC79A7",
-    "accordion": "#E69F00",
-    "reused_threshold": "#332288",  # from here on Paul Tol's muted colours
-    "clt_k": "#882255",
-    "qsgd": "#44AA99",
-    "two_way": "#117733",
-    "chain": "#999933",
-}
-OTHER_COLOURS = ("#56B4E9", "#8C6D31")
-DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), "random_k": (0, (6, 2, 1, 2))}
-DASHES |= {"random_block": (0, (3, 2, 1, 2, 1, 2)), "accordion": (0, (8, 2, 2, 2))}
+
+class Family(NamedTuple):
+    """Methods of one idea, which share a hue; shade and dash follow from their order here."""
+
+    hue: str
+    methods: tuple[str, ...]
+
+
+# Hues are Okabe and Ito's and Paul Tol's, which the colour-blind can tell apart. A further method goes to the
+# end of its family, so that the others keep their styles.
+FAMILIES = (
+    Family("#000000", ("none",)),
+    Family(
+        "#0072B2",  # thresholds, set or estimated
+        ("hard_threshold", "reused_threshold", "strom", "sidco", "gaussian_k", "redsync", "adacomp", "micro"),
+    ),
+    Family("#D55E00", ("top_k", "clt_k", "dgc", "gtop_k", "ok_topk", "arc_top_k", "deft")),
+    Family("#009E73", ("random_k", "random_block")),
+    Family("#E69F00", ("accordion",)),
+    Family("#332288", ("ef_sign", "signsgd", "one_bit")),
+    Family("#44AA99", ("qsgd", "terngrad", "natural")),
+    Family("#CC79A7", ("powersgd",)),
+    Family("#882255", ("ef21", "ef21_sgdm", "diana")),  # around another method
+    Family("#999933", ("chain", "two_way", "cocktail")),  # composed of others
+)
+OTHER_HUES = ("#56B4E9", "#8C6D31", "#666666")
+DASHES: tuple[Any, ...] = (
+    (0, (1, 1)),
+    "solid",
+    (0, (5, 2)),
+    (0, (6, 2, 1, 2)),
+    (0, (8, 2, 2, 2)),
+    (0, (3, 1)),
+    (0, (3, 2, 1, 2, 1, 2)),
+    (0, (9, 2)),
+    (0, (2, 1, 2, 3)),
+)
+MEMBER_SHADES = (
+    0.0,
+    -0.4,
+    0.3,
+    -0.2,
+    0.45,
+    -0.55,
+    0.15,
+    -0.1,
+)  # of a family's hue, by a method's place in it
 LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
@@ -52,6 +82,25 @@ class Named(Protocol):
     order: tuple  # a key for sorting
 
 
+def colour(compressor: str) -> str:
+    """The colour of a method, the same in all figures; by its name where no family knows it."""
+    for family in FAMILIES:
+        if compressor in family.methods:
+            place = family.methods.index(compressor)
+            return _mixed(family.hue, MEMBER_SHADES[place % len(MEMBER_SHADES)])
+    number = _number(compressor)
+    shade = MEMBER_SHADES[number // len(OTHER_HUES) % len(MEMBER_SHADES)]
+    return _mixed(OTHER_HUES[number % len(OTHER_HUES)], shade)
+
+
+def dash(compressor: str) -> Any:
+    """Matplotlib's line style of a method, another one for each method of a family."""
+    for first, family in enumerate(FAMILIES):
+        if compressor in family.methods:
+            return DASHES[(first + family.methods.index(compressor)) % len(DASHES)]
+    return DASHES[_number(compressor) // 7 % len(DASHES)]
+
+
 def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[str, Any]]:
     """Matplotlib's arguments per label.
 
@@ -67,8 +116,8 @@ def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[
         for line in own:
             alike = [other.label for other in own if other.family == line.family]
             style = {
-                "color": _shade(_colour(compressor), alike.index(line.label), len(alike)),
-                "linestyle": DASHES.get(compressor, "dashdot"),
+                "color": _shade(colour(compressor), alike.index(line.label), len(alike)),
+                "linestyle": dash(compressor),
                 "linewidth": LINE_WIDTH,
             }
             if marked or len(own) > 1:
@@ -108,17 +157,22 @@ def _words(figure: Any) -> list[Any]:
     return [text for text in figure.findobj(Text) if text not in powers]
 
 
-def _colour(compressor: str) -> str:
-    """A compressor that has none of its own gets one by its name, the same in all figures."""
-    return COLOURS.get(compressor) or OTHER_COLOURS[zlib.crc32(compressor.encode()) % len(OTHER_COLOURS)]
+def _number(name: str) -> int:
+    """A number that follows from the name alone, in every process."""
+    return zlib.crc32(name.encode())
 
 
-def _shade(colour: str, number: int, of: int) -> str:
+def _shade(base: str, number: int, of: int) -> str:
     """The colour itself where it is for one setting, else from its darkest to its lightest."""
-    if of == 1:
-        return colour
-    amount = DARKEST + (LIGHTEST - DARKEST) * number / (of - 1)
+    return base if of == 1 else _mixed(base, DARKEST + (LIGHTEST - DARKEST) * number / (of - 1))
+
+
+def _mixed(base: str, amount: float) -> str:
+    """The colour with a share of white, or of black where the amount is negative."""
     towards = 255 if amount > 0 else 0
-    parts = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    parts = [int(base[i : i + 2], 16) for i in (1, 3, 5)]
     mixed = [round(part + (towards - part) * abs(amount)) for part in parts]
     return "#" + "".join(f"{part:02X}" for part in mixed)
+
+
+COLOURS = {method: colour(method) for family in FAMILIES for method in family.methods}

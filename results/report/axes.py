@@ -11,6 +11,22 @@ from results.read.run import Run
 
 BYTES, DENSITY = LINK_BYTES, "compression/density_mean"
 TOTAL_ERROR = "compression/total_error"
+MARKERS = {  # matplotlib's in plotly's words
+    "o": "circle",
+    "s": "square",
+    "D": "diamond",
+    "^": "triangle-up",
+    "v": "triangle-down",
+    "P": "cross",
+    "X": "x",
+    "<": "triangle-left",
+    ">": "triangle-right",
+    "*": "star",
+    "h": "hexagon",
+    "d": "diamond-tall",
+    "p": "pentagon",
+    "8": "octagon",
+}
 FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis
 
 
@@ -61,6 +77,11 @@ def dash(style: Any, width: float) -> str:
     if isinstance(style, str):
         return style
     return ",".join(f"{length * width:g}px" for length in style[1])
+
+
+def symbol_of(style: dict[str, Any]) -> str:
+    """Matplotlib's marker in plotly's words."""
+    return MARKERS.get(style["marker"], "circle") + "-open" * ("markerfacecolor" in style)
 
 
 def title(measure: Measure, against: str) -> str:

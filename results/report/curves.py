@@ -9,26 +9,10 @@ from results.compare.measures import Measure
 from results.figures import description
 from results.figures.metrics import STEPS, of_measure
 from results.figures.style import line_styles
-from results.report.axes import Figure, axis, dash, layout, missing, plain, rounded, title
+from results.report.axes import Figure, axis, dash, layout, missing, plain, rounded, symbol_of, title
 from results.report.facts import Series
 
 MOST_POINTS = 300  # of a curve
-MARKERS = {  # matplotlib's in plotly's words
-    "o": "circle",
-    "s": "square",
-    "D": "diamond",
-    "^": "triangle-up",
-    "v": "triangle-down",
-    "P": "cross",
-    "X": "x",
-    "<": "triangle-left",
-    ">": "triangle-right",
-    "*": "star",
-    "h": "hexagon",
-    "d": "diamond-tall",
-    "p": "pentagon",
-    "8": "octagon",
-}
 MARKS_SHOWN = 10  # of a curve's points
 
 
@@ -86,10 +70,9 @@ def _line(
         "line": {"color": style["color"], "width": width, "dash": dash(style["linestyle"], width)},
     }
     if "marker" in style:
-        symbol = MARKERS.get(style["marker"], "circle") + "-open" * ("markerfacecolor" in style)
         drawn |= {
             "mode": "lines+markers",
-            "marker": {"symbol": symbol, "maxdisplayed": MARKS_SHOWN, "size": 7},
+            "marker": {"symbol": symbol_of(style), "maxdisplayed": MARKS_SHOWN, "size": 7},
         }
     return drawn
 

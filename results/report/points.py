@@ -1,6 +1,6 @@
 """Scatter figures of a report, with a mark per run."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,17 +10,21 @@ from results.figures.description import is_number
 from results.figures.metrics import of_measure
 from results.figures.style import line_styles
 from results.read.run import Run
-from results.report.axes import Figure, axis, bare, dash, layout, missing, plain, rounded, said, title
+from results.report.axes import (
+    Figure,
+    axis,
+    bare,
+    dash,
+    layout,
+    missing,
+    plain,
+    rounded,
+    said,
+    symbol_of,
+    title,
+)
 from results.report.facts import Page, Series
 
-SYMBOLS = {
-    "none": "circle",
-    "hard_threshold": "square",
-    "top_k": "triangle-up",
-    "random_k": "diamond",
-    "random_block": "x",
-}
-VARIANTS = ("", "-open", "-open-dot", "-dot")  # of a method's symbol, for several families of one method
 FADED = 0.6  # a run's point beside the mean of its seeds
 
 
@@ -29,8 +33,9 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     families: dict[str, list[Series]] = {}
     for one in series:
         families.setdefault(one.family, []).append(one)
-    styles = line_styles(replace(members[0], label=family) for family, members in families.items())
-    symbols = _symbols((family, members[0].compressor) for family, members in families.items())
+    styles = line_styles(
+        (replace(members[0], label=family) for family, members in families.items()), marked=True
+    )
     runs = {one.label: [run for run in one.runs if _has(run, x, y)] for one in series}
     methods = {label: found for label, found in runs.items() if found}
     if not methods:
@@ -52,7 +57,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
             small += found
         if not small:
             continue
-        style, symbol = styles[family], symbols[family]
+        style, symbol = styles[family], symbol_of(styles[family])
         means.sort(key=lambda point: (point["x"], point["y"]))
         line = {"color": style["color"], "width": 1.2, "dash": dash(style["linestyle"], 1.2)}
         data.append(
@@ -79,15 +84,6 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
         data,
         layout(*axes),
     )
-
-
-def _symbols(families: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Plotly's symbol per family, from pairs (family, compressor)."""
-    symbols, seen = {}, {}
-    for family, compressor in families:
-        variant = seen[compressor] = seen.get(compressor, -1) + 1
-        symbols[family] = SYMBOLS.get(compressor, "star") + VARIANTS[variant % len(VARIANTS)]
-    return symbols
 
 
 def _has(run: Run, *measures: Measure) -> bool:

