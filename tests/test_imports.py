@@ -63,12 +63,14 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "hydra",
         "omegaconf",
         "yaml",
+        "trainers.config.hydra_section",
         "trainers.config.installed",
         "trainers.config.nearest",
         "trainers.config.old_names",
         "trainers.config.sweep_jobs",
         "trainers.config.yaml_loader",
     },
+    "trainers/config/hydra_section.py": {"hydra", "omegaconf"},
     "trainers/config/instantiation.py": {
         "hydra",
         "trainers.config.errors",
@@ -80,6 +82,12 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "trainers.records.sweep_plan",
         "trainers.records.effects",
         "trainers.records.plain",
+    },
+    "trainers/config/words.py": {
+        "hydra",
+        "trainers.config.api_keys",
+        "trainers.config.guard",
+        "trainers.records.effects",
     },
     "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},
 }
@@ -95,12 +103,15 @@ ONLY_IN = {
     "hydra": {
         "run.py",
         "trainers/config/guard.py",
+        "trainers/config/hydra_section.py",
         "trainers/config/instantiation.py",
         "trainers/config/sweep_jobs.py",
+        "trainers/config/words.py",
     },
     "omegaconf": {
         "run.py",
         "trainers/config/guard.py",
+        "trainers/config/hydra_section.py",
         "trainers/config/sweep_jobs.py",
         "trainers/config/yaml_loader.py",
     },
