@@ -29,9 +29,9 @@ def check_files(section: dict[str, Any], chosen: set[str]) -> None:
     """
     from hydra.conf import HydraConf
 
-    usual = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
+    usual: Any = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
     own = Path(hydra.__file__).parent / "conf/hydra/output/default.yaml"  # under --hydra-help, without ours
-    hydras = OmegaConf.to_container(OmegaConf.load(own), resolve=False)
+    hydras: Any = OmegaConf.to_container(OmegaConf.load(own), resolve=False)
     for key, value in section.items():
         if key in HARMLESS:
             continue
@@ -87,7 +87,7 @@ def _registered(key: str, name: str) -> Any:
     store = ConfigStore.instance()
     if f"{name}.yaml" not in store.list(f"hydra/{key}"):
         return None
-    node = OmegaConf.to_container(OmegaConf.structured(store.load(f"hydra/{key}/{name}.yaml").node))
+    node: Any = OmegaConf.to_container(OmegaConf.structured(store.load(f"hydra/{key}/{name}.yaml").node))
     node.pop("params", None)
     return node
 

@@ -40,7 +40,7 @@ def options_first(words: list[str]) -> list[str]:
     def refuse(message: str) -> None:
         raise ValueError(f"{message}; --help lists what there is")
 
-    parser.error = refuse  # in place of argparse's page on how it is used
+    parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse prints a page on usage
     parsed = parser.parse_intermixed_args(words)
     if parsed.experimental_rerun is not None:
         raise ValueError("--experimental-rerun is not for use: it opens a pickle, which can run code")
