@@ -63,6 +63,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "hydra",
         "omegaconf",
         "yaml",
+        "trainers.config.help_page",
         "trainers.config.hydra_section",
         "trainers.config.installed",
         "trainers.config.nearest",
@@ -70,6 +71,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "trainers.config.sweep_jobs",
         "trainers.config.yaml_loader",
     },
+    "trainers/config/help_page.py": {"hydra", "omegaconf", "yaml", "trainers.config.yaml_loader"},
     "trainers/config/hydra_section.py": {"hydra", "omegaconf"},
     "trainers/config/instantiation.py": {
         "hydra",
@@ -103,6 +105,7 @@ ONLY_IN = {
     "hydra": {
         "run.py",
         "trainers/config/guard.py",
+        "trainers/config/help_page.py",
         "trainers/config/hydra_section.py",
         "trainers/config/instantiation.py",
         "trainers/config/sweep_jobs.py",
@@ -111,6 +114,7 @@ ONLY_IN = {
     "omegaconf": {
         "run.py",
         "trainers/config/guard.py",
+        "trainers/config/help_page.py",
         "trainers/config/hydra_section.py",
         "trainers/config/sweep_jobs.py",
         "trainers/config/yaml_loader.py",

@@ -26,7 +26,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-from trainers.config import nearest, old_names, sweep_jobs
+from trainers.config import help_page, nearest, old_names, sweep_jobs
 from trainers.config import yaml_loader as config_yaml
 from trainers.config.hydra_section import check_files, check_named_code, refuse
 from trainers.config.installed import config_folders
@@ -101,6 +101,7 @@ class GuardedLoader(ConfigLoaderImpl):
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         add_packages(config_search_path)
+        self.composed: list[tuple[str, str]] = []  # names and packages of the files of the last config
         super().__init__(config_search_path)
 
     def load_configuration(
@@ -144,6 +145,7 @@ class GuardedLoader(ConfigLoaderImpl):
 
     def _compose_config_from_defaults_list(self, defaults: Any, repo: Any) -> DictConfig:
         """What the files say, before what was typed on the command line."""
+        self.composed = [(default.config_path, default.package or "") for default in defaults]
         config = super()._compose_config_from_defaults_list(defaults, repo)
         if not OmegaConf.is_dict(config.hydra):
             refuse("set hydra")
@@ -212,6 +214,7 @@ def install() -> None:
     ConfigLoaderImpl._apply_overrides_to_config = staticmethod(apply_overrides)
     config_yaml.install()
     sweep_jobs.install()
+    help_page.install()
     OmegaConf.register_new_resolver("oc.env", environment_variable, replace=True)
 
 
