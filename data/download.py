@@ -62,7 +62,7 @@ def fetch(
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         remedy = ""
-        if isinstance(error, urllib.error.URLError) and isinstance(error.reason, socket.gaierror):
+        if isinstance(error, urllib.error.URLError) and isinstance(error.reason, OSError):
             held = ", ".join(map(str, files or [target]))
             remedy = f"; without a network, data.root=DIR reads the files of a folder that has them: {held}"
         raise OSError(f"data.download: {url} did not arrive whole: {_shown(error)}{remedy}") from error

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from command_line import command
 
 from trainers.config.sweep_jobs import jobs_with_own_settings
@@ -77,3 +78,38 @@ def test_lambda_and_k_in_one_command(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith("4 finished")
     assert len(list(tmp_path.glob("*/*/summary.json"))) == 4
+
+
+SMALL = ["model=mlp", "model.hidden=[4]", "workers=2", "trainer.steps=1", "trainer.batch_size=4"]
+
+
+def test_a_setting_that_the_default_compressor_lacks_goes_where_it_belongs(tmp_path: Path) -> None:
+    swept = ["compressor=random_k,none", "compressor.shared_coordinates=false"]
+    done = command("-m", *swept, *SMALL, "tracker=none", "isolate=false", f"output={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    configs = [yaml.safe_load(path.read_text()) for path in tmp_path.glob("*/*/config.yaml")]
+    assert sorted(str(config["compressor"].get("shared_coordinates")) for config in configs) == [
+        "False",
+        "None",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["-m", "compressor=random_k,none", "compressor.shared=false"],
+            "compressor.shared has no effect with any of the compressors of this sweep",
+        ),
+        (["-m", "compressor.shared=false", "seed=0,1"], "Could not override 'compressor.shared'"),
+        (
+            ["+sweeps=smoke", "compressor=random_k", "compressor.shared=false"],
+            "Could not override 'compressor.shared'",
+        ),
+    ],
+)
+def test_a_misspelt_setting_is_refused(words: list[str], said: str, tmp_path: Path) -> None:
+    done = command(*words, *SMALL, "tracker=none", f"output={tmp_path}")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"error: {said}")
+    assert not list(tmp_path.glob("*/*/config.yaml"))

@@ -50,7 +50,8 @@ def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "is not finite" in found[4][1]
     assert result.stdout.rstrip().endswith("1 finished, 3 failed")
     assert all(line.startswith("error: ") for line in result.stderr.splitlines())
-    assert result.stderr.count("error: TopK.density must be in (0, 1], got 2.0\n") == 2
+    assert result.stderr.count("error: TopK.density must be in (0, 1], got 2.0\n") == 1
+    assert "error: as job 1\n" in result.stderr
     again = command(*jobs, "budget.density=0.1", "optimizer.lr=0.1,1e38", "trainer.steps=3")
     assert [status for status, _ in table(again.stdout).values()] == ["skipped", "failed"]
 

@@ -42,6 +42,11 @@ class Reducer:
         """Whether entries that were not sent are kept and sent later."""
         return False
 
+    @property
+    def uses_learning_rate(self) -> bool:
+        """Whether what it sends depends on the learning rate of the step."""
+        return False
+
     def layers(self) -> Iterator["Reducer"]:
         """This reducer and its inner reducers, from the outside in."""
         yield self
@@ -97,6 +102,10 @@ class Wrapper(Reducer):
     @property
     def keeps_residual(self) -> bool:
         return self.inner.keeps_residual
+
+    @property
+    def uses_learning_rate(self) -> bool:
+        return self.inner.uses_learning_rate
 
     def layers(self) -> Iterator[Reducer]:
         yield self

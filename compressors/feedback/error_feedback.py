@@ -58,6 +58,10 @@ class ErrorFeedback(Wrapper):
         super().check(plan)
 
     @property
+    def uses_learning_rate(self) -> bool:
+        return self.scale == "step" or self.inner.uses_learning_rate
+
+    @property
     def is_idle(self) -> bool:
         return self.inner.traits.lossless
 

@@ -67,7 +67,7 @@ def _idx_dataset(
     for stem in stems:
         if download and _find(raw, stem) is None:
             file = f"{stem}.gz"
-            fetch(f"{home}/{file}", raw / file, md5[file])
+            fetch(f"{home}/{file}", raw / file, md5[file], files=[raw / name for name in stems])
     paths = [_require(name, raw, stem) for stem in stems]
     train, test = (_idx_split(images, labels, num_classes=10) for images, labels in (paths[:2], paths[2:]))
     return ClassificationDataset(

@@ -85,7 +85,7 @@ def _download(edition: Edition, path: Path) -> None:
     """Fetch the edition's zip file and take the ratings out of it. Raises ``OSError`` when that fails."""
     archive = path.with_name(f"arriving-{os.getpid()}.zip")
     try:
-        fetch(f"{HOME}/{edition.archive}", archive, edition.md5)
+        fetch(f"{HOME}/{edition.archive}", archive, edition.md5, files=[path])
         take_from_zip(archive, {edition.member: path})
     except ValueError as error:
         raise OSError(f"data.download: {error}") from error

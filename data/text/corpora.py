@@ -46,7 +46,7 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
     files = [folder / f"wiki.{split}.tokens" for split in ("train", "valid", "test")]
     if download and not all(file.is_file() for file in files):
         archive = folder / "wikitext-2-v1.zip"
-        fetch(_WIKITEXT_2[0], archive, _WIKITEXT_2[1])
+        fetch(_WIKITEXT_2[0], archive, _WIKITEXT_2[1], files=files)
         try:
             take_from_zip(archive, {f"{folder.name}/{file.name}": file for file in files})
         finally:
@@ -65,7 +65,8 @@ def penn_treebank(root: str, download: bool = False) -> Corpus:
     files = [folder / name for name in _PENN_TREEBANK_MD5]
     for file in files:
         if download and not file.is_file():
-            fetch(f"{_PENN_TREEBANK_HOME}/{file.name}", file, _PENN_TREEBANK_MD5[file.name])
+            md5 = _PENN_TREEBANK_MD5[file.name]
+            fetch(f"{_PENN_TREEBANK_HOME}/{file.name}", file, md5, files=files)
     return _corpus("penn_treebank", folder, files)
 
 

@@ -1,8 +1,10 @@
 """Refusals of a download: addresses, redirections, sizes, paths inside archives."""
 
+import errno
 import hashlib
 import http.server
 import io
+import socket
 import tarfile
 import threading
 import time
@@ -12,10 +14,13 @@ from pathlib import Path
 
 import pytest
 from command_line import command
+from configs import CONF, resolved
 from hostile_homes import BODY, HARMLESS, HOMES, HONEST, damaged_answers, home
 
 import data.download as download_module
 from data.download import fetch, take_from_tar, take_from_zip
+from trainers.config.errors import ConfigError
+from trainers.config.instantiation import make
 
 
 @pytest.fixture
@@ -170,3 +175,41 @@ def test_bombs_and_rubbish(take, suffix: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not the archive expected"):
         take(path, {"x": tmp_path / "x"})
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+FILES = {  # below data.root, of the datasets that can be downloaded
+    "cifar10": "cifar-10-batches-bin/data_batch_1.bin",
+    "cifar100": "cifar-100-binary/train.bin",
+    "fashion_mnist": "FashionMNIST/raw/t10k-labels-idx1-ubyte",
+    "libsvm": "libsvm/madelon",
+    "mnist": "MNIST/raw/t10k-labels-idx1-ubyte",
+    "movielens": "ml-100k/u.data",
+    "penn_treebank": "penn-treebank/ptb.test.txt",
+    "sst2": "glue/SST-2/dev.tsv",
+    "wikitext2": "wikitext-2/wiki.test.tokens",
+}
+
+
+def test_every_dataset_that_can_be_downloaded_is_listed() -> None:
+    downloaded = {path.stem for path in (CONF / "data").glob("*.yaml") if "\ndownload:" in path.read_text()}
+    assert set(FILES) == downloaded
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [socket.gaierror(-2, "Name or service not known"), OSError(errno.ENETUNREACH, "Network is unreachable")],
+    ids=["no name", "no route"],
+)
+@pytest.mark.parametrize("data", FILES)
+def test_without_a_network_the_files_of_every_dataset_are_named(
+    data: str, problem: OSError, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_network(*_: object, **__: object) -> None:
+        raise problem
+
+    monkeypatch.setattr(socket, "create_connection", no_network)
+    settings = resolved(f"data={data}", "data.download=true")["data"] | {"root": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"without a network, data\.root=DIR reads") as caught:
+        make(settings)
+    assert str(tmp_path / FILES[data]) in str(caught.value).replace(",", " ").split()
+    assert str(caught.value).isprintable()

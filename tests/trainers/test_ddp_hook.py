@@ -1,12 +1,17 @@
 """The hook in somebody's own script: many buckets, regrouped after the first step."""
 
+from functools import partial
+
 import pytest
 import torch
 from own_script import STEPS, by_hand, failing_hook, with_hook
 from processes import run_in_processes
 from torch import nn
 
+from compressors.build import build_reducer
+from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
+from trainers.comm.communicator import Communicator
 from trainers.comm.ddp_hook import CompressionState
 
 
@@ -30,3 +35,15 @@ def test_a_bare_method_is_answered_with_how_to_wrap_it() -> None:
         ValueError, match=r"reducer, got the method TopK: wrap it by compressors\.build\.build"
     ):
         CompressionState(TopK(density=0.1), nn.Linear(2, 2))
+
+
+def test_feedback_in_units_of_the_step_needs_a_learning_rate() -> None:
+    model = nn.Linear(2, 2)
+    reducer = build_reducer(TopK(density=0.5), 6, partial(ErrorFeedback, scale="step"))
+    with pytest.raises(ValueError, match=r"^CompressionState\.learning_rate must be given .*scale='step'"):
+        CompressionState(reducer, model, communicator=Communicator(1))
+    state = CompressionState(reducer, model, communicator=Communicator(1), learning_rate=0.5)
+    gradients = {name: torch.ones(p.numel()) for name, p in model.named_parameters()}
+    gradients["weight"][0] = 3.0
+    state.reduce(gradients, last=True)
+    assert state.state.residual["weight"].tolist() == [[0.0, 0.0, 0.5, 0.5]]  # of p = 0.5 g

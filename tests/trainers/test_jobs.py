@@ -1,10 +1,24 @@
 """Tests of the output of a sweep and its jobs: progress lines, the table, the command that uploads."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from trainers.launch.jobs import FAILED, FINISHED, SKIPPED, Job, first_line, in_time
+from trainers.launch.jobs import (
+    FAILED,
+    FINISHED,
+    SKIPPED,
+    Job,
+    end_sweep,
+    first_line,
+    in_time,
+    perform,
+    print_jobs,
+    read_jobs,
+    report,
+)
 from trainers.records.offline import sync_command
 
 WORDS = ("compressor=top_k", "seed=1")
@@ -28,8 +42,55 @@ def test_a_job_says_its_place_and_what_is_left() -> None:
 
 def test_jobs_that_run_at_once_share_what_is_left() -> None:
     job = Job(3, WORDS)
-    jobs = [*ended(FINISHED, FINISHED), Job(2, ()), job]
+    jobs = [*ended(FINISHED, FINISHED), Job(2, ()), replace(job, at_once=2)]
     assert first_line(jobs, job, 10, WORDS) == "job 4 of 10; 2 done, about 4 min left"
+
+
+def test_a_new_round_of_jobs_counts_on_as_many_at_once_as_the_last() -> None:
+    """The first job of a round starts when all others of the round before may have ended."""
+    before = [replace(job, at_once=i + 1) for i, job in enumerate(ended(FINISHED, FINISHED))]
+    job = Job(2, WORDS)
+    assert first_line([*before, job], job, 10, WORDS) == "job 3 of 10; 2 done, about 4 min left"
+    assert first_line([*before, job], job, 3, WORDS) == "job 3 of 3; 2 done, about 1 min left"
+
+
+def fail(jobs: Path, number: int, reason: str) -> None:
+    def work() -> tuple[str, Path]:
+        raise ValueError(reason)
+
+    perform(jobs, Job(number, (f"seed={number}",)), work, ValueError)
+
+
+def test_jobs_that_fail_alike_say_why_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, reason in enumerate(["no such data", "no such data", "no device", "no such data"]):
+        fail(tmp_path, number, reason)
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["error: no such data", "error: as job 1", "error: no device", "error: as job 1"]
+    print_jobs(read_jobs(tmp_path), Console(width=100))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    found = [" ".join(words[4:]) for words in lines[1:-1]]
+    assert found == ["no such data (3 jobs)", "as job 1", "no device", "as job 1"]
+
+
+def test_only_the_first_process_below_torchrun_prints_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report(tmp_path, Job(0, (), FAILED, "no such data"))
+    monkeypatch.setenv("TOTAL_ERROR_JOBS", str(tmp_path))
+    for rank, said in (("1", False), ("0", True)):
+        monkeypatch.setenv("RANK", rank)
+        assert end_sweep() == 1
+        assert ("no such data" in capsys.readouterr().out) == said
+
+
+def test_jobs_know_how_many_run_beside_them(tmp_path: Path) -> None:
+    def nothing() -> tuple[str, Path]:
+        return FINISHED, tmp_path
+
+    report(tmp_path, Job(0, ()))
+    for number in (1, 2):
+        perform(tmp_path, Job(number, ()), nothing, ValueError)
+    assert [job.at_once for job in read_jobs(tmp_path)] == [1, 2, 2]
 
 
 @pytest.mark.parametrize(

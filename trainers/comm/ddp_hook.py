@@ -23,9 +23,10 @@ from trainers.layout import Layout
 class CompressionState:
     """State between buckets and steps: residuals, the step number, the charged bytes.
 
-    Set ``learning_rate`` before each backward pass if the reducer works in step units, and ``epoch``,
-    fractional, if it depends on epochs (density schedules, ACCORDION, which needs both). ``inspect`` is
-    called with every bucket's result, before the mean replaces the gradient.
+    A reducer in units of the step (``scale="step"``) needs ``learning_rate``: set the attribute anew before
+    each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer depends on
+    epochs (density schedules, ACCORDION, which takes both). ``inspect`` is called with every bucket's result,
+    before the mean replaces the gradient. Raises ``ValueError`` for a codec, and for a missing rate.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class CompressionState:
         module: nn.Module,
         *,
         seed: int = 0,
+        learning_rate: float | None = None,
         communicator: Communicator | None = None,
         inspect: Callable[[Reduced], None] = lambda reduced: None,
     ) -> None:
@@ -43,10 +45,15 @@ class CompressionState:
                 f"CompressionState.reducer must be a reducer, got the method {name}: "
                 f"wrap it by compressors.build.build_reducer({name}(...), D), D being the model's parameters"
             )
+        if reducer.uses_learning_rate and learning_rate is None:
+            raise ValueError(
+                "CompressionState.learning_rate must be given with feedback in units of the step "
+                "(scale='step'), and set before each backward pass in which it has changed"
+            )
         self.reducer = reducer
         self.seed = seed
         self.step = 0
-        self.learning_rate = 1.0
+        self.learning_rate = 1.0 if learning_rate is None else learning_rate
         self.epoch = 0.0
         self.inspect = inspect
         self.layout = Layout(dict(module.named_parameters()), "layer")

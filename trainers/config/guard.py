@@ -16,37 +16,27 @@ import hydra._internal.hydra
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
-from hydra._internal.utils import get_args_parser
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
-from hydra.core.config_store import ConfigStore
 from hydra.core.default_element import ConfigDefault, GroupDefault
+from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
-from trainers.config import nearest, old_names, sweep_jobs
+from trainers.config import help_page, nearest, old_names, sweep_jobs
 from trainers.config import yaml_loader as config_yaml
+from trainers.config.hydra_section import check_files, check_named_code, refuse
 from trainers.config.installed import config_folders
 
 ENVIRONMENT = ("DATA_DIR",)  # what ${oc.env:...} may read; other variables hold keys and passwords
-OWN = {  # of conf/config.yaml
-    "run": {"dir": "."},
-    "sweep": {"dir": "${output}/.multirun", "subdir": "."},
-    "callbacks": {"jobs": {"_target_": "run.StartOfSweep"}},
-    "output_subdir": None,
-}
-OWN_LOGGING = {"version": 1, "root": None, "disable_existing_loggers": False}  # Hydra's none.yaml
-HARMLESS = ("help", "hydra_help", "env")  # texts
-LOGGING = ("hydra_logging", "job_logging")
-PLUGINS = ("launcher", "sweeper")
-CODE_OF_PLUGINS = ("hydra._internal.core_plugins.", "hydra_plugins.")
-
-
-_hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
 CONF = Path(__file__).resolve().parents[2] / "conf"
 MOST_VALUES = 10_000  # of all files of a config, those of a file that is named twice counted twice
+FOR_AGENTS = "sweeps/wandb"  # of W&B: no files of Hydra's, though they lie among them
+_hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
+_composed: dict[str, bool] = {}  # what is composed now: whether a sweep, and whether over typed compressors
 
 
 class GuardedRepository(CachingConfigRepository):
@@ -64,6 +54,9 @@ class GuardedRepository(CachingConfigRepository):
         group, _, name = config_path.partition("/")
         if found is None and group == "sweeps" and name in old_names.SWEEPS:
             raise ConfigCompositionException(f"+sweeps={name} is +sweeps={old_names.SWEEPS[name]} now")
+        if found is not None and config_path.startswith(f"{FOR_AGENTS}/"):
+            said = f"{config_path} is for the agents of Weights & Biases: wandb sweep {config_path}.yaml"
+            raise ConfigCompositionException(said)
         if found is not None:
             if config_path not in self.sizes:
                 self.sizes[config_path] = 1 + config_yaml.size(found.config)
@@ -93,6 +86,12 @@ class GuardedRepository(CachingConfigRepository):
                 _check_default(default, config_path)
         return found
 
+    def get_group_options(
+        self, group_name: str, results_filter: ObjectType | None = ObjectType.CONFIG
+    ) -> list[str]:
+        found = super().get_group_options(group_name, results_filter)
+        return [name for name in found if not f"{group_name}/{name}".startswith(FOR_AGENTS)]
+
 
 class GuardedLoader(ConfigLoaderImpl):
     """Hydra's loader of configs, those of installed packages too (``trainers/config/installed.py``).
@@ -102,13 +101,17 @@ class GuardedLoader(ConfigLoaderImpl):
 
     def __init__(self, config_search_path: ConfigSearchPath) -> None:
         add_packages(config_search_path)
+        self.composed: list[tuple[str, str]] = []  # names and packages of the files of the last config
         super().__init__(config_search_path)
 
-    def load_configuration(self, *arguments: Any, **named: Any) -> DictConfig:
+    def load_configuration(
+        self, config_name: str | None, overrides: list[str], run_mode: RunMode, *rest: Any, **named: Any
+    ) -> DictConfig:
         config_yaml.begin()
+        _composed.update(is_sweep=run_mode == RunMode.MULTIRUN, over_compressors=False)
         try:
             with warnings.catch_warnings(record=True) as warned:  # of a config that is not refused
-                config = super().load_configuration(*arguments, **named)
+                config = super().load_configuration(config_name, overrides, run_mode, *rest, **named)
         except RecursionError:
             raise ConfigCompositionException("a config must not include or refer to itself") from None
         except MissingConfigException as error:
@@ -127,6 +130,8 @@ class GuardedLoader(ConfigLoaderImpl):
         repository = GuardedRepository(self.repository)
         for override in typed:
             _check_choice(override, repository)
+            if override.is_sweep_override() and override.key_or_group == "compressor":
+                _composed["over_compressors"] = True
         self._process_config_searchpath(config_name, typed, repository)
         return typed, repository
 
@@ -135,26 +140,34 @@ class GuardedLoader(ConfigLoaderImpl):
         loaded = None if config_name is None else repo.load_config(config_name)
         config = loaded.config if loaded is not None else None
         if OmegaConf.is_dict(config) and OmegaConf.select(config, "hydra.searchpath") is not None:
-            _refuse("set hydra.searchpath")
+            refuse("set hydra.searchpath")
         super()._process_config_searchpath(config_name, typed, repo)
 
     def _compose_config_from_defaults_list(self, defaults: Any, repo: Any) -> DictConfig:
         """What the files say, before what was typed on the command line."""
+        self.composed = [(default.config_path, default.package or "") for default in defaults]
         config = super()._compose_config_from_defaults_list(defaults, repo)
         if not OmegaConf.is_dict(config.hydra):
-            _refuse("set hydra")
+            refuse("set hydra")
         check_files(OmegaConf.to_container(config.hydra, resolve=False), {d.config_path for d in defaults})
         return config
 
 
 def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
-    """Hydra's own way to apply what was typed, with a refusal that names the nearest setting."""
+    """Hydra's own way to apply what was typed, with a refusal that names the nearest setting.
+
+    In a sweep over compressors one of them need not have a setting: ``sweep_jobs`` gives it to those that do.
+    """
+    params = OmegaConf.select(config, "hydra.sweeper.params") or {}
+    is_over_compressors = _composed["is_sweep"] and (_composed["over_compressors"] or "compressor" in params)
     for override in overrides:
         try:
             _hydras_apply_overrides([override], config)
         except ConfigCompositionException as error:
             if not isinstance(error.__cause__, (ConfigAttributeError, ConfigKeyError)):
                 raise
+            if is_over_compressors and override.key_or_group.startswith("compressor."):
+                continue
             plain = OmegaConf.to_container(config, resolve=False)
             word = override.input_line or override.key_or_group
             said = nearest.refusal_of_setting(override.key_or_group, word, plain)
@@ -165,7 +178,8 @@ def config_names(group: str) -> set[str]:
     """The choices of a group, those in folders below it too, of this project and of installed packages."""
     places = [CONF, *(folder.path for folder in config_folders())]
     files = [(place / group, file) for place in places for file in (place / group).rglob("*.yaml")]
-    return {file.relative_to(place).with_suffix("").as_posix() for place, file in files}
+    names = {file.relative_to(place).with_suffix("").as_posix() for place, file in files}
+    return {name for name in names if not f"{group}/{name}".startswith(FOR_AGENTS)}
 
 
 def add_packages(search_path: ConfigSearchPath) -> None:
@@ -194,73 +208,14 @@ def add_packages(search_path: ConfigSearchPath) -> None:
         place += 1
 
 
-def check_files(section: dict[str, Any], chosen: set[str]) -> None:
-    """Raise for a ``hydra`` section of config files that says more than which runs a sweep has.
-
-    ``chosen`` are the configs it is made of, of which ``hydra/launcher/NAME`` and its like were typed.
-    """
-    from hydra.conf import HydraConf
-
-    usual = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
-    own = Path(hydra.__file__).parent / "conf/hydra/output/default.yaml"  # under --hydra-help, without ours
-    hydras = OmegaConf.to_container(OmegaConf.load(own), resolve=False)
-    for key, value in section.items():
-        if key in HARMLESS:
-            continue
-        names = [path.split("/")[2] for path in chosen if path.startswith(f"hydra/{key}/")]
-        if key in LOGGING:
-            allowed = any(_is_hydras_own(key, value, name) for name in names)
-        elif key in PLUGINS:
-            value = dict(value or {})
-            _check_sweep(value.pop("params", None) if key == "sweeper" else None)
-            allowed = value in [_registered(key, name) for name in names]
-        else:
-            allowed = value in [known[key] for known in (usual, hydras, OWN) if key in known]
-        if not allowed:
-            _refuse(f"set hydra.{key}")
-
-
-def check_named_code(section: dict[str, Any]) -> None:
-    """Raise for a callback, launcher or sweeper, also a typed one, that is neither ours nor Hydra's."""
-    for name in (*PLUGINS, "callbacks"):
-        for target in _targets(section.get(name)):
-            plugin = isinstance(target, str) and target.startswith(CODE_OF_PLUGINS)
-            if target != "run.StartOfSweep" and not (plugin and name in PLUGINS):
-                raise ConfigCompositionException(f"hydra.{name} must not name code, got {target!r}")
-    for name in LOGGING:
-        if not _is_hydras_own(name, section.get(name), "*"):
-            raise ConfigCompositionException(f"hydra.{name} must be one of Hydra's own: hydra/{name}=default")
-
-
 def install() -> None:
     """Stand where Hydra and OmegaConf look; once per process, before a config is composed."""
     hydra._internal.hydra.ConfigLoaderImpl = GuardedLoader
     ConfigLoaderImpl._apply_overrides_to_config = staticmethod(apply_overrides)
     config_yaml.install()
     sweep_jobs.install()
+    help_page.install()
     OmegaConf.register_new_resolver("oc.env", environment_variable, replace=True)
-
-
-def options_first(words: list[str]) -> list[str]:
-    """The words with options before overrides, as Hydra wants them; ``-m`` is left out beside ``--cfg``.
-
-    Raises ``ValueError`` for options that Hydra does not know, and for the one that opens a pickle.
-    """
-    parser = get_args_parser()
-
-    def refuse(message: str) -> None:
-        raise ValueError(f"{message}; --help lists what there is")
-
-    parser.error = refuse  # in place of argparse's page on how it is used
-    parsed = parser.parse_intermixed_args(words)
-    if parsed.experimental_rerun is not None:
-        raise ValueError("--experimental-rerun is not for use: it opens a pickle, which can run code")
-    options = list(words)
-    for override in parsed.overrides:
-        options.remove(override)
-    if parsed.cfg is not None:
-        options = [word for word in options if word not in ("-m", "--multirun")]
-    return [*options, *parsed.overrides]
 
 
 def environment_variable(name: str, default: Any = "") -> Any:
@@ -277,12 +232,6 @@ def environment_variable(name: str, default: Any = "") -> Any:
     return default
 
 
-def _refuse(what: str) -> None:
-    raise ConfigCompositionException(
-        f"a config file must not {what}: it can run code; type it on the command line"
-    )
-
-
 def _is_trusted(source: str) -> bool:
     """Whether a config comes from this project's files, from Hydra's or from an installed plugin."""
     if source.startswith("file://"):
@@ -294,7 +243,7 @@ def _check_default(default: ConfigDefault | GroupDefault, config_path: str) -> N
     """Raise for an entry of a defaults list that names something of Hydra's, or puts something there."""
     named = default.group if isinstance(default, GroupDefault) else default.path
     if "hydra" in re.split(r"[/@.:]", f"{named}@{default.package}"):
-        _refuse(f"choose {named} in its defaults, as {config_path!r} does")
+        refuse(f"choose {named} in its defaults, as {config_path!r} does")
 
 
 def _check_choice(override: Override, repository: GuardedRepository) -> None:
@@ -308,37 +257,3 @@ def _check_choice(override: Override, repository: GuardedRepository) -> None:
         near = ["none"] if not override.value() and "none" in options else []
         said = f"{group} must be one of {', '.join(options)}, got {got}"
         raise ConfigCompositionException(said + nearest.question(f"{group}={name}" for name in near))
-
-
-def _check_sweep(params: Any) -> None:
-    for key in params or {}:
-        if re.findall(r"\w+", str(key))[:1] == ["hydra"]:
-            raise ConfigCompositionException(f"a config file must not sweep over {key}")
-
-
-def _is_hydras_own(key: str, value: object, name: str) -> bool:
-    """Whether these logging settings are those of the file of that name, or of any, that comes with Hydra."""
-    if value == OWN_LOGGING and name in ("none", "*"):
-        return True
-    files = (Path(hydra.__file__).parent / "conf" / "hydra" / key).glob("*.yaml")
-    own = (file for file in files if name in (file.stem, "*"))
-    return any(OmegaConf.to_container(OmegaConf.load(file)) == value for file in own)
-
-
-def _registered(key: str, name: str) -> Any:
-    """The settings of an installed launcher or sweeper as its plugin registers them."""
-    store = ConfigStore.instance()
-    if f"{name}.yaml" not in store.list(f"hydra/{key}"):
-        return None
-    node = OmegaConf.to_container(OmegaConf.structured(store.load(f"hydra/{key}/{name}.yaml").node))
-    node.pop("params", None)
-    return node
-
-
-def _targets(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        here = [value["_target_"]] if "_target_" in value else []
-        return here + [target for entry in value.values() for target in _targets(entry)]
-    if isinstance(value, list):
-        return [target for entry in value for target in _targets(entry)]
-    return []

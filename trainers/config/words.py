@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from hydra._internal.utils import get_args_parser
+
 from trainers.config.api_keys import refuse_keys
-from trainers.config.guard import CONF, options_first
+from trainers.config.guard import CONF
 from trainers.records.effects import RENAMED
 
 _IDLE = {
@@ -26,6 +28,28 @@ def checked(words: Sequence[str]) -> list[str]:
         if key in RENAMED:
             raise ValueError(f"{key} is now {RENAMED[key]}")
     return found
+
+
+def options_first(words: list[str]) -> list[str]:
+    """The words with options before overrides, as Hydra wants them; ``-m`` is left out beside ``--cfg``.
+
+    Raises ``ValueError`` for options that Hydra does not know, and for the one that opens a pickle.
+    """
+    parser = get_args_parser()
+
+    def refuse(message: str) -> None:
+        raise ValueError(f"{message}; --help lists what there is")
+
+    parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse prints a page on usage
+    parsed = parser.parse_intermixed_args(words)
+    if parsed.experimental_rerun is not None:
+        raise ValueError("--experimental-rerun is not for use: it opens a pickle, which can run code")
+    options = list(words)
+    for override in parsed.overrides:
+        options.remove(override)
+    if parsed.cfg is not None:
+        options = [word for word in options if word not in ("-m", "--multirun")]
+    return [*options, *parsed.overrides]
 
 
 def _bracketed(word: str) -> str:

@@ -40,6 +40,7 @@ class Job:
     reason: str = "its process ended without a word"
     folder: str = ""
     seconds: float = 0.0
+    at_once: int = 1  # jobs that were running when it had started, itself included
 
 
 def start_sweep(folder: Path) -> Path:
@@ -85,9 +86,11 @@ def report(jobs: Path, job: Job) -> None:
 def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
     """Do a job's work, which returns its status and folder, and put down what became of it.
 
-    ``refusal`` is said in one line; any other exception is a fault in one job's code, which must not take
-    the other jobs along.
+    ``refusal`` is said in one line, and once for all jobs that are refused alike; any other exception is a
+    fault in one job's code, which must not take the other jobs along.
     """
+    running = sum(other.status == LOST for other in read_jobs(jobs))
+    job = replace(job, at_once=running + 1)
     report(jobs, job)
     num_jobs, common = sweep_plan.planned()
     if not jobs.name.endswith(f"-{os.getpid()}"):  # a launcher has started this process, and others
@@ -103,8 +106,9 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
         report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
         raise KeyboardInterrupt from stop
     except refusal as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
         job = replace(job, status=FAILED, reason=str(error))
+        alike = _first_alike(read_jobs(jobs), job)
+        print(f"error: {alike or job.reason}", file=sys.stderr, flush=True)
     except Exception as error:  # a fault in one job's code must not take the other jobs along
         traceback.print_exc()
         job = replace(job, status=FAILED, reason=f"{type(error).__name__}: {' '.join(str(error).split())}")
@@ -118,7 +122,8 @@ def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequenc
     """The line that a job begins with: its place in the sweep, its own settings, how long the rest takes.
 
     ``jobs`` are those that have started, ``num_jobs`` is 0 where it is not known. The estimate takes the mean
-    of the jobs that have finished, and that as many run at once from here on as now.
+    of the jobs that have finished, and that as many run at once from here on as ever before: where a launcher
+    starts the next ones, some of those before have just ended.
     """
     own = " ".join(word for word in job.overrides if word not in common)
     said = _name(job, num_jobs) + f": {own}" * bool(own)
@@ -127,8 +132,9 @@ def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequenc
     if ended:
         said += f"; {len(ended)} done"
     if seconds and num_jobs:
-        at_once = max(1, len(jobs) - len(ended))
-        left = sum(seconds) / len(seconds) * (num_jobs - len(ended)) / at_once
+        remaining = num_jobs - len(ended)
+        at_once = min(remaining, max(other.at_once for other in jobs))
+        left = sum(seconds) / len(seconds) * remaining / at_once
         said += f", about {in_time(left)} left"
     return said
 
@@ -160,7 +166,11 @@ def read_jobs(jobs: Path) -> list[Job]:
 
 
 def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
-    """A line for every job, with what tells it from the others, and a count of how they ended."""
+    """A line for every job, with what tells it from the others, and a count of how they ended.
+
+    A reason that jobs share stands in the line of the first one, with their number.
+    """
+    alike = Counter(job.reason for job in jobs if job.reason)
     common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("job", "status", "seconds", "settings", "folder, or why it failed"):
@@ -168,9 +178,9 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
     for job in jobs:
         status = f"[{_STYLES[job.status]}]{job.status}[/]"
         own = " ".join(word for word in job.overrides if word not in common)
-        table.add_row(
-            str(job.number + 1), status, f"{job.seconds:.0f}", escape(own), escape(job.reason or job.folder)
-        )
+        why = _first_alike(jobs, job) or job.reason + f" ({alike[job.reason]} jobs)" * (alike[job.reason] > 1)
+        seconds = f"{job.seconds:.0f}"
+        table.add_row(str(job.number + 1), status, seconds, escape(own), escape(why or job.folder))
     console = console or Console(width=None if os.isatty(1) else 160)
     console.print(table)
     counts = Counter(job.status for job in jobs)
@@ -178,10 +188,17 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
     console.print(", ".join(f"{counts[status]} {status}" for status in order if counts[status]))
 
 
+def _first_alike(jobs: Sequence[Job], job: Job) -> str:
+    """The words for a job that ended for the reason of an earlier one; empty for the first."""
+    first = next((other for other in jobs if other.reason == job.reason and job.reason), job)
+    return f"as job {first.number + 1}" if first.number < job.number else ""
+
+
 def end_sweep(interrupted: bool = False) -> int:
     """Print what became of the jobs of the sweep that ran, if one did; 1 if one of them failed.
 
-    Jobs of an interrupted sweep that ended without a word were stopped along with it.
+    Below torchrun the first process alone prints. Jobs of an interrupted sweep that ended without a word were
+    stopped along with it.
     """
     sweep = current_sweep()
     jobs = read_jobs(sweep) if sweep is not None else []
@@ -189,7 +206,7 @@ def end_sweep(interrupted: bool = False) -> int:
         jobs = [
             replace(job, status=FAILED, reason=INTERRUPTED) if job.status == LOST else job for job in jobs
         ]
-    if jobs:
+    if jobs and os.environ.get("RANK", "0") == "0":
         print_jobs(jobs)
         folders = [Path(job.folder) for job in jobs if job.status == FINISHED]
         if sync := sync_command(folders):

@@ -90,6 +90,7 @@ class Job(Strict):
     reason: str
     folder: str
     seconds: NotNegative
+    at_once: Count = 1
 
 
 class Facts(Strict):

@@ -1,6 +1,5 @@
 """CIFAR-10 and CIFAR-100 against files written here byte by byte."""
 
-import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -73,12 +72,3 @@ def test_the_python_version_is_not_read_and_why(tmp_path: Path) -> None:
         FileNotFoundError, match=r"is the Python version, a pickle, .* the binary version is read"
     ):
         cifar10(root=str(tmp_path))
-
-
-def test_without_a_network_the_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_network(*_: object, **__: object) -> None:
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.setattr(socket, "create_connection", no_network)
-    with pytest.raises(OSError, match=r"data.root=DIR reads .*/cifar-10-batches-bin/data_batch_1.bin"):
-        cifar10(root=str(tmp_path), download=True)

@@ -1,0 +1,109 @@
+"""The page of --help: every setting with its explanation, aligned, as wide as the terminal."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from command_line import command
+from configs import CONF
+
+from trainers.config.help_page import comments, explanations, settings_page
+
+FILE = """# What the part is.
+# More about it.
+_target_: a.b
+first: 1 # of the first
+plain: "# no comment"
+# above the list
+listed: [1, 2]
+block: # of the block
+  inner: null # inside
+  bare: 2
+"""
+OWN = [path for path in sorted(CONF.glob("*/*.yaml")) if path.parent.name not in ("experiment", "sweeps")]
+
+
+def test_comments_belong_to_keys() -> None:
+    assert comments(FILE) == {
+        (): "What the part is.",
+        ("first",): "of the first",
+        ("listed",): "above the list",
+        ("block",): "of the block",
+        ("block", "inner"): "inside",
+    }
+    assert comments("# What xi is.\nxi: {}\n", "xi") == {("xi",): "What xi is."}
+
+
+def test_the_file_that_sets_it_first_explains_a_setting(tmp_path: Path) -> None:
+    (tmp_path / "group").mkdir()
+    (tmp_path / "group/one.yaml").write_text(FILE)
+    (tmp_path / "above.yaml").write_text("# Of nothing.\ngroup:\n  first: 2 # here\n  plain: x # plainly\n")
+    found = explanations([("group/one", "group.deep"), ("above", ""), ("nothing", "")], [tmp_path])
+    assert found["group", "deep"] == "What the part is."
+    assert found["group", "first"] == "here" and found["group", "deep", "first"] == "of the first"
+    again = explanations([("group/one", "group"), ("above", "")], [tmp_path])
+    assert (again["group", "first"], again["group", "plain"]) == ("of the first", "plainly")
+    assert () not in again
+
+
+def test_explanations_are_aligned_and_wrapped() -> None:
+    settings = {"part": {"_target_": "a.b", "x": 1, "long": "y" * 40, "same": "${part.x}"}, "none": {}}
+    explained = {
+        ("part",): "the part",
+        ("part", "x"): "one two three four five six seven",
+        ("part", "long"): "z",
+    }
+    assert list(settings_page(settings, explained, 41)) == [
+        "part:              # the part",
+        "  x: 1             # one two three four",
+        "                   # five six seven",
+        f"  long: {'y' * 40}",
+        "                   # z",
+        "  same: ${part.x}  # one two three four",
+        "                   # five six seven",
+        "none: {}",
+    ]
+
+
+def leaves(settings: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, value in settings.items():
+        if isinstance(value, dict) and value:
+            yield from leaves(value, (*before, name))
+        elif not name.startswith("_"):
+            yield (*before, name), value
+
+
+@pytest.mark.parametrize(
+    "path", [CONF / "config.yaml", *OWN], ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_every_setting_is_explained(path: Path) -> None:
+    """Or refers to another one, which is."""
+    text = path.read_text()
+    own = {key: value for key, value in yaml.safe_load(text).items() if key not in ("defaults", "hydra")}
+    explained = comments(text, path.stem)
+    bare = {".".join(key): value for key, value in leaves(own) if key not in explained}
+    assert [key for key, value in bare.items() if not re.fullmatch(r"\$\{[a-z_.]+\}", str(value))] == []
+
+
+@pytest.mark.parametrize("width", [70, 120])
+def test_help_shows_what_the_chosen_files_say(width: int) -> None:
+    done = command("compressor=qsgd", "diagnostics=xi", "experiment=quick", "--help", COLUMNS=str(width))
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    start = lines.index("Settings (key=value), as composed") + 2
+    page = lines[start : lines.index("", start)]
+    assert max(map(len, [line for line in page if not line.startswith("name: ")])) <= width
+    assert len({line.index(" # ") for line in page if " # " in line}) == 1
+    text = " ".join(done.stdout.replace("#", " ").split())
+    for said in (
+        "compressor: QSGD: random rounding of every entry",
+        "bits: 4 of an entry, 2, 4 or 8",
+        "batch_size: 32 samples per worker and step",  # its explanation and the preset's value
+        "xi: {} ||C(mean p) - mean C(p)||",
+        "workers: 4 n data-parallel workers",
+    ):
+        assert said in text, said
+    assert "_target_" not in done.stdout
