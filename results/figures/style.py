@@ -21,6 +21,11 @@ COLOURS = {
     "qsgd": "#44AA99",
     "two_way": "#117733",
     "chain": "#999933",
+    "ef_sign": "#AA4499",
+    "signsgd": "#CC6677",
+    "one_bit": "#661100",
+    "terngrad": "#6699CC",
+    "natural": "#888888",
 }
 OTHER_COLOURS = ("#56B4E9", "#8C6D31")
 DASHES = {"none": (0, (1, 1)), "hard_threshold": "solid", "top_k": (0, (5, 2)), "random_k": (0, (6, 2, 1, 2))}
