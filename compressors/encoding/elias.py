@@ -23,7 +23,7 @@ def omega_bits(numbers: Tensor) -> Tensor:
 
 
 def sparse_bits(levels: Tensor) -> int:
-    """Bits of a bucket of [d] ``levels`` by the paper's ``Code_s``: norm, then gap, sign and level of every level above 0."""
+    """Bits of one bucket by the paper's ``Code_s``: norm, then gap, sign and level of every level above 0."""
     where = levels.nonzero().squeeze(1)
     gaps = torch.diff(where, prepend=where.new_full((1,), -1))
     return NORM + int((omega_bits(gaps) + 1 + omega_bits(levels[where])).sum())

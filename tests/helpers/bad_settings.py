@@ -50,6 +50,7 @@ FLAGS = (
     "data=python_docs model=bert data.objective=masked model.download",
     "data=libsvm data.name=rows model=logistic_l2 model.shift",
     "compressor=random_k compressor.shared_coordinates",
+    "compressor=random_k compressor.unbiased",
     "compressor=random_block compressor.shared_coordinates",
     f"{CORRECTED} feedback.masking",
 )
