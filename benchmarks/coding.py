@@ -42,10 +42,10 @@ REDUCTIONS_HEAD = """\
 |---:|---:|---|---:|---:|---:|---:|"""
 DENSITIES = (0.001, 0.01, 0.1)
 GOALS = {(0.001, "fp32"): 5.9, (0.001, "bf16"): 3.8}  # bytes per element, of indices=auto
-VALUE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1}
+VALUE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "int4": 1 / 2, "int2": 1 / 4}
 WIRES = [
     *(Encoding(indices=i, values="fp32") for i in ("plain", "bitmap", "rice", "auto")),
-    *(Encoding(indices="auto", values=v) for v in ("bf16", "fp16", "int8")),
+    *(Encoding(indices="auto", values=v) for v in ("bf16", "fp16", "int8", "int4", "int2")),
 ]
 REDUCED = [Encoding(), *(Encoding(indices="auto", values=v) for v in VALUE_BYTES)]
 

@@ -2,8 +2,10 @@
 
 Alistarh et al., 2017, https://arxiv.org/abs/1610.02132, section 3. Q(x_i) = norm sign(x_i) l / s, where l is
 s |x_i| / norm, rounded up or down at random with mean s |x_i| / norm. Unbiased, with variance of at most
-min(d / s^2, sqrt(d) / s) ||x||^2 for buckets of d entries. An entry takes ``bits`` bits for a sign and a
-level, and a bucket 4 bytes for its norm. Deviation from the paper: no Elias code.
+min(d / s^2, sqrt(d) / s) ||x||^2 for buckets of d entries under the L2 norm. Under the largest magnitude it
+is (sqrt(1 + (d - 1) / s^2) - 1) / 2 ||x||^2: the worst bucket has one entry of level s and the others at s /
+(s + sqrt(s^2 + d - 1)). An entry takes ``bits`` bits for a sign and a level, packed, and a bucket 4 bytes for
+its norm. Deviation from the paper: packed bits are sent; ``elias_bits`` is the length in the paper's code.
 """
 
 import math
@@ -15,43 +17,64 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compressors.api import METADATA, Codec, Field, Step, Traits, is_count, require, squared_norm
+from compressors.api import METADATA, Codec, Field, Plan, Step, Traits, is_count, require, squared_norm
 from compressors.core.fields import PayloadType
-from compressors.encoding.packing import pack, unpack
+from compressors.core.randomness import uniform
+from compressors.encoding.elias import dense_bits, sparse_bits
+from compressors.encoding.packing import join_bits, split_bits, widths_of
 
-BITS, NORMS = (2, 4, 8), ("l2", "max")
+MOST_BITS, NORMS = 15, ("l2", "max")
 
 
 @dataclass(frozen=True, kw_only=True)
 class QSGD(Codec):
-    """Rounds every entry to one of s = 2^(bits - 1) - 1 levels between 0 and its bucket's norm.
+    """Rounds every entry to one of s = ``levels`` levels between 0 and its bucket's norm.
 
-    More bits mean more bytes and less variance. ``bucket_size`` entries share a norm: the largest magnitude
-    or, as in the paper's analysis, the L2 norm (``norm="l2"``), which has a larger distance between levels.
-    Raises ``ValueError`` for other settings.
+    More levels mean less variance and more bits. ``bits`` null takes the fewest that hold them; ``levels``
+    null, as many as ``bits`` hold, 2^(bits - 1) - 1. ``bucket_size`` entries share a norm: the largest
+    magnitude or, as in the paper's analysis, the L2 norm (``norm="l2"``), which has a larger distance between
+    levels. Raises ``ValueError`` for other settings.
     """
 
-    bits: int = 4
+    bits: int | None = 4
+    levels: int | None = None
     bucket_size: int = 512
     norm: str = "max"
 
     traits = Traits(exact=False, dense=True, seeded=True, unbiased=True)
-    examples = ({"bits": 4}, {"bits": 8, "norm": "l2"}, {"bits": 2, "bucket_size": 100})
+    examples = ({"bits": 4}, {"bits": None, "levels": 10, "norm": "l2"}, {"bits": 2, "bucket_size": 100})
 
     def __post_init__(self) -> None:
-        require(is_count(self.bits) and self.bits in BITS, "QSGD.bits", "2, 4 or 8", self.bits)
+        valid = self.bits is None or (is_count(self.bits, 2) and self.bits <= MOST_BITS)
+        require(valid, "QSGD.bits", f"from 2 to {MOST_BITS}, or null for the fewest", self.bits)
+        valid = self.levels is None or is_count(self.levels)
+        require(valid, "QSGD.levels", "an integer >= 1, or null for as many as bits hold", self.levels)
+        require(
+            self.bits is not None or self.levels is not None, "QSGD.levels", "given beside bits=null", None
+        )
+        most = 2 ** ((self.bits or MOST_BITS) - 1) - 1
+        rule = f"at most {most}, which {self.bits or MOST_BITS} bits hold with a sign"
+        require(self.levels is None or self.levels <= most, "QSGD.levels", rule, self.levels)
         require(is_count(self.bucket_size), "QSGD.bucket_size", "an integer >= 1", self.bucket_size)
         known = isinstance(self.norm, str) and self.norm in NORMS
         require(known, "QSGD.norm", f"one of {', '.join(NORMS)}", self.norm)
 
     @property
     def payload(self) -> PayloadType:
-        return _payload(self.bits, self.bucket_size)
+        return _payload(self.width, self.bucket_size)
 
     @property
-    def levels(self) -> int:
+    def width(self) -> int:
+        """Bits of an entry."""
+        return self.bits if self.bits is not None else 1 + self.num_levels.bit_length()
+
+    @property
+    def num_levels(self) -> int:
         """The number of levels s."""
-        return 2 ** (self.bits - 1) - 1
+        return self.levels if self.levels is not None else 2 ** ((self.bits or 0) - 1) - 1
+
+    def check(self, plan: Plan) -> None:
+        self.require_contraction(plan, self.variance_bound(self.bucket_size))
 
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)
@@ -61,28 +84,39 @@ class QSGD(Codec):
             norms = norms * (buckets / norms.where(norms > 0, 1).unsqueeze(1)).norm(dim=1)
         norms = norms.to(torch.float32).clamp(max=torch.finfo(torch.float32).max)
         shares = buckets.abs() / norms.where(norms > 0, 1).to(wide).unsqueeze(1)
-        generator = torch.Generator().manual_seed(step.derive_seed(shared=False))
-        drawn = torch.rand(buckets.shape, generator=generator, dtype=wide)
-        levels = (shares * self.levels + drawn.to(x.device, non_blocking=True)).floor_()
-        levels.clamp_(max=self.levels)  # rounding can make the norm smaller than an entry
-        codes = (levels.to(torch.uint8) << 1) | (buckets < 0)
-        payload = self.payload(pack(codes.flatten()[: x.numel()], self.bits), norms)
+        drawn = uniform(step.derive_seed(shared=False), buckets.numel(), wide).view_as(buckets)
+        levels = (shares * self.num_levels + drawn.to(x.device, non_blocking=True)).floor_()
+        levels.clamp_(max=self.num_levels)  # rounding can make the norm smaller than an entry
+        codes = (levels.to(torch.int16) << 1) | (buckets < 0)
+        payload = self.payload(*split_bits(codes.flatten()[: x.numel()], self.width), norms)
         self.subtract(payload, x, step)
         return payload
 
     def add(self, payload: Any, out: Tensor, step: Step) -> None:
-        codes = unpack(payload.codes, self.bits, out.numel())
+        codes = join_bits(payload[:-1], self.width, out.numel())
         values = (codes >> 1).to(out.dtype) * (1 - 2 * (codes & 1).to(out.dtype))
-        scales = payload.norms.to(out.dtype) / self.levels
+        scales = payload.norms.to(out.dtype) / self.num_levels
         out += (self._buckets(values) * scales.unsqueeze(1)).flatten()[: out.numel()]
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        """min(d / s^2, sqrt(d) / s) ||x||^2 of each bucket; (max / s)^2 / 4 per entry for ``norm="max"``."""
-        size = min(self.bucket_size, x.numel())
+        """Under the L2 norm the paper's bound; (max / s)^2 / 4 per entry for ``norm="max"``."""
         if self.norm == "max":
             largest = self._buckets(x.double()).abs().amax(1)
-            return size * largest.square().sum().item() / (4 * self.levels**2)
-        return min(size / self.levels**2, math.sqrt(size) / self.levels) * squared_norm(x).item()
+            size = min(self.bucket_size, x.numel())
+            return size * largest.square().sum().item() / (4 * self.num_levels**2)
+        return self.variance_bound(x.numel()) * squared_norm(x).item()
+
+    def variance_bound(self, size: int) -> float:
+        size, s = max(1, min(self.bucket_size, size)), self.num_levels
+        if self.norm == "max":
+            return (math.sqrt(1 + (size - 1) / s**2) - 1) / 2
+        return min(size / s**2, math.sqrt(size) / s)
+
+    def elias_bits(self, payload: Any, size: int) -> int:
+        """Bits of ``payload`` in the shorter of the paper's codes, for sparse and for dense levels."""
+        levels = join_bits(payload[:-1], self.width, size).long() >> 1
+        buckets = levels.split(self.bucket_size)
+        return min(sum(map(sparse_bits, buckets)), sum(map(dense_bits, buckets)))
 
     def _buckets(self, x: Tensor) -> Tensor:
         """``x`` [d] as rows, one bucket each, padded with zeros."""
@@ -91,11 +125,9 @@ class QSGD(Codec):
 
 
 @lru_cache(maxsize=64)
-def _payload(bits: int, bucket_size: int) -> PayloadType:
-    class Levels(NamedTuple):
-        """Packed signs and levels, and the norms of the buckets."""
-
-        codes: Annotated[Tensor, Field("levels", 8 // bits)]  # [ceil(d bits / 8)] uint8
-        norms: Annotated[Tensor, Field(METADATA, bucket_size)]  # [ceil(d / bucket_size)] float32
-
-    return Levels
+def _payload(width: int, bucket_size: int) -> PayloadType:
+    """Signs (the lowest bit) and levels in packed parts of ``widths_of`` bits, and the norms."""
+    hints = [(f"codes_{part}", Annotated[Tensor, Field("levels", 8 // part)]) for part in widths_of(width)]
+    hints += [("norms", Annotated[Tensor, Field(METADATA, bucket_size)])]  # [ceil(d / bucket_size)] float32
+    made: Any = NamedTuple("Levels", hints)  # type: ignore[misc] # at run time
+    return made

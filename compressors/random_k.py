@@ -2,18 +2,30 @@
 
 Stich et al., 2018, https://arxiv.org/abs/1809.07599; shared coordinates as in Foroutan Eghlidi and Jaggi,
 2020, https://arxiv.org/abs/2009.09271. Biased, because values are not scaled up by d / k (error feedback
-compensates for omitted entries); a (1 - k/d)-contraction in expectation. Per sent fp32 element 4 bytes with
-shared coordinates, and 8 with separate coordinates, whose indices are sent.
+compensates for omitted entries); a (1 - k/d)-contraction in expectation. With ``unbiased`` values are times
+d / k; the variance is (d / k - 1) ||x||^2. Per sent fp32 element 4 bytes with shared coordinates, and 8 with
+separate coordinates, whose indices are sent.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.api import CodecWithDensity, Sparse, Step, Traits, require_flag, take
-from compressors.core.payloads import as_indices
+from compressors.api import (
+    CodecWithDensity,
+    Plan,
+    Sparse,
+    Step,
+    Traits,
+    elements_of,
+    require_flag,
+    squared_norm,
+    take,
+)
+from compressors.core.payloads import as_indices, index_dtype
 from compressors.core.randomness import distinct_coordinates
 from compressors.core.rules import Drawn
 
@@ -25,28 +37,46 @@ class RandomK(CodecWithDensity):
     """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, drawn in each step.
 
     With ``shared_coordinates`` all workers draw the same coordinates from the seed, so no index is sent and
-    an all-reduce computes the mean. ``schedule`` varies the density over the epochs. Raises ``ValueError``
-    for a density outside (0, 1].
+    an all-reduce computes the mean. ``unbiased`` sends values times d / k, for training without feedback.
+    ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a density outside (0, 1].
     """
 
     shared_coordinates: bool = True
+    unbiased: bool = False
 
     payload = Sparse
     examples = (
         {"density": 0.1, "shared_coordinates": False},
         {"density": 0.1, "shared_coordinates": True},
+        {"density": 0.1, "shared_coordinates": False, "unbiased": True},
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_flag("RandomK.shared_coordinates", self.shared_coordinates)
+        require_flag("RandomK.unbiased", self.unbiased)
 
     @property
     def traits(self) -> Traits:
         lossless_at = {"density": 1.0, "schedule": "constant"}
-        return Traits(linear=self.shared_coordinates, drawn=True, seeded=True, lossless_at=lossless_at)
+        return Traits(
+            linear=self.shared_coordinates,
+            exact=not self.unbiased,
+            drawn=True,
+            seeded=True,
+            unbiased=self.unbiased,
+            lossless_at=lossless_at,
+        )
 
-    def rule(self, size: int, step: Step, workers: range) -> Drawn:
+    def check(self, plan: Plan) -> None:
+        super().check(plan)
+        if self.unbiased:
+            lowest = min(self.schedule.at(epoch, self.density) for epoch in range(len(plan.rates)))
+            self.require_contraction(plan, 1 / lowest - 1)
+
+    def rule(self, size: int, step: Step, workers: range) -> Drawn | None:
+        if self.unbiased:
+            return None  # kernels send values as they are
         draws = workers if not self.shared_coordinates else range(1)
         positions = np.array([self._draw(size, step._replace(worker=worker)) for worker in draws])
 
@@ -57,7 +87,22 @@ class RandomK(CodecWithDensity):
         return Drawn(positions, _UNROTATED, payload)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, torch.from_numpy(self._draw(x.numel(), step)).to(x.device, non_blocking=True))
+        where = torch.from_numpy(self._draw(x.numel(), step)).to(x.device, non_blocking=True)
+        if not self.unbiased:
+            return take(x, where)
+        kept, share = x.index_select(0, where), x.numel() / max(1, len(where))
+        sent = kept * share
+        x.index_copy_(0, where, kept - sent)
+        return Sparse(sent, where.to(index_dtype(x.numel())))
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        if not self.unbiased:
+            return super().error_bound(x, step)
+        k = self.elements_at(step, x.numel())
+        return (x.numel() / max(1, k) - 1) * squared_norm(x).item()
+
+    def variance_bound(self, size: int) -> float:
+        return size / elements_of(self.density, size) - 1 if self.unbiased else math.inf
 
     def _draw(self, size: int, step: Step) -> np.ndarray:
         """Ascending positions, [k] int64."""

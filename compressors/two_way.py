@@ -69,8 +69,8 @@ class TwoWay(Reducer):
         return tuple(dict.fromkeys(kinds_of(self.up) + kinds_of(self.down)))
 
     def check(self, plan: Plan) -> None:
-        self.up.check(plan)
-        self.down.check(plan)
+        for codec in (self.up, self.down):  # feedback is of both ways together
+            codec.check(plan._replace(feedback=""))
 
     def init(self, segments: list[Segment]) -> Served:
         return Served(zeros_of(segments))

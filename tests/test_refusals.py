@@ -44,7 +44,7 @@ REFUSED = {
     "device=tpu": "device must be auto, cpu or cuda, got 'tpu'",
     "kernels=fast": "kernels must be auto or reference, got 'fast'",
     "wire.indices=zip": "wire.indices must be one of plain, auto, bitmap, rice, got 'zip'",
-    "wire.values=fp8": "wire.values must be one of fp32, bf16, fp16, int8, got 'fp8'",
+    "wire.values=fp8": "wire.values must be one of fp32, bf16, fp16, int8, int4, int2, got 'fp8'",
     "compressor=none wire.values=bf16": "wire.values must be fp32 with NoCompression, got 'bf16'",
     "compressor=random_k wire.indices=auto": "wire.indices=auto has no effect with RandomK",
     "scope=both": "scope must be layer or global, got 'both'",

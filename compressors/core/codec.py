@@ -13,6 +13,8 @@ from compressors.core.fields import PayloadType, declared
 from compressors.core.rules import Rule
 from compressors.core.segments import Input, Segment, State, Step
 
+_CONTRACTING = ("ErrorFeedback", "EF21", "MomentumCorrection")  # feedback for which ||x - C(x)|| < ||x||
+
 
 class Traits(NamedTuple):
     """Declared properties of a method, used by tests, transports and the ledger."""
@@ -24,6 +26,7 @@ class Traits(NamedTuple):
     drawn_in_part: bool = False  # the seed determines some elements that are not sent
     individual: bool = False  # the codec differs between workers in a step
     dense: bool = False  # the payload has information on every element
+    signs_only: bool = False  # no magnitude is sent, so a mean of zeros is not zero
     relays: bool = False  # the mean is not that of C(p): it adds or withholds parts of earlier steps
     seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
     unbiased: bool = False  # the mean of C(x) over draws is x
@@ -112,6 +115,16 @@ class Codec:
     def error_bound(self, x: Tensor, step: Step) -> float:
         """An upper bound of ||x - C(x)||^2 for any ``x`` [d]; infinite if there is none."""
         return math.inf
+
+    def variance_bound(self, size: int) -> float:
+        """omega, for an unbiased C: ||x - C(x)||^2 <= omega ||x||^2 on average, for d = ``size``."""
+        return math.inf
+
+    def require_contraction(self, plan: Plan, omega: float) -> None:
+        """Raise ``ValueError`` under feedback that needs a contraction, unless ``omega`` is below 1."""
+        if plan.feedback in _CONTRACTING and not omega < 1:
+            bound = f"{type(self).__name__}'s variance of up to {omega:.3g} ||x||^2 would let residuals grow"
+            raise ValueError(f"feedback must be none, got {plan.feedback}: {bound}")
 
     def rule(self, size: int, step: Step, workers: range) -> Rule | None:
         """The selection among ``size`` elements as data for compiled loops; ``encode`` is the definition."""

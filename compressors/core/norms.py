@@ -1,4 +1,6 @@
-"""Squared norms with the same bits from every backend."""
+"""Sums over vectors with the same bits from every backend."""
+
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,17 +15,32 @@ def squared_norm(x: Tensor) -> Tensor:
     way. This order is part of the definition: the bits are the same for every number of threads and of rows,
     and in the kernels.
     """
+    return _sum_of(x, Tensor.square_)
+
+
+def absolute_sum(x: Tensor) -> Tensor:
+    """||row||_1, in the order of ``squared_norm``."""
+    return _sum_of(x, Tensor.abs_)
+
+
+def wide_sum(x: Tensor) -> Tensor:
+    """The sum of every row in float64, in the order of ``squared_norm``."""
+    return _sum_of(x, lambda entries: entries)
+
+
+def _sum_of(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """The sum of the float64 entries after ``change``, which works in place and keeps zeros."""
     size, blocks_at_once = x.shape[-1], 2**10  # squares stay in cache
     sums = [
-        _sums_of_blocks(x[..., start : start + 256 * blocks_at_once])
+        _sums_of_blocks(x[..., start : start + 256 * blocks_at_once], change)
         for start in range(0, max(1, size), 256 * blocks_at_once)
     ]
     return _add_halves(torch.cat(sums, -1) if len(sums) > 1 else sums[0])
 
 
-def _sums_of_blocks(x: Tensor) -> Tensor:
-    squares = torch.nn.functional.pad(x.double(), (0, -x.shape[-1] % 256)).square_()
-    lines = squares.unflatten(-1, (-1, 8, 32)).unbind(-2)  # [..., blocks, 32] each
+def _sums_of_blocks(x: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
+    entries = change(torch.nn.functional.pad(x.double(), (0, -x.shape[-1] % 256)))
+    lines = entries.unflatten(-1, (-1, 8, 32)).unbind(-2)  # [..., blocks, 32] each
     total = lines[0].clone()
     for line in lines[1:]:
         total += line

@@ -5,7 +5,7 @@
 | codes of indices and values | 1 | metadata |
 | k, how many entries; 7 bits a byte, the lowest first | 1 to 5 below 2^35 | metadata |
 | plain: positions; bitmap: its bits; rice: bytes in unary (like k), widths, lowest bits, unary | | indices |
-| int8: the scales of the layers that have entries | 4 each | metadata |
+| int8: the scales of the layers that have entries; int4, int2: of blocks of 64 | 4 each | metadata |
 | values | | values |
 
 Positions are ascending in the line of all elements, segment after segment, so counts per segment are not

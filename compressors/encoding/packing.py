@@ -1,4 +1,6 @@
-"""Packing of codes of a few bits into bytes."""
+"""Packing of codes of a few bits, or of three values, into bytes."""
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -19,3 +21,43 @@ def unpack(packed: Tensor, bits: int, count: int) -> Tensor:
     """The first ``count`` codes, [count] uint8."""
     shifts = torch.arange(0, 8, bits, device=packed.device, dtype=torch.uint8)
     return ((packed.unsqueeze(1) >> shifts) & (2**bits - 1)).flatten()[:count]
+
+
+def widths_of(bits: int) -> list[int]:
+    """Parts of a code of ``bits`` bits that divide a byte, from the lowest bits on: 5 is 4 + 1."""
+    return [8] * (bits // 8) + [width for width in (4, 2, 1) if bits & width]
+
+
+def split_bits(codes: Tensor, bits: int) -> list[Tensor]:
+    """``codes`` [d] below 2^bits as packed parts of ``widths_of(bits)`` bits."""
+    packed = []
+    for width in widths_of(bits):
+        packed.append(pack((codes & (2**width - 1)).to(torch.uint8), width))
+        codes = codes >> width
+    return packed
+
+
+def join_bits(packed: Sequence[Tensor], bits: int, count: int) -> Tensor:
+    """The first ``count`` codes of parts from ``split_bits``, [count] int16; ``bits`` <= 15."""
+    codes = torch.zeros(count, dtype=torch.int16, device=packed[0].device)
+    shift = 0
+    for part, width in zip(packed, widths_of(bits), strict=True):
+        codes |= unpack(part, width, count).to(torch.int16) << shift
+        shift += width
+    return codes
+
+
+def pack_ternary(codes: Tensor) -> Tensor:
+    """``codes`` [d] uint8 below 3, five in a byte, which counts up to 3^5 = 243: [ceil(d / 5)] uint8."""
+    rows = pad(codes, (0, -len(codes) % 5)).view(-1, 5)
+    packed = rows[:, 4].clone()
+    for place in (3, 2, 1, 0):
+        packed *= 3
+        packed += rows[:, place]
+    return packed
+
+
+def unpack_ternary(packed: Tensor, count: int) -> Tensor:
+    """The first ``count`` codes, [count] uint8."""
+    powers = torch.tensor([1, 3, 9, 27, 81], device=packed.device, dtype=torch.uint8)
+    return (packed.unsqueeze(1) // powers % 3).flatten()[:count]

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from compressors.core.checks import require
 
 INDICES = ("plain", "auto", "bitmap", "rice")
-VALUES = ("fp32", "bf16", "fp16", "int8")
+VALUES = ("fp32", "bf16", "fp16", "int8", "int4", "int2")
 
 
 class EncodingError(RuntimeError):
@@ -24,9 +24,9 @@ class Encoding:
 
     ``indices``: ``plain`` takes 4 bytes per index, ``bitmap`` one bit per element of the model, ``rice``
     about 1.5 bits more than the logarithm of a gap (``index_codes.py``), ``auto`` the smallest of the three,
-    chosen for every message. ``values``: ``fp32`` does not change them; ``bf16``, ``fp16`` and ``int8`` round
-    them (``value_codes.py``), and the rounding error stays with the worker. Raises ``ValueError`` for other
-    codes.
+    chosen for every message. ``values``: ``fp32`` does not change them; ``bf16``, ``fp16``, ``int8``,
+    ``int4`` and ``int2`` round them (``value_codes.py``), and the rounding error stays with the worker.
+    Raises ``ValueError`` for other codes.
     """
 
     indices: str = "plain"

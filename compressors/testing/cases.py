@@ -96,6 +96,8 @@ def _config(path: Path) -> Any:
     for entry in config.pop("defaults", []):
         if isinstance(entry, Mapping):
             ((group, name),) = entry.items()
+            if str(group).startswith("override "):  # of another group of a complete config
+                continue
             where, _, key = str(group).lstrip("/").partition("@")
             parts[key] = _config(path.parents[1] / where / f"{name}.yaml")
     return OmegaConf.merge(parts, config)

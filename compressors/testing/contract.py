@@ -42,7 +42,7 @@ from trainers.checkpoint.tree import walk
 
 __all__ = ["Case", "Contract", "cases_of"]
 W, D = 3, 500
-DRAWS = 400  # draws of a seeded method, for averages of its error and mean
+DRAWS = 100  # draws of a seeded method, for averages of its error and mean
 METADATA, VALUES = KINDS.index("metadata"), KINDS.index("values")
 
 
@@ -236,7 +236,8 @@ class Contract:
     def test_zeros(self, case: Case) -> None:
         """A zero gradient works, also if the workers then send nothing."""
         reduced, _, communicator = reduce_once(reducer_of(case.method(), D), torch.zeros(W, D))
-        assert torch.equal(reduced.mean["a"], torch.zeros(D))
+        if not case.method().traits.signs_only:
+            assert torch.equal(reduced.mean["a"], torch.zeros(D))
         if case.method().traits.ragged and not reduced.compressed["a"].sent.any():
             charged = communicator.take_charges()
             assert charged[:, VALUES].tolist() == [0] * W

@@ -16,7 +16,9 @@ WORDS = {  # a setting of each kind of word, with all that it may be
     "trainer.reduction": ("worker_order", "all_reduce"),
     "compressor=top_k wire.indices": ("plain", "auto", "bitmap", "rice"),
     "compressor=qsgd compressor.norm": ("l2", "max"),
-    "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8"),
+    "compressor=signsgd compressor.ties": ("random", "positive"),
+    "compressor=one_bit compressor.per": ("column", "layer"),
+    "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8", "int4", "int2"),
     "tracker=wandb tracker.mode": ("online", "offline"),
     "compressor=top_k budget.schedule": ("constant", "exponential"),
     "compressor=random_k compressor.schedule": ("constant", "exponential"),
@@ -48,6 +50,7 @@ FLAGS = (
     "data=python_docs model=bert data.objective=masked model.download",
     "data=libsvm data.name=rows model=logistic_l2 model.shift",
     "compressor=random_k compressor.shared_coordinates",
+    "compressor=random_k compressor.unbiased",
     "compressor=random_block compressor.shared_coordinates",
     f"{CORRECTED} feedback.masking",
 )
@@ -72,8 +75,8 @@ COUNTS = (  # whole numbers of at least 1; no null
     "data=image_folder data.name=x data.decoders",
     "compressor=accordion compressor.period",
     "compressor=reused_threshold compressor.period",
-    "compressor=qsgd compressor.bits",
     "compressor=qsgd compressor.bucket_size",
+    "compressor=terngrad compressor.values_per_byte",
     "schedule=autolrs schedule.tau",
     "schedule=autolrs schedule.tau_max",
     "schedule=autolrs schedule.trial_steps",
@@ -81,6 +84,8 @@ COUNTS = (  # whole numbers of at least 1; no null
     "schedule=autolrs schedule.validation_from",
 )
 COUNTS_OR_NULL = (
+    "compressor=qsgd compressor.bits",
+    "compressor=qsgd compressor.levels",
     "checkpoint.every_steps",
     "trainer.steps",
     "trainer.batch_size",
@@ -126,6 +131,7 @@ NOT_NEGATIVE_OR_NULL = (
     "compressor=hard_threshold budget.threshold",
 )
 POSITIVE_OR_NULL = (
+    "compressor=terngrad compressor.clip",
     "checkpoint.every_minutes",
     "data=image_folder data.name=x data.held_out",
     "data.partition=dirichlet data.alpha",

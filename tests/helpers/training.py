@@ -145,8 +145,8 @@ def is_reduced(name: str) -> bool:
 
 WIRES = {
     "hard_threshold": [("auto", "fp32"), ("rice", "int8"), ("plain", "bf16"), ("bitmap", "fp16")],
-    "top_k": [("auto", "int8"), ("bitmap", "fp32")],
-    "random_k": [("auto", "fp32"), ("auto", "int8")],
+    "top_k": [("auto", "int4"), ("bitmap", "fp32")],
+    "random_k": [("auto", "fp32"), ("auto", "int2")],
     "random_block": [("auto", "bf16"), ("auto", "int8")],
 }
 

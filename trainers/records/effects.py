@@ -61,6 +61,7 @@ USUAL: dict[str, Value] = {
     "compressor.schedule.start": 0.25,
     "compressor.schedule.epochs": 4,
     "compressor.shared_coordinates": True,
+    "compressor.unbiased": False,
     "data.drop_last": False,
     "data.reshard": "never",
     "feedback._target_": "compressors.feedback.ErrorFeedback",

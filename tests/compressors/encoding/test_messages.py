@@ -16,7 +16,10 @@ from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 
 KERNELS = CompiledIndexCodes()
 EDGES = np.array([0, 700, 700, 701, 1500])
-WIRES = [Encoding(indices=i, values=v) for i, v in itertools.product(INDICES, VALUES)]
+# The parts of a message follow each other: every code of one kind beside one of the other
+WIRES = [Encoding(indices="auto", values=v) for v in VALUES]
+WIRES += [Encoding(indices=i, values="int8") for i in INDICES if i != "auto"]
+LOST = {"int4": 0.3, "int2": 1.7}  # half of the distance between levels, for normal draws
 every_wire = pytest.mark.parametrize("wire", WIRES, ids=lambda wire: f"{wire.indices}-{wire.values}")
 
 
@@ -59,7 +62,7 @@ def test_any_float_dtype(wire: Encoding, dtype: torch.dtype) -> None:
     assert np.array_equal(where, positions)
     assert what.dtype == arrive.dtype == dtype
     assert torch.equal(what, arrive)
-    torch.testing.assert_close(what.float(), values, rtol=0.01, atol=0.02)
+    torch.testing.assert_close(what.float(), values, rtol=0.01, atol=LOST.get(wire.values, 0.02))
 
 
 def test_auto_takes_the_smallest() -> None:
@@ -74,15 +77,19 @@ def test_auto_takes_the_smallest() -> None:
 
 
 def test_bytes_of_each_kind() -> None:
-    """40 entries in two of four layers; head of 2 bytes, a scale for each of the two."""
+    """40 entries in two of four layers; head of 2 bytes, a scale for each of the two (and no block of 64)."""
     positions, values = something(40)
-    expected = {"fp32": 160, "bf16": 80, "fp16": 80, "int8": 40}
+    expected = {"fp32": 160, "bf16": 80, "fp16": 80, "int8": 40, "int4": 20, "int2": 10}
     for code, num_bytes in expected.items():
         parts, _ = write(form_of(Encoding(indices="plain", values=code)), positions, values, False)
         kinds = {
             kind: sum(p.nbytes for k, p in parts if k == kind) for kind in ("values", "indices", "metadata")
         }
-        assert kinds == {"values": num_bytes, "indices": 160, "metadata": 2 + (8 if code == "int8" else 0)}
+        assert kinds == {
+            "values": num_bytes,
+            "indices": 160,
+            "metadata": 2 + (8 if code.startswith("int") else 0),
+        }
 
 
 def test_drawn_positions_do_not_travel() -> None:
@@ -199,6 +206,21 @@ def test_scales_are_checked() -> None:
         bad[10] = step
         with pytest.raises(BadMessageError, match=reason):
             read(form, bad)
+
+
+def test_spare_bits_are_checked() -> None:
+    """Three values of 4 or 2 bits leave half a byte or a quarter of one."""
+    for code, spare in (("int4", 0x10), ("int2", 0x40)):
+        form = form_of(Encoding(indices="plain", values=code))
+        parts, _ = write(form, np.array([5, 6, 7]), torch.tensor([3.0, -2.0, 1.0]), False)
+        message = joined(parts)
+        message[-1] |= spare
+        with pytest.raises(BadMessageError, match="bits are set that stand for nothing"):
+            read(form, message)
+        below = message.copy()
+        below[-1] = {"int4": 0x08, "int2": 0x02}[code]
+        with pytest.raises(BadMessageError, match="beyond its scale"):
+            read(form, below)
 
 
 @pytest.mark.filterwarnings("error")

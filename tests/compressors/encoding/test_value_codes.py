@@ -11,6 +11,7 @@ from torch import Tensor
 
 from compressors.encoding.value_codes import decode_values, encode_values
 
+ROUNDED = ("bf16", "fp16", "int8", "int4", "int2")
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
@@ -41,7 +42,27 @@ def test_every_layer_has_its_own_scale() -> None:
     torch.testing.assert_close(found[2:], values[2:], rtol=0.01, atol=0)
 
 
-@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+def test_int4_and_int2_round_to_a_7th_and_to_the_largest() -> None:
+    values = torch.tensor([7.0, 0.5, 1.5, -2.5, 0.4, -7.0])
+    assert rounded("int4", values).tolist() == [7, 0, 2, -2, 0, -7]
+    assert rounded("int2", torch.tensor([3.0, 1.4, -1.6, -3.0])).tolist() == [3, 0, -3, -3]
+
+
+@pytest.mark.parametrize(("code", "limit"), [("int4", 7), ("int2", 1)])
+def test_every_64_values_of_a_layer_have_their_own_scale(code: str, limit: int) -> None:
+    """The definition in NumPy: rint(x / scale) scale, with scale = max |x| / limit of a block."""
+    counts = np.array([100, 0, 64, 1, 130])
+    values = torch.randn(295, generator=torch.Generator().manual_seed(0)) ** 3
+    layers = [values.numpy()[:100], values.numpy()[100:164], values.numpy()[164:165], values.numpy()[165:]]
+    blocks = [layer[start : start + 64] for layer in layers for start in range(0, len(layer), 64)]
+    scales = [np.abs(block).max() / np.float32(limit) for block in blocks]
+    expected = np.concatenate([np.rint(b / s) * s for b, s in zip(blocks, scales, strict=True)])
+    np.testing.assert_array_equal(rounded(code, values, counts).numpy(), expected)
+    sent = encode_values(code, values, counts)
+    assert [part.nbytes for part in sent] == [4 * 7, -(-295 // (2 if code == "int4" else 4))]
+
+
+@pytest.mark.parametrize("code", ROUNDED)
 @given(st.lists(finite.filter(lambda x: abs(x) < 6e4), max_size=20))
 @settings(deadline=None)
 def test_what_arrives_and_what_was_lost_are_what_was_sent(code: str, numbers: list[float]) -> None:
@@ -51,7 +72,7 @@ def test_what_arrives_and_what_was_lost_are_what_was_sent(code: str, numbers: li
     assert torch.equal(arrived.double() + (values - arrived).double(), values.double())
 
 
-@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+@pytest.mark.parametrize("code", ROUNDED)
 @given(st.lists(finite, min_size=1, max_size=20))
 @settings(deadline=None)
 def test_rounding_is_bounded(code: str, numbers: list[float]) -> None:
@@ -63,11 +84,13 @@ def test_rounding_is_bounded(code: str, numbers: list[float]) -> None:
         "bf16": values.abs() * 2.0**-8 + 2.0**-133,
         "fp16": (values.abs() * 2.0**-11 + 2.0**-25).maximum(values.abs() - 65504),
         "int8": (largest / 254 * (1 + 1e-5) + 128 * 2.0**-149).expand_as(values),
+        "int4": (largest / 14 * (1 + 1e-5) + 8 * 2.0**-149).expand_as(values),
+        "int2": (largest / 2 * (1 + 1e-5)).expand_as(values),
     }[code]
     assert ((values - arrived).abs() <= bound).all()
 
 
-@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+@pytest.mark.parametrize("code", ROUNDED)
 def test_zeros_and_nothing(code: str) -> None:
     assert rounded(code, torch.zeros(3)).tolist() == [0, 0, 0]
     assert rounded(code, torch.zeros(0)).tolist() == []
@@ -80,14 +103,14 @@ def test_too_large_a_number_is_cut() -> None:
     assert rounded("bf16", torch.tensor([3.4e38, -3.4e38])).tolist() == [largest, -largest]
 
 
-@pytest.mark.parametrize("code", ["bf16", "fp16", "int8"])
+@pytest.mark.parametrize("code", ROUNDED)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_shows(code: str, bad: float) -> None:
     """In what arrives or in what is left, so that the training is stopped."""
     values = torch.tensor([1.0, bad, 2.0])
     arrived = rounded(code, values)
     assert not (arrived.isfinite().all() and (values - arrived).isfinite().all())
-    if code == "int8":
+    if code.startswith("int"):
         assert arrived.isnan().all()
 
 

@@ -1,0 +1,34 @@
+"""Lengths of QSGD's messages in Elias' recursive code, beside the packed bits.
+
+Elias, 1975, https://doi.org/10.1109/TIT.1975.1055349 (the omega code); Alistarh et al., 2017,
+https://arxiv.org/abs/1610.02132, sections 3.1 and A. A number k >= 1 takes a bit at its end, and before it
+the binary digits of k, of their number minus one, and so on down to 1.
+"""
+
+import torch
+from torch import Tensor
+
+NORM = 32  # bits of a bucket's norm
+
+
+def omega_bits(numbers: Tensor) -> Tensor:
+    """The length in bits of the omega code of each of ``numbers``, int64 >= 1 and below 2^53."""
+    rest = numbers.clone()
+    bits = torch.ones_like(rest)
+    while (rest > 1).any():
+        digits = torch.where(rest > 1, torch.frexp(rest.double()).exponent.long(), 0)
+        bits += digits
+        rest = (digits - 1).clamp(min=1)
+    return bits
+
+
+def sparse_bits(levels: Tensor) -> int:
+    """Bits of one bucket by the paper's ``Code_s``: norm, then gap, sign and level of every level above 0."""
+    where = levels.nonzero().squeeze(1)
+    gaps = torch.diff(where, prepend=where.new_full((1,), -1))
+    return NORM + int((omega_bits(gaps) + 1 + omega_bits(levels[where])).sum())
+
+
+def dense_bits(levels: Tensor) -> int:
+    """Bits by ``Code'_s``: norm, then level plus 1 of every entry, and a sign if it is above 0."""
+    return NORM + int(omega_bits(levels + 1).sum()) + int(levels.count_nonzero())

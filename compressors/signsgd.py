@@ -1,0 +1,96 @@
+"""signSGD with majority vote: workers send the signs of their entries, and receive the sign of the majority.
+
+Bernstein et al., 2018, https://arxiv.org/abs/1802.04434, algorithm 2, and 2019, https://arxiv.org/abs/1810.05291.
+Biased, without a bound: only signs are sent, so a step has the learning rate's size in every entry, and rates
+are about 1e-4 to 1e-3. 1 bit per element to the servers, and 1 bit back. Worker w is the server of the w-th
+part of every segment, as in ``two_way.py``. Deviations from the paper, where sign(0) is 0: 0 counts as
+positive, and a tie is drawn, so that a sign takes one bit.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from compressors.api import Communicator, Input, Plan, Reduced, Reducer, State, Step, Traits, require
+from compressors.core.randomness import random_bits
+from compressors.core.rounds import begin, end
+from compressors.encoding.packing import pack, unpack
+
+SIGNS, TIES = "signs", ("random", "positive")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SignSGD(Reducer):
+    """The sign of the sum of all workers' signs, +1 or -1 per entry.
+
+    ``ties`` of an even number of workers are drawn, or positive, which moves tied entries in one direction.
+    Raises ``ValueError`` for other ties.
+    """
+
+    ties: str = "random"
+
+    traits = Traits(exact=False, dense=True, relays=True, signs_only=True)
+    kinds = (SIGNS,)
+
+    def __post_init__(self) -> None:
+        known = isinstance(self.ties, str) and self.ties in TIES
+        require(known, "SignSGD.ties", f"one of {', '.join(TIES)}", self.ties)
+
+    def check(self, plan: Plan) -> None:
+        rule = "none with signsgd, whose signs have no magnitude to subtract (compressor=ef_sign sends one)"
+        require(not plan.feedback, "feedback", rule, plan.feedback)
+
+    def reduce(
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, State]:
+        segments, norms = begin(inputs)
+        n = communicator.size
+        widths = [-(-segment.rows.shape[1] // (8 * n)) for segment in segments]  # bytes of a part
+        parts = [_in_parts(s.rows, n, width) for s, width in zip(segments, widths, strict=True)]
+        arrived = communicator.all_to_all(torch.cat(parts, 2), SIGNS)  # [W, n, sum of widths]
+        own = [
+            torch.cat(
+                [
+                    self._vote(part, step._replace(segment=segment.name, worker=server))
+                    for part, segment in zip(ballots.split(widths, 1), segments, strict=True)
+                ]
+            )
+            for server, ballots in zip(communicator.local_workers, arrived, strict=True)
+        ]
+        told = communicator.all_gather(torch.stack(own), SIGNS)  # [n, sum of widths]
+        means = {}
+        for segment, votes in zip(segments, told.split(widths, 1), strict=True):
+            size = segment.rows.shape[1]
+            means[segment.name] = _signs(unpack(votes.flatten(), 1, size), segment.rows)
+            segment.rows.sub_(_signs(segment.rows >= 0, segment.rows))
+        return end(segments, means, norms), state
+
+    def _vote(self, ballots: Tensor, step: Step) -> Tensor:
+        """The packed signs [m] of the majority of packed signs [n, m], for the server ``step.worker``."""
+        workers, size = len(ballots), 8 * ballots.shape[1]
+        positive = torch.zeros(size, dtype=torch.int32, device=ballots.device)
+        for own in ballots:
+            positive += unpack(own, 1, size)
+        majority = 2 * positive > workers
+        if workers % 2 == 0:
+            majority |= (2 * positive == workers) & self._drawn(step, size).to(ballots.device)
+        return pack(majority.to(torch.uint8), 1)
+
+    def _drawn(self, step: Step, size: int) -> Tensor:
+        """The signs [size] of ties, true for positive."""
+        if self.ties == "positive":
+            return torch.ones(size, dtype=torch.bool)
+        return torch.from_numpy(random_bits(step.derive_seed(shared=False), size) >= 2**31)
+
+
+def _in_parts(rows: Tensor, count: int, width: int) -> Tensor:
+    """The packed signs of ``rows`` [W, d] in ``count`` parts of ``width`` bytes, [W, count, width]."""
+    padded = pad((rows >= 0).to(torch.uint8), (0, 8 * count * width - rows.shape[1]))
+    return pack(padded.flatten(), 1).view(len(rows), count, width)
+
+
+def _signs(positive: Tensor, like: Tensor) -> Tensor:
+    """+1 where ``positive``, else -1."""
+    return 2 * positive.to(like.dtype) - 1

@@ -1,0 +1,53 @@
+"""Unbiased Random-k against its definition: values times d / k, its variance, and feedback."""
+
+import numpy as np
+import pytest
+import torch
+from methods import plan, reduce_once
+
+from compressors.api import Step
+from compressors.build import build_reducer
+from compressors.random_k import RandomK
+
+SIZE, K = 30, 4
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_definition(shared: bool) -> None:
+    """(d / k) x_S at the same coordinates as without; the mean over workers is that of C(x)."""
+    g = torch.randn(3, SIZE, generator=torch.Generator().manual_seed(0))
+    plain, scaled = (
+        RandomK(density=K / SIZE, shared_coordinates=shared, unbiased=unbiased) for unbiased in (False, True)
+    )
+    expected = np.zeros(SIZE)
+    for worker, x in enumerate(g):
+        step = Step(0, 0, segment="a", shapes=((SIZE,),), worker=worker)
+        where = plain.encode(x.clone(), step).indices.long().numpy()
+        expected[where] += SIZE / K * x.numpy()[where] / 3
+    reduced, _, communicator = reduce_once(build_reducer(scaled, SIZE), g)
+    np.testing.assert_allclose(reduced.mean["a"].numpy(), expected, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose((g - reduced.residual["a"]).mean(0).numpy(), expected, rtol=1e-5, atol=1e-6)
+    assert communicator.take_charges()[:, :2].tolist() == [[4 * K, 0 if shared else 4 * K]] * 3
+
+
+def test_variance() -> None:
+    """E ||C(x) - x||^2 = (d / k - 1) ||x||^2 for every x: each coordinate is drawn with probability k / d.
+
+    The sum of draws of x = 1 does not vary at all, so any x does for the mean and this one for the bound.
+    """
+    codec, x = RandomK(density=K / SIZE, unbiased=True), torch.ones(SIZE)
+    for number in range(5):
+        rest = x.clone()
+        codec.encode(rest, Step(0, number))
+        omega = codec.variance_bound(SIZE)
+        assert rest.double().square().sum().item() == pytest.approx(omega * SIZE, rel=1e-6)
+    assert omega == SIZE / K - 1
+
+
+def test_feedback_is_refused_unless_the_variance_is_small() -> None:
+    refused = r"feedback must be none, got ErrorFeedback: RandomK's variance of up to 999 \|\|x\|\|\^2"
+    with pytest.raises(ValueError, match=refused):
+        RandomK(density=0.001, unbiased=True).check(plan())
+    RandomK(density=0.001, unbiased=True).check(plan(feedback=""))
+    RandomK(density=0.001).check(plan())
+    RandomK(density=0.6, unbiased=True).check(plan())
