@@ -23,7 +23,7 @@ ORIGIN = "resume"  # in a setting: what the runs share that its runs began at ch
 
 
 # Methods that are not named after their file.
-CLASSES = {"none": "NoCompression", "clt_k": "CLTK", "qsgd": "QSGD"}
+CLASSES = {"none": "NoCompression", "clt_k": "CLTK", "qsgd": "QSGD", "powersgd": "PowerSGD", "dgc": "DGC"}
 
 
 class Word(NamedTuple):
