@@ -10,6 +10,7 @@ from compressors.encoding.all_gather import EncodedAllGather
 from compressors.encoding.settings import PLAIN, Encoding
 from compressors.feedback import no_feedback
 from compressors.hard_threshold import HardThreshold
+from compressors.strom import Strom
 
 
 def build_reducer(
@@ -37,7 +38,7 @@ def threshold_in_force(reducer: Reducer) -> float | None:
     """The constant threshold of a reducer's codec, given or by the paper's rule; None where it has none."""
     inner = reducer.innermost
     codec = inner.codec if isinstance(inner, Compress) else None
-    return codec.threshold if isinstance(codec, HardThreshold) else None
+    return codec.threshold if isinstance(codec, (HardThreshold, Strom)) else None
 
 
 def transport_of(codec: Codec, encoding: Encoding = PLAIN) -> Transport:

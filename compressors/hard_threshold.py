@@ -50,11 +50,7 @@ class HardThreshold(Codec):
 
     def for_model(self, num_parameters: int) -> Self:
         """The same method, with the paper's rule for ``num_parameters`` if it has no threshold."""
-        require(is_count(num_parameters), "num_parameters", "an integer >= 1", num_parameters)
-        if self.threshold is not None:
-            return replace(self, density=None)
-        assert self.density is not None, "checked at the beginning"
-        threshold = 1 / (2 * math.sqrt(self.density * num_parameters))
+        threshold = known_threshold(self.threshold, self.density, num_parameters)
         return replace(self, threshold=threshold, density=None)
 
     def rule(self, size: int, step: Step, workers: range) -> AtLeast:
@@ -71,6 +67,15 @@ class HardThreshold(Codec):
         if self.threshold is None:
             raise ValueError("HardThreshold.threshold must be set, by for_model(), got None")
         return self.threshold
+
+
+def known_threshold(threshold: float | None, density: float | None, num_parameters: int) -> float:
+    """``threshold`` if it is set; otherwise the paper's rule for D = ``num_parameters``."""
+    require(is_count(num_parameters), "num_parameters", "an integer >= 1", num_parameters)
+    if threshold is not None:
+        return threshold
+    assert density is not None, "checked at the beginning"
+    return 1 / (2 * math.sqrt(density * num_parameters))
 
 
 def at_least(threshold: float, x: Tensor) -> Tensor:

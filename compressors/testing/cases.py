@@ -119,7 +119,12 @@ def reducer_of(method: Codec | Reducer, size: int, feedback: Feedback = no_feedb
 
 def segment(rows: Tensor, name: str = "a") -> Segment:
     """A segment of one layer."""
-    return Segment(name, rows, ((rows.shape[1],),))
+    return Segment(name, rows, (layer_shape(rows.shape[1]),))
+
+
+def layer_shape(size: int) -> tuple[int, ...]:
+    """The shape of a layer of ``size`` elements: a matrix with 20 columns if possible, else a vector."""
+    return (size // 20, 20) if size >= 40 and size % 20 == 0 else (size,)
 
 
 def plan(rates: Sequence[float] = (1.0,), **changes: Any) -> Plan:

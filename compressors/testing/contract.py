@@ -32,6 +32,7 @@ from compressors.testing.cases import (
     cases_of,
     communicator_for,
     is_codec,
+    layer_shape,
     reduce_once,
     reducer_of,
     segment,
@@ -60,7 +61,7 @@ def current(codec: Codec, rows: Tensor, step: Step) -> Codec:
 
 def step_of(x: Tensor, number: int = 0, **changes: Any) -> Step:
     """The step that ``encode`` gets for a segment of one layer."""
-    return Step(0, number, segment="a", shapes=((x.numel(),),), **changes)
+    return Step(0, number, segment="a", shapes=(layer_shape(x.numel()),), **changes)
 
 
 def codec_of(case: Case) -> Codec:
@@ -274,7 +275,8 @@ class Contract:
             assert communicator.take_charges()[:, VALUES].sum() == elements * g.itemsize
 
     def test_non_contiguous_rows(self, case: Case) -> None:
-        """Non-contiguous rows work like contiguous views of a flat buffer."""
+        """Non-contiguous rows work like contiguous views of a flat buffer; matrix products may round."""
+        tolerance = 0 if is_codec(case.method()) else 1e-5
         dense = gradients()
         wide = torch.zeros(W, 2 * D)
         wide[:, ::2] = dense
@@ -287,8 +289,8 @@ class Contract:
             Step(0, 0),
             communicator_for(reducer, W),
         )
-        assert torch.equal(reduced.mean["a"], expected.mean["a"])
-        assert torch.equal(reduced.residual["a"], expected.residual["a"])
+        torch.testing.assert_close(reduced.mean["a"], expected.mean["a"], rtol=0, atol=tolerance)
+        torch.testing.assert_close(reduced.residual["a"], expected.residual["a"], rtol=0, atol=tolerance)
         assert torch.equal(wide[:, 1::2], torch.zeros(W, D))
 
     def test_bytes_are_those_of_the_tensors_handed_over(self, case: Case) -> None:

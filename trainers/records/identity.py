@@ -23,8 +23,16 @@ ORIGIN = "resume"  # in a setting: what the runs share that its runs began at ch
 
 
 # Methods that are not named after their file.
-CLASSES = {"none": "NoCompression", "clt_k": "CLTK", "qsgd": "QSGD"}
-CLASSES |= {"ef_sign": "EFSign", "signsgd": "SignSGD", "terngrad": "TernGrad"}
+CLASSES = {
+    "clt_k": "CLTK",
+    "dgc": "DGC",
+    "ef_sign": "EFSign",
+    "none": "NoCompression",
+    "powersgd": "PowerSGD",
+    "qsgd": "QSGD",
+    "signsgd": "SignSGD",
+    "terngrad": "TernGrad",
+}
 
 
 class Word(NamedTuple):

@@ -1,0 +1,121 @@
+"""PowerSGD: every matrix as a product of two thin matrices, by a step of power iteration in two all-reduces.
+
+Vogels, Karimireddy and Jaggi, 2019, https://arxiv.org/abs/1905.13727, algorithm 1. For the mean M [m, n] of
+all workers' matrices: P = M Q, orthonormal columns P' of P, Q = M^T P', and C(M) = P' Q^T. Q is the start of
+the next step ("warm start"). Biased: C(M) is the orthogonal projection of M onto the span of P', so
+||M - C(M)|| <= ||M||, and C(M) = M for M of rank r or less, unless Q misses a part of its row space. A matrix
+of m n elements takes r (m + n) values; vectors are sent as they are. A layer [m, ...] is a matrix of m rows,
+also in ``scope=global``.
+
+Deviations from the paper: a matrix that would not become smaller is sent as it is. Columns are orthogonalised
+by a QR decomposition instead of Gram-Schmidt, so that a zero gradient does not make Q zero for good.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compressors.api import (
+    Communicator,
+    Input,
+    Reduced,
+    Reducer,
+    Segment,
+    Shared,
+    State,
+    Step,
+    Traits,
+    is_count,
+    require,
+    require_flag,
+)
+from compressors.core.randomness import generator
+from compressors.core.rounds import begin, end, layers_of, mean_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class PowerSGD(Reducer):
+    """Sends r (m + n) values for a matrix [m, n], with r = ``rank``, at most min(m, n).
+
+    A higher rank sends more and keeps a smaller residual. ``warm_start=False`` draws a new normal Q in each
+    step; otherwise the first one is the same in every run. Raises ``ValueError`` for a rank below 1.
+    """
+
+    rank: int = 2
+    warm_start: bool = True
+
+    examples = ({"rank": 1}, {"rank": 2, "warm_start": False})
+
+    def __post_init__(self) -> None:
+        require(is_count(self.rank), "PowerSGD.rank", "an integer >= 1", self.rank)
+        require_flag("PowerSGD.warm_start", self.warm_start)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(exact=False, dense=True, seeded=not self.warm_start)
+
+    def init(self, segments: list[Segment]) -> State:
+        """Q^T [r, n] of every matrix, equal on all workers; nothing without a warm start."""
+        return Shared(self._drawn(segments) if self.warm_start else {})
+
+    def reduce(
+        self, inputs: list[Input], state: State, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, State]:
+        segments, norms = begin(inputs)
+        layers = layers_of(segments)
+        start = state.state if self.warm_start else self._drawn(segments, step.seed, step.number)
+        matrices = {name: layer.flatten(2) for name, layer in layers.items() if name in start}
+        left = {name: _products(start[name], x.mT) for name, x in matrices.items()}  # P^T, [W, r, m]
+        means = mean_of(layers | left, communicator)
+        bases = {name: _orthonormal(means[name]) for name in matrices}  # P'^T, [r, m]
+        right = {name: _products(bases[name], x) for name, x in matrices.items()}
+        found = mean_of(right, communicator)  # Q^T, [r, n]
+        unused = layers_of([given.segment for given in inputs if given.memory is not None])
+        for name, layer in layers.items():
+            if name not in matrices:
+                layer.zero_()
+                continue
+            basis = bases[name].T
+            for row, own in zip(matrices[name], right[name], strict=True):
+                row.addmm_(basis, own, alpha=-1)
+            out = unused[name][0].flatten(1) if name in unused else None  # new memory would be slow to touch
+            means[name] = torch.mm(basis, found[name], out=out)
+        return end(segments, means, norms), Shared(state.state | found) if self.warm_start else state
+
+    def _drawn(self, segments: list[Segment], *salt: int) -> dict[str, Tensor]:
+        """A normal Q^T [r, n] for each matrix that becomes smaller."""
+        found = {}
+        for segment in segments:
+            for number, shape in enumerate(segment.shapes):
+                name = f"{segment.name}/{number}"
+                rows, columns = _matrix(shape)
+                rank = min(self.rank, rows, columns)
+                if rank * (rows + columns) < rows * columns:
+                    drawn = torch.randn(rank, columns, generator=generator("powersgd", name, *salt))
+                    found[name] = drawn.to(segment.rows)
+        return found
+
+
+def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of a layer as a matrix; a vector has one column."""
+    return (shape[0], math.prod(shape[1:])) if shape else (1, 1)
+
+
+def _products(factor: Tensor, matrices: Tensor) -> Tensor:
+    """``factor`` [r, a] times each of ``matrices`` [W, a, b]: [W, r, b].
+
+    One after another, because a product of all at once could round otherwise, by the number of workers in
+    this process. So can a product with a single vector, by the address of the matrix; a second vector, of
+    zeros, avoids that. Factors are stored by rows: BLAS takes up to eight times as long with thin columns.
+    """
+    rank = len(factor)
+    padded = torch.cat([factor, torch.zeros_like(factor)]) if rank == 1 else factor
+    return torch.stack([(padded @ matrix)[:rank] for matrix in matrices])
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    """Orthonormal rows [r, m] whose span contains ``rows`` [r, m]."""
+    wide = torch.promote_types(rows.dtype, torch.float32)  # LAPACK has no half precision
+    return torch.linalg.qr(rows.T.to(wide)).Q.T.contiguous().to(rows.dtype)

@@ -1,0 +1,142 @@
+"""PowerSGD against its definition in NumPy and against torch's hook."""
+
+import numpy as np
+import pytest
+import torch
+from methods import communicator_for
+from processes import run_in_processes
+from torchs_powersgd import NUM_ELEMENTS, means_of_both
+
+from compressors.api import Segment, Step, inputs_of
+from compressors.feedback import ErrorFeedback
+from compressors.powersgd import PowerSGD
+from trainers.comm.communicator import Communicator
+
+W, SHAPE, BIAS = 3, (12, 5, 2), (7,)
+D = 12 * 10 + 7
+
+
+def gradients(step: int) -> torch.Tensor:
+    """[W, D] float64: a part that stays, and noise."""
+    steady = torch.randn(D, generator=torch.Generator().manual_seed(100))
+    return (steady + torch.randn(W, D, generator=torch.Generator().manual_seed(step))).double()
+
+
+def segments(rows: torch.Tensor, scope: str = "global") -> list[Segment]:
+    if scope == "global":
+        return [Segment("model", rows, (SHAPE, BIAS))]
+    return [Segment("weight", rows[:, :120], (SHAPE,)), Segment("bias", rows[:, 120:], (BIAS,))]
+
+
+@pytest.mark.parametrize("scope", ["layer", "global"])
+@pytest.mark.parametrize(("rank", "warm_start"), [(1, True), (3, True), (3, False)])
+def test_it_is_its_definition(rank: int, warm_start: bool, scope: str) -> None:
+    """P' = orth(M Q), C(M_i) = P' P'^T M_i, then Q = M^T P'; vectors and their means are exact."""
+    reducer = ErrorFeedback(PowerSGD(rank=rank, warm_start=warm_start))
+    own = segments(torch.zeros(W, D).double(), scope)
+    state, residual = reducer.init(own), np.zeros((W, 12, 10))
+    communicator = Communicator(W)
+    if warm_start:
+        (q,) = (factor.T.numpy().copy() for factor in state.inner.state.values())
+    for step in range(5):
+        g = gradients(step)
+        if not warm_start:
+            (q,) = (factor.T.numpy() for factor in reducer.inner._drawn(own, 4, step).values())
+        p = residual + g[:, :120].numpy().reshape(W, 12, 10)
+        basis = np.linalg.qr(p.mean(0) @ q)[0]
+        mean = basis @ basis.T @ p.mean(0)
+        residual, q = p - basis @ basis.T @ p, p.mean(0).T @ basis
+        inputs = inputs_of(segments(g.clone(), scope))
+        reduced, state = reducer.reduce(inputs, state, Step(4, step), communicator)
+        found = torch.cat(list(reduced.mean.values())).numpy()
+        np.testing.assert_allclose(found[:120], mean.ravel(), atol=1e-11)
+        np.testing.assert_allclose(found[120:], g[:, 120:].numpy().mean(0), atol=1e-14)
+        kept = torch.cat(list(state.residual.values()), 1).numpy()
+        np.testing.assert_allclose(kept[:, :120], residual.reshape(W, 120), atol=1e-11)
+        assert not kept[:, 120:].any()
+        errors = [own.error.sum(1).numpy() for own in reduced.compressed.values()]
+        np.testing.assert_allclose(sum(errors), (kept**2).sum(1), rtol=1e-9)
+        charged = dict(zip(communicator.kinds, communicator.take_charges()[0], strict=True))
+        assert charged["values"] == sum(charged.values()) == 8 * (rank * (12 + 10) + 7)
+
+
+def test_the_means_are_those_of_torchs_hook() -> None:
+    """20 steps with feedback and warm start, in two processes; torch orthogonalises by Gram-Schmidt or QR.
+
+    To 12 digits in fp64, which shows that the algorithms are one. In fp32 rounding errors of a subspace grow
+    where two singular values come close, as they do with feedback.
+    """
+    for found in run_in_processes(means_of_both, 2):
+        for name, (ours, torchs) in found.items():
+            assert ours.shape == (20, NUM_ELEMENTS)
+            differences = (ours - torchs).norm(dim=1) / torchs.norm(dim=1)
+            assert differences.max() < (1e-12 if "float64" in name else 2e-4), name
+            assert differences[:4].max() < 1e-5, name
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5])
+def test_a_mean_of_that_rank_is_exact(rank: int) -> None:
+    """Up to rounding, also if the workers' own matrices have full rank."""
+    stream = torch.Generator().manual_seed(rank)
+    mean = torch.randn(12, rank, generator=stream) @ torch.randn(rank, 10, generator=stream)
+    noise = torch.randn(W, 12, 10, generator=stream)
+    rows = (mean + noise - noise.mean(0)).flatten(1)
+    given = [Segment("a", rows.clone(), (SHAPE,))]
+    reducer = PowerSGD(rank=rank)
+    reduced, _ = reducer.reduce(inputs_of(given), reducer.init(given), Step(0, 0), Communicator(W))
+    torch.testing.assert_close(reduced.mean["a"].view(12, 10), mean, rtol=0, atol=2e-5)
+
+
+def test_the_error_is_that_of_a_projection() -> None:
+    """||p||^2 = ||C(p)||^2 + ||p - C(p)||^2 on every worker, and repeated steps find the best rank-r mean."""
+    g = gradients(0)[:, :120]
+    reducer, communicator = PowerSGD(rank=2), Communicator(W)
+    state = reducer.init([Segment("a", g, (SHAPE,))])
+    for step in range(200):
+        given = [Segment("a", g.clone(), (SHAPE,))]
+        reduced, state = reducer.reduce(inputs_of(given), state, Step(0, step), communicator)
+        sent = (g - reduced.residual["a"]).double().square().sum(1)
+        own = reduced.compressed["a"]
+        torch.testing.assert_close(sent + own.error[:, 0], own.input_norm[:, 0], rtol=1e-5, atol=0)
+    left, values, right = np.linalg.svd(g.double().mean(0).view(12, 10).numpy())
+    best = left[:, :2] * values[:2] @ right[:2]
+    np.testing.assert_allclose(reduced.mean["a"].view(12, 10).numpy(), best, atol=1e-4)
+
+
+def test_a_step_without_gradient_does_not_end_compression() -> None:
+    """Q is zero after it; the next step still sends something, and all is finite."""
+    reducer, communicator = PowerSGD(rank=2), communicator_for(PowerSGD(rank=2), W)
+    state = reducer.init([Segment("a", torch.zeros(W, 120), (SHAPE,))])
+    for step, rows in enumerate([torch.zeros(W, 120), gradients(1)[:, :120].float()]):
+        given = [Segment("a", rows.clone(), (SHAPE,))]
+        reduced, state = reducer.reduce(inputs_of(given), state, Step(0, step), communicator)
+        assert torch.isfinite(reduced.mean["a"]).all()
+        assert reduced.mean["a"].any() == rows.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64], ids=str)
+def test_matrices_of_any_dtype(dtype: torch.dtype) -> None:
+    rows = gradients(0)[:, :120].to(dtype)
+    given = [Segment("a", rows.clone(), (SHAPE,))]
+    reducer = PowerSGD(rank=3)
+    state = reducer.init(given)
+    reduced, state = reducer.reduce(inputs_of(given), state, Step(0, 0), Communicator(W))
+    kept = reduced.residual["a"]
+    assert reduced.mean["a"].dtype == kept.dtype == state.state["a/0"].dtype == dtype
+    tolerance = 1e-12 if dtype == torch.float64 else 0.05
+    sent = (rows.double() - kept.double()).mean(0)
+    torch.testing.assert_close(reduced.mean["a"].double(), sent, rtol=0, atol=tolerance)
+
+
+def test_a_matrix_that_would_not_become_smaller_is_sent_as_it_is() -> None:
+    given = [Segment("a", torch.ones(1, 6), ((2, 3),)), Segment("b", torch.ones(1, 60), ((6, 10),))]
+    assert PowerSGD(rank=2).init(given).state.keys() == {"b/0"}
+    assert PowerSGD(rank=4).init(given).state.keys() == set()
+
+
+def test_refusals() -> None:
+    for rank in (0, -1, 1.5, True, "2", None):
+        with pytest.raises(ValueError, match=r"PowerSGD\.rank must be an integer >= 1, got"):
+            PowerSGD(rank=rank)
+    with pytest.raises(ValueError, match=r"PowerSGD\.warm_start must be true or false, got 1"):
+        PowerSGD(warm_start=1)
