@@ -1,1 +1,1 @@
-"""Datasets: code for all kinds of data, and one sub-package per kind."""
+"""Datasets: shared code, and one sub-package per kind of data."""

@@ -1,4 +1,4 @@
-"""Checks of settings of datasets and models, with one form of error: owner, rule and value."""
+"""Checks of dataset and model settings; every error names the setting, the rule and the value."""
 
 import os
 from typing import TypeGuard
@@ -8,7 +8,7 @@ LARGEST_COUNT = 2**31 - 1  # of an int32
 
 
 def require_flag(name: str, value: object) -> None:
-    """Raise ``ValueError`` unless ``value`` is true or false; "no" from a command line is neither."""
+    """Raise ``ValueError`` unless ``value`` is a bool. A string such as "no" is not."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be true or false, got {shown(value)}")
 
@@ -28,7 +28,7 @@ def require_share(name: str, value: object) -> None:
 
 
 def require_memory(name: str, value: object, num_bytes: int) -> None:
-    """Raise ``ValueError`` for a setting that takes at least so many bytes, more than the machine has."""
+    """Raise ``ValueError`` if the setting needs ``num_bytes`` and the machine has less memory."""
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if num_bytes > present:
         raise ValueError(
@@ -38,19 +38,19 @@ def require_memory(name: str, value: object, num_bytes: int) -> None:
 
 
 def is_count(value: object, minimum: int = 1) -> TypeGuard[int]:
-    """An int of at least ``minimum``; True and False are not numbers here."""
+    """Whether ``value`` is an int of at least ``minimum``. A bool is not an int here."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """A float that is finite in 32 bits, or an int that is one; True and False are not numbers here."""
+    """Whether ``value`` is an int or float that is finite as a float32. A bool is not a number here."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 def shown(value: object) -> str:
-    """The value as Python writes it, cut to a line's length."""
+    """``repr(value)``, cut to the length of a line."""
     try:
         text = repr(value)
-    except ValueError:  # Python writes no integers of thousands of digits
+    except ValueError:  # Python refuses to convert an int of thousands of digits to text
         text = "an integer of more digits than can be written"
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,4 +1,4 @@
-"""Classification of samples that fit in memory: batches, task, dataset and loader."""
+"""Classification datasets that fit in memory: batches, task, dataset and loader."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,18 +12,18 @@ from torch import Tensor, nn
 from data.partition import check_partition, check_passes
 from data.sampler import ShardSampler, epochs_per_step, shard_samplers
 
-Augment = Callable[[Tensor, torch.Generator], Tensor]  # [B, C, H, W] to the same shape, from random draws
+Augment = Callable[[Tensor, torch.Generator], Tensor]  # random map of [B, C, H, W] to the same shape
 
 
 class LabelledBatch(NamedTuple):
-    """Samples of one worker."""
+    """One worker's batch of samples."""
 
     inputs: Tensor  # [B, ...] float32
     targets: Tensor  # [B] int64, classes
 
 
 class SampleArguments(TypedDict):
-    """What a model is told of labelled samples."""
+    """Keyword arguments of a model factory for labelled samples."""
 
     input_shape: tuple[int, ...]  # of one sample; (channels, height, width) of an image
     num_classes: int
@@ -31,7 +31,7 @@ class SampleArguments(TypedDict):
 
 @dataclass(frozen=True)
 class Classification:
-    """One of several classes per sample: cross entropy, accuracy in [0, 1]."""
+    """Task with one class per sample: cross entropy, and accuracy in [0, 1]."""
 
     num_sums = 3
     higher_is_better = frozenset({"accuracy"})
@@ -41,7 +41,7 @@ class Classification:
         return F.cross_entropy(model(batch.inputs), batch.targets), None
 
     def measure(self, model: nn.Module, batch: LabelledBatch) -> Tensor:
-        """[3] float64: sum of losses, number right, number of samples."""
+        """[3] float64: sum of losses, number of correct predictions, number of samples."""
         outputs = model(batch.inputs)
         loss = F.cross_entropy(outputs.double(), batch.targets, reduction="sum")
         right = (outputs.argmax(1) == batch.targets).sum().double()
@@ -71,10 +71,9 @@ class Split:
 class ClassificationDataset:
     """Training and held-out samples on one device, normalised and augmented batch by batch.
 
-    ``mean`` and ``std`` are per channel, of pixels in [0, 1]; ``reshard`` and ``drop_last`` as of
-    ``data.sampler.shard_samplers``. Raises ``ValueError`` for a partition or passes that
-    ``data.partition`` does not know, for a split without samples, and for labels that do not
-    match the samples or the classes.
+    ``mean`` and ``std`` are per channel, of pixels in [0, 1]. ``reshard`` and ``drop_last`` are those of
+    ``data.sampler.shard_samplers``. Raises ``ValueError`` for an unknown ``partition`` or ``reshard``,
+    for a split without samples, and for labels that do not match the samples or the classes.
     """
 
     train: Split
@@ -108,16 +107,16 @@ class ClassificationDataset:
 
     @property
     def held_out(self) -> dict[str, Split]:
-        """What quality is measured on."""
+        """The held-out splits by name."""
         found = {"validation": self.validation, "test": self.test}
         return {name: part for name, part in found.items() if part is not None}
 
     def model_arguments(self) -> SampleArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {"input_shape": tuple(self.train.inputs.shape[1:]), "num_classes": self.num_classes}
 
     def to(self, device: torch.device) -> Self:
-        """The same dataset with its samples on ``device``."""
+        """A copy of the dataset with its samples on ``device``."""
         moved = {name: part.to(device) for name, part in self.held_out.items()}
         return replace(
             self, train=self.train.to(device), test=moved["test"], validation=moved.get("validation")
@@ -130,7 +129,7 @@ class ClassificationDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "ShardLoader":
-        """What the workers in ``local_workers`` read; raises as ``samplers``."""
+        """Batches of the workers in ``local_workers``; raises like ``samplers``."""
         samplers = self.samplers(workers, local_workers, batch_size, generator_of)
         share = epochs_per_step(samplers, workers, batch_size, len(self.train))
         return ShardLoader(self, local_workers, samplers, generator_of, share)
@@ -142,7 +141,7 @@ class ClassificationDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> list[ShardSampler]:
-        """One sampler for each worker in ``local_workers``; ``generator_of(*salt)`` gives generators.
+        """One sampler for each worker in ``local_workers``; ``generator_of(*salt)`` returns a generator.
 
         Without a ``batch_size`` a batch is the worker's whole shard.
 
@@ -169,12 +168,12 @@ class ClassificationDataset:
         return LabelledBatch(self._normalise(self.augmentation(batch.inputs, generator)), batch.targets)
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
-        """Samples [B] of the split of that name."""
+        """Samples [B] of the split ``split``."""
         batch = self._read(self.held_out[split], indices)
         return LabelledBatch(self._normalise(batch.inputs), batch.targets)
 
     def _read(self, part: Split, indices: Tensor) -> LabelledBatch:
-        indices = indices.to(part.targets.device, non_blocking=True)  # a GPU is not waited for
+        indices = indices.to(part.targets.device, non_blocking=True)  # does not wait for the GPU
         inputs = part.inputs.index_select(0, indices)
         if inputs.dtype == torch.uint8:
             inputs = inputs.float().div_(255)
@@ -185,7 +184,7 @@ class ClassificationDataset:
 
 
 def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> Tensor:
-    """(inputs - mean) / std of samples [B, C, ...], by channel; leaves ``inputs`` alone."""
+    """(inputs - mean) / std of samples [B, C, ...], by channel; ``inputs`` is not modified."""
     shape = (-1, *[1] * (inputs.dim() - 2))
     means, stds = (torch.tensor(own).to(inputs.device, non_blocking=True).view(shape) for own in (mean, std))
     return inputs.sub(means).div_(stds)
@@ -193,16 +192,16 @@ def normalise(inputs: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -
 
 @dataclass(frozen=True)
 class ShardLoader:
-    """The batches of the local workers, drawn from their shards and augmented."""
+    """Augmented batches of the local workers, drawn from their shards."""
 
     dataset: ClassificationDataset
     local_workers: range
     samplers: list[ShardSampler]
     generator_of: Callable[..., torch.Generator]
-    epochs_per_step: float  # share of an epoch that a step of all workers is
+    epochs_per_step: float  # epochs per step of all n workers
 
     def batches(self, step: int) -> list[LabelledBatch]:
-        """W batches; they follow from the step alone."""
+        """W batches, determined by ``step`` alone."""
         return [
             self.dataset.train_batch(sampler.batch(step), self.generator_of("augment", step, worker))
             for worker, sampler in zip(self.local_workers, self.samplers, strict=True)
@@ -210,6 +209,6 @@ class ShardLoader:
 
 
 def require_labels(path: Path, labels: Tensor, num_classes: int) -> None:
-    """Raise ``ValueError`` for ``labels`` [N] of the file at ``path`` that are no classes."""
+    """Raise ``ValueError`` if ``labels`` [N], read from ``path``, are not all in [0, num_classes)."""
     if labels.max() >= num_classes:
         raise ValueError(f"{path} must hold labels from 0 to {num_classes - 1}, got {labels.max().item()}")

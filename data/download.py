@@ -1,7 +1,7 @@
-"""Download of complete published files, and extraction of files from archives.
+"""Download of published files, and extraction of files from archives.
 
-Only https, also where a home redirects to, no more bytes than a file may have, and no slower than a home
-that means it. What an archive calls its members never becomes a path on this disk.
+A download uses https only, also after a redirection, and has a limit on its size and a minimum speed. A
+member's name in an archive is never used as a path on disk.
 """
 
 import errno
@@ -26,11 +26,11 @@ from urllib.parse import urlsplit
 from data.files import open_bounded, require_file
 
 MAX_BYTES = 2**30
-_SILENCE_SECONDS = 60  # a home that says nothing for so long does not answer
-_SLOWEST = 10_000  # bytes a second on average, after the first silence
+_SILENCE_SECONDS = 60  # a server that sends nothing for this long does not answer
+_SLOWEST = 10_000  # bytes per second on average, after the first _SILENCE_SECONDS
 _BLOCK = 2**16  # bytes
 _HERE = ("localhost", "127.0.0.1", "::1")
-_MOST_BESIDE = 2**28  # bytes of an archive that are not members asked for
+_MOST_BESIDE = 2**28  # bytes of an archive's other members
 
 
 def fetch(
@@ -42,12 +42,12 @@ def fetch(
     look_at: Callable[[Path], object] = lambda arrived: None,
     files: Sequence[Path] = (),
 ) -> None:
-    """Download ``url`` to ``target``, which appears there only if its MD5 is the published one.
+    """Download ``url`` to ``target``. ``target`` is created only if the file has the given MD5.
 
-    Without one, None, it is for ``look_at`` to raise ``ValueError`` for what came, or for the caller.
-    ``files`` are those made of it, which the error for a home that is not reached names.
-    Raises ``OSError`` for a home that does not answer, one that is not or leaves https, says what is no
-    HTTP or is too slow, and a file that did not arrive whole or has more than ``max_bytes``.
+    If ``md5`` is None, ``look_at`` may check the downloaded file and raise ``ValueError``. ``files`` are
+    the files that are extracted from it; the error for an unreachable server names them. Raises
+    ``OSError`` if the server does not answer, does not use https, redirects to another protocol, does not
+    speak HTTP or is too slow, and if the file is incomplete or has more than ``max_bytes``.
     """
     arriving = target.with_name(f"arriving-{os.getpid()}-{target.name}")
     try:
@@ -71,22 +71,23 @@ def fetch(
 
 
 def take_from_zip(archive: Path, members: dict[str, Path], max_bytes: int = MAX_BYTES) -> None:
-    """Write each member that is named to its path, whole or not at all, and nothing else.
+    """Write each member in ``members`` to its path. A file appears only when it is complete.
 
-    Raises ``ValueError`` for what is no zip file, lacks a member, or has one of more than ``max_bytes``.
+    Raises ``ValueError`` if ``archive`` is not a zip file, lacks a member, or has one of more than
+    ``max_bytes``.
     """
     require_file(archive, max_bytes + _MOST_BESIDE)
     with _expecting(archive), zipfile.ZipFile(archive) as packed:
         for name, path in members.items():
             _require_size(name, packed.getinfo(name).file_size, max_bytes)
-            with packed.open(name) as source:  # which ends after that many bytes
+            with packed.open(name) as source:  # the reader stops after that many bytes
                 _write(source, path)
 
 
 def take_from_tar(archive: Path, members: dict[str, Path], max_bytes: int = MAX_BYTES) -> None:
-    """``take_from_zip`` for a .tar.gz file; a link or device in a member's place is refused.
+    """``take_from_zip`` for a .tar.gz file. A member that is a link or a device is refused.
 
-    Of its whole content no more is read than the members may have, and 256 MiB.
+    Reads at most ``max_bytes`` per member plus 256 MiB of the unpacked archive.
     """
     most_bytes = len(members) * max_bytes + _MOST_BESIDE
     with _expecting(archive), open_bounded(archive, most_bytes) as file:
@@ -106,18 +107,18 @@ def take_from_tar(archive: Path, members: dict[str, Path], max_bytes: int = MAX_
 
 
 class _OnlyHttps(urllib.request.HTTPRedirectHandler):
-    """Follows redirections to https addresses alone."""
+    """Follows redirections to https addresses only."""
 
     def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
         answer, url = arguments[1], arguments[-1]
         if urlsplit(url).scheme != "https":
             raise OSError(f"it leads to {url}, which is not https")
-        answer.close()  # or urllib would read what comes with the redirection, however long
+        answer.close()  # else urllib would read the redirection's body, whatever its length
         return super().redirect_request(*arguments)
 
 
 class _Watch:
-    """Ends a connection that is too slow. A timeout does not: every byte that comes starts it anew."""
+    """Closes a connection that is too slow. A socket timeout does not: each received byte restarts it."""
 
     def __init__(self) -> None:
         self.received, self.too_slow = 0, False
@@ -136,7 +137,7 @@ class _Watch:
             self._connection.close()
 
     def connect(self, *arguments: Any) -> socket.socket:
-        """What ``http.client`` opens its connections by."""
+        """Replacement of ``socket.create_connection`` in ``http.client`` that registers the connection."""
         opened = socket.create_connection(*arguments)
         before, self._connection = self._connection, opened.dup()
         if before is not None:
@@ -148,12 +149,12 @@ class _Watch:
             if time.monotonic() - self._start > _SILENCE_SECONDS + self.received / _SLOWEST:
                 self.too_slow = True
                 if self._connection is not None:
-                    with suppress(OSError):  # it ended by itself
+                    with suppress(OSError):  # already closed
                         self._connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Watched(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
-    """Connections that are watched."""
+    """HTTP handler whose connections are registered with a ``_Watch``."""
 
     def __init__(self, watch: _Watch) -> None:
         super().__init__()
@@ -172,7 +173,7 @@ class _Watched(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 
 def _require_safe(url: str) -> None:
-    parts = urlsplit(url)  # ValueError for what is none
+    parts = urlsplit(url)  # ValueError for an invalid address
     safe = parts.scheme in ("https", "file") or (parts.scheme == "http" and parts.hostname in _HERE)
     if not safe:
         raise ValueError("an address must be https (or file, or on this machine)")
@@ -181,7 +182,7 @@ def _require_safe(url: str) -> None:
 
 
 def _download(url: str, arriving: Path, max_bytes: int) -> str:
-    """Write what is at ``url`` to a file; its MD5."""
+    """Download ``url`` to ``arriving``; returns its MD5."""
     digest = hashlib.md5(usedforsecurity=False)
     request = urllib.request.Request(url, headers={"User-Agent": "total-error"})
     with _Watch() as watch:
@@ -207,7 +208,7 @@ def _download(url: str, arriving: Path, max_bytes: int) -> str:
 
 
 def _expected_bytes(answer: Any) -> int | None:
-    """How many bytes are promised, None where that is not said."""
+    """The length that the server announces in bytes, or None."""
     said = answer.headers.get("Content-Length")
     if said is None or answer.headers.get("Transfer-Encoding") is not None:
         return None
@@ -217,19 +218,19 @@ def _expected_bytes(answer: Any) -> int | None:
 
 
 def _shown(error: Exception) -> str:
-    """What went wrong in printable characters, of which a stranger may have chosen any."""
+    """The error's text in printable characters; a server may have chosen the text."""
     text = str(error) or type(error).__name__
-    if isinstance(error, http.client.HTTPException):  # whose text may be nothing but what came
+    if isinstance(error, http.client.HTTPException):  # whose text may be only the server's words
         text = f"it does not speak HTTP ({type(error).__name__}): {text}"
     return "".join(c if c.isprintable() else " " for c in text)[:500]
 
 
 @contextmanager
 def _expecting(archive: Path) -> Iterator[None]:
-    """Name the archive in what goes wrong with it; a full disk and its like keep their own error."""
+    """Add the archive's name to errors in its content. Errors of the system, such as a full disk, pass."""
     try:
         yield
-    except Exception as error:  # decoders of archives raise whatever comes to them
+    except Exception as error:  # archive decoders raise many types of errors
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         raise ValueError(f"{archive} is not the archive expected: {_shown(error)}") from error

@@ -9,17 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MOST_BYTES = 2**30  # of any file
-MOST_TEXT_BYTES = 2**25  # of a text that is held as words; WikiText-2's largest has 10.8 million
+MOST_BYTES = 2**30  # bytes of any file
+MOST_TEXT_BYTES = 2**25  # bytes of a text that is held as words; WikiText-2's largest file has 10.8 million
 LONGEST_LINE = 2**20  # bytes
-# A packed file may unpack to 100 times its size, or to 64 MiB; real ones shrink to a third or a tenth.
+# A packed file may unpack to 100 times its size, or to 64 MiB. Real data unpack to 3 to 10 times.
 _MOST_GROWTH, _ALWAYS_ALLOWED = 100, 2**26
 _UNPACK: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
 _BLOCK = 2**18  # bytes read at once
 
 
 def path_of(setting: str, path: str) -> Path:
-    """``path`` with ``~`` expanded to the home folder. Raises ``ValueError`` for a home that is not known."""
+    """``path`` with ``~`` expanded to the home folder. Raises ``ValueError`` for an unknown home."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -27,20 +27,20 @@ def path_of(setting: str, path: str) -> Path:
 
 
 def not_downloaded(data: str, path: Path, other_names: str = "") -> FileNotFoundError:
-    """The error for a missing file of ``data=NAME``; ``other_names`` are those that would do as well."""
+    """The error for a missing file of ``data=NAME``; ``other_names`` are accepted alternatives."""
     remedy = "data.download=true fetches it, data.root=DIR looks elsewhere"
     return FileNotFoundError(f"data={data}: no file {path}{other_names}; {remedy}")
 
 
 class FileBoundError(ValueError):
-    """A file that is not what it must be before its format is looked at, in a line that names it."""
+    """A file that is not a regular file, is too large, or is not text. The message names the file."""
 
 
 def require_file(path: Path, most_bytes: int = MOST_BYTES) -> int:
     """The size of ``path`` in bytes.
 
-    Raises ``FileNotFoundError`` where there is nothing, ``FileBoundError`` for what is no regular file, as a
-    pipe that would be waited for, and for one of more than ``most_bytes``.
+    Raises ``FileNotFoundError`` if there is no file. Raises ``FileBoundError`` if it is not a regular file
+    (reading a pipe could wait for ever) or has more than ``most_bytes``.
     """
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
@@ -53,10 +53,11 @@ def require_file(path: Path, most_bytes: int = MOST_BYTES) -> int:
 def open_bounded(
     path: Path, most_bytes: int = MOST_BYTES, longest_line: int | None = None
 ) -> io.BufferedReader:
-    """``path`` for reading, unpacked if it ends in .gz or .bz2.
+    """``path`` opened for reading, unpacked if it ends in .gz or .bz2.
 
-    With a ``longest_line`` in bytes it must be text. Raises as ``require_file``; reading raises
-    ``FileBoundError`` beyond the bounds, for a damaged archive, and for a text with longer lines or a NUL.
+    With a ``longest_line`` in bytes the file must be text. Raises like ``require_file``. Reading raises
+    ``FileBoundError`` beyond ``most_bytes``, for a damaged archive, and for a text with a longer line or
+    a NUL.
     """
     size = require_file(path, most_bytes)
     unpack = _UNPACK.get(path.suffix)
@@ -69,7 +70,7 @@ def open_bounded(
 def read_lines(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> list[str]:
     """The lines of a UTF-8 text without their line feeds.
 
-    Raises ``ValueError`` with the line's number for what is not UTF-8, and as ``open_bounded``.
+    Raises ``ValueError`` with the number of the first line that is not UTF-8, and like ``open_bounded``.
     """
     with open_bounded(path, most_bytes, LONGEST_LINE) as file:
         content = file.read()
@@ -81,13 +82,13 @@ def read_lines(path: Path, most_bytes: int = MOST_TEXT_BYTES) -> list[str]:
 
 
 class _Bounded(io.RawIOBase):
-    """A source of bytes that is counted and, if it is text, looked through."""
+    """A byte stream that counts its bytes and, for text, checks its lines."""
 
     def __init__(self, path: Path, source: Any, most_bytes: int, longest_line: int | None) -> None:
         self.path, self.source = path, source
         self.most_bytes, self.longest_line = most_bytes, longest_line
         self.count = 0
-        self.lines, self.line_bytes = 0, 0  # before this place: whole lines, and bytes of the next one
+        self.lines, self.line_bytes = 0, 0  # read so far: complete lines, and bytes of the current one
 
     def readable(self) -> bool:
         return True

@@ -8,11 +8,11 @@ from data.checks import is_number, require_flag, shown
 
 PARTITIONS = ("iid", "contiguous", "by_label", "dirichlet")
 RESHARDS = ("never", "epoch")
-ALPHAS = (1e-6, 1e6)  # far beyond them the draws are no numbers any more
+ALPHAS = (1e-6, 1e6)  # far outside these bounds the draws become NaN
 
 
 def check_partition(partition: str, alpha: float | None) -> None:
-    """Raise ``ValueError`` for an unknown partition, and for a Dirichlet one without an alpha."""
+    """Raise ``ValueError`` for an unknown partition, and for ``dirichlet`` without a valid ``alpha``."""
     if partition not in PARTITIONS:
         raise ValueError(f"data.partition must be one of {', '.join(PARTITIONS)}, got {partition!r}")
     if partition == "dirichlet" and not (is_number(alpha) and ALPHAS[0] <= alpha <= ALPHAS[1]):
@@ -21,7 +21,7 @@ def check_partition(partition: str, alpha: float | None) -> None:
 
 
 def check_passes(partition: str, reshard: str, drop_last: bool) -> None:
-    """Raise ``ValueError`` for settings of the passes over the shards that are none."""
+    """Raise ``ValueError`` for invalid values of ``data.reshard`` and ``data.drop_last``."""
     if reshard not in RESHARDS:
         raise ValueError(f"data.reshard must be one of {', '.join(RESHARDS)}, got {reshard!r}")
     if reshard == "epoch" and partition != "iid":
@@ -32,21 +32,22 @@ def check_passes(partition: str, reshard: str, drop_last: bool) -> None:
 def split(
     targets: Tensor, workers: int, partition: str, generator: torch.Generator, alpha: float | None = None
 ) -> list[Tensor]:
-    """Indices of every worker's samples: each sample once, no worker without any.
+    """Sample indices of every worker. Each sample has one worker, and each worker has at least one sample.
 
-    ``targets`` [N] int64, N >= workers. ``iid`` shuffles and cuts into n parts whose sizes differ by
-    at most one; ``contiguous`` cuts the file order; ``by_label`` cuts after sorting by label, so
-    that a worker sees few labels; ``dirichlet`` shares every label out in proportions drawn from
-    Dirichlet(alpha), Hsu et al., 2019, https://arxiv.org/abs/1909.06335: the smaller alpha, the
-    more the workers differ. A worker that this leaves empty is given a sample of the largest shard.
-    Raises ``ValueError`` for more workers than samples.
+    ``targets`` is [N] int64 with N >= workers. ``iid`` shuffles the samples and cuts them into n parts
+    whose sizes differ by at most one. ``contiguous`` cuts the samples in file order. ``by_label`` sorts
+    them by label first, so that a worker has few labels. ``dirichlet`` divides the samples of each label
+    over the workers in proportions drawn from Dirichlet(alpha) (Hsu et al., 2019,
+    https://arxiv.org/abs/1909.06335); a smaller alpha makes the workers differ more. If a worker gets no
+    sample, one sample is moved to it from the largest shard. Raises ``ValueError`` for more workers than
+    samples.
     """
     count = len(targets)
     if workers > count:
         raise ValueError(f"workers must be at most the number of training samples ({count}), got {workers}")
     check_partition(partition, alpha)
     if partition == "dirichlet":
-        assert alpha is not None  # as was checked
+        assert alpha is not None  # check_partition has checked it
         return _dirichlet(targets, workers, generator, alpha)
     if partition == "iid":
         order = torch.randperm(count, generator=generator)

@@ -1,8 +1,8 @@
 """Protocols of dataset, loader and task, as used by the trainer.
 
-``conf/data/*.yaml`` names a factory that returns a ``Dataset``. The trainer asks it for a ``Loader``, which
-gives the training batches of the local workers, and hands each batch to the dataset's ``Task``, which knows
-what is in it. n is the number of workers of the experiment, W the number of those in this process, B the
+``conf/data/*.yaml`` names a factory that returns a ``Dataset``. The dataset's ``Loader`` gives the training
+batches of the local workers. The dataset's ``Task`` computes the loss of a batch; only the task reads a
+batch's fields. n is the number of workers of the experiment, W the number of workers in this process, B the
 number of samples in a batch.
 """
 
@@ -12,15 +12,15 @@ from typing import Any, Protocol, Self, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-# A NamedTuple whose tensors hold one sample per entry of their first dimension; fields that are no tensors
-# concern all of them. Made by a dataset or its loader, read by its task.
+# A NamedTuple whose tensors hold one sample per entry of their first dimension. Fields that are not tensors
+# apply to all samples. A dataset or its loader makes it, the task reads it.
 Batch = Any
-Batches = Any  # of the W local workers: a list of W batches, or what a model with its own gradient takes
-Carry = Any  # what a worker's next batch starts from: tensors in tuples, lists and dicts, or None
+Batches = Any  # of the W local workers: a list of W batches, or the input of a model with its own gradient
+Carry = Any  # state that a worker carries to its next batch: tensors in tuples, lists and dicts, or None
 
 
 class Task(Protocol):
-    """A loss to train on and metrics to judge by, named without the split that they are taken on."""
+    """Training loss and evaluation metrics. Names of metrics do not contain the split."""
 
     @property
     def num_sums(self) -> int:
@@ -28,17 +28,17 @@ class Task(Protocol):
 
     @property
     def higher_is_better(self) -> frozenset[str]:
-        """Names of the metrics of which a higher value is better; of all others a lower one is."""
+        """Names of the metrics whose higher value is better. For all others a lower value is better."""
 
     def loss(self, model: nn.Module, batch: Batch, memory: Carry) -> tuple[Tensor, Carry]:
-        """Mean loss over a worker's training batch, a scalar, and what the worker's next batch starts from.
+        """Mean loss over a worker's training batch, a scalar, and the state for the worker's next batch.
 
-        ``memory`` is what the worker's last batch left, without its graph: None in the first step, and always
-        None where batches do not continue one another.
+        ``memory`` is the state after the worker's last batch, detached from the graph. It is None in the
+        first step, and always None if batches are independent.
         """
 
     def measure(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Sums over a held-out batch, [num_sums] float64, such as losses, right answers and samples."""
+        """Sums over a held-out batch, [num_sums] float64, such as losses, correct predictions and samples."""
 
     def summarise(self, sums: Tensor) -> dict[str, float]:
         """Metrics by name, from the sum of ``measure`` over all batches of a split."""
@@ -49,32 +49,32 @@ class Loader(Protocol):
 
     @property
     def epochs_per_step(self) -> float:
-        """The share of an epoch that one step of all n workers reads."""
+        """Fraction of an epoch that one step of all n workers reads."""
 
     def batches(self, step: int) -> Batches:
-        """What the W local workers read in ``step``, counted from 0; it depends on the step alone.
+        """Batches of the W local workers in ``step``, counted from 0; they depend on ``step`` alone.
 
-        Raises ``OSError`` for a file that cannot be read, if ``reads_files``.
+        A loader with ``reads_files`` may raise ``OSError`` for a file that cannot be read.
         """
 
 
 @runtime_checkable
 class WholeLoader(Loader, Protocol):
-    """A loader that can also give all samples of the local workers at once."""
+    """A loader that can also return all samples of the local workers at once."""
 
     def whole(self) -> Batches:
         """Every sample of the W local workers' shards."""
 
 
 class Dataset(Protocol):
-    """Training samples, split over n workers, and held-out samples, with the task that reads them.
+    """Training samples, to be split over n workers, held-out samples, and their task.
 
     A dataset may also have ``facts()``, recorded with a run, and ``reads_files`` (``ReadsFiles``).
     """
 
     @property
     def task(self) -> Task | None:
-        """None where nothing is held out and models compute their own loss and gradient."""
+        """The task, or None if nothing is held out and models compute their own loss and gradient."""
 
     @property
     def train(self) -> Sized:
@@ -82,16 +82,16 @@ class Dataset(Protocol):
 
     @property
     def held_out(self) -> Mapping[str, Sized]:
-        """Samples by split, "validation" or "test"; empty where nothing is held out."""
+        """Samples by split, "validation" or "test"; empty if nothing is held out."""
 
     def model_arguments(self) -> Mapping[str, Any]:
-        """What a model's factory is called with beside its settings, such as shapes and class counts.
+        """Keyword arguments of a model's factory beside its settings, such as shapes and class counts.
 
-        The return type is a TypedDict, from which the names are known without data.
+        The return type is a TypedDict, so the names are known without loading data.
         """
 
     def to(self, device: torch.device) -> Self:
-        """The same dataset with its batches on ``device``."""
+        """A copy of the dataset with its batches on ``device``."""
 
     def loader(
         self,
@@ -102,18 +102,18 @@ class Dataset(Protocol):
     ) -> Loader:
         """The batches of the workers in ``local_workers``, of all n ``workers``.
 
-        ``batch_size`` is B of one worker; None takes its whole shard. ``generator_of(*salt)`` gives a random
-        generator for each salt; what a worker draws depends on the salt alone, never on the process. Raises
+        ``batch_size`` is B of one worker; None means its whole shard. ``generator_of(*salt)`` returns a
+        random generator; a worker's draws depend on the salt alone, never on the process. Raises
         ``ValueError`` for more workers than samples and for a batch larger than any worker's shard.
         """
 
     def held_out_batch(self, split: str, indices: Tensor) -> Batch:
-        """The samples at ``indices`` [B] int64 of that split, in this order."""
+        """The samples of ``split`` at ``indices`` [B] int64, in this order."""
 
 
 @runtime_checkable
 class ReadsFiles(Protocol):
-    """A loader or dataset that states whether it reads files during the training, which may fail."""
+    """A loader or dataset that states whether it reads files during the training. Such reads may fail."""
 
     @property
     def reads_files(self) -> bool: ...

@@ -12,11 +12,11 @@ from data.partition import split
 class ShardSampler:
     """Full batches from an endless sequence of passes over one worker's shard.
 
-    The order of each pass is drawn from the generator that ``generator_of(pass)`` gives. The batch of a
-    step follows from the step alone: there is no position to save. ``deal(pass)`` is the shard of a
-    pass where it is not always ``shard``, and as long. A pass has ``steps_per_pass`` batches and
-    leaves out the rest of the shard; None reads all of it, and the batch in which a pass ends goes on
-    with the next one. Raises ``ValueError`` for a batch larger than the shard.
+    ``generator_of(pass)`` draws the order of each pass. The batch of a step depends on the step alone, so
+    there is no position to save. If the shard changes between passes, ``deal(pass)`` returns a pass's
+    shard, of the same length as ``shard``. A pass has ``steps_per_pass`` batches and leaves out the rest
+    of the shard. If ``steps_per_pass`` is None a pass reads the whole shard, and the last batch of a pass
+    is filled from the next pass. Raises ``ValueError`` for a batch larger than the shard.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ShardSampler:
         self._order = shard
 
     def batch(self, step: int) -> Tensor:
-        """Indices [batch_size] of the samples to read in ``step``, counted from 0."""
+        """Indices [batch_size] of the samples of ``step``, counted from 0."""
         if self.steps_per_pass is not None:
             number, within = divmod(step, self.steps_per_pass)
             return self._read(number)[within * self.batch_size : (within + 1) * self.batch_size]
@@ -75,12 +75,13 @@ def shard_samplers(
     reshard: str = "never",
     drop_last: bool = False,
 ) -> list[ShardSampler]:
-    """One sampler for each of all workers; ``generator_of(*salt)`` gives generators.
+    """One sampler for each of all workers; ``generator_of(*salt)`` returns a random generator.
 
-    ``targets`` [N] int64 on the CPU. Without a ``batch_size`` a batch is the worker's whole shard.
-    With ``reshard`` epoch the samples are dealt out anew for each pass; with ``drop_last`` a pass has
-    as many batches as the smallest shard holds whole. Raises ``ValueError`` for more workers than
-    samples, a batch larger than any worker's shard, and passes of another kind over whole shards.
+    ``targets`` is [N] int64 on the CPU. Without a ``batch_size`` a batch is the worker's whole shard.
+    ``reshard="epoch"`` partitions the samples anew for each pass. With ``drop_last`` a pass has as many
+    batches as there are full ones in the smallest shard. Raises ``ValueError`` for more workers than
+    samples, for a batch larger than any worker's shard, and for ``reshard`` or ``drop_last`` without a
+    ``batch_size``.
     """
     if batch_size is None and (reshard == "epoch" or drop_last):
         setting = "data.reshard=epoch" if reshard == "epoch" else "data.drop_last"
@@ -88,7 +89,7 @@ def shard_samplers(
     shards = split(targets, workers, partition, generator_of("partition"), alpha)
     steps_per_pass = min(map(len, shards)) // batch_size if drop_last and batch_size is not None else None
 
-    @lru_cache(maxsize=2)  # where shards differ in size, one worker begins a pass before another
+    @lru_cache(maxsize=2)  # with shards of different sizes, workers begin a pass at different steps
     def deal(number: int) -> list[Tensor]:
         return split(targets, workers, partition, generator_of("partition", number), alpha)
 
@@ -109,7 +110,7 @@ def shard_samplers(
 
 
 def epochs_per_step(samplers: list[ShardSampler], workers: int, batch_size: int | None, count: int) -> float:
-    """The share of an epoch that a step of all ``workers`` is; ``count`` training samples."""
+    """Epochs per step of all ``workers``; ``count`` is the number of training samples."""
     if batch_size is None:
         return 1.0
     steps = samplers[0].steps_per_pass

@@ -1,7 +1,7 @@
 """Tables of scikit-learn, divided into training and test samples.
 
-The files are read where the package keeps them, without importing it: ``sklearn.datasets`` takes
-longer to import than everything else that a small run does before its first step.
+The files are read from the package's folder without importing it: importing ``sklearn.datasets`` takes
+longer than the rest of a small run's start.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from data.stratified import held_out_mask
 def read_table(file: str, header_lines: int) -> tuple[Tensor, Tensor]:
     """Features [N, F] float32 and labels [N] int64, the last column, of one of sklearn's tables.
 
-    Raises ``FileNotFoundError`` where scikit-learn does not have the file.
+    Raises ``FileNotFoundError`` if scikit-learn does not have the file.
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
@@ -33,7 +33,7 @@ def read_table(file: str, header_lines: int) -> tuple[Tensor, Tensor]:
 def split_stratified(inputs: Tensor, targets: Tensor) -> tuple[Split, Split]:
     """Training and test samples, four fifths and one fifth of every class.
 
-    The draw is fixed: it does not depend on the run's seed.
+    The draw does not depend on the run's seed.
     """
     mask = held_out_mask(targets, 0.2)
     return Split(inputs[~mask], targets[~mask]), Split(inputs[mask], targets[mask])

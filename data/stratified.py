@@ -1,13 +1,13 @@
-"""Stratified held-out samples: a share of every class, by a fixed draw."""
+"""Stratified held-out samples: a fraction of every class, by a fixed draw."""
 
 import torch
 from torch import Tensor
 
 
 def held_out_mask(targets: Tensor, share: float) -> Tensor:
-    """[N] bool, true for ``share`` of the samples of every label in ``targets`` [N], rounded.
+    """[N] bool, true for a fraction ``share``, rounded, of the samples of each label in ``targets`` [N].
 
-    The draw does not depend on a run's seed: all runs are measured on the same samples.
+    The draw does not depend on the run's seed: all runs are tested on the same samples.
     """
     generator = torch.Generator().manual_seed(0)
     mask = torch.zeros(len(targets), dtype=torch.bool)

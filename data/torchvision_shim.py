@@ -1,10 +1,10 @@
-"""Workaround for ``import torchvision`` with a build of torch for which it was not compiled.
+"""Workaround for ``import torchvision`` with a torch build for which it was not compiled.
 
-A CPU build of torch and the torchvision of a package index often disagree, so that torchvision's
-compiled part does not load. ``import torchvision``, and with it transformers' image code, then dies
-on "operator torchvision::nms does not exist", although nothing here uses that operator. Declaring
-the missing operators' signatures before the first import is enough for datasets, transforms and
-models. Where the compiled part loads, nothing is declared. Import this module before torchvision.
+With a CPU build of torch, the compiled part of torchvision from a package index often does not load.
+``import torchvision`` (and transformers' image code) then fails with "operator torchvision::nms does not
+exist", although this project does not use that operator. Declaring the signatures of the missing
+operators before the first import is enough for datasets, transforms and models. If the compiled part
+loads, nothing is declared. Import this module before torchvision.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ _SCHEMAS = (
 def _compiled_part_loads() -> bool:
     package = importlib.util.find_spec("torchvision")
     if package is None or not package.submodule_search_locations:
-        return True  # not installed: let the import say so
+        return True  # torchvision is not installed: its import will fail with a clear error
     folder = Path(next(iter(package.submodule_search_locations)))
     libraries = [*folder.glob("_C*.so"), *folder.glob("_C*.pyd")]
     try:

@@ -1,1 +1,1 @@
-"""Networks, one family per file. A factory gets the facts of the data's samples."""
+"""Networks, one family per file. A factory takes its settings and the dataset's ``model_arguments``."""

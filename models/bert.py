@@ -11,38 +11,38 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
+import data.torchvision_shim  # noqa: F401  must precede the first import of transformers
 from data.checks import is_number, require_count, require_flag, shown
 
-MOST_POSITIONS = 2**17  # each has an embedding, and a square of them goes through every head
+MOST_POSITIONS = 2**17  # positions; each has an embedding, and attention is quadratic in their number
 SIZES = {"bert_tiny": (2, 128), "bert_mini": (4, 256), "bert_base": (12, 768)}  # layers, width
 _MOST_CONFIG_BYTES = 2**20
-_MOST_PARAMETERS = 2**30  # bert-large has 336 million
+_MOST_PARAMETERS = 2**30  # parameters; bert-large has 336 million
 _LARGEST_WEIGHT = 1e6
 _COUNTS = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 _COUNTS += ("max_position_embeddings", "type_vocab_size")
 _SHARES = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
 _ACTIVATIONS = ("gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "tanh")
-# What a pretrained BERT need not have, and then starts anew.
+# Parameters that a pretrained file may lack; they are then initialised.
 _NEW_LAYERS = {
     f"{layer}.{part}" for layer in ("classifier", "bert.pooler.dense") for part in ("weight", "bias")
 }
 
 
 class Classifier(nn.Module):
-    """Classes of whole sentences, from the first unit's last state."""
+    """Sentence classifier on the last state of the first unit."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
-        """Logits [B, classes] of ``tokens`` [B, T]; ``mask`` [B, T] is False where padded."""
+        """Logits [B, classes] of ``tokens`` [B, T]; ``mask`` [B, T] is False for padding."""
         return self.network(input_ids=tokens, attention_mask=mask).logits
 
 
 class MaskedModel(nn.Module):
-    """Words behind masks; the output layer is the embedding's transpose."""
+    """Model of masked words; the output layer is the embedding's transpose."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class MaskedModel(nn.Module):
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Logits [B, M, words] at the ``positions`` [B, M] of full blocks ``tokens`` [B, T].
 
-        Only there: the output layer is the widest of all, and one position in seven is asked for.
+        Only there, because the output layer is the widest, and one position in seven is predicted.
         """
         states = self.network.bert(input_ids=tokens).last_hidden_state  # [B, T, width]
         asked = states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
@@ -70,20 +70,22 @@ def bert(
     positions: int | None = None,
     dropout: float | None = None,
 ) -> nn.Module:
-    """A classifier of sentences, or with ``masked`` a model of masked words, as the data needs it.
+    """A sentence classifier, or with ``masked`` a model of masked words, depending on the data.
 
-    ``config`` is one of ``SIZES``, drawn anew: 109,483,778 parameters for bert_base with 30,522
-    words and 2 classes. ``pretrained`` reads a local folder or, with ``download``, a name on the
-    hub instead; only safetensors, as the other format is a pickle. ``max_length`` is the data's
-    longest input, ``positions`` how many the model has (default 512), ``dropout`` the share
-    dropped everywhere (default what the configuration says, 0.1). Raises ``ValueError`` for data
-    that is neither classified nor masked, a vocabulary or length that the model does not fit, and
-    files that hold something else; ``FileNotFoundError`` where there is no pretrained model.
+    ``config`` is one of ``SIZES`` with random weights: 109,483,778 parameters for bert_base with 30,522
+    words and 2 classes. Instead, ``pretrained`` reads a local folder or, with ``download``, a model of
+    the Hugging Face hub; only safetensors files, because the other format is a pickle. ``max_length`` is
+    the data's longest input, ``positions`` the number of positions (default 512), ``dropout`` the
+    probability of all dropouts (default that of the configuration, 0.1).
+
+    Raises ``ValueError`` for data that is neither classified nor masked, for a vocabulary or length that
+    does not fit the model, and for files with other content; ``FileNotFoundError`` for a missing
+    pretrained model.
     """
     _check(config, pretrained, download, positions, dropout)
     if num_classes is None and not masked:
         raise ValueError("model=bert needs data with classes or masked words (data.objective=masked)")
-    changes: dict[str, Any] = {"attn_implementation": "eager"}  # the same bits wherever it runs
+    changes: dict[str, Any] = {"attn_implementation": "eager"}  # the same bits on every machine
     if dropout is not None:
         changes |= {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
         changes |= {"classifier_dropout": None}
@@ -119,7 +121,7 @@ def _check(
 
 
 def _classes(masked: bool) -> tuple[Any, Any]:
-    """transformers' configuration and network."""
+    """transformers' configuration and network classes."""
     from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
 
     return BertConfig, BertForMaskedLM if masked else BertForSequenceClassification
@@ -146,15 +148,15 @@ def _drawn(
 def _pretrained(
     name: str, download: bool, vocabulary_size: int, masked: bool, changes: dict[str, Any]
 ) -> nn.Module:
-    """The network of two files that are checked here, so that transformers builds what they can hold."""
+    """The network from its two files, which are checked before transformers builds it."""
     from transformers.utils import cached_file, logging
 
-    logging.set_verbosity_error()  # what it warns of is checked below, or as it should be
+    logging.set_verbosity_error()  # its warnings concern facts that are checked below, or are expected
     logging.disable_progress_bar()
     where = {"local_files_only": not download}
     try:
         files = [cached_file(name, file, **where) for file in ("config.json", "model.safetensors")]
-        if None in files:  # what is neither a file nor an error to transformers
+        if None in files:  # transformers neither reads this nor raises an error
             raise FileNotFoundError
         settings = _read_settings(Path(files[0]), vocabulary_size)
         state = _read_state(Path(files[1]), _count(settings))
@@ -181,10 +183,10 @@ def _pretrained(
 
 
 def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
-    """What a config.json says of the network, of what a BERT here can have.
+    """The settings of the network in a config.json that a BERT here supports.
 
-    Other keys do not change the network, or name code. Raises ``ValueError`` for what is no BERT's, or not
-    that of ``vocabulary_size`` words, and for a network that nobody could train.
+    Other keys do not change the network, or name code, and are not read. Raises ``ValueError`` for a
+    model that is not a BERT or does not have ``vocabulary_size`` words, and for sizes that are too large.
     """
     _require_size(path, _MOST_CONFIG_BYTES)
     try:
@@ -240,17 +242,17 @@ def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
 
 
 def _count(settings: dict[str, Any]) -> int:
-    """Parameters of the embeddings and the layers."""
+    """Number of parameters of the embeddings and the layers."""
     words, width, layers, _, inside, places, kinds = (settings[key] for key in _COUNTS)
     layer = 4 * width * (width + 1) + inside * (2 * width + 1) + 5 * width
     return (words + places + kinds + 2) * width + layers * layer
 
 
 def _read_state(path: Path, expected: int) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; raises ``ValueError`` for numbers that are none.
+    """The tensors of a safetensors file; raises ``ValueError`` for NaN and infinite values.
 
-    ``expected`` parameters must find room in it, and no more than four times as many 32-bit ones, before
-    anything is built or read.
+    Checks first that the file's size is at least that of ``expected`` parameters and at most that of four
+    times as many 32-bit parameters.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load_file

@@ -5,25 +5,25 @@ from typing import Any
 
 from torch import nn
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
 from models.variant import check_images, is_imagenet, like
 
 
 def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
     """GoogLeNet with BatchNorm, without auxiliary classifiers.
 
-    Small, as the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951, builds it for CIFAR-10:
-    6,166,250 parameters for 3 channels and 10 classes. With 100 classes it has 6,258,500, which is
-    what they print for CIFAR-100, though their code builds ``googlenet_cifar100`` there. Other than
-    Szegedy et al.: BatchNorm after every convolution, which keeps its bias; one 3x3 convolution of
-    192 channels for a stem; two 3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32
-    pixels become 8x8; no local response normalisation, no dropout. Network and blocks are
-    torchvision's, with these parts put in; its start is torch's own for layers.
+    The small variant is the network of Sahu et al., 2021, https://arxiv.org/abs/2108.00951, for CIFAR-10:
+    6,166,250 parameters for 3 channels and 10 classes. With 100 classes it has 6,258,500, the number that
+    they print for CIFAR-100; their code builds ``googlenet_cifar100`` there. Deviations from Szegedy et
+    al.: BatchNorm after every convolution, which keeps its bias; a stem of one 3x3 convolution with 192
+    channels; two 3x3 convolutions for every 5x5 one; two max-poolings, so that 32x32 pixels become 8x8;
+    no local response normalisation, no dropout. Network and blocks are torchvision's with these changes;
+    the initialisation is torch's default.
 
-    Imagenet: torchvision's, with BatchNorm, one 3x3 convolution for a 5x5 one, dropout 0.2; 6,624,904
-    parameters for 1000 classes. ``variant`` auto takes it above 64 pixels. ``input_shape`` is
-    (channels, height, width). Raises ``ValueError`` for samples that are no images and for other
-    settings.
+    The imagenet variant is torchvision's network: BatchNorm, one 3x3 convolution for a 5x5 one, dropout
+    0.2; 6,624,904 parameters for 1000 classes. ``variant`` auto means imagenet above 64 pixels.
+    ``input_shape`` is (channels, height, width). Raises ``ValueError`` for samples that are not images
+    and for invalid settings.
     """
     from torchvision.models import GoogLeNet
     from torchvision.ops import Conv2dNormActivation
@@ -42,10 +42,10 @@ def googlenet(*, input_shape: tuple[int, ...], num_classes: int, variant: str = 
 def googlenet_cifar100(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """GoogLeNet as the code of Sahu et al., 2021, builds it for CIFAR-100; for small images of any kind.
 
-    6,402,564 parameters for 3 channels and 100 classes. Other than ``googlenet`` for small images:
-    the stem has three 3x3 convolutions of 64, 64 and 192 channels, without biases, and a max-pooling;
-    dropout of whole channels, 0.4, stands before the linear layer. Raises ``ValueError`` for samples
-    that are no images.
+    6,402,564 parameters for 3 channels and 100 classes. Differences from the small ``googlenet``: the
+    stem has three 3x3 convolutions of 64, 64 and 192 channels, without biases, and a max-pooling; whole
+    channels are dropped with probability 0.4 before the linear layer. Raises ``ValueError`` for samples
+    that are not images.
     """
     from torchvision.ops import Conv2dNormActivation
 
@@ -59,12 +59,12 @@ def googlenet_cifar100(*, input_shape: tuple[int, ...], num_classes: int) -> nn.
     )
     model.maxpool1 = _pooling()
     model.dropout = nn.Identity()
-    model.avgpool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Dropout2d(0.4))  # of [B, 1024, 1, 1]
+    model.avgpool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Dropout2d(0.4))  # input [B, 1024, 1, 1]
     return model
 
 
 def _small_googlenet(num_classes: int) -> nn.Module:
-    """torchvision's with the blocks for small images and two max-poolings, to be given a stem."""
+    """torchvision's network with blocks for small images and two max-poolings; the caller sets the stem."""
     from torchvision.models import GoogLeNet
     from torchvision.models.googlenet import InceptionAux
     from torchvision.ops import Conv2dNormActivation
@@ -78,7 +78,7 @@ def _small_googlenet(num_classes: int) -> nn.Module:
     )
     for name in ("maxpool1", "conv2", "conv3", "maxpool2"):
         setattr(model, name, nn.Identity())
-    for name in ("maxpool3", "maxpool4"):  # torchvision's would leave nothing of a single pixel
+    for name in ("maxpool3", "maxpool4"):  # torchvision's pooling would reduce a single pixel to nothing
         setattr(model, name, _pooling())
     return model
 
@@ -88,7 +88,7 @@ def _pooling() -> nn.Module:
 
 
 def _small_inception(*widths: int) -> nn.Module:
-    """torchvision's block, convolutions with biases, and a second 3x3 one where the paper has a 5x5."""
+    """torchvision's block with biases, and two 3x3 convolutions in place of the paper's 5x5 one."""
     from torchvision.models.googlenet import Inception
     from torchvision.ops import Conv2dNormActivation
 

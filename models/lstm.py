@@ -1,6 +1,6 @@
-"""LSTM language model (Hochreiter and Schmidhuber, 1997; as Zaremba et al., 2014, https://arxiv.org/abs/1409.2329).
+"""LSTM language model (Hochreiter and Schmidhuber, 1997; Zaremba et al., 2014, https://arxiv.org/abs/1409.2329).
 
-With the output layer tied to the embedding (Press and Wolf, 2017, https://arxiv.org/abs/1608.05859).
+The output layer is tied to the embedding (Press and Wolf, 2017, https://arxiv.org/abs/1608.05859).
 """
 
 import torch
@@ -10,14 +10,14 @@ from data.checks import require_count, require_memory, require_share
 
 
 class LSTMLanguageModel(nn.Module):
-    """Embedding, LSTM and a decoder whose weight is the embedding's; dropout before, between and after.
+    """Embedding, LSTM layers and a decoder with the embedding's weight; dropout before, between and after.
 
-    The embedding starts uniform in [-0.1, 0.1] and the decoder's bias at 0; the LSTM's own weights as
-    torch draws them, uniform in [-1, 1] / sqrt(width).
+    The embedding is initialised uniformly in [-0.1, 0.1], the decoder's bias with 0, and the LSTM's weights
+    by torch's default, uniformly in [-1, 1] / sqrt(width).
     """
 
-    # One nn.LSTM per layer: the dropout between the layers of a single one comes, on CUDA, from a state
-    # that cuDNN keeps and torch.manual_seed does not reach, so that it would depend on the process.
+    # One nn.LSTM per layer. On CUDA the dropout between the layers of a single nn.LSTM uses a state of cuDNN
+    # that torch.manual_seed does not set, so it would depend on the process.
 
     def __init__(self, num_words: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
@@ -32,9 +32,9 @@ class LSTMLanguageModel(nn.Module):
     def forward(
         self, tokens: Tensor, hidden: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Logits [B, T, V] of what follows each of ``tokens`` [B, T], and the state after the last.
+        """Logits [B, T, V] of the token after each of ``tokens`` [B, T], and the state after the last one.
 
-        The state is two tensors [layers, B, width]; None is one of zeros.
+        The state is two tensors [layers, B, width]; None means zeros.
         """
         outputs, ends = self.dropout(self.embedding(tokens)), []
         for number, layer in enumerate(self.layers):
@@ -49,7 +49,7 @@ class LSTMLanguageModel(nn.Module):
 def lstm(*, num_words: int, width: int = 650, layers: int = 3, dropout: float = 0.4) -> nn.Module:
     """An LSTM over words; 28,949,319 parameters for a vocabulary of 28,869.
 
-    ``width`` is that of the embedding and of the hidden state, one number because the output layer
+    ``width`` is the size of the embedding and of the hidden state; they are equal because the output layer
     is tied. Raises ``ValueError`` for a width or depth below 1 and a dropout outside [0, 1).
     """
     require_count("model.width", width)

@@ -16,7 +16,7 @@ def mlp(
     hidden: Sequence[int] = (256, 128),
     dropout: float = 0.0,
 ) -> nn.Module:
-    """Linear layers of ``hidden`` widths with ReLU and dropout between, on the flattened sample.
+    """Linear layers of ``hidden`` widths on the flattened sample, with ReLU and dropout between them.
 
     Raises ``ValueError`` for a width below 1 and a dropout outside [0, 1).
     """

@@ -10,12 +10,12 @@ from data.checks import is_count, require_count, require_memory, require_share, 
 
 
 class NeuMF(nn.Module):
-    """A score for a user and an item, from two pairs of embeddings that share nothing.
+    """Score of a user and an item, from two separate pairs of embeddings.
 
-    One pair is multiplied elementwise (matrix factorisation), the other concatenated and read by a
-    multilayer perceptron with ReLU, dropout behind each; a linear layer weighs what comes out of
-    both. Embeddings start as normal draws of standard deviation 0.01, as the authors' do; hidden
-    layers as Glorot's uniform draws, the last layer as LeCun's, and biases at 0.
+    One pair is multiplied elementwise (matrix factorisation). The other is concatenated and fed to a
+    multilayer perceptron with ReLU and dropout after each layer. A linear layer combines both outputs.
+    Embeddings are initialised normally with standard deviation 0.01, as in the authors' code, hidden
+    layers with Glorot's uniform distribution, the last layer with LeCun's, and biases with 0.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ def neumf(
 ) -> nn.Module:
     """NeuMF with ``factors`` for the product and layers of ``hidden`` widths for the perceptron.
 
-    The first width is that of a user's and an item's embedding together. 31,832,577 parameters at
+    The first width is the sum of a user's and an item's embedding sizes. 31,832,577 parameters for
     MovieLens-20M's 138,493 users and 26,744 items. Raises ``ValueError`` for a width below 1, an odd
-    first one and a dropout outside [0, 1).
+    first width and a dropout outside [0, 1).
     """
     require_count("model.factors", factors)
     is_list = isinstance(hidden, Sequence) and not isinstance(hidden, str) and len(hidden) > 0

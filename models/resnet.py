@@ -1,11 +1,11 @@
-"""ResNet (He et al., 2016, https://arxiv.org/abs/1512.03385): torchvision's, and the one for CIFAR."""
+"""ResNet (He et al., 2016, https://arxiv.org/abs/1512.03385): torchvision's, and ResNet-20 for CIFAR."""
 
 from collections import OrderedDict
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
 from data.checks import require_flag
 from models.variant import check_images, is_imagenet, like
 
@@ -17,14 +17,15 @@ def resnet18(
     variant: str = "auto",
     zero_init_residual: bool = False,
 ) -> nn.Module:
-    """torchvision's ResNet-18, for small images with CIFAR's stem: a 3x3 convolution and no max-pool.
+    """torchvision's ResNet-18; for small images with CIFAR's stem, a 3x3 convolution without max-pool.
 
-    Small: 11,173,962 parameters for 3 channels and 10 classes, 11,220,132 for 100. Imagenet:
-    11,689,512 for 1000. ``input_shape`` is (channels, height, width); ``variant`` is small, imagenet
-    (torchvision's stem: 7x7 of stride 2 and a max-pool), or auto, which takes imagenet above 64
-    pixels. With ``zero_init_residual`` the last BatchNorm of every block starts at 0, so that each
-    block starts as the identity (Goyal et al., 2017, https://arxiv.org/abs/1706.02677). Raises
-    ``ValueError`` for samples that are no images and for other settings.
+    Small: 11,173,962 parameters for 3 channels and 10 classes, 11,220,132 for 100 classes. Imagenet:
+    11,689,512 for 1000 classes. ``input_shape`` is (channels, height, width). ``variant`` is small,
+    imagenet (torchvision's stem: a 7x7 convolution of stride 2 and a max-pool) or auto, which means
+    imagenet above 64 pixels. With ``zero_init_residual`` the last BatchNorm weight of every block starts
+    at 0, so that each block starts as the identity (Goyal et al., 2017,
+    https://arxiv.org/abs/1706.02677). Raises ``ValueError`` for samples that are not images and for
+    invalid settings.
     """
     return _resnet("resnet18", input_shape, num_classes, variant, zero_init_residual)
 
@@ -36,7 +37,7 @@ def resnet34(
     variant: str = "auto",
     zero_init_residual: bool = False,
 ) -> nn.Module:
-    """torchvision's ResNet-34; settings and errors as of ``resnet18``.
+    """torchvision's ResNet-34; settings and errors as in ``resnet18``.
 
     Small: 21,282,122 parameters for 3 channels and 10 classes. Imagenet: 21,797,672 for 1000.
     """
@@ -50,7 +51,7 @@ def resnet50(
     variant: str = "auto",
     zero_init_residual: bool = False,
 ) -> nn.Module:
-    """torchvision's ResNet-50, of bottleneck blocks; settings and errors as of ``resnet18``.
+    """torchvision's ResNet-50, with bottleneck blocks; settings and errors as in ``resnet18``.
 
     Small: 23,520,842 parameters for 3 channels and 10 classes. Imagenet: 25,557,032 for 1000.
     """
@@ -75,7 +76,7 @@ def _resnet(
 
 
 def to_small(model: nn.Module, channels: int) -> None:
-    """Give a network of torchvision's class ResNet the stem that keeps the resolution."""
+    """Replace the stem of a torchvision ResNet by one that keeps the resolution."""
     model.conv1 = like(nn.Conv2d(3, 64, 3, padding=1, bias=False), channels=channels)
     model.maxpool = nn.Identity()
 
@@ -85,10 +86,10 @@ def resnet20(
 ) -> nn.Module:
     """ResNet-20 of section 4.2, for CIFAR: three stages of three blocks, 16, 32 and 64 channels wide.
 
-    269,722 parameters for 3 channels and 10 classes: shortcuts have none (option A), they take every
-    other pixel and pad the new channels with zeros. The blocks are torchvision's; its ResNet class is
-    not used, since that has four stages that start at 64 channels. Started as that class starts its
-    own. ``zero_init_residual`` and errors as of ``resnet18``.
+    269,722 parameters for 3 channels and 10 classes. Shortcuts have no parameters (option A): they take
+    every other pixel and pad the new channels with zeros. The blocks are torchvision's. Its ResNet class
+    is not used because it has four stages and begins with 64 channels; the initialisation is the same.
+    ``zero_init_residual`` and errors as in ``resnet18``.
     """
     from torchvision.models.resnet import BasicBlock
 
@@ -121,7 +122,7 @@ def resnet20(
 
 
 class PaddedShortcut(nn.Module):
-    """Option A: every other pixel, and zeros for ``added`` channels, half of them on either side."""
+    """Shortcut of option A: every other pixel, and ``added`` zero channels, half of them on either side."""
 
     def __init__(self, added: int) -> None:
         super().__init__()

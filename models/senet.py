@@ -5,22 +5,22 @@ from collections import OrderedDict
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
 from models.resnet import to_small
 from models.variant import check_images, is_imagenet, like
 
-REDUCTION = 16  # channels over those of the squeezed layer
-RELEASED_WIDTHS = (64, 128, 256, 516)  # of the four stages
+REDUCTION = 16  # ratio of channels to those of the squeezed layer
+RELEASED_WIDTHS = (64, 128, 256, 516)  # channels of the four stages
 
 
 def senet18(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """SENet-18 as the code of Sahu et al., 2021, https://arxiv.org/abs/2108.00951, builds it.
 
-    11,389,726 parameters for 3 channels and 10 classes, 11,436,256 for 100. Other than Hu et al.:
-    every convolution has a bias, the branch ends in a ReLU, the last stage is 516 channels wide. It
-    starts with torch's own draws for layers. Images keep their resolution up to the second of four
-    stages; ``senet18_preactivation`` has a form for large ones. ``input_shape`` is (channels, height,
-    width). Raises ``ValueError`` for samples that are no images.
+    11,389,726 parameters for 3 channels and 10 classes, 11,436,256 for 100 classes. Deviations from Hu et
+    al.: every convolution has a bias, the branch ends in a ReLU, the last stage has 516 channels. The
+    initialisation is torch's default. Stem and first stage keep the resolution;
+    ``senet18_preactivation`` has a variant for large images. ``input_shape`` is (channels, height,
+    width). Raises ``ValueError`` for samples that are not images.
     """
     from torchvision.ops import Conv2dNormActivation
 
@@ -39,9 +39,9 @@ def senet18(*, input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
 
 
 class PostActivationBlock(nn.Module):
-    """Convolution, BatchNorm and ReLU, twice, reweighted by channel, plus a shortcut, and a ReLU.
+    """Convolution, BatchNorm and ReLU, twice; channel weights; plus a shortcut; ReLU.
 
-    Where the shape changes the shortcut is a 1x1 convolution and BatchNorm.
+    If the shape changes, the shortcut is a 1x1 convolution and BatchNorm.
     """
 
     def __init__(self, before: int, width: int, stride: int = 1) -> None:
@@ -76,17 +76,17 @@ class PostActivationBlock(nn.Module):
 def senet18_preactivation(
     *, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto"
 ) -> nn.Module:
-    """SENet-18 of pre-activation blocks (He et al., 2016, https://arxiv.org/abs/1603.05027).
+    """SENet-18 with pre-activation blocks (He et al., 2016, https://arxiv.org/abs/1603.05027).
 
-    Small: 11,260,354 parameters for 3 channels and 10 classes, which is what Sahu et al., 2021,
-    https://arxiv.org/abs/2108.00951, print, though their code builds ``senet18``; 11,306,524 for 100.
-    Other than Hu et al.: BatchNorm and ReLU come before the convolutions, shortcuts have no
-    BatchNorm, and none stands before the classifier. torchvision's ResNet class and
-    squeeze-and-excitation layer around our blocks, with that class's start.
+    Small: 11,260,354 parameters for 3 channels and 10 classes, the number that Sahu et al., 2021,
+    https://arxiv.org/abs/2108.00951, print, but their code builds ``senet18``; 11,306,524 for 100
+    classes. Deviations from Hu et al.: BatchNorm and ReLU come before the convolutions; there is no
+    BatchNorm in shortcuts or before the classifier. The network is torchvision's ResNet class with
+    these blocks, its squeeze-and-excitation layer and its initialisation.
 
-    Imagenet: with torchvision's stem, 11,775,904 for 1000 classes; torchvision has no SENet.
-    ``variant`` auto takes it above 64 pixels. ``input_shape`` is (channels, height, width). Raises
-    ``ValueError`` for samples that are no images and for other settings.
+    Imagenet: torchvision's stem, 11,775,904 parameters for 1000 classes; torchvision has no SENet.
+    ``variant`` auto means imagenet above 64 pixels. ``input_shape`` is (channels, height, width).
+    Raises ``ValueError`` for samples that are not images and for invalid settings.
     """
     from torchvision.models import ResNet
 
@@ -100,7 +100,7 @@ def senet18_preactivation(
 
 
 class SqueezeExcitationBlock(nn.Module):
-    """BatchNorm, ReLU and a 3x3 convolution, twice, reweighted by channel, plus a shortcut.
+    """BatchNorm, ReLU and a 3x3 convolution, twice; channel weights; plus a shortcut.
 
     A shortcut that changes the shape is a 1x1 convolution of the activated input.
     """
@@ -116,7 +116,7 @@ class SqueezeExcitationBlock(nn.Module):
         *_: object,
         **__: object,
     ) -> None:
-        """Called by torchvision's ResNet, whose further arguments a network of this kind leaves alone."""
+        """torchvision's ResNet calls this; its further arguments keep their defaults here."""
         super().__init__()
         from torchvision.ops import SqueezeExcitation
 

@@ -1,4 +1,4 @@
-"""Variants of an image network: for small images, or torchvision's for ImageNet."""
+"""Variants of an image network: small (for small images) and imagenet (torchvision's)."""
 
 from torch import nn
 
@@ -16,10 +16,10 @@ def check_images(model: str, input_shape: tuple[int, ...]) -> None:
 
 
 def is_imagenet(model: str, input_shape: tuple[int, ...], variant: str) -> bool:
-    """Whether ``model`` is to be torchvision's for ImageNet; ``auto`` takes it for more than 64 pixels.
+    """Whether ``model`` takes the imagenet variant; ``auto`` means imagenet above 64 pixels.
 
-    The shorter side of ``input_shape`` (channels, height, width) counts. Raises ``ValueError`` for
-    samples that are no images, an unknown variant, and images too small for ImageNet's.
+    The shorter side of ``input_shape`` (channels, height, width) decides. Raises ``ValueError`` for
+    samples that are not images, an unknown variant, and images too small for the imagenet variant.
     """
     check_images(model, input_shape)
     if variant not in VARIANTS:
@@ -33,7 +33,7 @@ def is_imagenet(model: str, input_shape: tuple[int, ...], variant: str) -> bool:
 
 
 def like(convolution: nn.Conv2d, *, channels: int) -> nn.Conv2d:
-    """A convolution like this one from another number of channels, started as torchvision's ResNet's."""
+    """A copy of ``convolution`` with ``channels`` inputs, initialised as in torchvision's ResNet."""
     fresh = nn.Conv2d(
         channels,
         convolution.out_channels,

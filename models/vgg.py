@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from torch import nn
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
 from models.variant import is_imagenet, like
 
 
@@ -12,17 +12,17 @@ def vgg11(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "aut
     """VGG-11 (configuration A) with BatchNorm.
 
     Small: torchvision's features and one linear layer, 9,231,114 parameters for 3 channels and 10
-    classes. A pooling that would leave less than one pixel is left out: of the five, 32x32 images
-    keep all, 28x28 ones four, 8x8 ones three. Imagenet: torchvision's vgg11_bn with its three-layer
-    classifier, 132,868,840 for 1000. ``variant`` auto takes imagenet above 64 pixels;
-    ``input_shape`` is (channels, height, width). Raises ``ValueError`` for samples that are no
-    images and for other settings.
+    classes. A max-pooling whose output would be smaller than one pixel is left out: 32x32 images have
+    five poolings, 28x28 images four, 8x8 images three. Imagenet: torchvision's vgg11_bn with its
+    three-layer classifier, 132,868,840 parameters for 1000 classes. ``variant`` auto means imagenet
+    above 64 pixels; ``input_shape`` is (channels, height, width). Raises ``ValueError`` for samples that
+    are not images and for invalid settings.
     """
     return _vgg("vgg11", "A", input_shape, num_classes, variant)
 
 
 def vgg16(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
-    """VGG-16 (configuration D) with BatchNorm; forms, settings and errors as of ``vgg11``.
+    """VGG-16 (configuration D) with BatchNorm; variants, settings and errors as in ``vgg11``.
 
     Small: 14,728,266 parameters for 3 channels and 10 classes. Imagenet: 138,365,992 for 1000.
     """
@@ -30,7 +30,7 @@ def vgg16(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "aut
 
 
 def vgg19(*, input_shape: tuple[int, ...], num_classes: int, variant: str = "auto") -> nn.Module:
-    """VGG-19 (configuration E) with BatchNorm; forms, settings and errors as of ``vgg11``.
+    """VGG-19 (configuration E) with BatchNorm; variants, settings and errors as in ``vgg11``.
 
     Small: 20,040,522 parameters for 3 channels and 10 classes. Imagenet: 143,678,248 for 1000.
     """

@@ -1,1 +1,1 @@
-"""Rows of features with labels of two values, for convex problems."""
+"""Datasets with binary labels for convex problems."""

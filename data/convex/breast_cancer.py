@@ -1,4 +1,4 @@
-"""Measurements of tumours from scikit-learn: a small table with binary labels."""
+"""scikit-learn's breast cancer dataset: a small table with binary labels."""
 
 import torch
 

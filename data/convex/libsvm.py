@@ -16,7 +16,7 @@ from data.download import fetch
 from data.files import FileBoundError, not_downloaded, open_bounded, path_of
 
 HOME = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary"
-SHAPES = {  # rows and features of files that are known; a file of the same name must agree
+SHAPES = {  # (rows, features) of known files; a file of the same name must have this shape
     "a9a": (32561, 123),
     "gisette_scale": (6000, 5000),
     "madelon": (2000, 500),
@@ -25,12 +25,12 @@ SHAPES = {  # rows and features of files that are known; a file of the same name
     "w8a": (49749, 300),
 }
 SUFFIXES = ("", ".bz2", ".gz")
-_MOST_BYTES = 2**34  # of a file that is fetched; LIBSVM publishes no checksums
+_MOST_BYTES = 2**34  # of a downloaded file; LIBSVM publishes no checksums
 _LONGEST_LINE = 2**24  # bytes of a row
-# More features than this and than entries that are not zero are an index that went wrong: every vector and
-# every worker's gradient is as long.
+# A file with more features than this, and more features than non-zero entries, has a wrong index. Every
+# vector and every worker's gradient has this length, so the file is refused.
 _MOST_FEATURES = 2**22
-_HOMES_SUFFIX = {"gisette_scale": ".bz2"}  # the others lie there as they are
+_HOMES_SUFFIX = {"gisette_scale": ".bz2"}  # the other files are not compressed
 
 
 def libsvm(
@@ -45,9 +45,9 @@ def libsvm(
 ) -> RowsDataset:
     """The file ``root/libsvm/NAME``, with or without .bz2 or .gz; its labels become -1 and +1.
 
-    Raises ``FileNotFoundError`` without a file, ``ValueError`` for one that is not in LIBSVM's format
-    (with the line), whose labels are not two values, whose values are not finite, or that goes by
-    a known name and has another shape.
+    Raises ``FileNotFoundError`` if there is no file. Raises ``ValueError`` for a file that is not in
+    LIBSVM's format (with the line), whose labels do not have two values, whose values are not finite,
+    or that has the name of a known file and another shape.
     """
     require_flag("data.download", download)
     require_flag("data.replacement", replacement)
@@ -83,14 +83,14 @@ def libsvm(
 
 
 def read(path: Path) -> tuple[Any, np.ndarray]:
-    """Features, a scipy CSR matrix [m, D] float64, and labels [m] float64, as they stand in the file.
+    """Features, a scipy CSR matrix [m, D] float64, and labels [m] float64, as in the file.
 
     Raises ``ValueError`` with the number of the first line that is not in LIBSVM's format, for more than
-    4,194,304 features unless there are as many entries, and as ``data.files.open_bounded``.
+    4,194,304 features unless there are as many entries, and like ``data.files.open_bounded``.
     """
     from sklearn.datasets import load_svmlight_file
 
-    if path.suffix in SUFFIXES[1:]:  # what unpacks beyond the bounds is refused before rows are made of it
+    if path.suffix in SUFFIXES[1:]:  # refuse a file that unpacks beyond the bounds before parsing it
         with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
             while file.read(2**20):
                 pass
@@ -119,7 +119,7 @@ def _find(folder: Path, name: str) -> Path | None:
 
 
 def _download(folder: Path, name: str, home: str) -> Path:
-    """Fetch ``name`` from ``home`` and read it once, so that what stays there is whole."""
+    """Download ``name`` from ``home``; the file is kept only if it can be parsed."""
     stem = next((name.removesuffix(s) for s in SUFFIXES if s and name.endswith(s)), name)
     file = name if stem != name else name + _HOMES_SUFFIX.get(name, "")
     target = folder / file
@@ -136,9 +136,9 @@ def _two_values(path: Path, labels: np.ndarray) -> tuple[float, float]:
 
 
 def _first_bad_line(path: Path, largest_index: int = 2**31 - 1) -> str | None:
-    """What is wrong with the first line that scikit-learn's reader cannot take, and its number.
+    """Number and fault of the first line that scikit-learn's reader refuses.
 
-    Read a second time, only when there is something wrong: its errors do not say where.
+    The file is read a second time after an error, because scikit-learn's errors do not name the line.
     """
     with open_bounded(path, _MOST_BYTES, _LONGEST_LINE) as file:
         for number, line in enumerate(file, 1):

@@ -13,37 +13,37 @@ from torch import Tensor
 from data.partition import check_partition, split
 from data.sampler import ShardSampler
 
-DENSE = 0.2  # share of entries that are not zero, from which on dense products are the faster ones
-_MOST_DENSE_BYTES = 2**34  # of rows that are written out with their zeros
-_DRAWS_AT_ONCE = 2**12  # random row numbers per worker: a new generator in every step would cost too much
+DENSE = 0.2  # fraction of non-zero entries above which dense products are faster
+_MOST_DENSE_BYTES = 2**34  # of rows stored densely
+_DRAWS_AT_ONCE = 2**12  # random row numbers drawn at once per worker; one generator per step would be slow
 
 
 class Rows(NamedTuple):
-    """What the W local workers read in one step, worker after worker, R rows in all."""
+    """Rows of the W local workers in one step, worker after worker; R rows in total."""
 
-    features: Any  # [R, D] float64, each times minus its label: a scipy CSR matrix, or a tensor on a GPU
-    indices: np.ndarray | None  # [R] int64, with an array [m, D] of dense features: which of them are read
-    weights: Tensor  # [R], how much of the worker's loss a row's loss is
-    lengths: np.ndarray  # [W] int64, rows of each worker
+    features: Any  # [R, D] float64, each row times minus its label: a scipy CSR matrix, or a tensor on a GPU
+    indices: np.ndarray | None  # [R] int64, the rows that are read if features are a dense array [m, D]
+    weights: Tensor  # [R], weight of a row's loss in the worker's loss
+    lengths: np.ndarray  # [W] int64, number of rows of each worker
 
 
 class RowsArguments(TypedDict):
-    """What a model is told of the rows."""
+    """Keyword arguments of a model factory for rows."""
 
     problem: Rows  # all of them
     name: str
-    cache: Path  # a folder for what is expensive to find out about them
+    cache: Path  # folder that caches expensive facts about the rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowsDataset:
     """m rows, split over n workers, read whole or in batches.
 
-    A worker's loss is weighted so that the mean over workers is the loss of all rows: a row counts
-    n / m in its worker's loss, also where workers hold different numbers of rows. With
-    ``replacement`` each row of a batch is drawn from the worker's shard by itself; without, the
-    worker reads its shard pass after pass. ``label_values`` are the file's labels for -1 and +1,
-    ``cache`` a folder for what is expensive to find out about these rows.
+    A worker's loss is weighted so that the mean over workers is the loss of all rows: each row has
+    weight n / m in its worker's loss, also if workers hold different numbers of rows. With
+    ``replacement`` the rows of a batch are drawn independently from the worker's shard; without it
+    the worker reads its shard pass after pass. ``label_values`` are the file's labels for -1 and +1;
+    ``cache`` is a folder that caches expensive facts about these rows, such as the optimum.
     """
 
     name: str
@@ -60,7 +60,7 @@ class RowsDataset:
 
     @property
     def held_out(self) -> dict[str, Any]:
-        """Nothing: an optimisation problem is judged on all its rows."""
+        """No split: the problem is evaluated on all rows."""
         return {}
 
     def held_out_batch(self, split: str, indices: Tensor) -> Rows:
@@ -76,15 +76,15 @@ class RowsDataset:
         return self.labels
 
     def to(self, device: torch.device) -> Self:
-        """The same rows, to be computed with on ``device``."""
+        """A copy of the dataset whose rows are used on ``device``."""
         return replace(self, device=device)
 
     def model_arguments(self) -> RowsArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {"problem": self.whole, "name": self.name, "cache": self.cache}
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the results should know."""
+        """Facts for readers of the results."""
         low, high = self.label_values
         return {
             "name": self.name,
@@ -100,7 +100,7 @@ class RowsDataset:
 
     @cached_property
     def whole(self) -> Rows:
-        """All rows as the one worker of one process would read them."""
+        """All rows, as one worker that holds all of them reads them."""
         count = len(self.labels)
         weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
         indices = np.arange(count) if self._is_read_in_place else None
@@ -108,7 +108,7 @@ class RowsDataset:
 
     @cached_property
     def _stored(self) -> Any:
-        """-y_j a_j in the form that products are fastest in; CSR stays on the CPU."""
+        """-y_j a_j in the format with the fastest products; CSR stays on the CPU."""
         signs = -self.labels.numpy()[:, None]
         if self.device.type == "cpu" and self._share_not_zero < DENSE:
             return self.features.multiply(signs).tocsr()
@@ -131,7 +131,7 @@ class RowsDataset:
         return isinstance(self._stored, np.ndarray)
 
     def rows(self, indices: np.ndarray, weights: Tensor, lengths: np.ndarray, dense: bool = False) -> Rows:
-        """The rows at ``indices`` [R]; ``dense`` ones however sparse they are stored."""
+        """The rows at ``indices`` [R]; ``dense`` converts rows that are stored as CSR."""
         if self._is_read_in_place:
             return Rows(self._stored, indices, weights, lengths)
         if isinstance(self._stored, Tensor):
@@ -149,10 +149,10 @@ class RowsDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "RowsLoader":
-        """What the workers in ``local_workers`` read: ``batch_size`` rows each, or None for all they hold.
+        """Batches of the workers in ``local_workers``: ``batch_size`` rows each, or the whole shard if None.
 
         Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
-        worker's shard, also one that lives elsewhere; and for a step's rows that would fill more than 16 GiB.
+        worker's shard, also a shard of another process; also for a step's rows of more than 16 GiB.
         """
         shards = split(self.labels.long(), workers, self.partition, generator_of("partition"), self.alpha)
         if batch_size is not None:
@@ -188,12 +188,12 @@ class RowsLoader:
         self.generator_of = generator_of
         self.epochs_per_step = (
             1.0 if batch_size is None else len(self.lengths) * batch_size / len(dataset.labels)
-        )  # share of the rows that all workers read in a step
+        )  # fraction of the rows that all workers read in a step
         self._steps_at_once = max(1, _DRAWS_AT_ONCE // (batch_size or 1))
         self._block = -1
         self._drawn = np.empty((0, 0), dtype=np.int64)
         if batch_size is not None:
-            # n / m for every row of a worker's shard, of which a batch is a sample
+            # each row of a shard has weight n / m, and a batch is a sample of the shard
             shares = [n_i * len(self.lengths) / len(dataset.labels) / batch_size for n_i in self.lengths]
             own = torch.tensor([shares[worker] for worker in local_workers], dtype=torch.float64)
             self._weights = own.repeat_interleave(batch_size).to(dataset.device)
@@ -211,17 +211,17 @@ class RowsLoader:
         rows = self.dataset.rows(indices, weights, np.array([len(shard) for shard in self.shards]))
         if rows.indices is None:
             return rows
-        in_order = rows.features[indices]  # a sixth faster to read, step after step
+        in_order = rows.features[indices]  # contiguous rows: reading is a sixth faster
         return rows._replace(features=in_order, indices=np.arange(len(indices)))
 
     def batches(self, step: int) -> Rows:
-        """What the local workers read in ``step``, counted from 0."""
+        """Rows of the local workers in ``step``, counted from 0."""
         if self.batch_size is None:
             return self._whole
         return self.dataset.rows(self._indices(step), self._weights, self._lengths, dense=True)
 
     def facts(self) -> dict[str, Any]:
-        """How the rows are spread over the workers; where not evenly, each counts n / m all the same."""
+        """Rows per worker. Every row has weight n / m, also if workers hold different numbers of rows."""
         fewest, most = min(self.lengths), max(self.lengths)
         if fewest == most:
             return {"rows_per_worker": most}
@@ -240,7 +240,7 @@ class RowsLoader:
 
     def _draw(self, block: int) -> np.ndarray:
         """Rows drawn with replacement, [steps, W batch_size]."""
-        assert self.batch_size is not None  # whole shards are not drawn
+        assert self.batch_size is not None  # a whole shard needs no draw
         shape, drawn = (self._steps_at_once, self.batch_size), []
         for worker, shard in zip(self.local_workers, self.shards, strict=True):
             drawn.append(

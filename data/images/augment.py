@@ -1,4 +1,4 @@
-"""Augmentation of whole image batches on their device, drawn from one worker's random generator."""
+"""Augmentation of image batches on their device, with one worker's random generator."""
 
 import math
 from dataclasses import dataclass
@@ -12,8 +12,9 @@ from torch import Tensor
 class Augmentation:
     """Random crop after zero padding, horizontal flip with probability 1/2, rotation.
 
-    ``padding`` in pixels on every side; ``rotation`` the largest angle in degrees, either way. The
-    rotation takes the nearest pixel and fills with zeros, as torchvision's RandomRotation does.
+    ``padding`` is in pixels on every side; ``rotation`` is the largest angle in degrees, in both
+    directions. The rotation takes the nearest pixel and fills with zeros, like torchvision's
+    RandomRotation.
     """
 
     padding: int = 0
@@ -21,11 +22,11 @@ class Augmentation:
     rotation: float = 0.0
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> Tensor:
-        """[B, C, H, W] to the same shape and dtype; draws from ``generator`` on the CPU."""
+        """Maps [B, C, H, W] to the same shape and dtype; ``generator`` is on the CPU."""
         count = len(images)
         if self.padding:
             offsets = torch.randint(2 * self.padding + 1, (2, count), generator=generator)
-            offsets = offsets.to(images.device, non_blocking=True)  # a GPU is not waited for
+            offsets = offsets.to(images.device, non_blocking=True)  # does not wait for the GPU
             images = _crop(F.pad(images, [self.padding] * 4), offsets, self.padding)
         if self.flip:
             flipped = (torch.rand(count, generator=generator) < 0.5).to(images.device, non_blocking=True)
@@ -37,7 +38,7 @@ class Augmentation:
 
 
 def _crop(padded: Tensor, offsets: Tensor, padding: int) -> Tensor:
-    """Cut [B, C, H, W] out of [B, C, H + 2 padding, W + 2 padding] at ``offsets`` [2, B]."""
+    """The crops [B, C, H, W] of [B, C, H + 2 padding, W + 2 padding] at ``offsets`` [2, B]."""
     count, channels, height, width = padded.shape
     height, width = height - 2 * padding, width - 2 * padding
     device = padded.device

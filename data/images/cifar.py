@@ -1,7 +1,7 @@
-"""CIFAR-10 and CIFAR-100, from their binary version: the files in ``data.root`` or downloaded ones.
+"""CIFAR-10 and CIFAR-100, from files of the binary version in ``data.root`` or downloaded ones.
 
-Images stay uint8 in memory. The binary version is read because it holds nothing but bytes; the Python
-version, which torchvision reads, is a pickle.
+Images stay uint8 in memory. The binary version holds only bytes. The Python version, which torchvision
+reads, is a pickle and could run code.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from data.download import fetch, take_from_tar
 from data.files import not_downloaded, path_of, require_file
 from data.images.augment import Augmentation
 
-_MOST_BYTES = 2**28  # of a file; the largest has 154 million
+_MOST_BYTES = 2**28  # bytes of a file; the largest has 154 million
 _HOME = "https://www.cs.toronto.edu/~kriz"
 
 
@@ -109,8 +109,8 @@ def _cifar_dataset(
 def read_cifar(path: Path, label_bytes: int) -> Split:
     """Images [N, 3, 32, 32] uint8 and labels from a file of CIFAR's binary version.
 
-    A record is ``label_bytes`` labels, the last of which is the finest, and 3,072 pixels. Raises
-    ``ValueError`` for a file that does not consist of such records, and for labels that are none.
+    A record is ``label_bytes`` labels and 3,072 pixels; the last label is the class. Raises
+    ``ValueError`` for a file that does not consist of such records, and for labels out of range.
     """
     record = label_bytes + 3 * 32 * 32
     size = require_file(path, _MOST_BYTES)

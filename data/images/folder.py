@@ -18,11 +18,11 @@ from data.images.streamed import FileSplit, StreamedImages
 from data.images.tree import ImageTree, read_tree
 from data.partition import check_partition, check_passes
 
-MEASURED = 10_000  # images that mean and std are taken from
-MOST_PIXELS_UNRESIZED = 2**22  # a model's first layer may have as many inputs
-CHUNK = 500  # of them in memory at once
-CHUNK_BYTES = 2**28  # where images are so large that these are fewer
-SMALLEST_STD = 1e-6  # pixels are in [0, 1], in steps of 1 / 255
+MEASURED = 10_000  # images from which mean and std are computed
+MOST_PIXELS_UNRESIZED = 2**22  # a model's first layer may have this many inputs
+CHUNK = 500  # images in memory at once
+CHUNK_BYTES = 2**28  # bytes of images in memory at once; limits the number of large images
+SMALLEST_STD = 1e-6  # pixel values are in [0, 1], in steps of 1 / 255
 LARGEST_SIDE = 4096  # pixels, of a data.image_size
 MOST_DECODERS = 1024  # threads
 
@@ -44,21 +44,21 @@ def image_folder(
     reshard: str = "never",
     drop_last: bool = False,
 ) -> ClassificationDataset | StreamedImages:
-    """The images in ``root``/``name``: train/CLASS/IMAGE beside test/ or val/, or CLASS/IMAGE, cut.
+    """The images in ``root``/``name``: train/CLASS/IMAGE and test/ or val/, or CLASS/IMAGE to be split.
 
-    ``image_size`` None takes images that all have one size; ``augment`` then crops after padding by
-    an eighth of the side and flips, as for CIFAR. A number resizes them to that many pixels square;
+    With ``image_size`` None all images must have one size; ``augment`` then crops after padding by an
+    eighth of the side and flips, as for CIFAR. An ``image_size`` N resizes images to N x N pixels;
     ``augment`` then takes a random part of the image and flips, as for ImageNet. ``channels`` None
-    is 1 if all images are grey and 3 if not. ``held_out`` is the share of every class to test on
-    where there is no train folder. ``mean`` and ``std`` None are taken from up to 10,000 evenly
-    spaced training images.
+    means 1 if all images are grey, else 3. ``held_out`` is the fraction of every class that becomes
+    the test split if there is no train folder. With ``mean`` or ``std`` None they are computed from up
+    to 10,000 evenly spaced training images.
 
-    Images of fixed pixels that take up to ``memory_gib`` GiB are decoded once, into a
-    ``ClassificationDataset``. Others are decoded by ``decoders`` threads, batch by batch. Neither
-    changes the batches.
+    Images that need no random crop and fit in ``memory_gib`` GiB are decoded once, into a
+    ``ClassificationDataset``. Others are decoded batch by batch by ``decoders`` threads. Both give the
+    same batches.
 
-    Raises ``ValueError`` for bad settings, ``OSError`` for folders that are missing or images that
-    cannot be read, as far as they are looked at before training.
+    Raises ``ValueError`` for invalid settings, and ``OSError`` for missing folders and for images read
+    before training that cannot be decoded.
     """
     _check(image_size, channels, held_out, memory_gib, decoders)
     require_flag("data.augment", augment)
@@ -108,8 +108,8 @@ def image_folder(
 def imagenet(**settings: Any) -> ClassificationDataset | StreamedImages:
     """ImageNet's 1.28 million training and 50,000 validation images of 1000 classes (Deng et al., 2009).
 
-    Settings and errors as of ``image_folder``; ``ValueError`` too for another number of classes. The
-    images can be had only by those who accept their terms, so nothing here downloads them.
+    Settings and errors as in ``image_folder``; also ``ValueError`` for another number of classes. The
+    images are not downloaded, because users must accept their terms first.
     """
     folder = path_of("data.root", str(settings["root"])) / str(settings["name"])
     if not folder.is_dir():
@@ -126,7 +126,7 @@ def imagenet(**settings: Any) -> ClassificationDataset | StreamedImages:
 def _reader(
     pool: ThreadPoolExecutor, tree: ImageTree, image_size: int | None, channels: int | None
 ) -> ImageReader:
-    """One look at every file says channels and size; where both are given, none is needed."""
+    """The image reader. Channels and size come from every file's header, unless both are given."""
     paths = [path for files in tree.splits.values() for path in files.paths]
     if image_size is not None and channels is not None:
         return ImageReader(channels=channels, size=image_size, height=image_size, width=image_size)
@@ -155,12 +155,12 @@ def _evenly_spaced(count: int, wanted: int) -> Tensor:
 
 
 def _histograms(images: Tensor) -> Tensor:
-    """[C, 256] int64, how often each channel of ``images`` [N, C, H, W] has each value."""
+    """[C, 256] int64, counts of the pixel values of each channel of ``images`` [N, C, H, W]."""
     return torch.stack([torch.bincount(pixels.flatten(), minlength=256) for pixels in images.unbind(1)])
 
 
 def _mean_and_std(histograms: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of pixels in [0, 1], per channel of ``histograms`` [C, 256]."""
+    """Mean and standard deviation per channel of pixels in [0, 1]; ``histograms`` is [C, 256]."""
     levels = torch.arange(256, dtype=torch.float64) / 255
     shares = histograms.double() / histograms.sum(1, keepdim=True)
     mean = shares @ levels
@@ -192,7 +192,7 @@ def _check(
 
 
 def _check_channels(setting: str, values: Any, channels: int) -> None:
-    """Refuse what is no number per channel."""
+    """Raise ``ValueError`` unless ``values`` has one valid number per channel."""
     if values is None:
         return
     least = -math.inf if setting == "mean" else SMALLEST_STD

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST, from idx files: those in ``data.root`` or, if asked, downloaded ones.
+"""MNIST and Fashion-MNIST, from idx files in ``data.root`` or downloaded ones.
 
 Images stay uint8 in memory.
 """
@@ -16,16 +16,16 @@ from data.classification import ClassificationDataset, Split, require_labels
 from data.download import fetch
 from data.files import not_downloaded, open_bounded, path_of
 
-_MOST_BYTES = 2**28  # of a file or its pixels; the largest of these datasets has 47 million
+_MOST_BYTES = 2**28  # bytes of a file or its pixels; the largest of these datasets has 47 million
 
-_MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror; the first home is gone
+_MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror of the first site
 _MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
     "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
     "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
 }
-# The authors' repository; their other home has no https.
+# The authors' repository; their other site has no https.
 _FASHION_MNIST_HOME = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"
 _FASHION_MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
@@ -108,9 +108,9 @@ def _require(name: str, folder: Path, stem: str) -> Path:
 
 
 def read_idx(path: Path) -> Tensor:
-    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for anything else.
+    """A uint8 tensor from an idx file, gzipped or not. Raises ``ValueError`` for another format.
 
-    No more is unpacked than the header says, and a header may say 256 MiB.
+    Unpacks only as many bytes as the header states, at most 256 MiB.
     """
     with open_bounded(path, _MOST_BYTES) as file:
         magic = file.read(4).ljust(4, b"\0")

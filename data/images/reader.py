@@ -12,25 +12,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
 from data.files import require_file
 from data.images.resized_crop import crop_box
 
 GREY_MODES = ("1", "L", "LA")
-# Those of the file names that are looked for, and GIF, which some collections hide behind them. Pillow knows
-# forty more, among them EPS, for which it starts Ghostscript.
+# The formats of the accepted file names, and GIF, which some collections store under these names. Pillow
+# reads forty more formats; for EPS it starts Ghostscript.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
-MOST_PIXELS = 2**26  # of a decoded image: a few kilobytes may claim thousands of millions
-MOST_BYTES = 2**28  # of a file
-_AT_ONCE = 64  # images per task of a thread, as small ones take no longer to read than to hand out
+MOST_PIXELS = 2**26  # of a decoded image: a file of a few kilobytes may claim thousands of millions
+MOST_BYTES = 2**28  # bytes of a file
+_AT_ONCE = 64  # images per task of a thread; for small images a task each would cost as much as the reading
 
 
-# What Pillow warns of, as metadata that make no sense, is either an error below or does not touch the pixels.
+# Pillow's warnings, for example about invalid metadata, either become errors below or do not affect pixels.
 warnings.filterwarnings("ignore", module=r"PIL\.")
 
 
 class ImageHeader(NamedTuple):
-    """What a file says of its image before any pixel."""
+    """Size and channels of an image, from the file's header."""
 
     is_grey: bool
     height: int
@@ -38,7 +38,9 @@ class ImageHeader(NamedTuple):
 
 
 def read_header(path: str) -> ImageHeader:
-    """Raises ``OSError`` for what is no image, and for one with more than 8 bits per channel."""
+    """The header of the image at ``path``.
+
+    Raises ``OSError`` for a file that is not an image, and for more than 8 bits per channel."""
     with _open(path) as image:
         return ImageHeader(image.mode in GREY_MODES, image.height, image.width)
 
@@ -48,8 +50,8 @@ class ImageReader:
     """Reads images as uint8 [channels, height, width].
 
     One channel is grey, three are RGB; transparency is dropped. With a ``size`` images become square:
-    the shorter side is resized to 8/7 of it and the middle cut out, as is the custom with ImageNet
-    (256 and 224). Without one they all must have ``height`` and ``width``.
+    the shorter side is resized to 8/7 of ``size`` and the middle is cut out, as is usual for ImageNet
+    (256 and 224). Without a ``size`` every image must have ``height`` and ``width``.
     """
 
     channels: int
@@ -64,8 +66,8 @@ class ImageReader:
     def read(self, path: str, draws: Tensor | None = None) -> Tensor:
         """The image at ``path``; with ``draws`` [TRIES, 4] a random part of it, resized to ``size``.
 
-        Raises ``OSError`` for an image that cannot be read, has another shape, or is so long and narrow that
-        it would have more than ``MOST_PIXELS`` when it is resized.
+        Raises ``OSError`` for an image that cannot be read, has another shape, or is so narrow that the
+        resized image would have more than ``MOST_PIXELS``.
         """
         from torchvision.transforms import functional
 
@@ -91,7 +93,7 @@ class ImageReader:
         return torch.from_numpy(array).permute(2, 0, 1)
 
     def read_all(self, pool: Executor, paths: Sequence[str]) -> Tensor:
-        """[N, channels, height, width], read by ``pool``; raises as ``read``."""
+        """The images at ``paths``, [N, channels, height, width], read by ``pool``; raises like ``read``."""
         images = torch.empty(len(paths), *self.shape, dtype=torch.uint8)
 
         def fill(start: int) -> None:
@@ -103,7 +105,7 @@ class ImageReader:
 
 
 def read_headers(pool: Executor, paths: Sequence[str]) -> list[ImageHeader]:
-    """One for each of ``paths``; raises as ``read_header``."""
+    """The header of each image in ``paths``; raises like ``read_header``."""
     chunks = [paths[start : start + _AT_ONCE] for start in range(0, len(paths), _AT_ONCE)]
     return [header for chunk in pool.map(lambda part: [*map(read_header, part)], chunks) for header in chunk]
 
@@ -119,10 +121,10 @@ def _open(path: str) -> Iterator[Any]:
                 raise OSError(
                     f"it must have from 1 to {MOST_PIXELS} pixels, got {image.width}x{image.height}"
                 )
-            if image.mode[0] in "IF":  # Pillow's conversion would cut them off at 255
+            if image.mode[0] in "IF":  # Pillow's conversion would clip them at 255
                 raise OSError(f"pixels of mode {image.mode}, where 8 bits per channel are expected")
             yield image
-    except Exception as error:  # decoders of a dozen formats raise whatever comes to them
+    except Exception as error:  # image decoders raise many types of errors
         reason: object = error
         if isinstance(error, Image.UnidentifiedImageError):
             reason = f"none of {', '.join(FORMATS)}"

@@ -1,24 +1,25 @@
-"""A random part of an image, to be resized (Szegedy et al., 2014, https://arxiv.org/abs/1409.4842)."""
+"""Random resized crop of an image (Szegedy et al., 2014, https://arxiv.org/abs/1409.4842)."""
 
 import math
 
 import torch
 from torch import Tensor
 
-AREA = (0.08, 1.0)  # share of the image
+AREA = (0.08, 1.0)  # fraction of the image's area
 RATIO = (3 / 4, 4 / 3)  # width over height
-TRIES = 10  # then the largest centred part of an allowed ratio
+TRIES = 10  # then the largest centred crop of an allowed ratio is taken
 
 
 def draw_crops(count: int, generator: torch.Generator) -> Tensor:
-    """[count, TRIES, 4] in [0, 1): what ``crop_box`` makes a box of, before sizes are known."""
+    """[count, TRIES, 4] in [0, 1): random numbers for ``crop_box``, drawn before image sizes are known."""
     return torch.rand(count, TRIES, 4, generator=generator)
 
 
 def crop_box(draws: Tensor, width: int, height: int) -> tuple[int, int, int, int]:
     """Top, left, height and width of a part of an image; ``draws`` [TRIES, 4].
 
-    Area uniform, ratio log-uniform, the first try that fits, as torchvision's RandomResizedCrop.
+    The area is uniform and the ratio log-uniform; the first try that fits is taken, as in
+    torchvision's RandomResizedCrop.
     """
     low, high = (math.log(ratio) for ratio in RATIO)
     for area, ratio, vertical, horizontal in draws.tolist():

@@ -1,4 +1,4 @@
-"""Images decoded per batch by threads, one step ahead of the model."""
+"""Image dataset on disk: threads decode each batch one step ahead of the model."""
 
 import weakref
 from collections.abc import Callable, Sequence
@@ -29,10 +29,10 @@ class FileSplit:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedImages:
-    """What ``ClassificationDataset`` is to images in memory, for those on disk.
+    """``ClassificationDataset`` for images on disk.
 
     With the same ``reader``, ``mean``, ``std`` and ``augmentation`` both give the same batches.
-    ``crops`` takes a random part of each training image, resized, instead of its middle.
+    With ``crops`` a random part of each training image is resized, instead of its middle.
     """
 
     train: FileSplit
@@ -51,14 +51,14 @@ class StreamedImages:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     task = Classification()
-    reads_files = True  # while it trains, so that a batch may fail
+    reads_files = True  # during training, so a batch may fail
 
     def model_arguments(self) -> SampleArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {"input_shape": self.reader.shape, "num_classes": self.num_classes}
 
     def to(self, device: torch.device) -> Self:
-        """The same dataset with its batches on ``device``."""
+        """A copy of the dataset with its batches on ``device``."""
         return replace(self, device=device)
 
     def facts(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class StreamedImages:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "StreamedLoader":
-        """What the workers in ``local_workers`` read; raises as ``shard_samplers``."""
+        """Batches of the workers in ``local_workers``; raises like ``shard_samplers``."""
         targets = self.train.files.targets
         samplers = shard_samplers(
             targets,
@@ -92,12 +92,12 @@ class StreamedImages:
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
-        """Samples [B] of the split of that name. Raises ``OSError`` for an image that cannot be read."""
+        """Samples [B] of the split ``split``. Raises ``OSError`` for an image that cannot be read."""
         with ThreadPoolExecutor(self.decoders) as pool:
             return self.finish(request(pool, self.reader, self.held_out[split].files, indices))
 
     def finish(self, wanted: "Request") -> LabelledBatch:
-        """The batch that ``wanted`` asked for, on the device."""
+        """The batch of a request, on the device; waits until it is decoded."""
         images = torch.stack([image.result() for image in wanted.images]).contiguous()
         images = images.to(self.device, non_blocking=True).float().div_(255)
         if wanted.generator is not None and self.augmentation is not None:
@@ -111,7 +111,7 @@ class Request(NamedTuple):
 
     images: Sequence[Future[Tensor]]  # B, of uint8 [C, H, W]
     targets: Tensor  # [B] int64
-    generator: torch.Generator | None  # of the augmentation after decoding; None for held-out images
+    generator: torch.Generator | None  # for the augmentation after decoding; None for held-out images
 
 
 def request(
@@ -122,7 +122,7 @@ def request(
     generator: torch.Generator | None = None,
     crops: bool = False,
 ) -> Request:
-    """Have ``pool`` decode the files at ``indices`` [B]."""
+    """Start decoding the files at ``indices`` [B] in ``pool``."""
     draws: Sequence[Tensor | None] = [None] * len(indices)
     if crops and generator is not None:
         draws = [*draw_crops(len(indices), generator)]
@@ -133,7 +133,7 @@ def request(
 
 
 class StreamedLoader:
-    """The batches of the local workers; those of the next step are decoded while the model computes."""
+    """Batches of the local workers. The next step's batches are decoded while the model computes."""
 
     reads_files = True
 
@@ -149,14 +149,14 @@ class StreamedLoader:
         self.local_workers = local_workers
         self.samplers = samplers
         self.generator_of = generator_of
-        self.epochs_per_step = epochs_per_step  # share of an epoch that a step of all workers is
+        self.epochs_per_step = epochs_per_step  # epochs per step of all n workers
         self._pool = ThreadPoolExecutor(dataset.decoders)
         self._ahead: tuple[int, list[Request]] = (-1, [])
-        # Otherwise the program would end only after decoding batches that nobody asks for any more.
+        # Otherwise the program would decode all requested batches before it ends.
         weakref.finalize(self, self._pool.shutdown, wait=False, cancel_futures=True)
 
     def batches(self, step: int) -> list[LabelledBatch]:
-        """W batches; they follow from the step alone. Raises ``OSError`` for an unreadable image."""
+        """W batches, determined by ``step`` alone. Raises ``OSError`` for an unreadable image."""
         number, requests = self._ahead
         if number != step:
             for image in (image for one in requests for image in one.images):

@@ -1,4 +1,4 @@
-"""Files of images in one folder per class, with their classes and splits."""
+"""Image files in one folder per class, with their classes and splits."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision
+import data.torchvision_shim  # noqa: F401  must precede the first import of torchvision
 from data.stratified import held_out_mask
 
-SPLITS = {"test": "test", "val": "validation"}  # folders beside train, and what metrics call them
+SPLITS = {"test": "test", "val": "validation"}  # folders beside train, and their names in metrics
 
 
 class ImageFiles(NamedTuple):
@@ -28,12 +28,12 @@ class ImageTree(NamedTuple):
 
 
 def read_tree(folder: Path, held_out: float | None) -> ImageTree:
-    """The images under ``folder``, which holds either train and test or val, or the classes themselves.
+    """The images under ``folder``, which holds either train/ and test/ or val/, or one folder per class.
 
-    Where test is missing, val is the test split. Of a folder without train, ``held_out`` is the share
-    of every class that becomes the test split. Raises ``FileNotFoundError`` for folders that are
-    missing, ``ValueError`` for classes that differ between splits or have no images, and for a
-    ``held_out`` that does not fit.
+    If there is no test folder, val is the test split. Without a train folder, ``held_out`` is the
+    fraction of every class that becomes the test split. Raises ``FileNotFoundError`` for missing
+    folders. Raises ``ValueError`` for classes that differ between splits or have no images, and for a
+    ``held_out`` that is missing, has no effect, or leaves a split without images.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}; data.root and data.name say where the images are")
@@ -101,10 +101,10 @@ def _files(folder: Path, classes: tuple[str, ...]) -> ImageFiles:
 
 
 def _images(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
-    """The images in a class's folder and those below it, in the order of torchvision's ImageFolder.
+    """The images in a class's folder and its subfolders, in the order of torchvision's ImageFolder.
 
-    Links are followed. Raises ``ValueError`` for a folder that is met twice, as in a loop of links, where
-    there is no end of paths.
+    Links are followed. Raises ``ValueError`` for a folder that is reached twice, for example by a loop of
+    links.
     """
     seen: dict[tuple[int, int], str] = {}
     found = []
@@ -118,6 +118,6 @@ def _images(folder: Path, suffixes: tuple[str, ...]) -> list[str]:
 
 
 def _some(names: set[str]) -> str:
-    """The first few of many names."""
+    """The first three names and the number of the others."""
     first = sorted(names)[:3]
     return ", ".join(first) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

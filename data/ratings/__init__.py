@@ -1,1 +1,1 @@
-"""Ratings as implicit feedback: files, negatives, ranking."""
+"""Ratings as implicit feedback: files, negative samples, ranking task."""

@@ -1,4 +1,4 @@
-"""Ratings as implicit feedback: every rating is a positive, and the last one of each user is for the test."""
+"""Implicit-feedback dataset: every rating is a positive; each user's last rating is the test positive."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,13 +16,13 @@ from data.ratings.negatives import RatedPairs
 from data.ratings.ranking import Candidates, Ranking, RatingsBatch, hits_and_gains
 from data.ratings.sampler import RatingsSampler
 
-MOST_NEGATIVES = 10_000  # a worker draws those of its whole pass at once
+MOST_NEGATIVES = 10_000  # per positive; a worker draws the negatives of a whole pass at once
 TEST_NEGATIVES = 100
-_TEST_SEED = 0  # of what the held-out items are ranked among: the same for every run
+_TEST_SEED = 0  # seed of the test candidates: the same in every run
 
 
 class RatingsArguments(TypedDict):
-    """What a model is told of ratings."""
+    """Keyword arguments of a model factory for ratings."""
 
     num_users: int
     num_items: int
@@ -30,11 +30,11 @@ class RatingsArguments(TypedDict):
 
 @dataclass(frozen=True)
 class Positives:
-    """What users rated and is not held out, in file order; len() counts the negatives of a pass as well."""
+    """Training ratings in file order. ``len()`` also counts the negatives of a pass."""
 
     users: np.ndarray  # [N] int32
     items: np.ndarray  # [N] int32
-    negatives: int  # drawn behind each positive
+    negatives: int  # negatives per positive
 
     def __len__(self) -> int:
         return len(self.users) * (1 + self.negatives)
@@ -42,32 +42,32 @@ class Positives:
 
 @dataclass(frozen=True, kw_only=True)
 class RatingsDataset:
-    """Positives to train on with drawn negatives, and 101 candidates to rank for every user.
+    """Training positives with drawn negatives, and 101 test candidates per user.
 
-    ``ratings_dataset`` makes one of raw ratings.
+    ``ratings_dataset`` builds one from raw ratings.
     """
 
     name: str
     train: Positives
-    candidates: Tensor  # [num_users, 101] int32: the held-out item, and 100 that the user never rated
+    candidates: Tensor  # [num_users, 101] int32: the held-out item, then 100 items that the user did not rate
     num_items: int
     partition: str
     alpha: float | None
-    said: dict[str, Any]  # facts beyond the sizes
+    said: dict[str, Any]  # facts besides the sizes
 
     task = Ranking()
 
     @property
     def held_out(self) -> dict[str, Tensor]:
-        """What quality is measured on, one row per user."""
+        """The test split, one row per user."""
         return {"test": self.candidates}
 
     def model_arguments(self) -> RatingsArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {"num_users": len(self.candidates), "num_items": self.num_items}
 
     def to(self, device: torch.device) -> Self:
-        """The same dataset with its batches on ``device``."""
+        """A copy of the dataset with its batches on ``device``."""
         return replace(self, candidates=self.candidates.to(device))
 
     def held_out_batch(self, split: str, indices: Tensor) -> Candidates:
@@ -77,7 +77,7 @@ class RatingsDataset:
         return Candidates(indices.int(), rows.index_select(0, indices))
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the results should know; the popularity baseline is what to beat."""
+        """Facts for readers of the results, with the quality of the popularity baseline."""
         num_users = len(self.candidates)
         return {
             "name": self.name,
@@ -94,13 +94,13 @@ class RatingsDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "RatingsLoader":
-        """What the workers in ``local_workers`` read; ``generator_of(*salt)`` gives generators.
+        """Batches of the workers in ``local_workers``; ``generator_of(*salt)`` gives generators.
 
-        Positives are split over the workers, with users for labels; each worker draws its own
-        negatives. Without a ``batch_size`` a batch is a worker's whole pass.
+        Positives are split over the workers; a partition by label takes the user as the label. Each worker
+        draws its own negatives. Without a ``batch_size`` a batch is a worker's whole pass.
 
         Raises ``ValueError`` for more workers than positives and a batch larger than any worker's
-        pass, also of one that lives elsewhere.
+        pass, also the pass of a worker in another process.
         """
         train, device = self.train, self.candidates.device
         users = torch.from_numpy(train.users)
@@ -134,13 +134,13 @@ class RatingsDataset:
 
 @dataclass(frozen=True)
 class RatingsLoader:
-    """The batches of the local workers."""
+    """Batches of the local workers."""
 
     samplers: list[RatingsSampler]
-    epochs_per_step: float  # share of a pass, positives and negatives, that all workers read in a step
+    epochs_per_step: float  # fraction of a pass (positives and negatives) that all workers read in a step
 
     def batches(self, step: int) -> list[RatingsBatch]:
-        """W batches; they follow from the step alone."""
+        """W batches, determined by ``step`` alone."""
         return [sampler.batch(step) for sampler in self.samplers]
 
 
@@ -161,10 +161,10 @@ def ratings_dataset(
     alpha: float | None,
     said: dict[str, Any] | None = None,
 ) -> RatingsDataset:
-    """Hold out each user's last item and draw what it is ranked among; ``source`` names the ratings.
+    """Hold out each user's last item and draw its 100 negatives; ``source`` names the ratings in errors.
 
-    Raises ``ValueError`` for settings that are none, where no user has ``min_ratings``, and for
-    fewer than 100 items that some user did not rate.
+    Raises ``ValueError`` for invalid settings, if no user has ``min_ratings``, and if some user has
+    fewer than 100 unrated items.
     """
     check_settings(min_ratings, negatives, partition, alpha)
     users, items, last_items, num_items = leave_last_out(ratings, min_ratings, source)
@@ -198,7 +198,7 @@ def ratings_dataset(
 
 
 def check_settings(min_ratings: object, negatives: object, partition: str, alpha: float | None) -> None:
-    """Raise ``ValueError`` for settings of ``ratings_dataset`` that are none, before anything is read."""
+    """Raise ``ValueError`` for invalid settings of ``ratings_dataset``, before any file is read."""
     require_count("data.min_ratings", min_ratings, minimum=2)
     require_count("data.negatives", negatives, maximum=MOST_NEGATIVES)
     check_partition(partition, alpha)

@@ -1,5 +1,4 @@
-"""Preparation of raw ratings: users with few ratings dropped, ids from 0, last rating of each user held
-out."""
+"""Preparation of raw ratings: drop users with few ratings, number ids from 0, hold out last ratings."""
 
 from typing import NamedTuple
 
@@ -7,7 +6,7 @@ import numpy as np
 
 
 class Ratings(NamedTuple):
-    """Who rated what and when, in file order; how high is not looked at."""
+    """Users, items and times of ratings in file order. The value of a rating is not used."""
 
     users: np.ndarray  # [N] any integers
     items: np.ndarray  # [N] any integers
@@ -15,20 +14,20 @@ class Ratings(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """Users and items numbered from 0 in the order of their ids."""
+    """Training ratings and held-out items. Users and items are numbered from 0 in the order of their ids."""
 
-    users: np.ndarray  # [N] int32, what is left for training, in file order
+    users: np.ndarray  # [N] int32, of the training ratings, in file order
     items: np.ndarray  # [N] int32
-    last_items: np.ndarray  # [num_users] int32, of user 0, 1, ...
+    last_items: np.ndarray  # [num_users] int32, the held-out items of users 0, 1, ...
     num_items: int
 
 
 def leave_last_out(ratings: Ratings, min_ratings: int, source: str) -> LeftOut:
-    """Hold out each user's last rating by time; among equal times, the one furthest down the file.
+    """Hold out each user's last rating by time; of equal times, the last one in the file.
 
-    A user who rated an item several times rated it when he last did. Users with fewer than
-    ``min_ratings`` items are dropped, and then items that nobody is left to have rated. Raises
-    ``ValueError`` where no user stays, naming the ``source``.
+    If a user rated an item several times, only the latest rating is kept. Users with fewer than
+    ``min_ratings`` items are dropped, then items without ratings. Raises ``ValueError``, with the name
+    ``source``, if no user remains.
     """
     users, items, times = _number(ratings.users), _number(ratings.items), ratings.times
     keep = _last_of_pairs(users, items, times)
@@ -43,7 +42,7 @@ def leave_last_out(ratings: Ratings, min_ratings: int, source: str) -> LeftOut:
     np.maximum.at(latest, users, times)
     candidates = np.flatnonzero(times == latest[users])
     last = np.empty(len(latest), np.int64)
-    last[users[candidates]] = candidates  # the last assignment stays
+    last[users[candidates]] = candidates  # the last assignment wins
     training = np.ones(len(users), bool)
     training[last] = False
     return LeftOut(users[training], items[training], items[last], int(items.max()) + 1)
@@ -56,13 +55,13 @@ def _number(ids: np.ndarray) -> np.ndarray:
     low, high = int(ids.min()), int(ids.max())
     if high - low > 8 * len(ids) + 1000:
         return np.unique(ids, return_inverse=True)[1].astype(np.int32)
-    seen = np.zeros(high - low + 1, bool)  # ids lie close together: no need to sort them
+    seen = np.zeros(high - low + 1, bool)  # dense ids need no sort
     seen[ids - low] = True
     return (seen.cumsum(dtype=np.int32) - 1)[ids - low]
 
 
 def _last_of_pairs(users: np.ndarray, items: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-    """Rows to keep, in file order, so that no pair of user and item comes twice; None to keep all."""
+    """Rows to keep, in file order: the latest of each pair of user and item. None keeps all rows."""
     pairs = users.astype(np.int64) * (int(items.max(initial=0)) + 1) + items
     ascending = np.sort(pairs)
     if (ascending[1:] != ascending[:-1]).all():

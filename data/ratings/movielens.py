@@ -1,7 +1,7 @@
 """MovieLens ratings (Harper and Konstan, 2015, https://doi.org/10.1145/2827872): 100k, 1m and 20m.
 
 From https://grouplens.org/datasets/movielens. The files differ: ``u.data`` has tabs, ``ratings.dat``
-two colons, ``ratings.csv`` commas and a header. Every rating counts as a positive, whatever its height.
+two colons, ``ratings.csv`` commas and a header. Every rating counts as a positive, whatever its value.
 """
 
 import os
@@ -24,10 +24,10 @@ FIELDS = ("user", "item", "rating", "timestamp")
 
 @dataclass(frozen=True)
 class Edition:
-    """Where an edition's ratings lie, both in its zip file and below the root, and how they are written."""
+    """Path (in the zip file and under the root) and format of an edition's ratings."""
 
     member: str
-    md5: str  # of the zip file, as published beside it
+    md5: str  # published MD5 of the zip file
     separator: str
     header: str = ""
 
@@ -57,8 +57,8 @@ def movielens(
 ) -> RatingsDataset:
     """The edition ``name``; users with fewer than ``min_ratings`` ratings are dropped.
 
-    Raises ``FileNotFoundError`` without its file, and ``ValueError`` for one that is not in its format
-    (with the line).
+    Raises ``FileNotFoundError`` if its file is missing, and ``ValueError`` with the line number for a file
+    in another format.
     """
     require_flag("data.download", download)
     check_settings(min_ratings, negatives, partition, alpha)
@@ -82,7 +82,7 @@ def movielens(
 
 
 def _download(edition: Edition, path: Path) -> None:
-    """Fetch the edition's zip file and take the ratings out of it. Raises ``OSError`` when that fails."""
+    """Download the edition's zip file and extract the ratings. Raises ``OSError`` if that fails."""
     archive = path.with_name(f"arriving-{os.getpid()}.zip")
     try:
         fetch(f"{HOME}/{edition.archive}", archive, edition.md5, files=[path])
@@ -101,13 +101,13 @@ def read(path: Path, edition: Edition) -> Ratings:
         first = file.readline().rstrip(b"\r\n").decode("ascii", "backslashreplace")
     if edition.header and first != edition.header:
         raise ValueError(f"{path} line 1: must be {edition.header}, got {first[:60]!r}")
-    width = len(edition.separator)  # "::" is read as ":" with an empty column between: many times faster
+    width = len(edition.separator)  # "::" is parsed as ":" with an empty column between: many times faster
     columns = [name for field in FIELDS for name in (field, *(f"{field}_{i}" for i in range(1, width)))]
     columns = columns[: len(columns) - width + 1]
     kinds = {column: np.float32 if column in ("rating",) or "_" in column else np.int64 for column in columns}
     try:
         with warnings.catch_warnings(), _open(path) as file:
-            warnings.simplefilter("error", pd.errors.ParserWarning)  # of rows that are too long
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # fields beyond the last column
             table = pd.read_csv(
                 file,
                 sep=edition.separator[0],
@@ -143,9 +143,9 @@ def _open(path: Path) -> BufferedReader:
 
 
 def _first_bad_line(path: Path, edition: Edition) -> str | None:
-    """What is wrong with the first malformed line, and its number.
+    """Number and fault of the first malformed line.
 
-    Read a second time, only when there is something wrong: pandas does not say where.
+    The file is read a second time after an error, because pandas does not name the line.
     """
     with _open(path) as file:
         for number, line in enumerate(file, 1):

@@ -1,4 +1,4 @@
-"""Items that a user did not rate, drawn uniformly for many users at once."""
+"""Negative sampling: uniform draws of unrated items for many users at once."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -7,21 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-_AT_ONCE = 2**20  # pairs looked up together, so that what is in between stays in cache
-_SPREAD = 8  # bytes of the table per pair, at least
+_AT_ONCE = 2**20  # pairs looked up together, so that intermediate arrays stay in cache
+_SPREAD = 8  # minimum bytes of the table per pair
 
 
 @dataclass(frozen=True)
 class RatedPairs:
-    """Who rated what, to be asked for millions of pairs: 16 to 24 bytes a rating.
+    """Set of rated (user, item) pairs for millions of lookups; 16 to 24 bytes per rating.
 
-    A pair's key is user * num_items + item. A table by the key's lowest bits sorts out most pairs
-    that are not there; bisection of the sorted keys decides on the others. Users in ascending
-    order are the fastest to look up: what they touch lies close together in memory.
+    A pair's key is user * num_items + item. A table indexed by the key's lowest bits rejects most
+    unrated pairs; bisection of the sorted keys decides the others. Lookups are fastest for users in
+    ascending order, because they read adjacent memory.
     """
 
     keys: np.ndarray  # [N] int64, ascending
-    table: np.ndarray  # [M] bool, M a power of two: whether some key ends in these bits
+    table: np.ndarray  # [M] bool, M a power of two: whether a key with these lowest bits exists
     num_items: int
 
     @classmethod
@@ -33,7 +33,7 @@ class RatedPairs:
         return cls(keys, table, num_items)
 
     def contain(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        """[N] bool: whether ``users`` [N] rated ``items`` [N]."""
+        """[N] bool: whether user i of ``users`` [N] rated item i of ``items`` [N]."""
         wanted = keys_of(users, items, self.num_items)
         found = self.table[wanted & (len(self.table) - 1)]
         unsure = np.flatnonzero(found)
@@ -44,9 +44,9 @@ class RatedPairs:
         return found
 
     def draw_unrated(self, users: np.ndarray, count: int, generator: torch.Generator) -> np.ndarray:
-        """[N, count] int32: for each of ``users`` [N] items he did not rate, each drawn by itself.
+        """[N, count] int32: unrated items for each of ``users`` [N], drawn independently.
 
-        Every user must have an item left that he did not rate.
+        Every user must have an unrated item.
         """
         items = _draw(len(users) * count, self.num_items, generator)
         rejected = [np.empty(0, np.int64)]
@@ -60,9 +60,9 @@ class RatedPairs:
         return items.reshape(-1, count)
 
     def draw_distinct_unrated(self, users: np.ndarray, count: int, generator: torch.Generator) -> np.ndarray:
-        """[N, count] int32: as ``draw_unrated``, but no item twice for a user.
+        """[N, count] int32: like ``draw_unrated``, but without replacement per user.
 
-        Every user must have ``count`` items left that he did not rate.
+        Every user must have ``count`` unrated items.
         """
         items = self.draw_unrated(users, count, generator)
         pending = np.arange(len(users))

@@ -1,4 +1,4 @@
-"""Task of implicit feedback: predict ratings, then rank a user's held-out item among unrated items."""
+"""Implicit-feedback task: predict ratings, then rank a user's held-out item among unrated items."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,15 +11,15 @@ CUTOFF = 10
 
 
 class RatingsBatch(NamedTuple):
-    """Positives and negatives of one worker."""
+    """One worker's batch of positives and negatives."""
 
     users: Tensor  # [B] int32
     items: Tensor  # [B] int32
-    targets: Tensor  # [B] float32, 1 where the user rated the item, 0 where it was drawn
+    targets: Tensor  # [B] float32, 1 for a positive, 0 for a negative
 
 
 class Candidates(NamedTuple):
-    """Users and the items to rank for each, the one that was held out first."""
+    """Users and the items to rank for each; the held-out item is the first."""
 
     users: Tensor  # [B] int32
     items: Tensor  # [B, C] int32
@@ -27,17 +27,17 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """Rated or not, by binary cross entropy; hit rate at 10 and NDCG at 10 of the held-out item.
+    """Binary cross entropy of rated or not; hit rate at 10 and NDCG at 10 of the held-out item.
 
-    The loss on held-out data is the mean over all candidates, of which one is a positive. Metrics
-    count users; ``hits_and_gains`` says how ties rank.
+    The held-out loss is the mean over all candidates, one of which is the positive. Metrics are means
+    over users; ``hits_and_gains`` defines the rank of ties.
     """
 
     num_sums = 4
     higher_is_better = frozenset({"hit_rate_at_10", "ndcg_at_10"})
 
     def loss(self, model: nn.Module, batch: RatingsBatch, memory: None) -> tuple[Tensor, None]:
-        """Mean binary cross entropy over positives and negatives; nothing is remembered."""
+        """Mean binary cross entropy over positives and negatives; no state is carried."""
         return F.binary_cross_entropy_with_logits(model(batch.users, batch.items), batch.targets), None
 
     def measure(self, model: nn.Module, batch: Candidates) -> Tensor:
@@ -57,18 +57,18 @@ class Ranking:
 
 
 def hits_and_gains(scores: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether the first of C candidates is among the best 10, and its 1 / log2(1 + rank) there, else 0.
+    """Hit rate at 10 and NDCG at 10 of the first of C candidates, two tensors [B] float64.
 
-    ``scores`` [B, C]; two tensors [B] float64. Where other candidates score the same as the first,
-    both are averages over the ranks that an order drawn among the equals would give it: a model
-    that scores everything alike reaches 10 / C, the chance level. Scores that are no numbers count
-    as equal to all others.
+    ``scores`` is [B, C]. A hit is 1 if the candidate's rank is at most 10, else 0; its gain is
+    1 / log2(1 + rank) at a hit, else 0. If other candidates have the same score as the first, both are
+    means over the ranks that a random order of the ties would give. So a model with constant scores
+    reaches 10 / C, the chance level. A NaN score counts as equal to all others.
     """
     first, others = scores[:, :1], scores[:, 1:]
     better = (others > first).sum(1)
     ties = others.shape[1] - better - (others < first).sum(1)
     gain = 1 / torch.arange(2, CUTOFF + 2, dtype=torch.float64, device=scores.device).log2()
-    gain_up_to = F.pad(gain.cumsum(0), (1, 0))  # [11], of all ranks from 1 to the index
+    gain_up_to = F.pad(gain.cumsum(0), (1, 0))  # [11], sums over the ranks from 1 to the index
     above, last = better.clamp(max=CUTOFF), (better + ties + 1).clamp(max=CUTOFF)
     places = (ties + 1).double()
     return (last - above) / places, (gain_up_to[last] - gain_up_to[above]) / places

@@ -1,4 +1,4 @@
-"""Sampler of a worker's ratings: each once per pass, with new negatives in every pass."""
+"""Sampler of a worker's ratings: each positive once per pass, with new negatives in every pass."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ from data.ratings.ranking import RatingsBatch
 class RatingsSampler:
     """Full batches from an endless sequence of passes over one worker's positives and their negatives.
 
-    A pass holds every positive once, ``negatives`` drawn items behind each, shuffled. Both are drawn when
-    the pass begins, by ``generator_of("negatives", pass)`` and ``generator_of("order", pass)``; the batch
-    of a step follows from the step alone. ``users`` [N] int32
-    ascending and ``items`` [N] int32 are the positives; batches lie on ``device``.
+    A pass holds every positive once and ``negatives`` unrated items for each, shuffled. When a pass begins,
+    ``generator_of("negatives", pass)`` draws the items and ``generator_of("order", pass)`` the order. The
+    batch of a step depends on the step alone. ``users`` [N] int32, ascending, and ``items`` [N] int32 are
+    the positives; batches are on ``device``.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RatingsSampler:
         self._order = self._drawn = torch.empty(0)
 
     def batch(self, step: int) -> RatingsBatch:
-        """The samples [batch_size] to read in ``step``, counted from 0."""
+        """The samples [batch_size] of ``step``, counted from 0."""
         start = step * self.batch_size
         stop = start + self.batch_size
         pieces = []
@@ -58,7 +58,7 @@ class RatingsSampler:
 
     def _begin(self, number: int) -> None:
         count = self._group - 1
-        drawn = np.empty((len(self._items), self._group), np.int32)  # a positive, then its negatives
+        drawn = np.empty((len(self._items), self._group), np.int32)  # each positive, then its negatives
         drawn[:, 0] = self._items
         drawn[:, 1:] = self._rated.draw_unrated(self._users, count, self._generator_of("negatives", number))
         order: Tensor = torch.randperm(
@@ -66,5 +66,5 @@ class RatingsSampler:
         )
         device = self._users_there.device
         there = (own.to(device, non_blocking=True) for own in (torch.from_numpy(drawn).view(-1), order))
-        self._drawn, self._order = there  # a GPU is not waited for
+        self._drawn, self._order = there  # does not wait for the GPU
         self._pass = number

@@ -1,9 +1,9 @@
 """Synthetic ratings from a low-rank model, for machines without real ratings.
 
-Users and items have normal factors u and v of rank r, items a popularity b. User i picks n_i items, the
-largest of ``taste`` u_i.v_j / sqrt(r) + ``skew`` b_j + Gumbel noise, which is drawing without
-replacement in proportion to the exponential of the first two terms. Their order in time is random, so
-that the item held out is one like the others.
+Users and items have normal factors u and v of rank r; items have a normal popularity b. User i rates the
+n_i items with the largest ``taste`` u_i.v_j / sqrt(r) + ``skew`` b_j + Gumbel noise. This draws n_i items
+without replacement, with probabilities proportional to the exponential of the first two terms. The order in
+time is random, so the held-out item has the same distribution as the others.
 """
 
 import math
@@ -15,9 +15,9 @@ from data.checks import is_number, require_count, require_memory, shown
 from data.ratings.dataset import RatingsDataset, check_settings, ratings_dataset
 from data.ratings.leave_last_out import Ratings
 
-_AT_ONCE = 2**24  # users times items scored together
-_MOST_SCORES = 2**34  # of all users for all items: some minutes
-_STRONGEST = 1e6  # far beyond it the noise, of size 1, has no effect on what is drawn
+_AT_ONCE = 2**24  # user-item pairs scored at once
+_MOST_SCORES = 2**34  # of all user-item pairs: some minutes
+_STRONGEST = 1e6  # far above it the noise, of size 1, no longer affects the draw
 
 
 def synthetic_ratings(
@@ -34,9 +34,10 @@ def synthetic_ratings(
     partition: str = "iid",
     alpha: float | None = None,
 ) -> RatingsDataset:
-    """``users`` who rated ``fewest`` to ``most`` of ``items`` each, drawn by ``draw_seed`` alone.
+    """``users`` users with ``fewest`` to ``most`` ratings of ``items`` items each.
 
-    The run's seed does not matter to them. Raises ``ValueError`` for sizes that do not fit each other.
+    The ratings depend on ``draw_seed``, not on the run's seed. Raises ``ValueError`` for inconsistent
+    sizes.
     """
     for name, value, least, largest in (
         ("users", users, 1, 2**24),
@@ -73,7 +74,7 @@ def synthetic_ratings(
 def draw(
     users: int, items: int, rank: int, fewest: int, most: int, taste: float, skew: float, draw_seed: int
 ) -> Ratings:
-    """The ratings, user after user, each user's in the order of time; items named 0 to ``items`` - 1."""
+    """The ratings by user and then by time; items are numbered 0 to ``items`` - 1."""
     if most > items:
         raise ValueError(f"data.most must be at most data.items ({items}), got {most}")
     generator = torch.Generator().manual_seed(draw_seed)
@@ -89,7 +90,7 @@ def draw(
     ranks = torch.arange(most).expand(users, most)
     taken = ranks < counts[:, None]
     moments = torch.rand(users, most, generator=generator).masked_fill_(~taken, 2.0)
-    order = moments.argsort(1)  # what was not taken comes last
+    order = moments.argsort(1)  # items that were not drawn come last
     chosen = torch.cat(picked).gather(1, order)[taken]
     who = torch.arange(users).repeat_interleave(counts)
     return Ratings(who.numpy(), chosen.numpy(), np.arange(len(who)))

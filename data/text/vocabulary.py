@@ -10,24 +10,24 @@ import torch
 from torch import Tensor
 
 UNKNOWN, END = "<unk>", "<eos>"
-MOST_WORDS = 2**19  # of a vocabulary; each is a row of a model's embedding. WikiText-103 has 267,735
+MOST_WORDS = 2**19  # words of a vocabulary; each is a row of a model's embedding. WikiText-103 has 267,735
 
 Tokenize = Callable[[str], list[str]]
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Words by number: ``<unk>`` for every word that is not there, ``<eos>`` for the end of a line."""
+    """Words by id, with ``<unk>`` for every other word and ``<eos>`` for the end of a line."""
 
     words: tuple[str, ...]
     tokenize: Tokenize
 
     @classmethod
     def of(cls, lines: Iterable[str], tokenize: Tokenize, size: int | None = None) -> Self:
-        """The words of ``lines``, the most frequent ones first, alike ones in alphabetical order.
+        """The words of ``lines`` by falling frequency; ties are in alphabetical order.
 
-        ``size`` limits how many there are, ``<unk>`` and ``<eos>`` included. Raises ``ValueError`` for lines
-        with more than ``MOST_WORDS`` different ones.
+        ``size`` limits the number of words, ``<unk>`` and ``<eos>`` included. Raises ``ValueError`` for more
+        than ``MOST_WORDS`` different words.
         """
         counts: Counter[str] = Counter()
         for line in lines:
@@ -47,7 +47,7 @@ class Vocabulary:
         return {word: number for number, word in enumerate(self.words)}
 
     def encode(self, lines: Iterable[str]) -> Tensor:
-        """Numbers of the words of all lines, one after another, each line with its end: [N] int64."""
+        """Ids [N] int64 of the words of all lines, with ``<eos>`` after each line."""
         find, unknown, end = self._numbers.get, self._numbers[UNKNOWN], self._numbers[END]
         numbers: list[int] = []
         for line in lines:

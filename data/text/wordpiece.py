@@ -14,18 +14,18 @@ from data.files import read_lines
 from data.text.vocabulary import MOST_WORDS
 
 PADDING, UNKNOWN, START, END, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_INSIDE = "##"  # before a unit that goes on with a word
+_INSIDE = "##"  # prefix of a unit inside a word
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordPiece:
-    """Text to numbers: each word as the longest units that the vocabulary has for it.
+    """Tokenizer that splits each word into the longest units of the vocabulary.
 
-    ``lowercase`` folds letters and strips accents, which the uncased vocabularies expect. Raises
+    ``lowercase`` converts to lower case and strips accents, as uncased vocabularies require. Raises
     ``ValueError`` for a vocabulary without one of the special units.
     """
 
-    units: dict[str, int] = field(repr=False)  # unit -> number
+    units: dict[str, int] = field(repr=False)  # unit -> id
     lowercase: bool = True
     _tokenizer: Any = field(init=False, repr=False)
 
@@ -40,8 +40,8 @@ class WordPiece:
     def read(cls, path: Path, lowercase: bool) -> Self:
         """A vocabulary from its file, one unit per line.
 
-        Raises ``FileNotFoundError`` without one, ``ValueError`` with the line's number for a unit
-        that is empty or was there before, and for what is no UTF-8 or has too many units.
+        Raises ``FileNotFoundError`` for a missing file, ``ValueError`` with the line number for an empty
+        or repeated unit, and ``ValueError`` for a file that is not UTF-8 or has too many units.
         """
         if not path.is_file():
             raise FileNotFoundError(f"no WordPiece vocabulary {path}; data.vocabulary=FILE names one")
@@ -63,9 +63,10 @@ class WordPiece:
 
     @classmethod
     def of(cls, lines: Sequence[str], size: int, lowercase: bool) -> Self:
-        """A vocabulary of at most ``size`` units for these lines: every character, by itself and
-        inside a word, and then the most frequent words. Simpler than the merges of the published ones,
-        and the same wherever it is made.
+        """A vocabulary of at most ``size`` units for these lines.
+
+        It has every character, at the start of and inside a word, and then the most frequent words. This is
+        simpler than the merges of the published vocabularies, and the same on every machine.
         """
         bare = cls(units={unit: number for number, unit in enumerate(SPECIAL)}, lowercase=lowercase)
         counts = Counter(word for line in lines for word in bare.words(line))
@@ -84,12 +85,12 @@ class WordPiece:
         return len(self.units)
 
     def words(self, line: str) -> list[str]:
-        """The words and signs of a line, before they are cut into units."""
+        """The words and punctuation marks of a line, before they are split into units."""
         normal = self._tokenizer.normalizer.normalize_str(line)
         return [word for word, _ in self._tokenizer.pre_tokenizer.pre_tokenize_str(normal)]
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """The numbers of every text, without special units around it."""
+        """The ids of every text, without special units."""
         found = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [encoding.ids for encoding in found]
 
@@ -107,7 +108,7 @@ class WordPiece:
 
 
 def _tokenizer(units: dict[str, int], lowercase: bool) -> Any:
-    """transformers' BertTokenizer without importing transformers, which takes seconds."""
+    """The tokenizer of transformers' BertTokenizer. Importing transformers would take seconds."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece as Model
     from tokenizers.normalizers import BertNormalizer

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from models.convex.optimum import LogisticObjective, is_optimum, largest_singular_value, minimise
 
-VERSION = 1  # of what is kept; another way to find x* takes the next number
-SMOOTHNESS = {"madelon": 29790805.649335, "gisette_scale": 842.8680386}  # L, Sahu et al.'s released runs
+VERSION = 1  # version of the cached files; increase it when the computation of x* changes
+SMOOTHNESS = {"madelon": 29790805.649335, "gisette_scale": 842.8680386}  # L in Sahu et al.'s released runs
 
 
 class KnownOptimum(NamedTuple):
-    """What a logistic regression has to know of its rows."""
+    """Constants of a logistic regression on given rows."""
 
     smoothness: float  # L = sigma_max(A)^2 / (4 m)
     l2: float
@@ -29,8 +29,8 @@ class KnownOptimum(NamedTuple):
 def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> KnownOptimum:
     """L, l2 (L / 10000 for None), x* and f* of all rows in ``problem``.
 
-    What is read from ``cache`` is believed only if it is an optimum of this very problem. Raises
-    ``ValueError`` for a known ``name`` with another L, and where there is no unique minimum.
+    A value from ``cache`` is used only if it is an optimum of this problem. Raises ``ValueError`` for a
+    known ``name`` with another L, and if there is no unique minimum.
     """
     rows, weights = _to_numpy(problem.features), _to_numpy(problem.weights)
     sigma = np.float64(largest_singular_value(rows))
@@ -58,9 +58,9 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
 
 
 def _read(path: Path, objective: LogisticObjective, smoothness: float) -> np.ndarray | None:
-    """The x* kept at ``path``, or None if there is none, it is damaged, or no optimum."""
+    """The x* cached at ``path``; None if the file is missing, damaged, or does not hold an optimum."""
     try:
-        with zipfile.ZipFile(path) as packed:  # what it would unpack to, before it does
+        with zipfile.ZipFile(path) as packed:  # check the unpacked size before unpacking
             if sum(part.file_size for part in packed.infolist()) > 8 * objective.rows.shape[1] + 2**16:
                 return None
         with np.load(path, allow_pickle=False) as kept:
@@ -73,7 +73,7 @@ def _read(path: Path, objective: LogisticObjective, smoothness: float) -> np.nda
 
 
 def _write(path: Path, x: np.ndarray) -> None:
-    partial = path.with_suffix(f".{os.getpid()}.npz")  # a crash while writing leaves no half file
+    partial = path.with_suffix(f".{os.getpid()}.npz")  # a crash while writing leaves no incomplete file
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         np.savez(partial, x=x)

@@ -4,8 +4,8 @@
 
 The convex problem of Sahu et al., 2021, https://arxiv.org/abs/2108.00951: L = sigma_max(A)^2 / (4 m),
 l2 = L / 10000, step size 1 / (L + l2), start at x* + a constant. The data give rows c_j = -y_j a_j, so
-that a row's loss is softplus(c_j.x) and its gradient sigmoid(c_j.x) c_j; those of all local workers
-come from two matrix products.
+that a row's loss is softplus(c_j.x) and its gradient sigmoid(c_j.x) c_j. Two matrix products give the
+gradients of all local workers.
 """
 
 from functools import cache
@@ -24,7 +24,9 @@ from models.convex.kept_optimum import known_optimum
 
 
 class LogisticL2(nn.Module):
-    """x is the parameter ``weight`` [D]; a worker's loss is its rows' weighted sum plus (l2 / 2) ||x||^2.
+    """Logistic regression with parameter ``weight`` [D], which is x in the formulas.
+
+    A worker's loss is the weighted sum of its rows' losses plus (l2 / 2) ||x||^2.
 
     ``shift`` subtracts from every worker's gradient its own full gradient at x* (EF-GD*), so that
     each worker's gradient vanishes there. Diagnostics are f(x) - f* and ||x - x*||^2 on all rows.
@@ -42,7 +44,7 @@ class LogisticL2(nn.Module):
         shift: bool,
     ) -> None:
         super().__init__()
-        self.problem = problem  # all rows; a tuple, so that no buffer of its travels between processes
+        self.problem = problem  # all rows; in a tuple, so that their buffers are not broadcast
         self.smoothness, self.l2, self.shift = smoothness, l2, shift
         self.optimum, self.optimum_value = optimum, optimum_value
         start = torch.zeros_like(optimum) if offset is None else optimum + offset
@@ -53,7 +55,7 @@ class LogisticL2(nn.Module):
 
     @property
     def step_size(self) -> float:
-        """1 / (L + l2), what ``optimizer.lr=null`` takes."""
+        """1 / (L + l2), the learning rate of ``optimizer.lr=null``."""
         return 1 / (self.smoothness + self.l2)
 
     def value(self, x: Tensor) -> float:
@@ -63,7 +65,7 @@ class LogisticL2(nn.Module):
 
     @torch.no_grad()
     def diagnostics(self) -> dict[str, float]:
-        """How far x is from the optimum."""
+        """f(x) - f* and ||x - x*||^2 on all rows."""
         x = self.weight
         return {
             "convex/suboptimality": self.value(x) - self.optimum_value,
@@ -81,14 +83,14 @@ class LogisticL2(nn.Module):
         }
 
     def begin(self, shards: Any) -> None:
-        """With ``shift``, remember the gradients of the local workers' whole shards at x*."""
+        """With ``shift``, store the gradients of the local workers' whole shards at x*."""
         if self.shift:
             out = torch.zeros(len(shards.lengths), len(self.optimum)).to(self.optimum)
             self._gradients(shards, self.optimum, out, measure=False)
             self.local_optimum = out
 
     def worker_gradients(self, batches: Any, out: Tensor, measure: bool = True) -> Tensor | None:
-        """Gradients of the local workers at x, into ``out`` [W, D]; their losses [W], if asked for."""
+        """Write the local workers' gradients at x into ``out`` [W, D]; with ``measure`` return losses [W]."""
         losses = self._gradients(batches, self.weight.detach(), out, measure)
         if self.local_optimum is not None:
             out.sub_(self.local_optimum)
@@ -122,8 +124,8 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     return torch.from_numpy(features @ x.numpy())
 
 
-# torch computes the last few entries of a vector by another formula than those before, so that an entry's
-# bits would depend on how many workers share the vector. The loops of scipy and numpy take one by one.
+# torch computes the last few entries of a vector with another formula than the others, so an entry's bits
+# would depend on the number of workers in the vector. The loops of scipy and numpy treat all entries alike.
 
 
 def _sigmoid(products: Tensor) -> Tensor:
@@ -135,12 +137,12 @@ def _sigmoid(products: Tensor) -> Tensor:
 def _softplus(products: Tensor) -> Tensor:
     if products.device.type != "cpu":
         return F.softplus(products)
-    with np.errstate(invalid="ignore"):  # a NaN is met by the check of the gradient
+    with np.errstate(invalid="ignore"):  # the check of the gradient finds a NaN
         return torch.from_numpy(np.logaddexp(0, products.numpy()))
 
 
 def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
-    """Sums of a worker's rows, each times its ``pull`` [R], into ``out`` [W, D]."""
+    """Write each worker's sum of rows times their ``pull`` [R] into ``out`` [W, D]."""
     features, num_workers = rows.features, len(rows.lengths)
     if not isinstance(features, Tensor):
         edges = np.cumsum([0, *rows.lengths])
@@ -153,13 +155,13 @@ def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
 
 
 def _sum_per_worker(rows: Any, values: Tensor) -> Tensor:
-    """[R] to [W]; one by one, since torch adds up several rows in another order than one."""
+    """Sums of ``values`` [R] per worker, [W]; one by one, since torch sums several rows in another order."""
     return torch.stack([part.sum() for part in values.split(rows.lengths.tolist())])
 
 
 @cache
 def _row_loop() -> Any:
-    from models.convex import row_loop  # loading numba takes half a second
+    from models.convex import row_loop  # importing numba takes half a second
 
     return row_loop
 
@@ -173,11 +175,11 @@ def logistic_l2(
     offset: float | None = None,
     shift: bool = False,
 ) -> LogisticL2:
-    """The problem on all rows of the data, with L and x* found (or read from ``cache``).
+    """The problem on all rows of the data, with L and x* computed or read from ``cache``.
 
-    ``l2=None`` takes L / 10000; ``offset`` starts at x* + offset, None at 0. Raises ``ValueError`` for
-    settings that make no sense, for a problem without a unique minimum, and for rows that go by a known name
-    and have another L.
+    ``l2=None`` means L / 10000. The run starts at x* + ``offset``, or at 0 if ``offset`` is None. Raises
+    ``ValueError`` for invalid settings, for a problem without a unique minimum, and for rows with a known
+    name and another L.
     """
     if not isinstance(shift, bool):
         raise ValueError(f"model.shift must be true or false, got {shift!r}")

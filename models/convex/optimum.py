@@ -2,8 +2,9 @@
 
     f(x) = sum_j w_j log(1 + exp(c_j.x)) + (l2 / 2) ||x||^2,   c_j = -y_j a_j
 
-scipy's L-BFGS comes near; Newton steps go on to where the gradient is rounding noise. L-BFGS cannot
-get there: the differences of f that its line search looks at vanish when x is good to sqrt(eps).
+scipy's L-BFGS gives an approximation; Newton steps continue until the gradient is rounding noise. L-BFGS
+alone cannot reach it: its line search compares values of f, whose differences vanish when the error of x is
+about sqrt(eps).
 """
 
 import math
@@ -16,13 +17,13 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg, eigsh
 from scipy.special import expit
 
-TOLERANCE = 1e-12  # of ||grad f||, over L
-_DIRECT = 6000  # features up to which the Hessian is factorised; beyond, conjugate gradients
+TOLERANCE = 1e-12  # bound on ||grad f|| / L
+_DIRECT = 6000  # up to this many features the Hessian is factorised; above, conjugate gradients
 _NEWTON_STEPS = 100
 
 
 class Optimum(NamedTuple):
-    """x* and what was found on the way."""
+    """The minimum x*, with f and the norm of the gradient there."""
 
     x: np.ndarray  # [D] float64
     value: float  # f*
@@ -33,18 +34,18 @@ def largest_singular_value(features: Any) -> float:
     """sigma_max of a dense or CSR matrix [m, D], to about 1e-14 relative, the same in every run."""
     rows, columns = features.shape
     if not (features.count_nonzero() if hasattr(features, "count_nonzero") else np.any(features)):
-        return 0.0  # ARPACK does not start on zeros
+        return 0.0  # ARPACK fails on a zero matrix
     if min(rows, columns) <= 10:
         dense = features.toarray() if hasattr(features, "toarray") else np.asarray(features)
         return float(np.linalg.norm(dense, 2))
     gram = LinearOperator((columns, columns), matvec=lambda v: features.T @ (features @ v), dtype=np.float64)
-    start = np.random.default_rng(0).standard_normal(columns)  # ARPACK's own start is random
+    start = np.random.default_rng(0).standard_normal(columns)  # ARPACK's default start is random
     (largest,) = eigsh(gram, k=1, which="LA", v0=start, tol=0, return_eigenvectors=False)
     return float(np.sqrt(largest))
 
 
 class LogisticObjective:
-    """f, its gradient and its Hessian in numpy, for ``rows`` c [m, D], dense or CSR."""
+    """f, its gradient and its Hessian in NumPy, for ``rows`` c [m, D], dense or CSR."""
 
     def __init__(self, rows: Any, weights: np.ndarray, l2: float) -> None:
         self.rows, self.weights, self.l2 = rows, weights, l2
@@ -69,11 +70,10 @@ def is_optimum(objective: LogisticObjective, x: np.ndarray, smoothness: float) -
 
 
 def minimise(objective: LogisticObjective, smoothness: float) -> Optimum:
-    """x* as good as float64 allows, at least by ``is_optimum``; ``smoothness`` is L.
+    """x* to the precision of float64, at least that of ``is_optimum``; ``smoothness`` is L.
 
-    Raises ``ValueError`` where there is no such point: the rows can be separated, so that the
-    minimum is not attained, or features depend on each other, so that it is not unique, and l2 is
-    0 or too small to decide.
+    Raises ``ValueError`` if no unique minimum is found because l2 is 0 or too small. Then the rows are
+    separable (no minimum exists), or the features are linearly dependent (it is not unique).
     """
     unit = _unit(smoothness)
     scaled = LogisticObjective(objective.rows / unit, objective.weights, objective.l2 / unit**2)
@@ -82,12 +82,12 @@ def minimise(objective: LogisticObjective, smoothness: float) -> Optimum:
 
 
 def _unit(smoothness: float) -> float:
-    """A power of two near sqrt(L): dividing features by it rounds nothing and makes L about 1."""
+    """A power of two near sqrt(L). Dividing features by it is exact and makes L about 1."""
     return 2.0 ** round(math.log2(smoothness) / 2)
 
 
 def _minimise_scaled(objective: LogisticObjective, smoothness: float, l2: float) -> np.ndarray:
-    """x* [D] for features whose L is about 1; ``l2`` as the user knows it, for errors."""
+    """x* [D] for features whose L is about 1; ``l2`` is the unscaled value, for errors."""
     wanted = TOLERANCE * smoothness
     near = minimize(
         objective.value,
@@ -99,13 +99,13 @@ def _minimise_scaled(objective: LogisticObjective, smoothness: float, l2: float)
     x, gradient = near.x, objective.gradient(near.x)
     for _ in range(_NEWTON_STEPS):
         step = _newton_step(objective, x, gradient, l2)
-        moved = np.abs(objective.rows @ step).max()  # of any row's c.x
+        moved = np.abs(objective.rows @ step).max()  # largest change of a row's c.x
         norm = np.linalg.norm(gradient)
         if norm <= wanted and moved > 1e-3:
-            raise _undecided(l2)  # as good as 0, and yet x wants to go on: it would for ever
+            raise _undecided(l2)  # the gradient is about 0, but x still moves: it would diverge
         candidate, after = _damped(objective, x, step)
         if norm <= wanted and np.linalg.norm(after) >= norm:
-            return x  # what is left is rounding
+            return x  # the rest is rounding error
         x, gradient = candidate, after
     if np.linalg.norm(gradient) <= wanted:
         return x
@@ -116,8 +116,8 @@ def _minimise_scaled(objective: LogisticObjective, smoothness: float, l2: float)
 
 
 def _damped(objective: LogisticObjective, x: np.ndarray, step: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The first of x + step, x + step / 2, ... where f is not larger, and the gradient there."""
-    allowed = objective.value(x) * (1 + 1e-14)  # near the minimum, f itself is only known so well
+    """The first of x + step, x + step / 2, ... at which f does not increase, and the gradient there."""
+    allowed = objective.value(x) * (1 + 1e-14)  # rounding error of f near the minimum
     for halvings in range(30):
         candidate = x + step / 2**halvings
         if objective.value(candidate) <= allowed:
@@ -128,7 +128,7 @@ def _damped(objective: LogisticObjective, x: np.ndarray, step: np.ndarray) -> tu
 def _newton_step(
     objective: LogisticObjective, x: np.ndarray, gradient: np.ndarray, users_l2: float
 ) -> np.ndarray:
-    """- H^-1 g. Raises ``ValueError`` where the Hessian H is singular in float64."""
+    """- H^-1 g. Raises ``ValueError`` if the Hessian H is singular in float64."""
     rows, l2, curvatures = objective.rows, objective.l2, objective.curvatures(x)
     size = len(x)
     if size > _DIRECT and l2 == 0:

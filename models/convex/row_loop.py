@@ -1,9 +1,9 @@
-"""Gradients of logistic regression by rows: each row is read from memory once, for product and sum.
+"""Gradients of logistic regression row by row: each row is read from memory once, for product and sum.
 
-A worker's rows are added in their order. On one machine the bits depend on nothing but these rows: not on
-who else is in the process, nor on where anything lies, as they do in a BLAS. The code is kept on disk next
-to this file or, if that cannot be written to, in the user's cache folder; else each process compiles anew,
-within a second or two.
+A worker's rows are added in their order. On one machine the bits depend only on these rows; with a BLAS they
+would also depend on the other workers of the process and on memory alignment. The compiled code is cached
+next to this file or, if that is not writable, in the user's cache folder. Without a cache each process
+compiles it in a second or two.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def _compiled(function: Callable) -> Callable:
         return njit(nogil=True)(function)
 
 
-@njit(fastmath={"reassoc", "contract"})  # the compiler's order of a sum, one for each length
+@njit(fastmath={"reassoc", "contract"})  # the compiler's summation order depends only on the length
 def _dot(row, x):
     total = 0.0
     for i in range(len(x)):
@@ -29,7 +29,7 @@ def _dot(row, x):
 
 @njit
 def _add_four(rows, indices, pulls, out):
-    """Row after row, but with one visit to ``out`` [D]."""
+    """Add four rows in order, with one pass over ``out`` [D]."""
     a, b, c, d = rows[indices[0]], rows[indices[1]], rows[indices[2]], rows[indices[3]]
     of_a, of_b, of_c, of_d = pulls[0], pulls[1], pulls[2], pulls[3]
     for i in range(len(out)):
@@ -38,16 +38,16 @@ def _add_four(rows, indices, pulls, out):
 
 @_compiled
 def products(rows, indices, x, out):
-    """c_j.x of the ``rows`` [m, D] at ``indices`` [R], into ``out`` [R]."""
+    """Write c_j.x of the ``rows`` [m, D] at ``indices`` [R] into ``out`` [R]."""
     for place in range(len(indices)):
         out[place] = _dot(rows[indices[place]], x)
 
 
 @_compiled
 def gradients(rows, indices, lengths, weights, x, l2, found, out):
-    """Sums of weight sigmoid(c_j.x) c_j over each worker's rows, and l2 x, into ``out`` [W, D].
+    """Write each worker's sum of weight sigmoid(c_j.x) c_j over its rows, plus l2 x, into ``out`` [W, D].
 
-    Worker after worker has the next ``lengths`` [W] of the R ``indices``; ``found`` [R] becomes c_j.x.
+    The R ``indices`` are ordered by worker, ``lengths`` [W] of them each; c_j.x is written to ``found`` [R].
     """
     pulls = np.empty(len(indices))
     begin = 0
@@ -57,7 +57,7 @@ def gradients(rows, indices, lengths, weights, x, l2, found, out):
             own[i] = l2 * x[i]
         end = begin + lengths[worker]
         whole = end - lengths[worker] % 4
-        for first in range(begin, end, 4):  # while they are in the nearest cache
+        for first in range(begin, end, 4):  # while the rows are in the L1 cache
             for place in range(first, min(first + 4, end)):
                 found[place] = _dot(rows[indices[place]], x)
                 pulls[place] = weights[place] / (1 + np.exp(-found[place]))
