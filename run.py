@@ -27,8 +27,8 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from trainers.config import guard, words, yaml_loader
-from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.config import composition, guard, words, yaml_loader
+from trainers.config.errors import ConfigError, one_line
 
 guard.install()
 statuses: list[int] = []  # of a command that failed or was stopped
@@ -51,7 +51,7 @@ def main(config: DictConfig) -> None:
             perform(sweep, job, lambda: start(config, overrides, in_sweep=True), ConfigError)
         return
     try:
-        typed = {override.split("=")[0].lstrip("+~") for override in overrides}
+        typed = composition.keys_of(overrides)
         crossed = [key for key in hydra_config.sweeper.get("params") or {} if key.lstrip("+~") not in typed]
         if crossed:
             raise ConfigError(f"this is a sweep over {', '.join(crossed)}: put -m first, or type one job's")
@@ -66,28 +66,10 @@ def main(config: DictConfig) -> None:
 
 def start(config: DictConfig, overrides: Sequence[str], *, in_sweep: bool = False) -> tuple[str, Path]:
     """Train as the config says, unless that is done; how it ended, and its folder."""
-    resolved = resolve(config, overrides, in_sweep)
+    resolved = composition.resolve(config, overrides, in_sweep)
     from trainers.run.session import run  # after what is refused without it, as it takes long
 
     return run(resolved, in_sweep=in_sweep)
-
-
-def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False) -> dict[str, Any]:
-    """The config as plain values, without settings that were typed and have no effect."""
-    from trainers.config.checks import check, refuse_idle_settings
-
-    with refusing():
-        try:
-            resolved = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
-            yaml_loader.end()
-        except RecursionError:
-            raise ConfigError("a config must not refer to itself") from None
-        except OmegaConfBaseException as error:
-            raise ConfigError(one_line(error)) from error
-        check(resolved)
-        typed = {override.split("=")[0].lstrip("+~") for override in overrides}
-        refuse_idle_settings(resolved, typed, in_sweep=in_sweep)
-    return resolved
 
 
 class StartOfSweep(Callback):
@@ -134,8 +116,7 @@ def run_hydra() -> int:
     except BrokenProcessPool:
         return failed("a process of the launcher was killed; the same command does the rest")
     except HydraException as error:
-        said = [one_line(e) for e in (error, error.__cause__) if str(e or "")]
-        return failed(": ".join(dict.fromkeys(text.split(" Config search path:")[0] for text in said)))
+        return failed(composition.said_by_hydra(error))
     except Exception as error:  # of many kinds: what Hydra meets where it expects no such words or files
         if begun and not isinstance(error, (OSError, OmegaConfBaseException)):
             raise

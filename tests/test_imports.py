@@ -71,6 +71,16 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "trainers.config.sweep_jobs",
         "trainers.config.yaml_loader",
     },
+    "trainers/config/composition.py": {
+        "hydra",
+        "omegaconf",
+        "trainers.config.checks",
+        "trainers.config.errors",
+        "trainers.config.guard",
+        "trainers.config.words",
+        "trainers.config.yaml_loader",
+        "trainers.records.plain",
+    },
     "trainers/config/help_page.py": {"hydra", "omegaconf", "yaml", "trainers.config.yaml_loader"},
     "trainers/config/hydra_section.py": {"hydra", "omegaconf"},
     "trainers/config/instantiation.py": {
@@ -104,6 +114,7 @@ ONLY_IN = {
     "wandb": {"trainers/run/trackers.py"},
     "hydra": {
         "run.py",
+        "trainers/config/composition.py",
         "trainers/config/guard.py",
         "trainers/config/help_page.py",
         "trainers/config/hydra_section.py",
@@ -113,6 +124,7 @@ ONLY_IN = {
     },
     "omegaconf": {
         "run.py",
+        "trainers/config/composition.py",
         "trainers/config/guard.py",
         "trainers/config/help_page.py",
         "trainers/config/hydra_section.py",

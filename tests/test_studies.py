@@ -69,7 +69,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, 
 
 
 def test_a_study_has_one_name_everywhere() -> None:
-    folders = {path.parent.name for path in (ROOT / "sweeps").glob("*/*.yaml")} - {"wandb"}
+    folders = {path.parent.name for path in (ROOT / "sweeps").glob("*/*.yaml")} - {"wandb", "paper"}
     pages = {path.parent.name for path in (ROOT / "results/pages").glob("*/*.md")} - {"gpu"}
     assert folders == pages == set(STUDIES) <= set(studies())
     makefile = (ROOT / "Makefile").read_text()

@@ -1,0 +1,26 @@
+"""The code of a notebook, cell by cell in one namespace: run_notebook.py NOTEBOOK FOLDER.
+
+It runs in FOLDER, as a notebook runs where it lies, and says at the end how many figures are open.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def main(notebook: Path, folder: Path) -> None:
+    cells = json.loads(notebook.read_text())["cells"]
+    os.chdir(folder)
+    namespace = {"__name__": "__main__"}
+    for number, cell in enumerate(cells, 1):
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), f"{notebook.name}[{number}]", "exec"), namespace)
+    from matplotlib import pyplot
+
+    drawn = [line for number in pyplot.get_fignums() for line in pyplot.figure(number).axes[0].lines]
+    print("drawn:", *(f"{line.get_label()}={len(line.get_xdata())}" for line in drawn))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve(), Path(sys.argv[2]))

@@ -1,0 +1,82 @@
+"""The sweeps of the paper at full size: they compose, and cost what their comments say."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from configs import CONF, resolved
+from sweep_files import SWEEPS, name_of, params_of
+
+from trainers.config.checks import check, refuse_idle_settings
+from trainers.records.identity import identify
+
+PAPER = [path for path in SWEEPS if path.parent.name == "paper"]
+PRESETS = {f"paper/{path.stem}" for path in (CONF / "experiment/paper").glob("*.yaml")}
+IMAGES, WORDS = 50_000, 2_088_628  # of CIFAR's and WikiText-2's training splits
+POSITIVES = 20_000_263 - 138_493  # ratings of MovieLens-20M, without the last one of each user
+
+
+def jobs(path: Path) -> list[dict[str, str]]:
+    """Jobs of a sweep in which every value of every setting comes up, all at seed 0."""
+    values = {key: str(of_key).split(",") for key, of_key in params_of(path).items()} | {"seed": ["0"]}
+    most = max(map(len, values.values()))
+    return [{key: of_key[i % len(of_key)] for key, of_key in values.items()} for i in range(most)]
+
+
+def steps_of(config: dict[str, Any]) -> int:
+    """The length of a run, from the sizes that the data sets are published with."""
+    settings, samples = config["trainer"], config["workers"] * (config["trainer"]["batch_size"] or 1)
+    if settings["steps"]:
+        return settings["steps"]
+    name = config["data"]["_target_"].rpartition(".")[2]
+    if name == "wikitext2":
+        return settings["epochs"] * math.ceil((WORDS // samples - 1) / config["data"]["bptt"])
+    if name == "movielens":
+        return math.ceil(settings["epochs"] * POSITIVES * (1 + config["data"]["negatives"]) / samples)
+    if config["data"]["drop_last"]:
+        return settings["epochs"] * (IMAGES // config["workers"] // settings["batch_size"])
+    return math.ceil(settings["epochs"] * IMAGES / samples)
+
+
+@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> None:
+    lengths, ids = {}, set()
+    for job in jobs(path):
+        typed = [f"{key}={value}" for key, value in job.items()]
+        config = resolved(f"+sweeps={name_of(path)}", *typed)
+        check(config)
+        refuse_idle_settings(config, {*job})
+        assert config["output"].startswith("outputs/paper")
+        lengths[job["experiment"]] = steps_of(config)
+        ids.add(identify(config).id)
+    assert len(ids) == len(jobs(path)), "settings that change nothing"
+    num_runs = math.prod(len(str(values).split(",")) for values in params_of(path).values())
+    whole = sum(steps * num_runs // len(lengths) for steps in lengths.values())
+    comment = path.read_text().splitlines()[2]
+    each = " to ".join(f"{steps:,}" for steps in sorted({min(lengths.values()), max(lengths.values())}))
+    assert f" runs, {each} steps " in comment
+    assert f"each, {whole:,} in all; for a " in comment
+
+
+def test_every_preset_of_the_paper_is_in_a_sweep() -> None:
+    crossed = {path.stem: set(params_of(path)["experiment"].split(",")) for path in PAPER}
+    assert crossed["dense"] == PRESETS
+    compressed = {name for stem, names in crossed.items() if stem != "dense" for name in names}
+    assert compressed - {"convex/gisette_sgd"} == PRESETS
+
+
+def test_runs_of_two_sweeps_are_the_same_runs() -> None:
+    """So that nothing is trained twice."""
+    words = ["compressor=top_k", "budget.density=0.001", "feedback=ef", "scope=layer", "seed=0"]
+    found = [
+        resolved(f"+sweeps=paper/{sweep}", "experiment=paper/resnet18_cifar10", *words)
+        for sweep in ("cifar10", "feedback", "entire_model", "accordion")
+    ]
+    assert len({(identify(config).id, config["output"], config["name"]) for config in found}) == 1
+
+
+def test_the_guide_names_every_sweep() -> None:
+    guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
+    assert set(re.findall(r"\+sweeps=paper/(\w+)", guide)) == {path.stem for path in PAPER}

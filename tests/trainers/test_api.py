@@ -1,0 +1,90 @@
+"""Runs from a script or a notebook: configs without Hydra's state, runs found again, the example notebook."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, command
+from configs import resolved
+from hydra import compose as hydras_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+
+from trainers.api import ConfigError, compose, train
+
+NOTEBOOK = ROOT / "examples/two_runs.ipynb"
+SMALL = (
+    "model=mlp",
+    "model.hidden=[4]",
+    "workers=2",
+    "trainer.steps=2",
+    "trainer.batch_size=4",
+    "tracker=none",
+)
+
+
+def test_a_config_is_that_of_the_command_line() -> None:
+    overrides = ("experiment=quick", "compressor=random_k", "seed=3")
+    config = compose(*overrides)
+    assert config == resolved(*overrides)
+    assert config["name"] == "mlp-digits-random_k"
+
+
+def test_hydra_of_the_caller_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "theirs.yaml").write_text("x: ${hydra:job.name}\n")
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(tmp_path), job_name="theirs", version_base="1.3"):
+        theirs = hydras_compose("theirs", return_hydra_config=True)
+        HydraConfig.instance().set_config(theirs)
+        compose("experiment=quick")
+        assert theirs.x == "theirs"
+        assert hydras_compose("theirs", ["x=1"]).x == 1
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (("seed=0,1",), "compose takes the settings of one run, got seed=0,1"),
+        (("-m", "seed=0"), "compose takes settings, as KEY=VALUE, got -m"),
+        (("lr=1",), "Could not override 'lr': there is no such setting; did you mean optimizer.lr?"),
+        (("compressor=none", "budget.density=0.1"), "budget.density has no effect with this compressor"),
+        (("workers=0",), "workers must be an integer >= 1, got 0"),
+    ],
+)
+def test_what_the_command_refuses_is_refused(overrides: tuple[str, ...], said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        compose(*overrides)
+    assert str(caught.value).startswith(said)
+
+
+def test_a_run_is_read_and_found_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    config = compose(*SMALL, "tracker=none", "compressor=none", f"output={tmp_path}")
+    run = train(config)
+    assert run.folder.is_relative_to(tmp_path)
+    assert run.summary["step"] == 2 == run.records[-1]["step"]
+    assert run.records[0]["comm/bytes_sent"] > 0
+    capfd.readouterr()
+    assert train(config).summary == run.summary
+    assert "is finished already; its numbers:" in capfd.readouterr().out
+
+
+def test_what_cannot_be_trained_is_refused_in_one_line(tmp_path: Path) -> None:
+    config = compose(*SMALL, "tracker=none", "compressor=top_k", f"output={tmp_path}")
+    config["compressor"]["density"] = 2
+    with pytest.raises(ConfigError, match=r"^TopK.density must be in \(0, 1\], got 2$"):
+        train(config)
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    (tmp_path / "examples").mkdir()
+    words = (str(NOTEBOOK), str(tmp_path / "examples"))
+    done = command(*words, script="tests/helpers/run_notebook.py", MPLBACKEND="agg")
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / "outputs").glob("*/*/summary.json"))) == 2
+    assert done.stdout.splitlines()[-1] == "drawn: Top-k=57 hard threshold=57"
+
+
+def test_the_notebook_holds_no_output() -> None:
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    assert all(not cell["outputs"] for cell in cells if cell["cell_type"] == "code")

@@ -1,0 +1,76 @@
+"""Composed configs: from words of the command line to plain, checked values."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra._internal.utils import create_config_search_path
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.utils import setup_globals
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from trainers.config import guard, words, yaml_loader
+from trainers.config.checks import check, refuse_idle_settings
+from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.records.plain import Config
+
+
+def compose(overrides: Sequence[str]) -> Config:
+    """The config that ``run.py`` composes of these words, resolved; raises ``ConfigError``.
+
+    Leaves Hydra's own state as it was; the limits on config files (``guard``) stay in force in this process.
+    """
+    guard.install()
+    setup_globals()  # Hydra's resolvers
+    with refusing():
+        typed = words.checked(overrides)
+        options = [word for word in typed if word.startswith("-")]
+        if options:
+            raise ValueError(f"compose takes settings, as KEY=VALUE, got {options[0]}")
+        loader = guard.GuardedLoader(create_config_search_path(str(guard.CONF)))
+        try:
+            for override in OverridesParser.create().parse_overrides(typed):
+                if override.is_sweep_override():
+                    raise ValueError(f"compose takes the settings of one run, got {override.input_line}")
+            config = loader.load_configuration("config", typed, RunMode.RUN, from_shell=False)
+        except HydraException as error:
+            raise ConfigError(said_by_hydra(error)) from error
+        state = HydraConfig.instance()
+        before = state.cfg
+        try:
+            state.set_config(config)  # for interpolations
+            with open_dict(config):
+                del config["hydra"]
+            return resolve(config, typed)
+        finally:
+            state.cfg = before
+            yaml_loader.end()
+
+
+def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False) -> Config:
+    """The config as plain values; raises ``ConfigError``, also for what was typed and has no effect."""
+    with refusing():
+        try:
+            resolved: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+            yaml_loader.end()
+        except RecursionError:
+            raise ConfigError("a config must not refer to itself") from None
+        except OmegaConfBaseException as error:
+            raise ConfigError(one_line(error)) from error
+        check(resolved)
+        refuse_idle_settings(resolved, keys_of(overrides), in_sweep=in_sweep)
+    return resolved
+
+
+def keys_of(overrides: Sequence[str]) -> set[str]:
+    """The settings that these words set."""
+    return {override.split("=")[0].lstrip("+~") for override in overrides}
+
+
+def said_by_hydra(error: HydraException) -> str:
+    """What Hydra refuses, in its own words, in one line."""
+    said = [one_line(e) for e in (error, error.__cause__) if e is not None and str(e)]
+    return ": ".join(dict.fromkeys(text.split(" Config search path:")[0] for text in said))
