@@ -4,6 +4,8 @@
 import sys
 
 if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
+    if sys.platform == "win32":
+        sys.exit("error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md")
     try:
         from trainers.launch.stopping import leave_when_interrupted
 

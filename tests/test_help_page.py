@@ -99,8 +99,7 @@ def test_help_shows_what_the_chosen_files_say(width: int) -> None:
     assert len({line.index(" # ") for line in page if " # " in line}) == 1
     text = " ".join(done.stdout.replace("#", " ").split())
     for said in (
-        "compressor: QSGD: random rounding of every entry",
-        "bits: 4 of an entry, 2, 4 or 8",
+        *comments((CONF / "compressor/qsgd.yaml").read_text()).values(),
         "batch_size: 32 samples per worker and step",  # its explanation and the preset's value
         "xi: {} ||C(mean p) - mean C(p)||",
         "workers: 4 n data-parallel workers",

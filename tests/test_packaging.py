@@ -1,6 +1,8 @@
 """Files for other tools: they do what the Makefile does, and say what pyproject.toml says."""
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -53,3 +55,18 @@ def test_the_image_installs_what_the_makefile_installs() -> None:
 def test_figures_take_less_than_four_megabytes() -> None:
     """All PNGs of results/pages, which the repository holds; PDFs are made on demand."""
     assert sum(path.stat().st_size for path in (ROOT / "results/pages").glob("**/*.png")) < 4e6
+
+
+def test_the_installation_page_names_the_versions_of_the_constraints() -> None:
+    page = (ROOT / "docs/getting_started.md").read_text()
+    named = re.findall(r"(torch|torchvision)==([\d.]+)", page)
+    assert {name for name, _ in named} == {"torch", "torchvision"}
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    assert [f"{name}=={version}" for name, version in named if f"{name}=={version}" not in constraints] == []
+
+
+def test_windows_is_answered_in_one_line() -> None:
+    code = "import runpy, sys; sys.platform = 'win32'; runpy.run_path('run.py', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: Windows has neither ") and done.stderr.count("\n") == 1

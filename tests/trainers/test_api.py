@@ -1,11 +1,13 @@
 """Runs from a script or a notebook: configs without Hydra's state, runs found again, the example notebook."""
 
 import json
+import runpy
 from pathlib import Path
 
 import pytest
 from command_line import ROOT, command
 from configs import resolved
+from docs_pages import blocks
 from hydra import compose as hydras_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -13,6 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 
 from trainers.api import ConfigError, compose, train
 
+GUIDE = ROOT / "docs/guides/own_script.md"
 NOTEBOOK = ROOT / "examples/two_runs.ipynb"
 SMALL = (
     "model=mlp",
@@ -83,6 +86,17 @@ def test_the_notebook_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert len(list((tmp_path / "outputs").glob("*/*/summary.json"))) == 2
     assert done.stdout.splitlines()[-1] == "drawn: Top-k=57 hard threshold=57"
+
+
+def test_the_example_of_the_guide_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (block,) = [block for block in blocks(GUIDE, "python") if "from trainers.api" in block]
+    (tmp_path / "example.py").write_text(block)
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("example.py")
+    accuracy, step, folder = capsys.readouterr().out.splitlines()[-1].split()
+    assert 0 < float(accuracy) <= 1 and step == "23" and Path(folder).is_relative_to("outputs")
 
 
 def test_the_notebook_holds_no_output() -> None:
