@@ -5,7 +5,8 @@
 One worker's fp32 vector of ResNet-18's size, in one segment: feedback, selection, packing, residual, error
 and count in one call, compared with an in-place add of that size; exact Top-k compared with
 ``torch.topk(p.abs(), k)``, with a check that the sets are equal; selection and packing of a random block
-compared with a copy of as many entries. Then the reduction of 8 workers' gradients of ResNet-18 compared with
+compared with a copy of as many entries; rounding, packing and residual of each quantiser compared with an
+in-place add, and its decoding. Then the reduction of 8 workers' gradients of ResNet-18 compared with
 their forward and backward passes on 32 images of 32 x 32 each. A round runs everything once, the figure is
 the median of the rounds' ratios. Seconds are those of the process (all of its threads), which other work on
 the machine disturbs less than a clock on the wall.
@@ -27,9 +28,13 @@ from torch import Tensor
 from compressors.api import Codec, Input, Segment, Step, elements_of, inputs_of
 from compressors.build import build_reducer
 from compressors.core.backends import backend_of, chosen
+from compressors.ef_sign import EFSign
 from compressors.feedback import ErrorFeedback
 from compressors.hard_threshold import HardThreshold
+from compressors.natural import Natural
+from compressors.qsgd import QSGD
 from compressors.random_block import RandomBlock
+from compressors.terngrad import TernGrad
 from compressors.top_k import TopK
 from trainers.comm.communicator import Communicator
 from trainers.gradients import WorkerGradients
@@ -38,6 +43,16 @@ from trainers.ledger import Ledger
 
 ROOT = Path(__file__).parent.parent
 SIZE, WORKERS, IMAGES = 11_173_962, 8, 32
+QUANTISERS: dict[str, Codec] = {
+    "EF-sign": EFSign(),
+    "natural": Natural(),
+    "TernGrad, 1.6 bits": TernGrad(),
+    "TernGrad, 2 bits": TernGrad(values_per_byte=4),
+    "QSGD, 2 bits": QSGD(bits=2),
+    "QSGD, 4 bits": QSGD(),
+    "QSGD, 4 bits, L2 norm": QSGD(norm="l2"),
+    "QSGD, 8 bits": QSGD(bits=8),
+}
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -103,13 +118,42 @@ def measure_selection(rounds: int) -> None:
     print(f"\nTop-k's set is torch.topk's: {same}")
 
 
+def measure_quantisers(rounds: int) -> None:
+    """Print the second table."""
+    drawn, rest, total = torch.randn(SIZE), torch.empty(SIZE), torch.zeros(SIZE)
+    backend, found = backend_of(rest.device), {name: [] for name in ("add", *QUANTISERS)}
+    decoded: dict[str, list[float]] = {name: [] for name in QUANTISERS}
+    for number in range(rounds + 1):
+        adding = seconds(lambda: total.add_(drawn))
+        step = Step(0, number, shapes=((SIZE,),))
+        for name, codec in QUANTISERS.items():
+            rest.copy_(drawn)
+            started = time.process_time()
+            payload = backend.encode(codec, rest, step)
+            packing = time.process_time() - started
+            backend.decode(codec, payload, total, step)
+            adds = time.process_time() - started - packing
+            if number > 0:  # the first round compiles
+                found[name].append(packing)
+                decoded[name].append(adds)
+        if number > 0:
+            found["add"].append(adding)
+    print("\n| quantiser | encode, ms | add, ms | ratio | goal | decode, ratio |")
+    print("|---|---:|---:|---:|---:|---:|")
+    adding = found.pop("add")
+    for name, times in found.items():
+        ratio, other = (statistics.median(map(float.__truediv__, t, adding)) for t in (times, decoded[name]))
+        own, yardstick = (1000 * statistics.median(t) for t in (times, adding))
+        print(f"| {name} | {own:.1f} | {yardstick:.1f} | {ratio:.2f} | 4 | {other:.2f} |")
+
+
 def loss_of(model: torch.nn.Module, batch: tuple[Tensor, Tensor], memory: None) -> tuple[Tensor, None]:
     images, labels = batch
     return torch.nn.functional.cross_entropy(model(images), labels), memory
 
 
 def measure_step(rounds: int) -> None:
-    """Print the second table."""
+    """Print the third table."""
     model = instantiate(
         OmegaConf.load(ROOT / "conf" / "model" / "resnet18.yaml"), input_shape=(3, 32, 32), num_classes=10
     )
@@ -165,6 +209,7 @@ def main() -> None:
     versions = f"torch {torch.__version__}, numba {numba.__version__}, numpy {np.__version__}"
     print(f"{versions}, {arguments.threads} thread(s), {arguments.rounds} rounds; {SIZE:,} fp32 entries\n")
     measure_selection(arguments.rounds)
+    measure_quantisers(arguments.rounds)
     measure_step(max(1, arguments.rounds // 5))
 
 

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from compressors.api import METADATA, Codec, Field, Step, Traits, squared_norm
+from compressors.core import rules
 from compressors.core.norms import absolute_sum
+from compressors.core.segments import edges_of
 from compressors.encoding.packing import pack, unpack
 
 
@@ -41,6 +43,9 @@ class EFSign(Codec):
         signs = 2 * unpack(payload.bits, 1, out.numel()).to(out.dtype) - 1
         for layer, own, scale in zip(step.layers(out), step.layers(signs), payload.scales, strict=True):
             layer += own * scale
+
+    def rounding(self, size: int, step: Step) -> rules.Signs:
+        return rules.Signs(edges_of(step.shapes or ((size,),)))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """||x||^2 - ||x||_1^2 / d of every layer, with the rounding of the scales."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import Codec, Field, Step, Traits, squared_norm
+from compressors.core import rules
 from compressors.core.randomness import random_bits
 from compressors.encoding.packing import pack, unpack
 
@@ -50,6 +51,9 @@ class Natural(Codec):
         magnitudes = (payload.exponents.to(torch.int32) << MANTISSA).view(torch.float32).to(out.dtype)
         negative = unpack(payload.signs, 1, out.numel()).to(torch.bool)
         out += torch.where(negative, -magnitudes, magnitudes)
+
+    def rounding(self, size: int, step: Step) -> rules.Powers:
+        return rules.Powers(step.derive_seed(shared=False))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return self.variance_bound(x.numel()) * squared_norm(x).item()

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from compressors.api import METADATA, Codec, Field, Plan, Step, Traits, is_count, require, squared_norm
+from compressors.core import rules
 from compressors.core.fields import PayloadType
 from compressors.core.randomness import uniform
 from compressors.encoding.elias import dense_bits, sparse_bits
@@ -79,9 +80,7 @@ class QSGD(Codec):
     def encode(self, x: Tensor, step: Step) -> Any:
         wide = torch.promote_types(x.dtype, torch.float32)
         buckets = self._buckets(x.to(wide))
-        norms = buckets.abs().amax(1)
-        if self.norm == "l2":  # relative to the largest entry, so squares neither overflow nor vanish
-            norms = norms * (buckets / norms.where(norms > 0, 1).unsqueeze(1)).norm(dim=1)
+        norms = buckets.abs().amax(1) if self.norm == "max" else squared_norm(buckets).sqrt()
         norms = norms.to(torch.float32).clamp(max=torch.finfo(torch.float32).max)
         shares = buckets.abs() / norms.where(norms > 0, 1).to(wide).unsqueeze(1)
         drawn = uniform(step.derive_seed(shared=False), buckets.numel(), wide).view_as(buckets)
@@ -97,6 +96,12 @@ class QSGD(Codec):
         values = (codes >> 1).to(out.dtype) * (1 - 2 * (codes & 1).to(out.dtype))
         scales = payload.norms.to(out.dtype) / self.num_levels
         out += (self._buckets(values) * scales.unsqueeze(1)).flatten()[: out.numel()]
+
+    def rounding(self, size: int, step: Step) -> rules.Levels | None:
+        if self.bucket_size % 8:  # kernels write whole bytes of codes for a bucket
+            return None
+        seed = step.derive_seed(shared=False)
+        return rules.Levels(self.num_levels, self.width, self.bucket_size, self.norm, seed)
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """Under the L2 norm the paper's bound; (max / s)^2 / 4 per entry for ``norm="max"``."""

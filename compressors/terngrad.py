@@ -17,9 +17,11 @@ import torch
 from torch import Tensor
 
 from compressors.api import METADATA, Codec, Field, Step, Traits, is_count, is_real, require, squared_norm
+from compressors.core import rules
 from compressors.core.fields import PayloadType
 from compressors.core.norms import wide_sum
 from compressors.core.randomness import uniform
+from compressors.core.segments import edges_of
 from compressors.encoding.packing import pack, pack_ternary, unpack, unpack_ternary
 
 
@@ -73,6 +75,10 @@ class TernGrad(Codec):
         signs = (codes & 1).to(out.dtype) - (codes >> 1).to(out.dtype)
         for layer, own, scale in zip(step.layers(out), step.layers(signs), payload.scales, strict=True):
             layer += own * scale
+
+    def rounding(self, size: int, step: Step) -> rules.Ternary:
+        edges, seed = edges_of(step.shapes or ((size,),)), step.derive_seed(shared=False)
+        return rules.Ternary(edges, self.clip, self.values_per_byte, seed)
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """The expected error: c (s - c) + (|x| - c)^2 of every entry, with c = min(|x|, s)."""

@@ -28,6 +28,7 @@ from compressors.api import (
     require,
     zeros_of,
 )
+from compressors.core.backends import backend_of
 from compressors.core.fields import declared, payload_of
 from compressors.core.rounds import begin, end
 
@@ -98,12 +99,13 @@ class TwoWay(Reducer):
         parts += unsent  # 0 unless the rows of ``owed`` belonged to other workers before
         unsent.zero_()
         means = []
+        backend = backend_of(segment.rows.device)
         arrived = self._to_servers(parts, own, communicator)
         for row, server in enumerate(communicator.local_workers):
             total = debts[row].to(torch.promote_types(owed.dtype, torch.float32))
             for worker in range(workers):
                 payload = self.up.payload(*(field[row, worker] for field in arrived))
-                self.up.add(payload, total, own[server]._replace(worker=worker))
+                backend.decode(self.up, payload, total, own[server]._replace(worker=worker))
             means.append(total.div_(workers))
         found = self._to_all(means, own, communicator)
         for row, server in enumerate(communicator.local_workers):
@@ -114,8 +116,9 @@ class TwoWay(Reducer):
 
     def _to_servers(self, parts: Tensor, own: list[Step], communicator: Communicator) -> list[Tensor]:
         """Send ``parts`` [W, n, m]; returns the fields of ``up`` for the local servers, [W, n, ...] each."""
+        encode = backend_of(parts.device).encode
         payloads = [
-            [self.up.encode(part, step._replace(worker=worker)) for part, step in zip(row, own, strict=True)]
+            [encode(self.up, part, step._replace(worker=worker)) for part, step in zip(row, own, strict=True)]
             for worker, row in zip(communicator.local_workers, parts, strict=True)
         ]
         fields = declared(self.up.payload).fields.values()
@@ -129,8 +132,9 @@ class TwoWay(Reducer):
     def _to_all(self, means: list[Tensor], own: list[Step], communicator: Communicator) -> Tensor:
         """The decoded means of all servers' parts, [n, m]; their residual is left in ``means``."""
         steps = [step._replace(segment=f"{step.segment}/mean", worker=w) for w, step in enumerate(own)]
+        backend = backend_of(means[0].device)
         replies = [
-            self.down.encode(mean, steps[w])
+            backend.encode(self.down, mean, steps[w])
             for w, mean in zip(communicator.local_workers, means, strict=True)
         ]
         told = [
@@ -139,7 +143,9 @@ class TwoWay(Reducer):
         ]
         found = means[0].new_zeros(len(own), len(means[0]))
         for server, mean in enumerate(found):
-            self.down.add(self.down.payload(*(field[server] for field in told)), mean, steps[server])
+            backend.decode(
+                self.down, self.down.payload(*(field[server] for field in told)), mean, steps[server]
+            )
         return found
 
 

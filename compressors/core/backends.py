@@ -43,7 +43,7 @@ class Backend:
         found = []
         for codec, segment, norm in zip(codecs, segments, norms, strict=True):
             steps = [step_of(step, segment)._replace(worker=worker) for worker in workers]
-            payloads = [codec.encode(row, own) for row, own in zip(segment.rows, steps, strict=True)]
+            payloads = [self.encode(codec, row, own) for row, own in zip(segment.rows, steps, strict=True)]
             require_own(codec, payloads[0])
             size = segment.rows.shape[1]
             counts = [
@@ -53,6 +53,14 @@ class Backend:
             found.append(compressed._replace(sent=count_sent(compressed, segment.edges)))
         errors = self.squared_norms(segments)
         return [own._replace(error=error) for own, error in zip(found, errors, strict=True)]
+
+    def encode(self, codec: Codec, x: Tensor, step: Step) -> Any:
+        """``codec.encode`` of one worker's ``x`` [d]."""
+        return codec.encode(x, step)
+
+    def decode(self, codec: Codec, payload: Any, out: Tensor, step: Step) -> None:
+        """``codec.add`` of one worker's payload to ``out`` [d]."""
+        codec.add(payload, out, step)
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         """``norms.squared_norm`` of each layer of each segment's rows: [W, L] float64 per segment."""
@@ -70,14 +78,22 @@ class Backend:
         """Add a payload of one worker, or of all workers, to ``out`` [d]. ``compressed`` has its codec and
         step."""
         codec, step = compressed.origin
-        codec.add(payload, out, step)
+        self.decode(codec, payload, out, step)
 
     def means(
         self, everyones: list[list[Any]], inputs: list[Input], local: list[Compressed], num_workers: int
     ) -> list[Tensor]:
         """Per segment the mean of all workers' payloads, added in worker order, [d] each."""
         of_segments = zip(everyones, inputs, local, strict=True)
-        return [_mean(payloads, x, own, num_workers) for payloads, x, own in of_segments]
+        return [self._mean(payloads, x, own, num_workers) for payloads, x, own in of_segments]
+
+    def _mean(self, payloads: list[Any], x: Input, compressed: Compressed, num_workers: int) -> Tensor:
+        codec, step = compressed.origin
+        wide = torch.promote_types(x.rows.dtype, torch.float32)  # half precision is summed in fp32
+        total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
+        for worker, payload in enumerate(payloads):
+            self.decode(codec, payload, total, step._replace(worker=worker))
+        return divide(total, num_workers).to(x.rows.dtype)
 
     def adds_joined(self, payload: Any, compressed: Compressed) -> bool:
         """Whether ``means_of_joined`` can add such payloads in worker order."""
@@ -215,15 +231,6 @@ def count_sent(compressed: Compressed, edges: np.ndarray) -> np.ndarray:
     owners = np.arange(len(counts)).repeat(counts)
     sent = np.bincount(owners * num_layers + layers, minlength=len(counts) * num_layers)
     return sent.reshape(-1, num_layers)
-
-
-def _mean(payloads: list[Any], x: Input, compressed: Compressed, num_workers: int) -> Tensor:
-    codec, step = compressed.origin
-    wide = torch.promote_types(x.rows.dtype, torch.float32)  # half precision is summed in fp32
-    total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
-    for worker, payload in enumerate(payloads):
-        codec.add(payload, total, step._replace(worker=worker))
-    return divide(total, num_workers).to(x.rows.dtype)
 
 
 _REFERENCE = Backend()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from compressors.core.communicator import Communicator
 from compressors.core.fields import PayloadType, declared
-from compressors.core.rules import Rule
+from compressors.core.rules import Rounding, Rule
 from compressors.core.segments import Input, Segment, State, Step
 
 _CONTRACTING = ("ErrorFeedback", "EF21", "MomentumCorrection")  # feedback for which ||x - C(x)|| < ||x||
@@ -128,6 +128,10 @@ class Codec:
 
     def rule(self, size: int, step: Step, workers: range) -> Rule | None:
         """The selection among ``size`` elements as data for compiled loops; ``encode`` is the definition."""
+        return None
+
+    def rounding(self, size: int, step: Step) -> Rounding | None:
+        """The rounding of ``size`` elements as data for compiled loops; ``encode`` is the definition."""
         return None
 
     def for_model(self, num_parameters: int) -> Self:

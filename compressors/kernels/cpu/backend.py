@@ -14,7 +14,7 @@ from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
 from compressors.core.rules import AtLeast, Drawn, Largest
 from compressors.core.segments import Input, Segment, Step
-from compressors.kernels.cpu import guessing, magnitudes, measuring, native, packing, sums
+from compressors.kernels.cpu import guessing, magnitudes, measuring, native, packing, rounding, sums
 from compressors.kernels.cpu.table import Table, Tables
 from compressors.kernels.cpu.threads import parallel_for
 
@@ -75,6 +75,19 @@ class CpuKernels(Backend):
             out = x.segment.rows[0] if x.memory is not None else None
             found.append(Compressed(counts, error, norm, [payload], codec, own, out))
         return found
+
+    def encode(self, codec: Codec, x: Tensor, step: Step) -> Any:
+        rounding_of_x = codec.rounding(len(x), step) if _is_plain_row(x) else None
+        if rounding_of_x is None:
+            return super().encode(codec, x, step)
+        return codec.payload(*rounding.encode(rounding_of_x, x.numpy()))
+
+    def decode(self, codec: Codec, payload: Any, out: Tensor, step: Step) -> None:
+        rounding_of_out = codec.rounding(len(out), step) if _is_plain_row(out) else None
+        if rounding_of_out is None:
+            super().decode(codec, payload, out, step)
+        else:
+            rounding.decode(rounding_of_out, payload, out.numpy())
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]
@@ -190,6 +203,11 @@ def _can_add(payload: Any, compressed: Compressed) -> bool:
 def _can_sum(rows: Tensor) -> bool:
     """Whether the loops support dtype and layout of ``rows`` [W, d] or a row [d]."""
     return rows.dtype in _DTYPES and (rows.stride(-1) == 1 or rows.shape[-1] == 1)
+
+
+def _is_plain_row(x: Tensor) -> bool:
+    """Whether the loops of quantisers support ``x`` [d]."""
+    return x.dtype == torch.float32 and x.is_contiguous() and 0 < len(x) < 2**31
 
 
 def _is_plain(rows: Tensor) -> bool:
