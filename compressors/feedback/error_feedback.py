@@ -19,10 +19,10 @@ from compressors.api import (
     State,
     Step,
     Wrapper,
-    require,
     zeros_of,
 )
 from compressors.core.payloads import divide
+from compressors.feedback.scale import require_rates, require_scale, scale_of
 
 
 class Memory(NamedTuple):
@@ -49,12 +49,10 @@ class ErrorFeedback(Wrapper):
     keeps_residual = True
 
     def __post_init__(self) -> None:
-        valid = self.scale in ("gradient", "step")
-        require(valid, "ErrorFeedback.scale", "'gradient' or 'step'", self.scale)
+        require_scale("ErrorFeedback", self.scale)
 
     def check(self, plan: Plan) -> None:
-        rule = "positive in every step under feedback.scale=step"
-        require(self.scale != "step" or plan.lowest_rate > 0, "the schedule", rule, plan.lowest_rate)
+        require_rates(self.scale, plan)
         super().check(plan)
 
     @property
@@ -88,6 +86,5 @@ class ErrorFeedback(Wrapper):
         return reduced, Memory(residual, inner)
 
     def _with_residual(self, segments: list[Segment], state: Memory, step: Step) -> list[Input]:
-        scale = step.learning_rate if self.scale == "step" else 1.0
-        require(scale > 0, "the learning rate", "> 0 under feedback.scale=step", scale)
-        return [Input(segment, state.residual[segment.name], scale) for segment in segments]
+        factor = scale_of(self.scale, step)
+        return [Input(segment, state.residual[segment.name], factor) for segment in segments]

@@ -27,6 +27,8 @@ from compressors.api import (
     require_flag,
     zeros_of,
 )
+from compressors.core.payloads import divide
+from compressors.feedback.scale import require_rates, require_scale, scale_of
 
 
 class Velocities(NamedTuple):
@@ -42,13 +44,15 @@ class MomentumCorrection(Wrapper):
     """Reduces v + u instead of the gradient, and keeps the entries that were not sent in v.
 
     ``momentum`` is m and replaces the optimizer's momentum: the optimizer must be SGD with momentum 0.
-    ``masking`` sets the velocity of sent elements to 0; it needs a method that sends exact values. Raises
+    ``masking`` sets the velocity of sent elements to 0; it needs a method that sends exact values.
+    ``scale="step"`` keeps v in units of the parameters, v = v + lr u, as in ``ErrorFeedback``. Raises
     ``ValueError`` otherwise.
     """
 
     inner: Reducer
     momentum: float = field(default=0.9, kw_only=True)
     masking: bool = field(default=True, kw_only=True)
+    scale: str = field(default="gradient", kw_only=True)
 
     keeps_residual = True
 
@@ -56,6 +60,7 @@ class MomentumCorrection(Wrapper):
         valid = is_real(self.momentum) and 0 <= self.momentum < 1
         require(valid, "MomentumCorrection.momentum", "in [0, 1)", self.momentum)
         require_flag("MomentumCorrection.masking", self.masking)
+        require_scale("MomentumCorrection", self.scale)
         exact = not self.masking or self.inner.traits.exact
         require(exact, "MomentumCorrection.masking", "false with a method that rounds", self.masking)
 
@@ -64,28 +69,30 @@ class MomentumCorrection(Wrapper):
         require(plan.optimizer == "SGD", "optimizer", rule, plan.optimizer)
         rule = "0 under feedback=momentum_correction, which has its own"
         require(plan.momentum == 0, "optimizer.momentum", rule, plan.momentum)
+        require_rates(self.scale, plan)
         super().check(plan)
 
     def init(self, segments: list[Segment]) -> Velocities:
         return Velocities(zeros_of(segments), zeros_of(segments), self.inner.init(segments))
 
     def carried(self, inputs: list[Input], state: Velocities, step: Step) -> list[Input]:
-        segments = [given.seen() for given in inputs]
-        own = [
-            Input(s._replace(rows=state.velocity[s.name] * self.momentum + s.rows), state.residual[s.name])
-            for s in segments
-        ]
+        segments, factor = [given.seen() for given in inputs], scale_of(self.scale, step)
+        velocities = [s._replace(rows=state.velocity[s.name] * self.momentum + s.rows) for s in segments]
+        own = [Input(velocity, state.residual[velocity.name], factor) for velocity in velocities]
         return self.inner.carried(own, state.inner, step)
 
     def reduce(
         self, inputs: list[Input], state: Velocities, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Velocities]:
-        own = []
+        own, factor = [], scale_of(self.scale, step)
         for segment in (given.formed() for given in inputs):
             velocity = state.velocity[segment.name].mul_(self.momentum).add_(segment.rows)
             segment.rows.copy_(velocity)  # a reduction consumes its input
-            own.append(Input(segment, state.residual[segment.name]))
+            own.append(Input(segment, state.residual[segment.name], factor))
         reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
+        if factor != 1.0:
+            for mean in reduced.mean.values():
+                divide(mean, factor)
         residual = state.residual | {name: left.contiguous() for name, left in reduced.residual.items()}
         if self.masking and not self.inner.traits.lossless:  # a lossless method has no waiting entries
             for given in own:

@@ -52,6 +52,7 @@ FLAGS = (
     "compressor=random_k compressor.shared_coordinates",
     "compressor=random_k compressor.unbiased",
     "compressor=random_block compressor.shared_coordinates",
+    "compressor=powersgd compressor.warm_start",
     f"{CORRECTED} feedback.masking",
 )
 RATINGS = "data=synthetic_ratings model=neumf"
@@ -77,6 +78,7 @@ COUNTS = (  # whole numbers of at least 1; no null
     "compressor=reused_threshold compressor.period",
     "compressor=qsgd compressor.bucket_size",
     "compressor=terngrad compressor.values_per_byte",
+    "compressor=powersgd compressor.rank",
     "schedule=autolrs schedule.tau",
     "schedule=autolrs schedule.tau_max",
     "schedule=autolrs schedule.trial_steps",
@@ -107,6 +109,8 @@ POSITIVE = (
     "budget.density",
     "compressor=random_k compressor.density",
     "compressor=accordion compressor.k_low",
+    "compressor=dgc compressor.density",
+    "compressor=dgc compressor.sample",
     "compressor=accordion compressor.k_high",
     "compressor=accordion compressor.detection_threshold",
     "schedule=cosine schedule.peak",
@@ -132,6 +136,7 @@ NOT_NEGATIVE_OR_NULL = (
 )
 POSITIVE_OR_NULL = (
     "compressor=terngrad compressor.clip",
+    "compressor=strom compressor.threshold",
     "checkpoint.every_minutes",
     "data=image_folder data.name=x data.held_out",
     "data.partition=dirichlet data.alpha",

@@ -1,0 +1,82 @@
+"""Deep gradient compression (DGC): the entries above a threshold that a sample of magnitudes gives.
+
+Lin, Han, Mao, Wang and Dally, ICLR 2018, https://arxiv.org/abs/1712.01887. The method has five parts:
+
+- selection (this file): of the k = density d largest magnitudes, estimated on a sample of the entries. If far
+  more than k pass the threshold, the k largest of these are selected exactly ("hierarchical selection");
+- momentum correction and momentum factor masking: ``feedback/momentum_correction.py``;
+- warm-up of the density, 25 % to 0.1 % over four epochs: ``budget.schedule=exponential``;
+- local gradient clipping: ``trainer.clip_norm``, which the paper sets to the usual norm over sqrt(n).
+
+``compressor=dgc`` chooses the first three and an optimizer without momentum. Biased; ||x - C(x)|| <= ||x||. 8
+bytes per sent fp32 element and one 4-byte count per segment. With density 1 all entries are sent, and the
+method is momentum SGD.
+
+Deviations from the paper: a sample has at least ``EXPECTED`` entries above the threshold on average, because
+a layer of a few thousand entries has less than one in a sample of 1 %. "Far more" is ``EXCESS``, as in the
+authors' code.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from compressors.api import CodecWithDensity, Sparse, Step, Traits, is_real, require, squared_norm, take
+from compressors.core.density import Constant
+from compressors.hard_threshold import at_least
+
+EXPECTED, EXCESS = 10, 1.3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DGC(CodecWithDensity):
+    """Keeps about k = max(1, floor(density * d)) entries of every segment, at most ``EXCESS`` times k.
+
+    ``sample`` is the share of the entries among which a threshold is searched; a larger one takes more time,
+    and the number of entries sent varies less. ``schedule`` varies the density over the epochs. Raises
+    ``ValueError`` for a density or a sample outside (0, 1].
+    """
+
+    sample: float = 0.01  # the paper: 0.001 to 0.01
+
+    payload = Sparse
+    examples = ({"density": 0.1},)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(is_real(self.sample) and 0 < self.sample <= 1, "DGC.sample", "in (0, 1]", self.sample)
+
+    @property
+    def traits(self) -> Traits:
+        is_lossless = self.density == 1 and isinstance(self.schedule, Constant)
+        settings = {} if is_lossless else {"density": 1.0, "schedule": "constant"}
+        return Traits(ragged=True, seeded=self.sample < 1, lossless_at=settings)
+
+    def encode(self, x: Tensor, step: Step) -> Sparse:
+        size = x.numel()
+        k = self.elements_at(step, size)
+        if k == size:
+            return take(x, torch.arange(size, device=x.device))
+        positions = at_least(self._threshold(x, k, step), x)
+        if len(positions) > EXCESS * k:
+            largest = x.index_select(0, positions).abs().topk(k).indices
+            positions = positions[largest].sort().values
+        return take(x, positions)
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return squared_norm(x).item()  # of a sample without large entries
+
+    def _threshold(self, x: Tensor, k: int, step: Step) -> float:
+        """The magnitude above which a share k / d of a sample lies, positive: zeros are not sent."""
+        size = x.numel()
+        count = min(size, math.ceil(max(self.sample * size, EXPECTED * size / k)))
+        sampled = x
+        if count < size:
+            stream = torch.Generator().manual_seed(step.derive_seed(shared=False))
+            places = torch.randint(size, (count,), generator=stream)
+            sampled = x.index_select(0, places.to(x.device, non_blocking=True))
+        of_sample = max(1, round(count * k / size))
+        found = sampled.abs().topk(of_sample).values[-1].item()
+        return max(found, torch.finfo(x.dtype).smallest_normal)

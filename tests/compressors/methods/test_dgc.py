@@ -1,0 +1,123 @@
+"""Deep gradient compression: selection, momentum correction, warm-up, and what its config chooses."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from configs import resolved
+from methods import reduce_once
+
+from compressors.api import Step
+from compressors.build import build_reducer
+from compressors.dgc import DGC, EXCESS, EXPECTED
+from compressors.feedback import MomentumCorrection
+from compressors.top_k import TopK
+
+W, D = 3, 60
+
+
+def gradients(step: int, size: int = D) -> torch.Tensor:
+    return torch.randn(W, size, generator=torch.Generator().manual_seed(step))
+
+
+def step_of(number: int) -> Step:
+    return Step(3, number, segment="a", worker=1)
+
+
+@pytest.mark.parametrize(("size", "density"), [(20_000, 0.01), (5000, 0.1), (30, 0.01)])
+def test_the_selection_is_its_definition(size: int, density: float) -> None:
+    """The threshold is the r-th largest of s sampled magnitudes, r = s k / d; above 1.3 k the k largest."""
+    x = gradients(0, size)[0]
+    k, passed = max(1, int(density * size)), []
+    for number in range(20):
+        count = min(size, math.ceil(max(0.01 * size, EXPECTED * size / k)))
+        stream = torch.Generator().manual_seed(step_of(number).derive_seed(shared=False))
+        places = torch.randint(size, (count,), generator=stream).numpy() if count < size else np.arange(size)
+        magnitudes = np.abs(x.numpy())
+        threshold = np.sort(magnitudes[places])[-max(1, round(count * k / size))]
+        kept = np.flatnonzero(magnitudes >= threshold)
+        passed.append(len(kept))
+        if len(kept) > 1.3 * k:
+            kept = np.sort(np.argsort(magnitudes)[-k:])
+        left = x.clone()
+        payload = DGC(density=density).encode(left, step_of(number))
+        assert payload.indices.tolist() == kept.tolist()
+        assert torch.equal(payload.values, x[kept])
+        assert not left[kept].any()
+    if size > 30:  # both branches were taken
+        assert min(passed) <= 1.3 * k < max(passed)
+
+
+def test_it_is_top_k_with_a_sample_of_everything() -> None:
+    x = gradients(0, 1000)[0]
+    payload = DGC(density=0.05, sample=1.0).encode(x.clone(), step_of(0))
+    assert torch.equal(payload.indices, TopK(density=0.05).encode(x.clone(), step_of(0)).indices)
+
+
+def test_the_number_of_entries_stays_near_k() -> None:
+    """Of 200 draws none sends more than 1.3 k, and none less than k / 20.
+
+    r = 10 of a sample are expected above the k-th largest magnitude. The number above the sample's 10th
+    largest is about k / 10 times a gamma variable of shape 10, which is below 1/2 with probability
+    e^-1/2 sum_{i >= 10} 2^-i / i! = 1.7e-10.
+    """
+    x, k = gradients(0, 100_000)[0], 100
+    sent = [len(DGC(density=0.001).encode(x.clone(), step_of(number)).values) for number in range(200)]
+    assert k / 20 <= min(sent) <= max(sent) <= EXCESS * k
+    assert 0.6 * k < np.mean(sent) < 1.1 * k
+    assert len(set(sent)) > 10
+
+
+def test_zeros_are_not_sent() -> None:
+    """As of an embedding, most of whose rows have no gradient."""
+    x = torch.zeros(10_000)
+    x[:5] = 1
+    assert DGC(density=0.01).encode(x, step_of(0)).indices.tolist() == [0, 1, 2, 3, 4]
+    assert len(DGC(density=0.01).encode(torch.zeros(100), step_of(0)).values) == 0
+
+
+@pytest.mark.parametrize("masking", [True, False])
+def test_without_compression_it_is_momentum_sgd(masking: bool) -> None:
+    """Weights of torch's SGD with momentum on the mean gradient, over 6 steps."""
+    reducer = build_reducer(DGC(density=1.0), D, partial(MomentumCorrection, momentum=0.9, masking=masking))
+    ours, torchs = (torch.zeros(D, requires_grad=True) for _ in range(2))
+    plain, momentum = torch.optim.SGD([ours], lr=0.1), torch.optim.SGD([torchs], lr=0.1, momentum=0.9)
+    state = None
+    for step in range(6):
+        reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
+        ours.grad, torchs.grad = reduced.mean["a"], gradients(step).mean(0)
+        plain.step()
+        momentum.step()
+        assert not state.residual["a"].any()
+    torch.testing.assert_close(ours, torchs, rtol=0, atol=1e-6)
+
+
+def test_the_config_chooses_feedback_warm_up_and_optimizer() -> None:
+    config = resolved("compressor=dgc")
+    assert config["feedback"] == {
+        "_target_": "compressors.feedback.MomentumCorrection",
+        "_partial_": True,
+        "momentum": 0.9,
+        "masking": True,
+        "scale": "gradient",
+    }
+    assert (config["optimizer"]["momentum"], config["optimizer"]["nesterov"]) == (0.0, False)
+    schedule = DGC(**{k: v for k, v in config["compressor"].items() if k != "_target_"}).schedule
+    printed = [0.25, 0.0625, 0.015625, 0.004, 0.001, 0.001]  # by the paper, with 0.4 % rounded
+    assert [schedule.at(epoch, 0.001) for epoch in range(6)] == pytest.approx(printed, rel=0.03)
+
+
+def test_what_is_typed_wins_over_what_the_config_chooses() -> None:
+    config = resolved("compressor=dgc", "feedback=ef", "budget=default", "optimizer=adam")
+    assert config["feedback"]["_target_"].endswith("ErrorFeedback")
+    assert config["compressor"]["schedule"] == "constant"
+    assert config["optimizer"]["_target_"].endswith("adam")
+    assert resolved("compressor=dgc", "budget.schedule=constant")["compressor"]["schedule"] == "constant"
+
+
+def test_refusals() -> None:
+    for sample in (0, -0.1, 1.5, math.nan, "0.1", None, True):
+        with pytest.raises(ValueError, match=r"DGC\.sample must be in \(0, 1\], got"):
+            DGC(density=0.1, sample=sample)
