@@ -106,6 +106,7 @@ POSITIVE = (
     "optimizer=adam optimizer.lr",
     "budget.density",
     "compressor=random_k compressor.density",
+    "compressor=gtop_k compressor.density",
     "compressor=accordion compressor.k_low",
     "compressor=accordion compressor.k_high",
     "compressor=accordion compressor.detection_threshold",
