@@ -19,7 +19,7 @@ from compressors.core.norms import squared_norm
 from compressors.core.payloads import Sparse, take
 from compressors.core.reducer import Reduced, Reducer, Wrapper
 from compressors.core.segments import Input, Segment, Shared, State, Step, inputs_of, zeros_of
-from compressors.core.with_density import CodecWithDensity
+from compressors.core.with_density import CodecWithDensity, ReducerWithDensity
 
 __all__ = [
     "INDICES",
@@ -35,6 +35,7 @@ __all__ = [
     "Plan",
     "Reduced",
     "Reducer",
+    "ReducerWithDensity",
     "Segment",
     "Shared",
     "Sparse",

@@ -37,11 +37,20 @@ class TopK(CodecWithDensity):
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         k = self.elements_at(step, x.numel())
-        bits = x.contiguous().view(_BITS[x.itemsize])
-        keys = bits & torch.iinfo(bits.dtype).max  # without the sign bit; keys have the order of magnitudes
-        smallest = keys.topk(k).values[-1]  # key among the k largest
-        above, equal = keys > smallest, keys == smallest
-        kept = above | (equal & (equal.cumsum(0) <= k - above.sum()))
+        kept = largest(magnitude_keys(x.contiguous()), k)
         # Exactly k are kept, so the host does not wait for a count from a GPU
         where = kept.nonzero() if x.device.type == "cpu" else torch.nonzero_static(kept, size=k)
         return take(x, where.squeeze(1))
+
+
+def magnitude_keys(x: Tensor) -> Tensor:
+    """Integers >= 0 with the order of the magnitudes of ``x`` [d], contiguous; NaN is above any number."""
+    bits = x.view(_BITS[x.itemsize])
+    return bits & torch.iinfo(bits.dtype).max  # without the sign bit
+
+
+def largest(keys: Tensor, k: int) -> Tensor:
+    """Which of ``keys`` [d] are the k largest, [d] bool; ties go to the lowest index."""
+    smallest = keys.topk(k).values[-1]  # among the k largest
+    above, equal = keys > smallest, keys == smallest
+    return above | (equal & (equal.cumsum(0) <= k - above.sum()))

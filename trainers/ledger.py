@@ -60,7 +60,8 @@ class Ledger:
         self.input_is_known = False
         # An undefined count is infinite.
         self.traits, self.has_a_value_each = reducer.traits, reducer.has_a_value_each
-        if not self.traits.exact:
+        self.has_paper_bits = self.traits.exact and self.has_a_value_each
+        if not self.has_paper_bits:
             self.counts.paper_bits[:] = math.inf
 
     def record(self, reduced: Reduced) -> None:
@@ -100,7 +101,7 @@ class Ledger:
         step.bytes[:] = communicator.take_charges()
         step.link_bytes[:] = communicator.take_link_bytes()
         counts = step.sent.sum(1) if step.sent.shape[1] > 1 else step.sent[:, 0]
-        if self.traits.exact:
+        if self.has_paper_bits:
             np.multiply(counts, PAPER_BITS, out=step.paper_bits)
         most = communicator.take_largest_sent()
         step.largest_sent[:] = counts if most is None else most

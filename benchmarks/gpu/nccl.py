@@ -150,7 +150,8 @@ def _check_moves(processes: int, process: int, device: torch.device) -> None:
     assert torch.equal(of.reduce_scatter_mean(own.clone()), expected.sum(1) / workers), "reduce_scatter_mean"
     partners = [workers - 1 - worker for worker in range(workers)]
     across = torch.stack([everyones[partners[worker], 0] for worker in of.local_workers])
-    assert torch.equal(of.exchange(own[:, 0].clone(), partners, "values"), across), "exchange"
+    (found,) = of.exchange([own[:, 0].clone()], partners, ["values"])
+    assert torch.equal(found, across), "exchange"
     assert of.all_reduce_max(process) == processes - 1, "largest"
     assert of.first_text("last" if process == processes - 1 else "") == "last", "first_text"
     assert of.sum(torch.ones(3)).tolist() == 3 * [float(processes)], "sum"

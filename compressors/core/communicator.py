@@ -50,5 +50,7 @@ class Communicator(Protocol):
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
         """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w."""
 
-    def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
-        """The tensors of the local workers' partners, ``[W, ...]``; the n workers form pairs."""
+    def exchange(
+        self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
+    ) -> list[Tensor]:
+        """Per field what the local workers receive, ``[W, ...]``; worker w receives from ``sources[w]``."""

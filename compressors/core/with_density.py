@@ -1,4 +1,4 @@
-"""Base class of sparsifiers with a density: schedule, checks and error bound."""
+"""Base classes of sparsifiers with a density: schedule, checks and error bound."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +9,13 @@ from compressors.core.checks import require_density
 from compressors.core.codec import Codec, Plan
 from compressors.core.density import density_schedule, elements_of, unsent_share
 from compressors.core.norms import squared_norm
+from compressors.core.reducer import Reducer
 from compressors.core.segments import Step
 
 
 @dataclass(frozen=True, kw_only=True)
-class CodecWithDensity(Codec):
-    """A codec that sends k = max(1, floor(density * d)) of d elements. A (1 - k / d)-contraction.
+class WithDensity:
+    """A method with a budget of k = max(1, floor(density * d)) of d elements.
 
     ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a density outside (0, 1].
     """
@@ -29,9 +30,6 @@ class CodecWithDensity(Codec):
     def check(self, plan: Plan) -> None:
         self.schedule.refuse_idle(len(plan.rates))
 
-    def error_bound(self, x: Tensor, step: Step) -> float:
-        return unsent_share(self.density_at(step), x.numel()) * squared_norm(x).item()
-
     def density_at(self, step: Step) -> float:
         """The density in the epoch of ``step``."""
         return self.schedule.at(step.whole_epochs, self.density)
@@ -39,3 +37,16 @@ class CodecWithDensity(Codec):
     def elements_at(self, step: Step, size: int) -> int:
         """k of ``size`` elements in the epoch of ``step``."""
         return elements_of(self.density_at(step), size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodecWithDensity(WithDensity, Codec):
+    """A codec that sends k = max(1, floor(density * d)) of d elements. A (1 - k / d)-contraction."""
+
+    def error_bound(self, x: Tensor, step: Step) -> float:
+        return unsent_share(self.density_at(step), x.numel()) * squared_norm(x).item()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReducerWithDensity(WithDensity, Reducer):
+    """A reducer whose workers choose k = max(1, floor(density * d)) of d elements."""

@@ -65,10 +65,13 @@ class Handed(Communicator):
         self._take_down(kind, rows)
         return super().all_to_all(rows, kind)
 
-    def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
-        sends = np.array([partner != worker for worker, partner in enumerate(partners)])
-        self.handed[:, self.kinds.index(kind)] += sends * (rows.nbytes / len(rows))
-        return super().exchange(rows, partners, kind)
+    def exchange(
+        self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
+    ) -> list[Tensor]:
+        sends = np.isin(range(self.size), [source for w, source in enumerate(sources) if source != w])
+        for rows, kind in zip(fields, kinds, strict=True):
+            self.handed[:, self.kinds.index(kind)] += sends * (rows.nbytes / len(rows))
+        return super().exchange(fields, sources, kinds)
 
     def _take_down(self, kind: str, tensor: Tensor) -> None:
         """Record equally many bytes for every worker."""

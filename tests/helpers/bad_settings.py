@@ -108,6 +108,7 @@ POSITIVE = (
     "optimizer=adam optimizer.lr",
     "budget.density",
     "compressor=random_k compressor.density",
+    "compressor=gtop_k compressor.density",
     "compressor=accordion compressor.k_low",
     "compressor=dgc compressor.density",
     "compressor=dgc compressor.sample",

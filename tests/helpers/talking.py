@@ -99,6 +99,8 @@ def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
     note("to all", communicator.all_to_all(addressed, "values"))
     note("scattered", communicator.reduce_scatter_mean(addressed / 3))
     own = torch.tensor([[float(worker)] * 5 for worker in local_workers])
-    for partners in ([1, 0, 3, 2], [2, 3, 0, 1], [3, 1, 2, 0]):
-        note(f"with {partners}", communicator.exchange(own, partners, "values"))
+    for sources in ([1, 0, 3, 2], [2, 3, 0, 1], [3, 1, 2, 0], [1, 0, 1, 2]):
+        values, positions = communicator.exchange([own, own[:, :0].int()], sources, ["values", "indices"])
+        assert positions.shape == (len(local_workers), 0)
+        note(f"from {sources}", values)
     return heard

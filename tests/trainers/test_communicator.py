@@ -49,12 +49,16 @@ def test_rounds_move_and_charge_what_their_definitions_say() -> None:
     assert heard["to all, link"] == [[24, 24]] * 4
     assert heard["scattered"] == [pytest.approx([(15.0 + w) / 3] * 2) for w in range(4)]
     assert heard["scattered, link"] == [[24, 24]] * 4
-    assert heard["with [2, 3, 0, 1]"] == [[2.0] * 5, [3.0] * 5, [0.0] * 5, [1.0] * 5]
-    assert heard["with [3, 1, 2, 0]"] == [[3.0] * 5, [1.0] * 5, [2.0] * 5, [0.0] * 5]
-    assert heard["with [3, 1, 2, 0], bytes"] == [20, 0, 0, 20]
-    assert heard["with [3, 1, 2, 0], link"] == [[20, 20], [0, 0], [0, 0], [20, 20]]
-    with pytest.raises(ValueError, match=r"partners must be pairs of workers, got \[1, 2, 0\]"):
-        Communicator(3).exchange(torch.ones(3, 1), [1, 2, 0], "values")
+    assert heard["from [2, 3, 0, 1]"] == [[2.0] * 5, [3.0] * 5, [0.0] * 5, [1.0] * 5]
+    assert heard["from [3, 1, 2, 0]"] == [[3.0] * 5, [1.0] * 5, [2.0] * 5, [0.0] * 5]
+    assert heard["from [3, 1, 2, 0], bytes"] == [20, 0, 0, 20]
+    assert heard["from [3, 1, 2, 0], link"] == [[20, 20], [0, 0], [0, 0], [20, 20]]
+    # Worker 1 sends to two others, and worker 3 to none.
+    assert heard["from [1, 0, 1, 2]"] == [[1.0] * 5, [0.0] * 5, [1.0] * 5, [2.0] * 5]
+    assert heard["from [1, 0, 1, 2], bytes"] == [20, 20, 20, 0]
+    assert heard["from [1, 0, 1, 2], link"] == [[20, 20], [40, 20], [20, 20], [0, 20]]
+    with pytest.raises(ValueError, match=r"sources must be one of 3 workers for each, got \[1, 3, 0\]"):
+        Communicator(3).exchange([torch.ones(3, 1)], [1, 3, 0], ["values"])
     with pytest.raises(ValueError, match="bytes of kind 'signs' are not declared"):
         Communicator(2).broadcast_from(0, torch.ones(1), "signs")
 

@@ -219,35 +219,41 @@ class Communicator:
         sums = [backend_of(self.device).add_rows(part) for part in flat]
         return torch.stack([divide(own, self.size) for own in sums]).view(len(rows), *rows.shape[2:])
 
-    def exchange(self, rows: Tensor, partners: Sequence[int], kind: str) -> Tensor:
-        """The tensors of the local workers' partners, ``[W, ...]``.
+    def exchange(
+        self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
+    ) -> list[Tensor]:
+        """Per field what the local workers receive, ``[W, ...]``, from the local workers' ``[W, ...]``.
 
-        ``partners`` has the partner of each of the n workers: partners[partners[w]] = w. A worker that is its
-        own partner sends nothing. Charged under ``kind``.
+        Each of the n workers w receives from worker ``sources[w]``, nothing if that is itself. All messages
+        are in flight at once. A worker that sends is charged once for each field under its kind; its link
+        carries as many copies as there are receivers.
         """
-        self._require_kind(kind)
-        pairs = [partners[partners[worker]] == worker for worker in range(self.size)]
-        require(all(pairs), "partners", "pairs of workers", list(partners))
-        local = range(len(rows))
-        others = [partners[self.local_workers[w]] for w in local]
-        moves = np.array([other != own for other, own in zip(others, self.local_workers, strict=True)])
-        self._charged[kind] += moves * (rows.nbytes // len(rows))
-        self._link += (moves * (rows.nbytes // len(rows)))[:, None]
-        received = rows.to(self.device, copy=True)
-        sent, each = self._here(rows), len(rows)
-        with self.clock.collective(1):
-            operations = []
-            # In the order of the lower worker of each pair, which is the same on both sides.
-            for w, other in sorted(
-                enumerate(others), key=lambda pair: min(self.local_workers[pair[0]], pair[1])
-            ):
-                if other in self.local_workers:
-                    received[w] = sent[other - self.local_workers.start]
-                    continue
-                operations.append(dist.P2POp(dist.irecv, received[w], other // each))
-                operations.append(dist.P2POp(dist.isend, sent[w], other // each))
+        known = len(sources) == self.size and all(0 <= source < self.size for source in sources)
+        require(known, "sources", f"one of {self.size} workers for each", list(sources))
+        moves = [(source, worker) for worker, source in enumerate(sources) if source != worker]
+        copies = np.bincount([source for source, _ in moves], minlength=self.size)  # [n]
+        arrivals = np.bincount([worker for _, worker in moves], minlength=self.size)
+        local = slice(self.local_workers.start, self.local_workers.stop)
+        for rows, kind in zip(fields, kinds, strict=True):
+            self._require_kind(kind)
+            each = rows.nbytes // len(rows)
+            self._charged[kind] += (copies[local] > 0) * each
+            self._link += np.stack([copies[local], arrivals[local]], 1) * each
+        self._elements = math.inf  # messages may hold sums, which no single worker's count describes
+        sent = [self._here(rows) for rows in fields]
+        received = [rows.clone() for rows in sent]
+        operations, first, each = [], self.local_workers.start, len(self.local_workers)
+        with self.clock.collective(int(copies.max())):
+            for source, worker in moves:  # in the same order on both sides
+                for own, place in zip(sent, received, strict=True):
+                    if source in self.local_workers and worker in self.local_workers:
+                        place[worker - first] = own[source - first]
+                    elif source in self.local_workers:
+                        operations.append(dist.P2POp(dist.isend, own[source - first], worker // each))
+                    elif worker in self.local_workers:
+                        operations.append(dist.P2POp(dist.irecv, place[worker - first], source // each))
             _wait(dist.batch_isend_irecv(operations) if operations else [])
-        return received.to(rows.device)
+        return [place.to(rows.device) for place, rows in zip(received, fields, strict=True)]
 
     def take_charges(self) -> np.ndarray:
         """Bytes per local worker and kind, [W, kinds] int64, since the last call."""

@@ -27,6 +27,7 @@ CLASSES = {
     "clt_k": "CLTK",
     "dgc": "DGC",
     "ef_sign": "EFSign",
+    "gtop_k": "GTopK",
     "none": "NoCompression",
     "powersgd": "PowerSGD",
     "qsgd": "QSGD",

@@ -1,0 +1,121 @@
+"""gTop-k against its definition: rounds of groups that add, keep k and put back what they drop."""
+
+import numpy as np
+import pytest
+import torch
+from methods import segment
+
+from compressors.api import Step, inputs_of
+from compressors.feedback import ErrorFeedback
+from compressors.gtop_k import GTopK, sources_of_rounds
+from trainers.comm.communicator import Communicator
+
+D, K = 60, 6
+
+
+def top(x: np.ndarray, k: int) -> np.ndarray:
+    """Which entries of ``x`` are the k largest magnitudes, ties to the lowest position."""
+    kept = np.zeros(len(x), dtype=bool)
+    kept[np.argsort(-np.abs(x), kind="stable")[:k]] = True
+    return kept
+
+
+def defined(p: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The mean [d] and the residuals [n, d] of gTop-k for p [n, d], with sets of workers for groups."""
+    n = len(p)
+    arrives = np.stack([top(row, k) for row in p])  # [n, d], which entries are still part of a sum
+    halves = {(0, n)}
+    levels = []
+    while any(b - a > 1 for a, b in halves):
+        levels.append(halves)
+        halves = {
+            part
+            for a, b in halves
+            for part in ((a, (a + b + 1) // 2), ((a + b + 1) // 2, b))
+            if part[0] < part[1]
+        }
+    for level in reversed(levels):
+        for a, b in level:
+            if b - a > 1:
+                parts = [slice(a, (a + b + 1) // 2), slice((a + b + 1) // 2, b)]
+                total = sum((p[part] * arrives[part]).sum(0) for part in parts)
+                candidates = arrives[a:b].any(0)
+                kept = np.zeros(p.shape[1], dtype=bool)
+                places = np.flatnonzero(candidates)
+                kept[places[top(total[places], k)]] = True
+                arrives[a:b] &= kept
+    return (p * arrives).sum(0) / n, p * ~arrives
+
+
+def reduced(p: np.ndarray, density: float = K / D) -> tuple[np.ndarray, np.ndarray, Communicator, np.ndarray]:
+    reducer, rows = GTopK(density=density), torch.from_numpy(p.copy())
+    communicator = Communicator(len(p))
+    found, _ = reducer.reduce(inputs_of([segment(rows)]), (), Step(0, 0), communicator)
+    sent = found.compressed["a"].sent[:, 0]
+    return found.mean["a"].numpy(), found.residual["a"].numpy(), communicator, sent
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 5, 7, 8, 16])
+def test_definition(workers: int) -> None:
+    """Whole numbers: sums are exact, and there are many ties."""
+    drawn = np.random.default_rng(workers)
+    for spread in (4, 30):
+        p = np.round(drawn.standard_normal((workers, D)) * spread).astype(np.float32)
+        mean, residual, _, sent = reduced(p)
+        expected_mean, expected_residual = defined(p, K)
+        np.testing.assert_array_equal(residual, expected_residual)
+        np.testing.assert_allclose(mean, expected_mean, rtol=1e-6)
+        np.testing.assert_allclose(mean, (p - residual).mean(0), rtol=1e-6, atol=1e-6)
+        assert (sent <= K).all()
+        assert np.count_nonzero(mean) <= K
+
+
+def test_what_one_group_drops_and_another_brings_returns_to_the_first() -> None:
+    """Position 0 is dropped by workers 0 and 1, and later brought in by workers 2 and 3."""
+    p = np.zeros((4, 6), dtype=np.float32)
+    p[0, 0], p[1, 1] = 3, 5  # k = 1: the pair keeps position 1
+    p[2, 0], p[3, 0] = 4, 4
+    mean, residual, _, sent = reduced(p, 1 / 6)
+    assert mean.tolist() == [2, 0, 0, 0, 0, 0]  # (4 + 4) / 4, without the 3 of worker 0
+    assert residual[0, 0] == 3
+    assert residual[1, 1] == 5
+    assert sent.tolist() == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 16, 32])
+def test_paper_volume(workers: int) -> None:
+    """2 k log2 n elements sent and received: k values and k indices in every round."""
+    p = np.random.default_rng(0).standard_normal((workers, D)).astype(np.float32)
+    _, _, communicator, _ = reduced(p)
+    elements = 2 * K * int(np.log2(workers))
+    assert communicator.take_charges().sum(1).tolist() == [4 * elements] * workers
+    assert communicator.take_link_bytes().tolist() == [[4 * elements] * 2] * workers
+
+
+@pytest.mark.parametrize("workers", range(1, 20))
+def test_tree(workers: int) -> None:
+    """Every worker has heard of all others after ceil(log2 n) rounds, and sends to at most two in a round."""
+    known = [{worker} for worker in range(workers)]
+    rounds = sources_of_rounds(workers)
+    assert len(rounds) == int(np.ceil(np.log2(workers)))
+    for sources in rounds:
+        moved = [source for worker, source in enumerate(sources) if source != worker]
+        assert max(np.bincount(moved)) <= 2
+        for worker, source in enumerate(sources):
+            assert source == worker or not known[worker] & known[source]
+        known = [known[worker] | known[source] for worker, source in enumerate(sources)]
+    assert all(heard == set(range(workers)) for heard in known)
+
+
+def test_nothing_is_lost_over_steps() -> None:
+    """The sum of all means plus the residuals equals the sum of all gradients."""
+    reducer, communicator = ErrorFeedback(GTopK(density=0.05)), Communicator(5)
+    generator, state = torch.Generator().manual_seed(0), None
+    total, moved = torch.zeros(200, dtype=torch.float64), torch.zeros(200, dtype=torch.float64)
+    for number in range(20):
+        rows = torch.randn(5, 200, generator=generator)
+        total += rows.double().mean(0)
+        state = reducer.init([segment(rows)]) if state is None else state
+        found, state = reducer.reduce(inputs_of([segment(rows)]), state, Step(0, number), communicator)
+        moved += found.mean["a"]
+    torch.testing.assert_close(moved + state.residual["a"].double().mean(0), total, rtol=0, atol=1e-4)
