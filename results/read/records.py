@@ -117,7 +117,7 @@ def _line_by_line(content: bytes, file: str) -> tuple[bytes, list[tuple[int, str
         try:
             record = json.loads(line, parse_int=_number, object_pairs_hook=_without_repeats)
         except RepeatedKeyError:
-            broken.append((number, "a key stands there twice"))
+            broken.append((number, "a key occurs twice"))
             continue
         except (ValueError, RecursionError):
             is_cut = number == len(lines) and not content.endswith(b"\n")
