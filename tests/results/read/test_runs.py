@@ -202,7 +202,7 @@ HOSTILE_FILES = {
     },
     "metrics.jsonl": {
         '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # of many levels Arrow crashes
-        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are no records, line 1: a key occurs twice",
+        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are not records, line 1: a key occurs twice",
         '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
     },
     "config.yaml": {
@@ -367,8 +367,8 @@ def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: 
     [
         ("threads", "threads has no effect but on the hardware used"),
         ("data.alpha", "data.alpha has no effect with data.partition=iid"),
-        ("feedback.scale", "feedback.scale is told apart already"),
-        ("seed", "seed is told apart already"),
+        ("feedback.scale", "feedback.scale is already compared"),
+        ("seed", "seed is already compared"),
     ],
 )
 def test_what_cannot_be_compared_beside_the_method(tmp_path: Path, across: str, said: str) -> None:
