@@ -200,9 +200,9 @@ def test_local_clipping(root: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("trainer.precision=bf16", r"trainer\.precision has no effect on a model that writes its gradient"),
-        ("trainer.micro_batch_size=1", r"trainer\.micro_batch_size has no effect on a model that writes"),
-        ("trainer.average_reset_epochs=1", r"trainer\.average_reset_epochs has no effect: these data hold"),
+        ("trainer.precision=bf16", r"trainer\.precision has no effect on a model with an analytic gradient"),
+        ("trainer.micro_batch_size=1", r"trainer\.micro_batch_size has no effect on a model with an an"),
+        ("trainer.average_reset_epochs=1", r"trainer\.average_reset_epochs has no effect: this dataset has"),
     ],
 )
 def test_settings_without_effect_are_refused(root: Path, setting: str, message: str) -> None:

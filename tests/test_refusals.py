@@ -78,7 +78,7 @@ REFUSED = {
     "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",
     "schedule=linear schedule.warmup_epochs=1 schedule.warmup_share=0.3": "warmup_share has no effect",
     "trainer.channels_last=true": "trainer.channels_last has no effect on a model without convolutions",
-    "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect with these data",
+    "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect with this data",
     "trainer.precision=fp16": "trainer.precision must be one of fp32, bf16, got 'fp16'",
     "trainer.average_reset_epochs=0": "trainer.average_reset_epochs must be > 0 or null",
     "trainer.overlap=true trainer.clip_norm=1": "trainer.clip_norm cannot go with trainer.overlap",

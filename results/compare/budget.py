@@ -3,12 +3,12 @@
     python -m results budget OVERRIDE ... --density 0.01 [--to conf/budget/NAME.yaml]
     python -m results budget OVERRIDE ... --threshold 1e-3 [--to conf/budget/NAME.yaml]
 
-OVERRIDEs say what is trained, as after `python run.py`: `experiment=small/lstm seed=1`. The bytes that count
-are those that leave a worker over the whole training, were each a machine of its own, or with --match handed
-those that it hands to collectives; so pilots are whole trainings (`trainer.steps=N` among the
-overrides makes them shorter, and the match rougher). Each pilot is a run folder like any other: one that is
-finished already is not run again. The budget found is printed, with the bytes of both sides and how far
-they are apart, and with --to written as a choice of the group `budget`: `python run.py -m budget=NAME
+OVERRIDEs define the training, as after `python run.py`: `experiment=small/lstm seed=1`. Compared are the
+bytes that leave a worker over the whole training, if each worker has its own machine; with --match handed,
+the bytes that a worker hands to collectives. So pilots are whole trainings; the override `trainer.steps=N`
+makes them shorter and the match less exact. Each pilot has a normal run folder, so a finished pilot is not
+run again. The command prints the budget, the bytes of both methods and their difference. With --to it writes
+the budget as a choice of the group `budget`. Then `python run.py -m budget=NAME
 compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
 """
 
@@ -37,38 +37,38 @@ class Pilot:
     """One whole training."""
 
     value: float  # density or threshold
-    sent: float  # bytes of a worker, as ``BYTES`` has them
+    sent: float  # bytes per worker, of a kind in ``BYTES``
     density: float  # average over the training
     folder: str
 
 
 @dataclass(frozen=True)
 class Match:
-    """Two trainings that sent about as much."""
+    """Two trainings that sent about equally many bytes."""
 
     given: Pilot
     found: Pilot
     pilots: int
-    by: str = "link"  # which bytes: a key of ``BYTES``
+    by: str = "link"  # a key of ``BYTES``
 
     @property
     def mismatch(self) -> float:
-        """How many more bytes the found one sent, as a share."""
+        """Relative difference of the found training's bytes from the given one's."""
         return self.found.sent / self.given.sent - 1
 
 
 class PilotError(Exception):
-    """A pilot that did not finish, or a budget that no setting meets."""
+    """A pilot failed, or no setting meets the budget."""
 
 
 def search(
     pilot: Callable[[float], Pilot], wanted: float, start: float, *, slope: float, tolerance: float, runs: int
 ) -> tuple[Pilot, int]:
-    """The setting whose training sends ``wanted`` bytes within ``tolerance``, or comes closest.
+    """The trial that sends ``wanted`` bytes within ``tolerance``, or comes closest, and the number of trials.
 
-    Bytes are taken for a power law of the setting, of exponent ``slope`` at first, then through the last two
-    trials; once the wanted bytes lie between two trials, no trial leaves that interval. At most ``runs``
-    trials; returns the best with their number.
+    The bytes are modelled as a power law of the setting, first with exponent ``slope``, then through the
+    last two trials. When the wanted bytes lie between two trials, all further trials are in that interval.
+    There are at most ``runs`` trials.
     """
     trials: list[Pilot] = []
     value = start
@@ -77,7 +77,7 @@ def search(
         best = min(trials, key=lambda trial: abs(math.log(trial.sent / wanted)))
         if abs(best.sent / wanted - 1) <= tolerance:
             break
-        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # as many digits as a pilot is told
+        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # the digits that a pilot gets
         if any(trial.value == value for trial in trials):
             break
     return best, len(trials)
@@ -88,11 +88,11 @@ def _next_value(trials: Sequence[Pilot], wanted: float, slope: float) -> float:
     if len(trials) > 1:
         before = trials[-2]
         measured = math.log(last.sent / before.sent) / math.log(last.value / before.value)
-        if measured * slope > 0:  # by chance a training may also send more at a higher threshold
+        if measured * slope > 0:  # bytes are random: a training may send more at a higher threshold
             slope = measured
     step = math.log(wanted / last.sent) / slope
     value = last.value * math.exp(max(-3.0, min(3.0, step)))
-    more = [trial for trial in reversed(trials) if trial.sent > wanted]  # of equals, the latest counts
+    more = [trial for trial in reversed(trials) if trial.sent > wanted]  # of equal trials, the latest
     less = [trial for trial in reversed(trials) if trial.sent < wanted]
     if more and less:
         nearest = min(more, key=lambda trial: trial.sent), max(less, key=lambda trial: trial.sent)
@@ -103,7 +103,7 @@ def _next_value(trials: Sequence[Pilot], wanted: float, slope: float) -> float:
 
 
 def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: str = "link") -> Pilot:
-    """One training by run.py, in a process of its own. Raises ``PilotError`` if it is refused or fails."""
+    """One training by run.py in its own process. Raises ``PilotError`` if it is refused or fails."""
     value = float(f"{value:.4g}")
     command = [
         sys.executable,
@@ -123,7 +123,7 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: st
 
 
 def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
-    """What a pilot ended with. Raises ``PilotError`` where it cannot be read, or lacks a number or has 0."""
+    """A pilot's summary. Raises ``PilotError`` if it cannot be read, lacks a number or has 0."""
     try:
         require_within(folder)
         summary = run_files.read_summary(folder)
@@ -142,12 +142,12 @@ def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
 def match(
     overrides: Sequence[str], given: str, value: float, *, tolerance: float, runs: int, by: str = "link"
 ) -> Match:
-    """The other method's setting that sends as much as ``given`` does at ``value``."""
+    """The setting of the other method that sends as many bytes as ``given`` at ``value``."""
     other = "hard_threshold" if given == "top_k" else "top_k"
     first = run_pilot(given, value, overrides, by)
     if other == "top_k":
         start, slope = first.density, 1.0
-    else:  # a threshold sends about as value^-2: where the paper's rule has it
+    else:  # by the paper's rule, a threshold's bytes are proportional to value^-2
         start, slope = _rule(first, overrides), -2.0
 
     def pilot(trial: float) -> Pilot:
@@ -163,7 +163,7 @@ def match(
 
 
 def _rule(pilot: Pilot, overrides: Sequence[str]) -> float:
-    """1 / (2 sqrt(k)), k being the elements of a step."""
+    """1 / (2 sqrt(k)), where k is the number of elements per step."""
     layers = _summary(Path(pilot.folder))["layers"]
     return 1 / (2 * math.sqrt(pilot.density * sum(layer["elements"] for layer in layers.values())))
 

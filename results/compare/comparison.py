@@ -12,12 +12,12 @@ from results.read.run import Run
 from results.read.settings import differing, sortable
 from trainers.records.identity import text
 
-MOST_NAMES = 3  # of a group whose runs do not agree, in a title
+MOST_NAMES = 3  # names in the title of a group whose runs have several
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Method minus baseline, mean over the seeds that both have; ends where these tell an interval."""
+    """Method minus baseline, mean over common seeds, with the ends of its interval if there is one."""
 
     mean: float
     low: float | None
@@ -26,17 +26,17 @@ class Difference:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the interval leaves out 0; without an interval nothing is shown."""
+        """Whether the interval excludes 0; False without an interval."""
         return self.low is not None and not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
 class ComparedMethod:
-    """One method."""
+    """One method's runs and numbers."""
 
     method: str
     runs: tuple[Run, ...]  # seeds ascending
-    difference: Difference | None  # None for the baseline, and where there is nothing to compare
+    difference: Difference | None  # None for the baseline, and without a baseline
     verdict: Verdict
 
     @property
@@ -49,12 +49,12 @@ class ComparedMethod:
 class Section:
     """One subject in one setting."""
 
-    title: str  # like facts and notes plain text, which every format escapes
+    title: str  # plain text, as facts and notes; every format escapes it
     facts: tuple[str, ...]
-    qualities: tuple[Measure, ...]  # the first is the one that differences are of
+    qualities: tuple[Measure, ...]  # differences are those of the first
     costs: tuple[Measure, ...]
     rows: tuple[ComparedMethod, ...]
-    baseline: str | None  # a row's method
+    baseline: str | None  # the method of a row
     notes: tuple[str, ...]
 
     @property
@@ -63,10 +63,10 @@ class Section:
 
 
 def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
-    """A section for every setting, by its subject and what it differs by from others of that subject.
+    """A section for every setting, titled by subject and by the differences from its other settings.
 
-    ``baseline`` names a method, with its settings or without; without it, none, or else top_k, where one
-    row and no more is that. Raises ``ValueError`` when no run is of the baseline that was asked for.
+    ``baseline`` names a method, with or without its settings. By default it is none, else top_k, if exactly
+    one row has that compressor. Raises ``ValueError`` if no run has the given baseline.
     """
     groups = by_setting(runs)
     methods = {name: of[0].compressor for group in groups for name, of in by_method(group).items()}
@@ -127,7 +127,7 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
 
 
 def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | None, str]:
-    """The method to compare with, and a note where there is none."""
+    """The baseline method, and a note if there is none."""
     for name in (asked,) if asked else ("none", "top_k"):
         found = [method for method, runs in methods.items() if name in (method, runs[0].compressor)]
         if len(found) == 1:
@@ -138,7 +138,7 @@ def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | N
 
 
 def _without_interval(methods: dict[str, list[Run]], measures: Sequence[Measure]) -> list[str]:
-    """Why numbers have no spread, as footnotes."""
+    """Footnotes on numbers without a deviation."""
     few = [method for method, runs in methods.items() if len(runs) < FEWEST_SEEDS]
     alike = [method for method, runs in methods.items() if len(runs) > 1 and _are_alike(runs, measures)]
     others = [runs for method, runs in methods.items() if method not in (*few, *alike)]
@@ -154,7 +154,7 @@ def _without_interval(methods: dict[str, list[Run]], measures: Sequence[Measure]
 
 
 def _are_alike(runs: list[Run], measures: Sequence[Measure]) -> bool:
-    """Whether nothing that the seed draws had an effect."""
+    """Whether the runs of all seeds have equal numbers."""
     losses = {run.summary.get("train/loss") for run in runs}
     return len(losses) == 1 and all(len(set(measure.values(runs))) < 2 for measure in measures)
 
@@ -169,7 +169,7 @@ def _difference(runs: Iterable[Run], others: Iterable[Run], measure: Measure) ->
 
 
 def _subject(group: list[Run]) -> str:
-    """What the runs call it; where they do not agree, all their names, as model and data may be another's."""
+    """The subject of the runs, or all names if runs with equal settings have different names."""
     names = sorted({run.subject for run in group})
     more = len(names) - MOST_NAMES
     return " and ".join([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])
@@ -181,7 +181,7 @@ def _title(subject: str, own: dict[str, object]) -> str:
 
 
 def _facts(run: Run) -> list[str]:
-    """The size of the runs, what their data say of themselves, and where quality began."""
+    """The size of the runs, the facts of their data, and the first quality."""
     facts = [] if "workers" in run.across else [f"{run.config.get('workers')} workers"]
     if elements := num_parameters(run):
         facts.append(f"{elements:,} parameters")

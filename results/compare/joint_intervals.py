@@ -1,7 +1,7 @@
 """Joint intervals of several paired differences over seeds, corrected for multiple comparisons.
 
-Bonferroni's correction: each of m intervals is Student's at 1 - 0.05 / m, and all m hold together in at
-least 95 % of such experiments.
+Bonferroni's correction: each of m intervals is a Student interval of level 1 - 0.05 / m. Then all m contain
+their true values in at least 95 % of experiments.
 """
 
 import math
@@ -9,14 +9,14 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-CONFIDENCE = 0.95  # of all intervals together
+CONFIDENCE = 0.95  # joint level of all intervals
 LEAST_SEEDS = 3
 NOT_SHOWN = "no difference shown"
 
 
 @dataclass(frozen=True)
 class JointInterval:
-    """One difference: its mean over seeds and, from three seeds that are not all alike, an interval."""
+    """One difference: its mean over seeds and, for three or more seeds that are not all equal, an interval."""
 
     mean: float
     low: float | None
@@ -25,7 +25,7 @@ class JointInterval:
 
     @property
     def side(self) -> int:
-        """1 where the interval lies above 0, -1 below, 0 where it holds 0 or there is none."""
+        """1 if the interval is above 0, -1 if below, 0 if it contains 0 or there is none."""
         if self.low is None or self.high is None:
             return 0
         return (self.low > 0) - (self.high < 0)
@@ -36,7 +36,7 @@ class JointInterval:
         return {1: above, -1: below, 0: NOT_SHOWN}[self.side]
 
     def shown(self, digits: int = 2) -> str:
-        """+0.84 [+0.14, +1.53]; without an interval, why there is none."""
+        """ "+0.84 [+0.14, +1.53]"; without an interval, the mean and the reason."""
         mean = f"{self.mean:+.{digits}f}"
         if self.low is None:
             few = self.seeds < LEAST_SEEDS
@@ -47,7 +47,7 @@ class JointInterval:
         return "-" if self.low is None else f"[{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
 
     def shown_as_ratio(self) -> str:
-        """Of a difference of natural logarithms: 3.12 [2.51, 3.88]."""
+        """A difference of natural logarithms as a ratio: "3.12 [2.51, 3.88]"."""
         mean = f"{math.exp(self.mean):.3g}"
         if self.low is None:
             return f"{mean} (no interval)"
@@ -55,9 +55,9 @@ class JointInterval:
 
 
 def joint_interval(differences: Sequence[float], looks: int) -> JointInterval:
-    """One of ``looks`` differences that are judged together, paired: one value for each seed.
+    """The interval of one of ``looks`` paired differences; ``differences`` has one value per seed.
 
-    Raises ``ValueError`` without any value.
+    Raises ``ValueError`` for no values.
     """
     if not differences:
         raise ValueError("a look needs at least one pair of runs with a common seed, got none")
@@ -70,12 +70,12 @@ def joint_interval(differences: Sequence[float], looks: int) -> JointInterval:
 
 
 def quantile(degrees_of_freedom: int, looks: int) -> float:
-    """Student's t of one of so many two-sided intervals; of one look, that of 95 %."""
+    """Student's t of each of ``looks`` two-sided intervals; for one, that of 95 %."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees_of_freedom, 1 - (1 - CONFIDENCE) / (2 * looks)))
 
 
 def confidence(looks: int) -> str:
-    """Of each interval, in per cent: 98.75 of four."""
+    """The level of each of ``looks`` intervals in per cent, for example 98.75 of four."""
     return f"{100 * (1 - (1 - CONFIDENCE) / looks):.4g}"

@@ -10,11 +10,11 @@ from trainers.records.break_even import NAME as BREAK_EVEN
 from trainers.records.break_even import in_words
 
 PERCENT = 100
-LINK_BYTES = "comm/link_bytes_sent_total"  # that left a worker: what methods are compared by
-HANDED_BYTES = "comm/bytes_sent_total"  # that it handed to collectives
+LINK_BYTES = "comm/link_bytes_sent_total"  # bytes that left a worker, by which methods are compared
+HANDED_BYTES = "comm/bytes_sent_total"  # bytes that a worker handed to collectives
 _SPLITS = {"validation": "validation", "test": "test"}
 _SPLITS |= {"average/validation": "averaged weights' validation", "average/test": "averaged weights' test"}
-_QUALITIES = {  # metric: what it is called, factor, digits after the point
+_QUALITIES = {  # metric: label, factor, digits after the point
     "accuracy": ("accuracy, %", PERCENT, 2),
     "perplexity": ("perplexity", 1, 2),
     "hit_rate_at_10": ("hit rate at 10, %", PERCENT, 2),
@@ -24,23 +24,23 @@ _QUALITIES = {  # metric: what it is called, factor, digits after the point
 
 @dataclass(frozen=True)
 class Measure:
-    """A number of a run, and how a table shows it."""
+    """A number of a run, and its form in a table."""
 
-    name: str  # the metric's, in a file for further use
+    name: str  # name of the metric, for files
     label: str
-    value: Callable[[Run], float | None]  # None where a run does not have it
+    value: Callable[[Run], float | None]  # None if a run does not have it
     factor: float = 1
-    digits: int | None = None  # after the point; None for as many as three that count need
-    words: Callable[[Sequence[float]], str] | None = None  # for values that have no mean
+    digits: int | None = None  # digits after the point; None: three significant digits
+    words: Callable[[Sequence[float]], str] | None = None  # form of values that have no mean
 
     def values(self, runs: Sequence[Run]) -> list[float]:
-        """Of the runs that have it, without the factor."""
+        """The values of the runs that have it, without the factor."""
         return [value for run in runs if (value := self.value(run)) is not None]
 
     def spread(self, runs: Sequence[Run]) -> str:
-        """Mean ± standard deviation; a dash where no run has it.
+        """Mean ± standard deviation; a dash if no run has it.
 
-        The mean alone where there is no deviation: of one run, of two (which are counted), of equal values.
+        The mean alone if there is no deviation: for one or two runs (with their number), for equal values.
         """
         values = [self.factor * value for value in self.values(runs)]
         if not values:
@@ -54,7 +54,7 @@ class Measure:
         return f"{_shown(mean, digits)} ± {_shown(deviation, digits)}"
 
     def difference(self, mean: float, low: float | None, high: float | None, seeds: int) -> str:
-        """A difference of two values with its interval, or the number of seeds that have none."""
+        """A difference of two values with its interval, or with the number of seeds if there is none."""
         ends = [self.factor * end for end in (low, high) if end is not None]
         mean *= self.factor
         digits = self._digits(max(map(abs, (mean, *ends))), 0)
@@ -63,14 +63,14 @@ class Measure:
         return f"{_shown(mean, digits, '+')} [{', '.join(_shown(end, digits, '+') for end in ends)}]"
 
     def _digits(self, size: float, deviation: float) -> int | None:
-        """After the point, for values of this size; None where a power of ten reads better."""
+        """Digits after the point for values of this size; None if a power of ten is clearer."""
         if self.digits is not None or not size or not math.isfinite(size):
             return self.digits or 0
         order = math.floor(math.log10(float(f"{abs(size):.2e}")))  # 0.9999 is shown as 1.00
         if not -4 <= order <= 6:
             return None
         needed = max(2 - order, 0)
-        if deviation and math.isfinite(deviation):  # a small deviation shows its first digit
+        if deviation and math.isfinite(deviation):  # show at least the first digit of a small deviation
             needed = max(needed, min(-math.floor(math.log10(deviation)), needed + 2))
         return needed
 
@@ -80,14 +80,14 @@ def _shown(value: float, digits: int | None, sign: str = "") -> str:
 
 
 def qualities(runs: Sequence[Run]) -> list[Measure]:
-    """Those that a run of ``runs`` has; the first is the one to compare methods by."""
+    """The quality measures that ``runs`` have; methods are compared by the first."""
     found = [measure for measure in _all_qualities() if measure.values(runs)]
     order = ("test/", "validation/", "convex/", "average/")
     return sorted(found, key=lambda measure: [measure.name.startswith(start) for start in order].index(True))
 
 
 def costs(runs: Sequence[Run]) -> list[Measure]:
-    """Density, total error, bytes and compression ratio, as far as a run has them."""
+    """Density, total error, bytes and compression ratio, if a run has them."""
     found = [
         Measure("compression/density_mean", "average density, %", _of("compression/density_mean"), PERCENT),
         Measure("compression/total_error", "total error", _of("compression/total_error")),
@@ -99,13 +99,13 @@ def costs(runs: Sequence[Run]) -> list[Measure]:
 
 
 def break_even(runs: Sequence[Run]) -> list[Measure]:
-    """The link speed below which a run was faster than dense training, where a run has it."""
+    """The link speed below which a run was faster than dense training, if a run has it."""
     found = Measure(BREAK_EVEN, "faster than dense, link", _of(BREAK_EVEN), words=in_words)
     return [found] if found.values(runs) else []
 
 
 def require_several_workers(runs: Iterable[Run]) -> None:
-    """Raise ``ValueError`` for a run of a single worker, which nothing leaves: it has no ratio of bytes."""
+    """Raise ``ValueError`` for a run of one worker: it sends nothing and has no ratio of bytes."""
     for run in runs:
         workers = run.config.get("workers")
         if workers is not None and workers < 2:
@@ -115,7 +115,7 @@ def require_several_workers(runs: Iterable[Run]) -> None:
 
 
 def num_parameters(run: Run) -> int | None:
-    """D, or None where the summary does not tell."""
+    """D, or None if the summary does not have it."""
     layers = run.summary.get("layers")
     return sum(layer["elements"] for layer in layers.values()) if layers else None
 

@@ -1,9 +1,9 @@
 """Published numbers and settings.
 
 Sahu et al., "Rethinking gradient sparsification as total error minimization", NeurIPS 2021,
-https://arxiv.org/abs/2108.00951. ``printed`` are outputs of its released notebooks, ``read`` are
-values read by eye from its figures, good to about a tenth. Settings are those of its released code. How
-well its networks do stands in figures that no value was read from, so that there is no number for them.
+https://arxiv.org/abs/2108.00951. ``printed`` values are outputs of its released notebooks, ``read``
+values are read by eye from its figures, with an error of about a tenth. Settings are those of its released
+code. The quality of its networks is only in figures from which no value was read, so it is missing here.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Problem(NamedTuple):
-    """One of the logistic regressions, as printed."""
+    """One of the logistic regressions, with printed values."""
 
     smoothness: float  # L
     start_value: float  # f(x0)
@@ -19,18 +19,18 @@ class Problem(NamedTuple):
 
 
 class Value(NamedTuple):
-    """One number of the paper's beside which a run's can stand."""
+    """One number of the paper to compare with a run's number."""
 
     quantity: str
-    metric: str  # ours
-    at: str  # start, peak or end of the training
+    metric: str  # our metric
+    at: str  # point of the training: start, peak or end
     published: float
-    source: str  # read from a figure, printed, or by rule: follows from the settings
-    within: float  # what agrees: a factor to either side
+    source: str  # read (from a figure), printed, or by rule (follows from the settings)
+    within: float  # accepted factor, in both directions
 
 
 class ErrorCurve(NamedTuple):
-    """A method of the convex experiments that has figures in the paper."""
+    """A method of the convex experiments with figures in the paper."""
 
     experiment: str
     compressor: str
@@ -40,11 +40,11 @@ class ErrorCurve(NamedTuple):
     batch_size: int | None
     steps: int
     values: tuple[Value, ...]
-    missing: tuple[str, ...]  # what its figures show and no value was read of
+    missing: tuple[str, ...]  # quantities in its figures from which no value was read
 
 
 class Training(NamedTuple):
-    """The settings of one of the networks, and its size as the released code builds it."""
+    """The settings of one of the networks, and its size in the released code."""
 
     title: str
     model: str
@@ -54,9 +54,9 @@ class Training(NamedTuple):
     batch_size: int  # per worker
     epochs: int
     lr: float  # before warm-up
-    density: float = 0.001  # of Top-k, and what lambda is derived from
-    chosen_threshold: float | None = None  # lambda, where it was picked by hand
-    printed_parameters: int | None = None  # D of the published table, where it is that of another network
+    density: float = 0.001  # of Top-k; lambda is derived from it
+    chosen_threshold: float | None = None  # lambda, if it was picked by hand
+    printed_parameters: int | None = None  # D of the published table, if it is that of another network
 
     @property
     def expected_elements(self) -> int:
@@ -86,13 +86,13 @@ _ROWS = 500  # features of madelon
 
 
 def _error(peak: float, end: float, end_within: float = READ) -> tuple[Value, ...]:
-    """Mean ||e||^2 over workers, read."""
+    """Mean ||e||^2 over workers, read from figures."""
     of = ("mean ‖e‖²", "compression/error")
     return Value(*of, "peak", peak, "read", READ), Value(*of, "end", end, "read", end_within)
 
 
 def _start(problem: str, features: int) -> tuple[Value, ...]:
-    """f(x0) - f* from what is printed, ||x0 - x*||^2 from x0 = x* + offset."""
+    """f(x0) - f* from printed values, and ||x0 - x*||^2 from x0 = x* + offset."""
     above = PROBLEMS[problem].start_value - PROBLEMS[problem].optimum_value
     squared = features * OFFSETS[problem] ** 2
     return (
@@ -102,7 +102,7 @@ def _start(problem: str, features: int) -> tuple[Value, ...]:
 
 
 def _bits(kept: int, steps: int) -> Value:
-    """As the paper counts them: 32 for every value that a worker keeps."""
+    """Bits as the paper counts them: 32 for every value that a worker keeps."""
     return Value("bits per worker", "comm/paper_bits_total", "end", 32.0 * kept * steps, "by rule", EXACT)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 CONFIDENCE = 0.95
-FEWEST_SEEDS = 3  # of an interval: of two Student's is 12.7 standard errors to either side
+FEWEST_SEEDS = 3  # for an interval: for two seeds its half width is 12.7 standard errors
 WITHOUT_INTERVAL = (
     "A number without ± or interval is of fewer than three seeds, or the same in every seed: a quantity that "
     "no seed changes, or seeds whose runs are equal."
@@ -14,20 +14,20 @@ WITHOUT_INTERVAL = (
 
 
 class Difference(NamedTuple):
-    """A mean difference over seeds; ends of its interval where there is one."""
+    """A mean difference over seeds, with the ends of its interval if there is one."""
 
     mean: float
     low: float | None
     high: float | None
-    seeds: int  # how many
+    seeds: int  # number of seeds
 
 
 def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
     """The mean of n values and the half width of its 95 % interval.
 
-    Half width: t s / sqrt(n), s being the standard deviation with n - 1 and t the 0.975 quantile of
-    Student's distribution with n - 1 degrees of freedom. None where ``standard_deviation`` is None.
-    A value that is NaN or infinite makes the half width NaN. Raises ``ValueError`` without any value.
+    The half width is t s / sqrt(n), with the standard deviation s (divisor n - 1) and the 0.975 quantile t of
+    Student's distribution with n - 1 degrees of freedom. It is None if ``standard_deviation`` is None, and
+    NaN if a value is NaN or infinite. Raises ``ValueError`` for no values.
     """
     if not values:
         raise ValueError("mean_and_interval needs at least one value, got none")
@@ -37,7 +37,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def mean_and_half(values: Iterable[float]) -> tuple[float, float]:
-    """The mean and half its interval, which is 0 where seeds tell none."""
+    """The mean and the half width of its interval, 0 if there is no interval."""
     values = list(values)
     if not values:
         return math.nan, 0.0
@@ -46,10 +46,10 @@ def mean_and_half(values: Iterable[float]) -> tuple[float, float]:
 
 
 def standard_deviation(values: Sequence[float], scale: float | None = None) -> float | None:
-    """With n - 1; NaN where a value is not finite.
+    """Standard deviation with divisor n - 1; NaN if a value is not finite.
 
-    None of fewer than three values, and where only rounding tells them apart: 1e-12 of ``scale``, by default
-    of their mean. Equal seeds are one run, which knows of no spread.
+    None for fewer than three values, and if they differ only by rounding: by at most 1e-12 of ``scale``,
+    which is their mean by default. Runs that are equal for all seeds give no information on the deviation.
     """
     if len(values) < FEWEST_SEEDS:
         return None
@@ -63,9 +63,9 @@ def standard_deviation(values: Sequence[float], scale: float | None = None) -> f
 def paired_difference(a: Sequence[float], b: Sequence[float]) -> Difference:
     """The mean of a_i - b_i, and the two ends of its 95 % interval.
 
-    ``a[i]`` and ``b[i]`` share a seed: what the seed alone does cancels. The interval is that of
-    ``mean_and_interval`` for the differences; None at both ends where that has none. Raises
-    ``ValueError`` when there is no pair or the lengths differ.
+    ``a[i]`` and ``b[i]`` have the same seed, so the seed's own effect cancels. The interval is that of
+    ``mean_and_interval`` for the differences; both ends are None if there is none. Raises ``ValueError``
+    if there is no pair or the lengths differ.
     """
     if len(a) != len(b):
         raise ValueError(f"paired_difference needs as many values in a as in b, got {len(a)} and {len(b)}")
@@ -84,7 +84,7 @@ def quantile(degrees_of_freedom: int) -> float:
 
 
 def counted(seeds: int) -> str:
-    """So many seeds, where they are too few for an interval; else nothing."""
+    """The number of seeds as text if they are too few for an interval, else an empty text."""
     if seeds >= FEWEST_SEEDS:
         return ""
     return " (one seed)" if seeds == 1 else f" ({seeds} seeds)"

@@ -10,11 +10,11 @@ from results.read.run import Run
 
 REPRODUCED, NOT_REPRODUCED, NOT_COMPARABLE = "reproduced", "not reproduced", "not comparable"
 AGREES, DIFFERS = "agrees", "differs"
-END_SHARE = 0.1  # of a run, at its end: what is averaged over where noise never dies out
+END_SHARE = 0.1  # last part of a run, over which a noisy quantity is averaged
 
 
 class Verdict(NamedTuple):
-    """What a row is beside the paper."""
+    """Comparison of a row with the paper."""
 
     word: str
     reason: str
@@ -22,16 +22,16 @@ class Verdict(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """One of the paper's values beside ours."""
+    """One of the paper's values and ours."""
 
     value: Value
-    numbers: tuple[float, ...]  # of each seed that recorded it
-    ratio: float | None  # their mean over the paper's
+    numbers: tuple[float, ...]  # one per seed that recorded it
+    ratio: float | None  # their mean divided by the paper's value
     word: str
 
 
 def verdict(runs: Sequence[Run]) -> Verdict:
-    """On the runs of one method in one setting, seeds apart."""
+    """The verdict on the runs of one method in one setting, one per seed."""
     for curve in ERROR_CURVES:
         if all(is_run_of(run, curve) for run in runs):
             return _beside_curve(runs, curve)
@@ -41,14 +41,15 @@ def verdict(runs: Sequence[Run]) -> Verdict:
 
 
 def is_run_of(run: Run, curve: ErrorCurve) -> bool:
-    """Whether a run has the settings of one of the paper's curves, and no others."""
+    """Whether a run has exactly the settings of one of the paper's curves."""
     return not _differences_from_curve(run, curve)
 
 
 def ours(run: Run, value: Value) -> float | None:
-    """The run's number beside one of the paper's; None where the run did not record it.
+    """The run's number for one of the paper's values; None if the run did not record it.
 
-    At the end: the last; of an error under SGD, which goes on moving, the mean over the last tenth.
+    The number at the end is the last one; for an error under SGD, which fluctuates, it is the mean over the
+    last tenth of the run.
     """
     curve = run.curve(value.metric)
     if curve.empty or (value.at == "start" and curve.index[0] != 0):
@@ -62,7 +63,7 @@ def ours(run: Run, value: Value) -> float | None:
 
 
 def judged(runs: Sequence[Run], curve: ErrorCurve) -> list[Judgement]:
-    """Each of the paper's values beside the mean over the runs."""
+    """Each of the paper's values compared with the mean over the runs."""
     found = []
     for value in curve.values:
         numbers = [number for run in runs if (number := ours(run, value)) is not None]
@@ -75,7 +76,7 @@ def judged(runs: Sequence[Run], curve: ErrorCurve) -> list[Judgement]:
 
 
 def overall(found: Sequence[Judgement]) -> str:
-    """Reproduced where every value that was recorded agrees, one read from a figure among them."""
+    """ "Reproduced" if every recorded value agrees, and at least one of them was read from a figure."""
     words = [each.word for each in found if each.ratio is not None]
     if not any(each.ratio is not None and each.value.source == "read" for each in found):
         return NOT_COMPARABLE
@@ -83,7 +84,7 @@ def overall(found: Sequence[Judgement]) -> str:
 
 
 def tolerance(value: Value) -> str:
-    """What agrees, in words."""
+    """The accepted deviation, in words."""
     return f"1/{value.within:g} to {value.within:g}" if value.within > EXACT else f"{value.within - 1:.0e}"
 
 
@@ -109,7 +110,7 @@ def _beside_curve(runs: Sequence[Run], curve: ErrorCurve) -> Verdict:
 
 
 def _unlike_curves(run: Run) -> str:
-    """Why a convex run has no curve of the paper's beside it."""
+    """The reason why a convex run has no comparable curve in the paper."""
     experiment = run.subject
     curves = [curve for curve in ERROR_CURVES if curve.experiment == experiment]
     same = [curve for curve in curves if curve.compressor == run.compressor]
@@ -141,7 +142,7 @@ def _differences_from_curve(run: Run, curve: ErrorCurve) -> list[str]:
 
 
 def _unlike_trainings(run: Run) -> str:
-    """Why a network's run has no number of the paper's beside it."""
+    """The reason why a network's run has no comparable number in the paper."""
     model = _model(run)
     trainings = [training for training in TRAININGS if training.model == model]
     if not trainings:
@@ -170,7 +171,7 @@ def _differences_from_training(run: Run, training: Training) -> list[str]:
 
 
 def _differing(pairs: Sequence[tuple[str, object, object]]) -> list[str]:
-    """``name ours instead of theirs`` where the two are not the same."""
+    """``name ours instead of theirs`` for every pair that differs."""
     return [
         f"{name} {_plain(ours)} instead of {_plain(theirs)}" for name, ours, theirs in pairs if ours != theirs
     ]
@@ -189,6 +190,6 @@ def _model(run: Run) -> str:
 
 
 def _data(run: Run) -> str:
-    """The data set, with the size or file that its name leaves open."""
+    """The dataset, with its size or file if the name does not determine them."""
     data = run.config["data"]
     return " ".join(filter(None, (data["_target_"].rsplit(".", 1)[-1], data.get("name"))))

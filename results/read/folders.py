@@ -19,16 +19,16 @@ LONGEST_REASON = 500  # characters
 
 
 def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
-    """The same runs, to be told apart by settings, named between commas, as if they were part of the method.
+    """The same runs, with the settings ``keys`` (separated by commas) as part of the method.
 
-    A run that lacks a setting is left out; raises ``ValueError`` for a setting that none has, that is
-    part of the method, and that cannot change a result.
+    A run that lacks a setting is left out. Raises ``ValueError`` for a setting that no run has, that is
+    already part of the method, or that cannot change a result.
     """
     names = tuple(dict.fromkeys(key.strip() for key in keys.split(",") if key.strip()))
     runs, kept = list(runs), []
     for key in names:
         if key.partition(".")[0] in (*METHOD, "seed"):
-            raise ValueError(f"{key} is told apart already: it is part of the method, or the seed")
+            raise ValueError(f"{key} is already compared: it is part of the method, or the seed")
         reasons = [without_effect(run.config, key) for run in runs]
         if runs and all(reasons):
             raise ValueError(f"{key} has no effect {reasons[0].reason.format_map(runs[0].config)}")
@@ -45,7 +45,7 @@ def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
 
 
 def _has(config: dict[str, Any], key: str) -> bool:
-    """Whether there is a value at a dotted key, null among them."""
+    """Whether there is a value, which may be null, at a dotted key."""
     group, _, last = key.rpartition(".")
     held = at(config, group) if group else config
     return isinstance(held, dict) and last in held and not isinstance(held[last], dict)
@@ -54,9 +54,8 @@ def _has(config: dict[str, Any], key: str) -> bool:
 def read_runs(folders: Iterable[Path]) -> list[Run]:
     """All finished runs below ``folders``, in the order of their paths.
 
-    Folders of runs that did not finish or cannot be read are named on standard error and left out;
-    what lies inside a run's folder is not looked at. Raises ``FileNotFoundError`` for a folder that is
-    not there.
+    Folders of runs that did not finish or cannot be read are named on standard error and left out. Folders
+    inside a run's folder are not searched. Raises ``FileNotFoundError`` for a missing folder.
     """
     runs, seen = [], set()
     for folder in folders:
@@ -68,7 +67,7 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
             seen.add(path.resolve())
             try:
                 if not str(path).isprintable():
-                    raise ValueError("its name holds characters that cannot be shown")
+                    raise ValueError("its name has characters that cannot be shown")
                 runs.append(_read(path))
             except (OSError, ValueError) as error:
                 left_out(path, error)
@@ -76,16 +75,16 @@ def read_runs(folders: Iterable[Path]) -> list[Run]:
 
 
 def left_out(path: Path, reason: object) -> None:
-    """Name a run folder that is not shown, and why, on standard error: one line, whatever its files hold."""
+    """Print one line on standard error with a run folder that is not shown and the reason."""
     said = str(reason).replace(f"{path}{os.sep}", "")
     print(f"left out {one_line(path)}: {one_line(said)[:LONGEST_REASON]}", file=sys.stderr)
 
 
 def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Run]:
-    """``read_runs`` without duplicates, and what ``warnings`` has to say on standard error.
+    """``read_runs`` without duplicates; prints ``warnings`` on standard error.
 
-    A run whose summary lacks one of the metrics that are needed is left out, with a line. Raises
-    ``FileNotFoundError`` where there is no finished run.
+    A run whose summary lacks one of the metrics ``needs`` is left out, with a line on standard error. Raises
+    ``FileNotFoundError`` if there is no finished run.
     """
     folders = list(folders)
     runs = with_numbers(read_runs(folders), needs)
@@ -97,7 +96,7 @@ def finished_runs(folders: Iterable[Path], needs: Sequence[str] = ()) -> list[Ru
 
 
 def with_numbers(runs: Iterable[Run], needs: Sequence[str]) -> list[Run]:
-    """``runs`` whose summaries have all these metrics; the others are named on standard error."""
+    """The ``runs`` whose summaries have all metrics ``needs``; the others are named on standard error."""
     kept = []
     for run in runs:
         if lacking := [name for name in needs if name not in run.summary]:
@@ -108,7 +107,7 @@ def with_numbers(runs: Iterable[Run], needs: Sequence[str]) -> list[Run]:
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
-    """Folders at and below ``folder`` that hold a run, finished or not, in the order of their paths."""
+    """Run folders at and below ``folder``, finished or not, in the order of their paths."""
     for parent, folders, files in os.walk(folder):
         if {"config.yaml", "metrics.jsonl", "summary.json"} & set(files):
             folders.clear()
@@ -118,7 +117,7 @@ def run_folders(folder: Path) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Run:
-    """A finished run. Raises ``ValueError`` for one that is not, or that no table could show."""
+    """The finished run at ``path``. Raises ``ValueError`` if it is not finished or no table can show it."""
     require_within(path)
     try:
         summary = run_files.read_summary(path)
@@ -133,7 +132,7 @@ def _read(path: Path) -> Run:
     records = read_records(path, summary)
     try:
         environment = run_files.read_environment(path)
-    except run_files.UnreadableFileError:  # the numbers are good without it
+    except run_files.UnreadableFileError:  # the numbers do not depend on it
         environment = {}
     run = Run(path, config, summary, records, environment)
     require_method(run.method)

@@ -14,7 +14,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
-    """Runs that differ in method and seed only, together."""
+    """Groups of runs that differ only in method and seed."""
     groups: dict[Settings, list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.setting].append(run)
@@ -24,17 +24,17 @@ def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
 def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
     """One setting's runs by method, in a fixed order, seeds ascending.
 
-    Raises ``ValueError`` as ``by_key`` does.
+    Raises like ``by_key``.
     """
     found = by_key(sorted(runs, key=lambda run: run.identity.method.order), lambda run: run.method)
     return {method: list(of_seed.values()) for method, of_seed in found.items()}
 
 
 def by_key(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, dict[int, Run]]:
-    """Runs by what a table has a row for, in the order they first come in, each by its seed, ascending.
+    """Runs by key, which is a table's row, in the order of first appearance; seeds ascending.
 
-    Of two folders of one run the one whose path comes last counts, which is said. Raises ``ValueError`` for
-    two runs that would be of one row and differ in more than their seed.
+    If two folders have the same run, the one with the last path is used, with a message. Raises
+    ``ValueError`` for two runs with equal keys that differ in more than their seed.
     """
     members_of: dict[Key, list[Run]] = defaultdict(list)
     for run in runs:
@@ -56,14 +56,14 @@ def by_key(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, dict[int
 
 
 def latest(runs: Iterable[Run]) -> list[Run]:
-    """``runs`` without those of which another is the same run: the one whose path comes last is kept."""
+    """``runs`` without duplicates: of equal runs the one with the last path is kept."""
     runs = list(runs)
     replaced = _replaced(runs)
     return [run for run in runs if run.path not in replaced]
 
 
 def warnings(runs: Iterable[Run]) -> list[str]:
-    """What a reader of a comparison of ``runs`` must know: duplicates, versions of the code, lone seeds."""
+    """Warnings about a comparison of ``runs``: duplicates, versions of the code, methods with one seed."""
     runs = list(runs)
     replaced = _replaced(runs)
     found = [f"{path} is left out: {kept} is the same run" for path, kept in replaced.items()]
@@ -82,6 +82,6 @@ def warnings(runs: Iterable[Run]) -> list[str]:
 
 
 def _replaced(runs: Iterable[Run]) -> dict[Path, Path]:
-    """Paths of runs that another one stands in for, and its path."""
+    """Paths of duplicate runs, each with the path of the run that is used instead."""
     last = {run.id: run.path for run in sorted(runs, key=lambda run: run.path)}
     return {run.path: last[run.id] for run in runs if run.path != last[run.id]}

@@ -12,17 +12,16 @@ import trainers.records.files as run_files
 from results.escaping import one_line
 from results.read.showable import LARGEST_NUMBER, LONGEST_TEXT
 
-MOST_BROKEN = 3  # lines of a file that is read in spite of them
+MOST_BROKEN = 3  # broken lines up to which a file is still read
 _NO_STRUCTURE = bytes(set(range(256)) - {*b"{}[]\n"})
 
 
 def read_records(folder: Path, summary: Mapping[str, Any]) -> pd.DataFrame:
-    """One row per record, metrics as columns of floats, ``step`` of integers; NaN where a record lacks one.
+    """One row per record: metrics as float columns, NaN for a missing metric, and ``step`` as integers.
 
-    Where the run's summary has no checksum of them, a last line that was cut off while it was written, and up
-    to ``MOST_BROKEN`` lines that are no records, are named on standard error and left out. Raises ``OSError``
-    when the file cannot be read and ``ValueError`` when more lines are broken, and when a metric is not a
-    number, or one that no figure could show.
+    If the summary has no checksum of the file, an incomplete last line and up to ``MOST_BROKEN`` invalid
+    lines are named on standard error and left out. Raises ``OSError`` if the file cannot be read, and
+    ``ValueError`` for more broken lines and for a metric that is not a number or that no figure could show.
     """
     path = folder / run_files.RECORDS
     content = run_files.read_records(folder, summary)
@@ -35,7 +34,7 @@ def read_records(folder: Path, summary: Mapping[str, Any]) -> pd.DataFrame:
         if len(broken) > MOST_BROKEN:
             first, reason = broken[0]
             raise ValueError(
-                f"{path.name}: {len(broken):,} lines are no records, line {first}: {reason}"
+                f"{path.name}: {len(broken):,} lines are not records, line {first}: {reason}"
             ) from None
         for number, reason in broken:
             print(f"left out line {number} of {one_line(path)}: {reason}", file=sys.stderr)
@@ -46,19 +45,19 @@ def read_records(folder: Path, summary: Mapping[str, Any]) -> pd.DataFrame:
 
 
 class UnshowableError(ValueError):
-    """A metric that is a number, but none that a figure could show."""
+    """A metric whose value or name a figure cannot show."""
 
 
 def _parsed(content: bytes) -> pd.DataFrame:
-    """Records read by Arrow, which takes a third of json's time and knows NaN and Infinity as json does."""
+    """Records, parsed by Arrow in a third of json's time; Arrow accepts NaN and Infinity like json."""
     import pyarrow as pa
     from pyarrow import json as arrow_json
 
     if not content or content.isspace():
         return pd.DataFrame({"step": pd.Series(dtype="int64")})
-    if not _has_flat_lines(content):  # of null, or of many levels, Arrow's parser would crash
-        raise ValueError("its lines are no flat objects")
-    # one block, so that a column has one type from its first row to its last
+    if not _has_flat_lines(content):  # Arrow's parser would crash on null and on many levels
+        raise ValueError("its lines are not flat objects")
+    # one block, so that a column has one type in all rows
     options = arrow_json.ReadOptions(use_threads=False, block_size=len(content) + 1)
     table = arrow_json.read_json(pa.BufferReader(content), read_options=options)
     if "step" not in table.column_names:
@@ -76,7 +75,7 @@ def _parsed(content: bytes) -> pd.DataFrame:
 
 
 def _has_flat_lines(content: bytes) -> bool:
-    """Whether every line begins with a brace, ends with one, and has no others and no bracket."""
+    """Whether every line begins and ends with a brace and has no other brace and no bracket."""
     if not content.endswith(b"\n"):
         content += b"\n"
     lines = content.count(b"\n")
@@ -108,7 +107,7 @@ def _require_showable(table: Any) -> None:
 
 
 def _line_by_line(content: bytes, file: str) -> tuple[bytes, list[tuple[int, str]]]:
-    """The lines that are records, as json writes what it read, and number and fault of those that are not."""
+    """The valid records as JSON lines, and number and fault of each invalid line."""
     kept, broken = [], []
     lines = content.splitlines()
     for number, line in enumerate(lines, 1):
@@ -117,7 +116,7 @@ def _line_by_line(content: bytes, file: str) -> tuple[bytes, list[tuple[int, str
         try:
             record = json.loads(line, parse_int=_number, object_pairs_hook=_without_repeats)
         except RepeatedKeyError:
-            broken.append((number, "a key stands there twice"))
+            broken.append((number, "a key occurs twice"))
             continue
         except (ValueError, RecursionError):
             is_cut = number == len(lines) and not content.endswith(b"\n")
@@ -145,5 +144,5 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(digits: str) -> int | float:
-    """An integer as one where it fits into 64 bits."""
+    """An int if it fits into 64 bits, else a float."""
     return int(digits) if len(digits) < 19 else float(digits)

@@ -25,14 +25,14 @@ class Run:
     config: dict[str, Any]
     summary: dict[str, Any]
     records: pd.DataFrame  # one row per record, metrics as columns
-    environment: dict[str, Any] = field(default_factory=dict)  # empty where it was not recorded
+    environment: dict[str, Any] = field(default_factory=dict)  # empty if it was not recorded
     across: tuple[str, ...] = ()  # settings, such as scope or data.alpha, that count as part of the method
 
     @cached_property
     def identity(self) -> Identity:
-        """Method, setting and seed, by today's rules; an older version's summary holds another id."""
+        """Method, setting and seed by the current rules; summaries of older versions have another id."""
         own, known = identify(self.config), self.summary.get("id", self.path.name)
-        if names_checkpoint(self.config) and known != own.id:  # an older version's id is of config and origin
+        if names_checkpoint(self.config) and known != own.id:  # an older version's hash of config and origin
             checkpoint = str(self.summary.get("origin", known))
             origin = Origin(checkpoint, str(self.summary.get("origin_group", checkpoint)))
             own = identify(self.config, origin)
@@ -40,12 +40,12 @@ class Run:
 
     @property
     def id(self) -> str:
-        """The hash of what can change the result."""
+        """The hash of all settings that can change the result."""
         return self.identity.id
 
     @property
     def commit(self) -> str | None:
-        """The commit of the code that ran, or None where that is not known."""
+        """The commit of the code that ran, or None if it is not known."""
         return self.environment.get("commit")
 
     @property
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def code(self) -> str:
-        """The version of the code, short: ten digits of its commit, and a star if it was modified."""
+        """The version of the code: ten digits of its commit, and a star if it was modified."""
         return (self.commit or "unknown")[:10] + "*" * self.modified
 
     @property
@@ -69,7 +69,7 @@ class Run:
 
     @property
     def subject(self) -> str:
-        """What was trained, without the method: model and data, unless the run was given a name."""
+        """Model and data, or the name that the user gave the run."""
         return subject_of(self.config)
 
     @property
@@ -79,13 +79,13 @@ class Run:
 
     @property
     def setting(self) -> Settings:
-        """Everything but method and seed: runs that may be compared share it."""
+        """All settings except method and seed; comparable runs have the same."""
         return self.identity.setting
 
     def curve(self, metric: str) -> pd.Series:
-        """A metric by step, where it was recorded; empty where it never was.
+        """A metric by step, at the recorded steps; may be empty.
 
-        Of two records of one step, as a run leaves that went on from a checkpoint, the last.
+        If a step has two records, as after a resume from a checkpoint, the last one is used.
         """
         if metric not in self.records:
             return pd.Series(dtype=float, name=metric, index=pd.Index([], dtype="int64", name="step"))

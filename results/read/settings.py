@@ -19,7 +19,7 @@ def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differing(settings: Sequence[Settings]) -> list[dict[str, Value]]:
-    """Of every one of ``settings`` the part that is not the same in all, sorted; None where it has none."""
+    """For each of ``settings`` the sorted values that are not equal in all; missing keys as in ``USUAL``."""
     whole = [dict(one) for one in settings]
     keys = sorted({key for one in whole for key in one})
     own = [key for key in keys if len({repr(one.get(key)) for one in whole}) > 1]
@@ -27,11 +27,11 @@ def differing(settings: Sequence[Settings]) -> list[dict[str, Value]]:
 
 
 def differences(one: Identity, other: Identity) -> str:
-    """What tells two runs apart, beside their seeds: "trainer.epochs 3 and 4"."""
+    """The differences of two runs except their seeds, for example "trainer.epochs 3 and 4"."""
     ours, theirs = differing([tuple(each.settings.items()) for each in (one, other)])
     return "; ".join(f"{key} {text(ours[key])} and {text(theirs[key])}" for key in ours if key != "seed")
 
 
 def sortable(value: Value) -> tuple[bool, float, str]:
-    """Numbers by their size, before words."""
+    """Sort key: numbers by value, before strings."""
     return (False, value, "") if is_number(value) else (True, 0, text(value))

@@ -7,22 +7,22 @@ from typing import Any
 from results.escaping import one_line
 
 LONGEST_TEXT = 500  # characters of a name or setting
-LONGEST_METHOD = 1000  # of a method with all its settings
+LONGEST_METHOD = 1000  # characters of a method with all its settings
 LARGEST_NUMBER = 1e150  # the squares of larger ones are infinite
 LARGEST_INTEGER = 2**63 - 1
 MOST_LAYERS = 10_000
 FILES = ("config.yaml", "metrics.jsonl", "summary.json", "environment.json")
-_MAPPINGS = ("optimizer", "schedule", "wire", "budget")  # of a config, where they are there
+_MAPPINGS = ("optimizer", "schedule", "wire", "budget")  # optional settings of a config
 _WORDS = ("feedback.scale", "data.name", "data.partition", "scope")
 _NUMBERS = ("trainer.epochs", "trainer.steps", "trainer.batch_size", "workers", "optimizer.lr", "data.alpha")
 _NUMBERS += ("model.l2", "model.offset")
-PROBLEM = ("smoothness", "start_value", "optimum_value")  # of a summary, numbers all
+PROBLEM = ("smoothness", "start_value", "optimum_value")  # fields of a summary; each must be a number
 
 
 def require_within(folder: Path) -> None:
-    """Raise ``ValueError`` for a file that is a link out of its run folder or to nothing.
+    """Raise ``ValueError`` for a link to a path outside the run folder or to a missing file.
 
-    What a link out of it leads to is no run's.
+    A file outside the folder does not belong to the run.
     """
     own = folder.resolve()
     for name in FILES:
@@ -31,14 +31,14 @@ def require_within(folder: Path) -> None:
             continue
         try:
             leads_to = path.resolve(strict=True)
-        except (OSError, RuntimeError) as error:  # of a loop: RuntimeError until Python 3.12
+        except (OSError, RuntimeError) as error:  # a loop of links raises RuntimeError before Python 3.13
             raise ValueError(f"{name} is a link that leads nowhere") from error
         if not leads_to.is_relative_to(own):
             raise ValueError(f"{name} is a link that leads out of the folder")
 
 
 def require_config(config: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for settings that could not be named or compared."""
+    """Raise ``ValueError`` for settings that cannot be shown or compared."""
     _require_plain(config, "config.yaml")
     for key in _MAPPINGS:
         if not isinstance(config.get(key, {}), dict):
@@ -52,7 +52,7 @@ def require_config(config: Mapping[str, Any]) -> None:
 
 
 def require_summary(summary: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for totals and facts that no table could show."""
+    """Raise ``ValueError`` for totals and facts that a table cannot show."""
     _require_plain(summary, "summary.json")
     if len(summary.get("layers", {})) > MOST_LAYERS:
         raise ValueError(f"summary.json: {len(summary['layers']):,} layers, more than {MOST_LAYERS:,}")
@@ -64,7 +64,7 @@ def require_summary(summary: Mapping[str, Any]) -> None:
 
 
 def require_method(name: str) -> None:
-    """Raise ``ValueError`` for a method with more settings than a table's row can name."""
+    """Raise ``ValueError`` for a method whose name is too long for a table's row."""
     if len(name) > LONGEST_METHOD:
         raise ValueError(f"config.yaml: the method's settings have {len(name):,} characters")
 
@@ -85,7 +85,7 @@ def _require_plain(nested: Mapping[str, Any], file: str) -> None:
 
 
 def _leaves(nested: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value that is no mapping or list, beside the last key that leads there."""
+    """Every value that is not a mapping or list, with its last key."""
     if isinstance(nested, dict):
         for name, value in nested.items():
             if isinstance(value, (dict, list)):

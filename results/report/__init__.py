@@ -1,1 +1,1 @@
-"""The HTML report, and its counterpart at Weights & Biases."""
+"""HTML report of runs, and the same report at Weights & Biases."""

@@ -1,10 +1,10 @@
-"""Self-contained page of a sweep: its question, settings, tables, interactive figures, and every run.
+"""Self-contained HTML page of a sweep: question, settings, tables, interactive figures, and every run.
 
-The page needs no network: plotly's own JavaScript is inside it. The same runs give the same bytes.
+The page needs no network, because it includes plotly's JavaScript. Equal runs give equal bytes.
 
-With --entity and --project a workspace and a report at Weights & Biases instead, with the figures that this
-package draws from run folders. Runs of one method and setting are one group there, shown as the mean over
-their seeds. --dry-run writes their specification as JSON and needs neither a network nor an account.
+With --entity and --project the command creates a workspace and a report at Weights & Biases instead, with the
+figures that this package draws from run folders. Runs of one method and setting form one group, shown as the
+mean over their seeds. --dry-run writes the specification as JSON, without a network or an account.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
-    """The page; ``said`` gets what reading the runs says. Raises ``OSError`` and ``ValueError``."""
+    """Write the page; ``said`` has the messages of reading. Raises ``OSError`` and ``ValueError``."""
     with contextlib.redirect_stderr(said):
         runs = read_runs(options.output)
     if not runs:
@@ -73,14 +73,14 @@ def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
 
 
 def write_dashboard(options: argparse.Namespace) -> int:
-    """A workspace and a report at Weights & Biases, or their specification; the exit status."""
+    """Create a workspace and a report at Weights & Biases, or write their specification; the exit status."""
     chosen = options.entity, options.project, options.quality or ["test/accuracy"]
     if options.dry_run:
         return in_a_line(lambda: hand_out(dashboard.specification_text(*chosen), options.to))
     try:
         for made in dashboard.save(*chosen):
             print(made)
-    except Exception as error:  # W&B raises many kinds; each means that it was not saved
+    except Exception as error:  # W&B raises many types; each means that nothing was saved
         print(f"error: Weights & Biases: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

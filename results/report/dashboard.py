@@ -13,9 +13,9 @@ from typing import Any
 from results.figures.style import COLOURS
 from trainers.records.break_even import NAME as BREAK_EVEN
 
-# Flat config keys that tell methods and settings apart; what is left within a group are the seeds. Not the
-# nested ``compressor``: an agent of a W&B sweep over compressors locks that key to the word that it set.
-# The compressor comes first because W&B gives colours to the outermost groups.
+# Flat config keys that distinguish methods and settings; runs of one group differ only in their seeds. The
+# nested ``compressor`` is not used: an agent of a W&B sweep over compressors fixes that key to a string. The
+# compressor comes first because W&B gives colours to the outermost groups.
 GROUPING = ("compressor_name", "method", "subject", "group")
 QUALITIES = {
     "test/accuracy": "test accuracy",
@@ -27,12 +27,12 @@ QUALITIES = {
 }
 BYTES, DENSITY = "comm/link_bytes_sent_total", "compression/density_mean"
 NAME = "Total error"
-COLUMNS = 3  # panels in a row; a report is 24 units wide
+COLUMNS = 3  # panels per row; a report is 24 units wide
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """A mark per group: the last value of one metric against another's."""
+    """Scatter plot with a mark per group: the last value of one metric against that of another."""
 
     title: str
     x: str
@@ -42,7 +42,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Lines:
-    """A line per group: a metric over the steps, or over another metric."""
+    """Line plot with a line per group: a metric over the steps, or over another metric."""
 
     title: str
     y: str
@@ -56,7 +56,7 @@ Chart = Scatter | Lines
 
 
 def sections(qualities: Sequence[str]) -> dict[str, list[Chart]]:
-    """Heading -> its charts."""
+    """The charts by heading."""
     cost: list[Chart] = []
     steps: list[Chart] = []
     for metric in qualities:
@@ -82,23 +82,23 @@ def sections(qualities: Sequence[str]) -> dict[str, list[Chart]]:
 
 
 def specification_text(entity: str, project: str, qualities: Sequence[str]) -> str:
-    """What would be sent, as JSON."""
+    """The specification as JSON."""
     return json.dumps(specification(entity, project, qualities), indent=2) + "\n"
 
 
 def save(entity: str, project: str, qualities: Sequence[str]) -> Iterator[str]:
-    """Make both on the server; their addresses."""
+    """Create workspace and report on the server; returns their addresses."""
     yield workspace(entity, project, qualities).save().url
     yield report(entity, project, qualities, online=True).save().url
 
 
 def specification(entity: str, project: str, qualities: Sequence[str]) -> dict[str, Any]:
-    """What would be sent, the same for the same arguments."""
+    """The specification that ``save`` would send; equal for equal arguments."""
     made = {
         "workspace": workspace(entity, project, qualities),
         "report": report(entity, project, qualities, online=False),
     }
-    # There is no public way to see a specification without sending it
+    # There is no public function that returns a specification without sending it
     models = {name: one._to_model() for name, one in made.items()}
     return {
         name: model.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -107,7 +107,7 @@ def specification(entity: str, project: str, qualities: Sequence[str]) -> dict[s
 
 
 def workspace(entity: str, project: str, qualities: Sequence[str]) -> Any:
-    """A saved view of the project: all runs at the left, grouped, and the panels."""
+    """A saved view of the project: grouped runs at the left, and the panels."""
     import wandb_workspaces.workspaces as ws
     from wandb_workspaces.expr import Config
 
@@ -136,7 +136,7 @@ def workspace(entity: str, project: str, qualities: Sequence[str]) -> Any:
 
 
 def report(entity: str, project: str, qualities: Sequence[str], *, online: bool) -> Any:
-    """A page of text and panels; a run set that names its project asks the server for it."""
+    """A page of text and panels. A run set with a project sends a request to the server, if ``online``."""
     import wandb_workspaces.reports.v2 as wr
 
     identity = _identities("report")
@@ -187,11 +187,11 @@ def _panel(panel: Chart, identity: Callable[[], str]) -> Any:
             smoothing_type="none",
             max_runs_to_show=100,
         )
-    made._id = identity()  # else random
+    made._id = identity()  # random by default
     return made
 
 
 def _identities(prefix: str) -> Callable[[], str]:
-    """Names that are new within one specification and the same in every one."""
+    """Identifiers that are unique within a specification and equal in every specification."""
     numbers = count(1)
     return lambda: f"{prefix}{next(numbers)}"

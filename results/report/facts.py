@@ -14,22 +14,22 @@ from results.read.run import Run
 from results.read.settings import differing, sortable
 from trainers.records.identity import text
 
-# Of the settings: where a run and its data lie, its repetition, and what works through the compressor
+# Settings not shown: paths of a run and its data, the seed, and settings that act through the compressor
 NOT_SHOWN = ("output", "name", "tracker", "seed", "budget", "data.root", "data.download", "data.home")
-MOST_VALUES = 12  # of a setting that varies
+MOST_VALUES = 12  # values shown of a setting that varies
 
 
 @dataclass(frozen=True)
 class Page:
-    """A run with its place in the report."""
+    """A run with its key and folder in the report."""
 
-    key: str  # unique in the report, the same for the same runs
-    folder: str  # below the folder that was given
+    key: str  # unique in the report, equal for equal runs
+    folder: str  # relative to the given folder
     run: Run
 
     @property
     def config_text(self) -> str:
-        """config.yaml as it lies on disk."""
+        """The text of config.yaml."""
         return run_files.read_file(self.run.path / run_files.CONFIG).decode(errors="replace")
 
     @property
@@ -43,12 +43,12 @@ class Page:
 
 @dataclass(frozen=True)
 class Series:
-    """The seeds of one method under one setting: one line of a figure, one row of a table."""
+    """The runs of one method in one setting, one per seed: a line of a figure, a row of a table."""
 
-    label: str  # the method, and what else tells it from the subject's other series
-    family: str  # the label without the method's numbers: a trade-off curve of its own
+    label: str  # the method, and the settings in which it differs from the subject's other series
+    family: str  # the label without the method's numbers; each family has its own trade-off curve
     compressor: str
-    order: tuple  # a key for sorting
+    order: tuple  # sort key
     pages: tuple[Page, ...]  # seeds ascending
 
     @property
@@ -61,7 +61,7 @@ class Series:
 
 
 def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
-    """The runs in a fixed order, each with a key and its folder below the output it was found in."""
+    """The runs in a fixed order, each with a key and its folder relative to its output folder."""
     outputs = list(outputs)
     named = [(_below(run.path, outputs), run) for run in runs]
     named.sort(key=lambda pair: (pair[1].subject, pair[1].identity.method.order, pair[1].seed, pair[0]))
@@ -69,7 +69,7 @@ def pages_of(runs: Iterable[Run], outputs: Iterable[Path]) -> list[Page]:
 
 
 def series_of(pages: Iterable[Page]) -> dict[str, list[Series]]:
-    """Subject -> its series, in the order of their labels."""
+    """The series of each subject, in the order of their labels."""
     by_run = {id(page.run): page for page in pages}
     subjects: dict[str, list[Run]] = {}
     for page in by_run.values():
@@ -92,7 +92,7 @@ def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as ``a.b`` -> value, values in the words of the command line."""
+    """Nested settings as ``a.b`` -> value, with values as on the command line."""
     lines: dict[str, str] = {}
     for key, value in config.items():
         if isinstance(value, dict):
@@ -103,7 +103,7 @@ def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def common_and_varying(runs: Iterable[Run]) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Settings that are the same wherever there are any, and the values of the others."""
+    """Settings with one value in all runs that have them, and all values of the others."""
     values: dict[str, set[str]] = {}
     for run in runs:
         for key, value in flat(run.config).items():
@@ -124,7 +124,7 @@ def varying_within(subjects: dict[str, list[Series]]) -> dict[str, list[str]]:
 
 
 def default_question(subjects: dict[str, list[Series]]) -> str:
-    """What the runs can answer, made of what they do not share."""
+    """The default question of a report, from the settings that vary."""
     methods = sorted({one.compressor for series in subjects.values() for one in series})
     where = _listed(list(subjects))
     if len(methods) > 1:
@@ -137,7 +137,7 @@ def default_question(subjects: dict[str, list[Series]]) -> str:
 
 
 def code_versions(runs: Iterable[Run]) -> dict[str, int]:
-    """Version of the code, a star behind a modified one and its untracked files -> number of runs."""
+    """Number of runs per version of the code; a modified version has a star and its untracked files."""
     return dict(sorted(Counter(map(_version, runs)).items()))
 
 
@@ -161,7 +161,7 @@ def machines(runs: Iterable[Run]) -> list[str]:
 
 
 def shortened(values: list[str]) -> str:
-    """Values of a setting, at most a dozen of them."""
+    """At most a dozen values of a setting, and the number of the others."""
     shown = values[:MOST_VALUES]
     return ", ".join(shown) + (f", and {len(values) - len(shown)} more" if len(values) > len(shown) else "")
 
@@ -174,7 +174,7 @@ def _below(path: Path, outputs: list[Path]) -> str:
 
 
 def _natural(text: str) -> list[tuple[int, float, str]]:
-    """Sorts numbers inside words by their size."""
+    """Sort key that compares numbers in a text by value."""
     parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", text)
     return [(0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts)]
 

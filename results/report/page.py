@@ -47,7 +47,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a page says, before it is HTML."""
+    """The content of a page before it is rendered as HTML."""
 
     title: str
     question: str
@@ -66,7 +66,7 @@ class Report:
         question: str | None = None,
         left_out: Sequence[str] = (),
     ) -> "Report":
-        """A report on ``runs`` found below ``outputs``; ``left_out`` says which were not read, and why."""
+        """A report on ``runs`` below ``outputs``; ``left_out`` has messages on runs that were not read."""
         runs, said = latest(runs), [*warnings(runs), *left_out]
         for output in outputs:
             said = [line.replace(f"{output}/", "") for line in said]
@@ -95,7 +95,7 @@ class Report:
 
 
 def render(report: Report) -> str:
-    """The page; the same text for the same report."""
+    """The page as HTML; equal for equal reports."""
     import jinja2
     from plotly.offline import get_plotlyjs
 
@@ -119,16 +119,16 @@ def render(report: Report) -> str:
 
 
 def in_script(value: Any) -> str:
-    """JSON that may stand inside a script element, whatever its strings hold."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no line separators either
+    """JSON that is safe inside a script element for all strings."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)  # ASCII: no line separators
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _trusted(jinja2: Any, text: str) -> Any:
-    """Text of our own, or of plotly, that is HTML already."""
+    """Text of this project or of plotly, which is already HTML."""
     return jinja2.utils.markupsafe.Markup(text)
 
 
 def _sha256(text: str) -> str:
-    """As a content security policy names the only scripts that may run."""
+    """The hash by which a content security policy allows a script."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -16,10 +16,10 @@ from results.report.facts import Page, Series
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown, the number it sorts by, and what a pointer held over it says."""
+    """A cell: the shown text, the number to sort by, and the tooltip."""
 
     text: str
-    number: float | None = None  # None sorts last; in a column of words, where all are None, by the word
+    number: float | None = None  # None sorts last; a column with only None is sorted by its texts
     more: str = ""
 
 
@@ -28,7 +28,7 @@ class Row:
     """The numbers of one series."""
 
     label: str
-    pages: tuple[Page, ...]  # a link for each
+    pages: tuple[Page, ...]  # one link each
     cells: tuple[Cell, ...]
 
 
@@ -70,7 +70,7 @@ def table_of(series: Sequence[Series]) -> Table:
 
 
 def _baseline(sections: Sequence[Section]) -> str:
-    """What the differences of these sections are from, in a word."""
+    """The baseline of these sections' differences."""
     baselines = {section.baseline for section in sections}
     return str(min(baselines, key=str)) if len(baselines) == 1 else "the baseline"
 

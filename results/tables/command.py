@@ -1,10 +1,11 @@
-"""Command that compares methods for every subject and setting, with the paper's numbers if there are any.
+"""Command that compares methods for every subject and setting, and with the paper's numbers.
 
-A row per method: mean ± standard deviation over its seeds of quality, density, bytes and total error,
-the paired difference of the quality from a baseline with its 95 % interval, and a verdict beside the paper.
+A table has one row per method: mean ± standard deviation over seeds of quality, density, bytes and total
+error, the paired difference of quality from a baseline with its 95 % interval, and a verdict on the paper's
+numbers.
 
---wide and --long write tidy files instead, of one row per run and of one row per recorded number.
---conventions counts one run's traffic in every way that publications do.
+--wide and --long write tidy files instead, with one row per run and one row per recorded number.
+--conventions counts a run's traffic by the conventions of several publications.
 """
 
 import argparse
@@ -60,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(options: argparse.Namespace) -> None:
-    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    """Write the requested tables. Raises ``OSError`` and ``ValueError``."""
     is_tidy = options.wide is not None or options.long is not None
     if is_tidy or options.conventions:
         asked = "--conventions" if options.conventions else "--wide and --long"
@@ -82,7 +83,7 @@ def write(options: argparse.Namespace) -> None:
 
 
 def write_tidy(outputs: Sequence[Path], wide: Path | None, long: Path | None) -> None:
-    """One row per run, one row per recorded number, or both."""
+    """Write the wide table (one row per run), the long table (one row per recorded number), or both."""
     for path in filter(None, (wide, long)):
         if path.suffix not in KINDS:
             raise ValueError(f"a table's file must end in {' or '.join(KINDS)}, got {path}")
@@ -96,7 +97,7 @@ def write_tidy(outputs: Sequence[Path], wide: Path | None, long: Path | None) ->
 
 
 def write_comparison(options: argparse.Namespace) -> None:
-    """Methods side by side, in each format."""
+    """Write the comparison of methods in each format."""
     runs = compared_across(finished_runs(options.output), options.across or "")
     stem = options.to or (options.output[0] / "tables" if options.format == "all" else None)
     for name in FORMATS if options.format == "all" else [options.format or "md"]:
@@ -117,7 +118,7 @@ def page(
 
 
 def command(options: argparse.Namespace) -> str:
-    """What makes the same tables, wherever they go."""
+    """The command that makes the same tables, without the output path."""
     words = ["python", "-m", "results", "table", *(path.as_posix() for path in options.output)]
     for name in ("baseline", "across"):
         if value := getattr(options, name):

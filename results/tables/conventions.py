@@ -1,8 +1,8 @@
 """Traffic of one run by the conventions of publications.
 
-Per run a table: what each convention counts, over the whole
-training; what dense training comes to in the same count; and dense over it, the ratio that a publication
-with this convention would print. Ratios of two lines are not comparable. docs/ledger.md has the sources.
+A table per run has for each convention the count over the whole training, the count of dense training,
+and their ratio, dense divided by compressed, which a publication with this convention would print. Ratios of
+two conventions are not comparable. docs/ledger.md has the sources.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from results.escaping import code, in_markdown, markdown_table
 from results.read.run import Run
 
 RECEIVED_BYTES = "comm/link_bytes_received_total"
-VALUES = "comm/values_bytes_total"  # of what is handed over
+VALUES = "comm/values_bytes_total"  # of the bytes handed to collectives
 NEEDED = (
     LINK_BYTES,
     RECEIVED_BYTES,
@@ -22,16 +22,16 @@ NEEDED = (
     "compression/density_mean",
     "layers",
 )
-VALUE_BYTES, INDEX_BYTES, WIDE_INDEX_BYTES = 4, 4, 8  # as publications count them, whatever the dtype
+VALUE_BYTES, INDEX_BYTES, WIDE_INDEX_BYTES = 4, 4, 8  # as publications count them, for every dtype
 
 
 class Count(NamedTuple):
-    """A convention applied to a run: over the whole training, of a worker on average unless it says more."""
+    """A convention applied to a run: over the whole training, mean over workers unless the label differs."""
 
     convention: str
     source: str
     unit: str
-    amount: float | None  # None where it has no meaning for the method, or was not recorded
+    amount: float | None  # None if it has no meaning for the method, or was not recorded
     dense: float
 
     @property
@@ -40,24 +40,24 @@ class Count(NamedTuple):
 
 
 def counts_of(run: Run) -> list[Count]:
-    """Every convention. Raises ``ValueError`` for a run of a single worker, which nothing leaves."""
+    """The counts by every convention. Raises ``ValueError`` for a run of one worker, which sends nothing."""
     require_several_workers([run])
     summary, n = run.summary, run.config["workers"]
     handed, left, reached = (summary[name] for name in (HANDED_BYTES, LINK_BYTES, RECEIVED_BYTES))
     dense_link = summary["comm/compression_ratio"] * left
-    ring = 2 * (n - 1) / n  # of what is handed over, in an all-reduce
+    ring = 2 * (n - 1) / n  # of the bytes handed to collectives, in an all-reduce
     dense = dense_link / ring
     steps = summary["step"] - summary.get("train/steps_skipped", 0)
     dense_elements = num_parameters(run) * steps
     elements = summary["compression/density_mean"] * dense_elements
     bits = summary.get("comm/paper_bits_total")
-    exact = elements if bits is not None else None  # one value of full precision for an element sent
+    exact = elements if bits is not None else None  # one value of full precision per sent element
     most = summary.get("comm/largest_sent_total")
-    # A gathered payload says beside its values where they belong. Bytes on the link do not tell: with 2
-    # workers a gather moves as many as an all-reduce.
-    # Where one worker tells all others its indices, the others hand over values alone.
+    # A gathered payload has the positions of its values. Bytes on the link do not show whether it was a
+    # gather: with 2 workers a gather moves as many bytes as an all-reduce.
+    # If one worker sends its indices to all others, the others hand over only values.
     is_averaged = left < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed
-    index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # a buffer counts once
+    index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # each buffer counts once
     back = handed if is_averaged else min(reached, dense)
     return [
         Count("left a worker's link", "this project's tables", "bytes", left, dense_link),

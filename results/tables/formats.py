@@ -11,17 +11,17 @@ from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdo
 
 
 def markdown(sections: Sequence[Section]) -> str:
-    """A heading, facts, a table and its notes for each."""
+    """Markdown with a heading, facts, a table and notes for each section."""
     return "\n".join(map(_markdown_section, sections))
 
 
 def latex(sections: Sequence[Section]) -> str:
-    """A table environment for each, for a document with the packages booktabs and graphicx."""
+    """LaTeX with a table environment for each section; needs the packages booktabs and graphicx."""
     return "\n".join(map(_latex_section, sections))
 
 
 def comma_separated(sections: Sequence[Section]) -> str:
-    """A line for each row of each; numbers in their metric's own unit, with all their digits."""
+    """CSV with a line per row of each section; numbers have the unit of their metric and all digits."""
     names = [m.name for section in sections for m in (*section.qualities, *section.costs)]
     names = list(dict.fromkeys(names))
     head = ["setting", "method", "compressor", "seeds", "code"]
@@ -109,7 +109,7 @@ def _difference(section: Section, row: ComparedMethod) -> str:
 
 
 def _reasons(section: Section) -> dict[str, list[str]]:
-    """Verdict and reason, with the methods that it is of."""
+    """Verdicts and reasons, each with its methods."""
     methods: dict[str, list[str]] = {}
     for row in section.rows:
         methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}.", []).append(row.method)

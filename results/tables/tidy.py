@@ -1,8 +1,8 @@
-"""Any set of run folders as tidy tables, for a notebook or a spreadsheet.
+"""Tidy tables of run folders, for notebooks and spreadsheets.
 
-Wide: one row per run, with every setting as ``config.trainer.epochs``, every number of its summary
-under its own name and the best ones as ``best.test/accuracy``. Long: one row per recorded number, its
-run's id, step, epoch and metric beside it. Files end in .csv or .parquet; the same runs give the same bytes.
+The wide table has one row per run: every setting (``config.trainer.epochs``), every number of the summary
+under its name, and best values (``best.test/accuracy``). The long table has one row per recorded number, with
+the run's id, step, epoch and metric. Files end in .csv or .parquet; equal runs give equal bytes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,12 +17,12 @@ from results.read.run import Run
 from results.read.settings import flatten
 
 KINDS = (".csv", ".parquet")
-RUNS_AT_ONCE = 50  # in memory while the long table is written, and in a row group of its parquet file
-_ELSEWHERE = ("status", "id", "seed")  # of a summary: not numbers, or columns of their own
+RUNS_AT_ONCE = 50  # runs in memory while the long table is written, and in a row group of its parquet file
+_ELSEWHERE = ("status", "id", "seed")  # fields of a summary that are not numbers, or have separate columns
 
 
 def wide_table(runs: Sequence[Run]) -> pd.DataFrame:
-    """One row per run; a setting or number that a run lacks is missing there."""
+    """One row per run; a setting or number that a run lacks is a missing value."""
     rows = []
     for run in runs:
         numbers = flatten({key: value for key, value in run.summary.items() if key not in _ELSEWHERE})
@@ -51,8 +51,8 @@ def wide_table(runs: Sequence[Run]) -> pd.DataFrame:
 def long_table(runs: Iterable[Run]) -> pd.DataFrame:
     """``id``, ``step``, ``epoch``, ``metric``, ``value``: a row for every number in the runs' records.
 
-    Rows are in the order of runs, metrics and steps. NaN, which records cannot tell from what was not
-    measured, has no row.
+    Rows are in the order of runs, metrics and steps. NaN has no row, because records do not distinguish it
+    from a metric that was not measured.
     """
     import pyarrow as pa
 
@@ -70,7 +70,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 
 def write_long(runs: Sequence[Run], path: Path) -> None:
-    """The long table, a few runs at a time: that of a thousand runs would fill gigabytes."""
+    """Write the long table, a few runs at a time; a thousand runs would need gigabytes of memory."""
     from pyarrow import csv, parquet
 
     writer = None
@@ -119,7 +119,7 @@ def _of_run(run: Run) -> Any:
 
 
 def _for_spreadsheets(batch: Any) -> Any:
-    """The same with every word as a spreadsheet may show it: a formula is none."""
+    """The same batch with text that a spreadsheet does not execute as a formula."""
     import pyarrow as pa
 
     for index, name in enumerate(batch.column_names):
@@ -139,7 +139,7 @@ def _schema(is_text: bool = False) -> Any:
 
 
 def _column(values: list[Any]) -> pd.Series:
-    """Values as booleans, integers or floats where all are one of these, else as text."""
+    """Values as booleans, integers or floats if all have one of these types, else as text."""
     kinds = {type(value) for value in values if value is not None}
     if kinds == {bool}:
         return pd.array(values, dtype="boolean")

@@ -59,7 +59,7 @@ def test_rounds_move_and_charge_what_their_definitions_say() -> None:
     assert heard["from [1, 0, 1, 2], link"] == [[20, 20], [40, 20], [20, 20], [0, 20]]
     with pytest.raises(ValueError, match=r"sources must be one of 3 workers for each, got \[1, 3, 0\]"):
         Communicator(3).exchange([torch.ones(3, 1)], [1, 3, 0], ["values"])
-    with pytest.raises(ValueError, match="bytes of kind 'signs' are not declared"):
+    with pytest.raises(ValueError, match="kind 'signs' is not declared"):
         Communicator(2).broadcast_from(0, torch.ones(1), "signs")
 
 
@@ -123,7 +123,7 @@ def test_counts_that_may_exceed_two_to_the_31_take_8_bytes() -> None:
 
 
 def test_lengths_must_be_those_of_the_tensors() -> None:
-    with pytest.raises(RuntimeError, match="values: the lengths are not those of the tensors"):
+    with pytest.raises(RuntimeError, match="values: the lengths do not match the tensors"):
         Communicator(2).all_gather_ragged([[torch.zeros(3)]], np.array([[1, 1]]), ["values"])
 
 

@@ -124,13 +124,13 @@ def test_fields(tmp_path: Path, name: str, fields: dict[str, Any], said: str) ->
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("seed: 0\nseed: 1\n", "'seed' is no key, or stands there twice"),
-        ("{[a]: 1}\n", "None is no key"),
+        ("seed: 0\nseed: 1\n", "'seed' is not a valid key, or occurs twice"),
+        ("{[a]: 1}\n", "None is not a valid key"),
         ("a: &a [*a]\n", "nested deeper"),
         ("\n".join(["a0: &a0 [x]", *BOMB]), "more than 100,000 values"),
-        ("a: {<<: {b: 1}}\n", "'<<' is no key"),
-        ("a: 2020-01-01\n", "is no plain value"),
-        ("1: a\n", "a key is no text"),
+        ("a: {<<: {b: 1}}\n", "'<<' is not a valid key"),
+        ("a: 2020-01-01\n", "is not a plain value"),
+        ("1: a\n", "a key is not a string"),
         ("a: !!python/object:os.system {}\n", "could not determine a constructor"),
         ("seed: 0\n", "has no name"),
     ],
@@ -144,16 +144,16 @@ def test_configs(tmp_path: Path, text: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('{"step": 1, "step": 2, "epoch": 0}', "a key stands there twice"),
-        ('{"step": 1.0, "epoch": 0}', "is no record with a step"),
-        ('{"step": true, "epoch": 0}', "is no record with a step"),
+        ('{"step": 1, "step": 2, "epoch": 0}', "a key occurs twice"),
+        ('{"step": 1.0, "epoch": 0}', "is not a record with a step"),
+        ('{"step": true, "epoch": 0}', "is not a record with a step"),
         ('{"step": -1, "epoch": 0}', "step must be in [0, "),
-        ('{"step": 1}', "is no record with a step and an epoch"),
-        ('{"step": 1, "epoch": 0, "a": null}', "a is no number"),
-        ('{"step": 1, "epoch": 0, "a": NaN}', "NaN is no number of JSON"),
-        ('{"step": 1, "epoch": 0, "a": 1e400}', "1e400 is beyond all floats"),
+        ('{"step": 1}', "is not a record with a step and an epoch"),
+        ('{"step": 1, "epoch": 0, "a": null}', "a is not a number"),
+        ('{"step": 1, "epoch": 0, "a": NaN}', "NaN is not a JSON number"),
+        ('{"step": 1, "epoch": 0, "a": 1e400}', "1e400 is too large for a float"),
         ('{"step": 1, "epoch": 0, "compression/density": 2}', "compression/density must be in [0, 1], got 2"),
-        ("[1]", "is no record"),
+        ("[1]", "is not a record"),
     ],
 )
 def test_records(tmp_path: Path, line: str, said: str) -> None:
@@ -168,7 +168,7 @@ def test_a_line_that_is_not_whole(tmp_path: Path) -> None:
     folder = write_run(tmp_path)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"step": 4')
-    assert "its last line is not whole" in refusal("metrics.jsonl", folder)
+    assert "its last line is incomplete" in refusal("metrics.jsonl", folder)
 
 
 def test_checksums_hold(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_checksums_hold(tmp_path: Path) -> None:
     assert read_records(folder, summary) == (folder / "metrics.jsonl").read_bytes()
     path = folder / "metrics.jsonl"
     path.write_text(path.read_text().replace("0.9", "0.8"))
-    with pytest.raises(UnreadableFileError, match=r"metrics\.jsonl is not what was written"):
+    with pytest.raises(UnreadableFileError, match=r"metrics\.jsonl was changed after it was written"):
         read_records(folder, summary)
 
 

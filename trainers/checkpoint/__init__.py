@@ -1,1 +1,1 @@
-"""Checkpoints: state, files, checks and the start of a run."""
+"""Checkpoints: state of a training, files, checks, and the start of a run."""

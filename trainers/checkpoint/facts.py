@@ -15,13 +15,13 @@ class SearchFacts(TypedDict, total=False):
     """Facts of a search for learning rates; all of them, or none without a search."""
 
     stage: int  # -1 before the first
-    until: int  # the step that ends the stage
+    until: int  # last step of the stage
     rate: float | None
-    forecast: float | None  # of the loss at the stage's end
-    losses: list[float]  # of the stage's steps
-    steps: int  # of all trials
+    forecast: float | None  # predicted loss at the end of the stage
+    losses: list[float]  # per step of the stage
+    steps: int  # sum over all trials
     costs: dict[str, float]  # the values of ``SEARCH_COSTS``
-    rates: list[float]  # tried for the stage that begins
+    rates: list[float]  # tried for the next stage
     forecasts: list[float | None]
     trial_steps: int
     stage_steps: int
@@ -34,19 +34,19 @@ class Facts(TypedDict):
     step: int
     epoch: float
     steps_in_ledger: int
-    moved: int  # difference of step and ledger steps, from a change of the number of workers
+    moved: int  # change of ``step`` by redistributions, which the ledger's steps do not have
     skipped: int
     skipped_in_a_row: int
     last: dict[str, float]
     best: dict[str, float]
     search: SearchFacts
     optimizer: Skeleton
-    optimizer_name: str | None  # None in an earlier version's
+    optimizer_name: str | None  # None in checkpoints of earlier versions
     average_period: int | None
-    # known when it is saved
+    # added when the state is saved
     seconds: NotRequired[float]
     num_workers: NotRequired[int]
-    records: NotRequired[tuple[int, str]]  # bytes of metrics.jsonl, their checksum
+    records: NotRequired[tuple[int, str]]  # number of bytes of metrics.jsonl, and their checksum
 
 
 class PartDescription(TypedDict):

@@ -45,7 +45,7 @@ class Checkpoint:
     """A checkpoint with all of its parts."""
 
     path: Path
-    descriptions: tuple[PartDescription, ...]  # of the parts, in the order of the processes
+    descriptions: tuple[PartDescription, ...]  # one per part, in the order of the processes
 
     @property
     def facts(self) -> Facts:
@@ -94,7 +94,7 @@ class Checkpoint:
 
 
 def step_folder(root: Path, step: int, searched: int = 0) -> Path:
-    """The folder of the checkpoint after that many steps of the training, and of searches for its rate."""
+    """The folder of the checkpoint after ``step`` training steps and ``searched`` steps of trials."""
     return root / (f"step-{step:09d}.{searched}" if searched else f"step-{step:09d}")
 
 
@@ -113,7 +113,7 @@ def write_part(root: Path, snapshot: Snapshot, run: str, process: int, processes
     except (OSError, SafetensorError) as error:
         for left in folder.glob(f"{name}.*"):
             left.unlink(missing_ok=True)
-        with suppress(OSError):  # which another process may be writing to
+        with suppress(OSError):  # another process may be writing to it
             folder.rmdir()
         raise error if isinstance(error, OSError) else OSError(str(error)) from error
 
@@ -129,7 +129,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
     partial = folder / f"{name}.partial"
     partial.unlink(missing_ok=True)
     needed = sum(tensor.nbytes for tensor in tensors.values()) + _SPARE_BYTES
-    if shutil.disk_usage(folder).free < needed:  # a full disk would stop other writers
+    if shutil.disk_usage(folder).free < needed:  # a partial file would fill the disk for other writers
         raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}, {needed:,} bytes needed", str(partial))
     save_file(tensors, partial)
     description: PartDescription = {
@@ -155,7 +155,7 @@ def _write_part(folder: Path, name: str, snapshot: Snapshot, run: str, process: 
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """The checkpoint in this folder, every part compared with its checksum.
+    """The checkpoint in this folder; every part is compared with its checksum.
 
     Raises ``DamagedCheckpointError`` with the fault unless the checkpoint is complete.
     """
@@ -165,7 +165,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         try:
             is_whole = file.is_file() and file.stat().st_size == description["bytes"]
             if not is_whole or _digest(file) != description["blake2b"]:
-                raise DamagedCheckpointError(f"{folder.name}: {file.name} is not what was written")
+                raise DamagedCheckpointError(f"{folder.name}: {file.name} was changed after it was written")
             _require_tensors(file, description)
         except (OSError, SafetensorError) as error:
             raise DamagedCheckpointError(f"{folder.name}: {file.name} cannot be read: {error}") from error
@@ -211,7 +211,7 @@ def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
     if not first:
         raise DamagedCheckpointError(f"{folder.name} is not complete: the first process's part is missing")
     if len(first) > 1:
-        raise DamagedCheckpointError(f"{folder.name}: parts of several checkpoints lie in one folder")
+        raise DamagedCheckpointError(f"{folder.name}: it has parts of several checkpoints")
     opening = _read_description(first[0])
     descriptions = [opening]
     for process in range(1, opening["processes"]):
@@ -221,7 +221,7 @@ def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
         descriptions.append(_read_description(path))
     workers = [int(worker) for d in descriptions for worker in d["memories"]]
     if workers != list(range(len(workers))) or not workers:
-        raise DamagedCheckpointError(f"{folder.name}: its parts do not hold the workers in order")
+        raise DamagedCheckpointError(f"{folder.name}: its parts do not have the workers in order")
     step, searched = _moment_of(folder)
     for process, description in enumerate(descriptions):
         name = f"part-{process}-of-{opening['processes']}"
@@ -232,8 +232,8 @@ def _read_descriptions(folder: Path) -> tuple[PartDescription, ...]:
         same = {"processes": opening["processes"], "file": f"{name}.safetensors"}
         _require_equal(description, f"{folder.name}: {{}} of part {process}", **same)
         if (description["facts"] is not None) != (process == 0):
-            raise DamagedCheckpointError(f"{folder.name}: facts are part 0's, and stand in part {process}")
-    assert opening["facts"] is not None  # it is part 0's
+            raise DamagedCheckpointError(f"{folder.name}: facts must be in part 0 only, see part {process}")
+    assert opening["facts"] is not None  # part 0 has facts
     _require_facts(folder, opening["facts"], len(workers), step, searched)
     return tuple(descriptions)
 
@@ -245,7 +245,7 @@ def _require_facts(folder: Path, facts: Facts, num_workers: int, step: int, sear
     _require_equal(facts, own, steps_in_ledger=step - facts.get("moved", 0) - facts["skipped"])
     _require_equal(facts["search"] or {"steps": 0}, own, steps=searched)
     if facts["skipped_in_a_row"] > facts["skipped"]:
-        raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in all")
+        raise DamagedCheckpointError(f"{folder.name}: more steps are skipped in a row than in total")
 
 
 def _require_equal(found: Mapping[str, object], whose: str, **expected: object) -> None:
@@ -256,7 +256,7 @@ def _require_equal(found: Mapping[str, object], whose: str, **expected: object) 
 
 def _read_description(path: Path) -> PartDescription:
     try:
-        description = cast(PartDescription, read_description(path))  # which has checked it
+        description = cast(PartDescription, read_description(path))  # checked by ``read_description``
         skeletons = [*description["memories"].values()]
         if description["facts"] is not None:
             skeletons.append(description["facts"]["optimizer"])
@@ -284,7 +284,7 @@ def _digest_of(line: str) -> str:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file, or a folder's names, are on disk."""
+    """Wait until a file, or a folder's list of files, is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

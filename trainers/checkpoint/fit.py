@@ -38,12 +38,12 @@ class Require(Protocol):
 
 
 def require_records(facts: Facts, rows: Rows, place: str) -> None:
-    """Raise ``CheckpointMismatch`` unless the last and best values are those of the records."""
+    """Raise ``CheckpointMismatch`` unless last and best values agree with metrics.jsonl."""
     newest: dict[str, float] = {}
     values: dict[str, list[float]] = defaultdict(list)
     for row in rows:
         if row["step"] == 0 or _is_of_search(row):
-            continue  # of before the first step, and of a search
+            continue  # records from before the first step, and of a search
         newest.update(row)
         for name in row.keys() & facts["best"].keys():
             values[name].append(row[name])
@@ -51,42 +51,43 @@ def require_records(facts: Facts, rows: Rows, place: str) -> None:
     for name in newest.keys() | last.keys():
         if last.get(name) != newest.get(name) and math.isfinite(last.get(name, 0.0)):
             raise CheckpointMismatch(
-                f"{place}: its last {name} is {last.get(name)!r}, on record {newest.get(name)!r}"
+                f"{place}: its last {name} is {last.get(name)!r}, metrics.jsonl has {newest.get(name)!r}"
             )
     for name, best in facts["best"].items():
         if math.isfinite(best) and best not in (
             min(values[name], default=None),
             max(values[name], default=None),
         ):
-            raise CheckpointMismatch(f"{place}: its best {name} is {best!r}, which is not on record")
+            raise CheckpointMismatch(f"{place}: its best {name} is {best!r}, which is not in metrics.jsonl")
     if newest.get("step", 0) > facts["step"] - min(0, facts["moved"]):
-        raise CheckpointMismatch(f"{place}: its records end at step {newest['step']}, behind its own")
+        raise CheckpointMismatch(f"{place}: its records end at step {newest['step']}, after its own")
     if facts["skipped"] != newest.get("train/steps_skipped", 0):
         raise CheckpointMismatch(
-            f"{place}: it skipped {facts['skipped']} steps, and other ones are on record"
+            f"{place}: it skipped {facts['skipped']} steps, metrics.jsonl has another number"
         )
 
 
 def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> None:
-    """Raise ``CheckpointMismatch`` for facts that a run with these settings cannot reach from its start."""
+    """Raise ``CheckpointMismatch`` for facts that are impossible for a run with these settings."""
     step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
 
     def require(fine: bool, what: str) -> None:
         if not fine:
             raise CheckpointMismatch(f"{place} is not of this run: {what}")
 
-    require(facts["epoch"] == step * epochs_per_step, f"step {step} is not in epoch {facts['epoch']!r}")
+    require(facts["epoch"] == step * epochs_per_step, f"its epoch at step {step} is {facts['epoch']!r}")
     require(facts["moved"] == 0, "its number of workers has changed")
     require(settings.nonfinite == "skip" or facts["skipped"] == 0, "it skipped steps")
-    require(bool(facts["search"]) == isinstance(trainer.schedule, AutoLRS), "its schedule is another one")
+    require(bool(facts["search"]) == isinstance(trainer.schedule, AutoLRS), "it has another schedule")
     for row in rows:
-        require(row["epoch"] == row["step"] * epochs_per_step, f"the epoch on record of step {row['step']}")
+        require(row["epoch"] == row["step"] * epochs_per_step, f"the recorded epoch of step {row['step']}")
     steps = [row["step"] for row in rows]
-    require(steps == sorted(steps), "its records are not in order")
+    require(steps == sorted(steps), "its records are not in the order of steps")
     trained = [row["step"] for row in rows if "train/learning_rate" in row]
     logged = range(settings.log_every, step + 1, settings.log_every)
     require(
-        len(set(trained)) == len(trained) and set(logged) <= set(trained), "not every step is on record once"
+        len(set(trained)) == len(trained) and set(logged) <= set(trained),
+        "a logged step is missing or recorded twice",
     )
     evaluations = [row for row in rows if row["step"] > 0 and not _is_of_training_or_search(row)]
     measured = [row["step"] for row in evaluations]
@@ -105,7 +106,7 @@ def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> Non
         updated = step - 1 - facts["skipped_in_a_row"]  # the last step that was not skipped
         period = int((max(0, updated) * epochs_per_step + 1e-9) // settings.average_reset_epochs)
         require(facts["average_period"] == period, f"its average_period is {facts['average_period']}")
-    if isinstance(trainer.schedule, AutoLRS):  # which has a search, as was just seen
+    if isinstance(trainer.schedule, AutoLRS):  # then the facts have a search, as checked above
         _require_search(trainer, trainer.schedule, facts, rows, require)
 
 
@@ -118,7 +119,7 @@ def _is_of_search(row: Record) -> bool:
 
 
 def _evaluations(trainer: "Trainer", step: int, *, is_end: bool) -> list[int]:
-    """The steps up to this one that are followed by an evaluation, as the end of a run is."""
+    """The steps up to ``step`` after which an evaluation is due; the end of a run has one too."""
     if not trainer.dataset.held_out:
         return []
     every, epochs_per_step = trainer.settings.evaluate_every, trainer.epochs_per_step
@@ -136,8 +137,8 @@ def _require_search(
     is_inside = all(schedule.low * (1 - 1e-9) <= rate <= schedule.high * (1 + 1e-9) for rate in rates)
     require(is_inside, "a rate is outside the schedule's interval")
     same = len(search["rates"]) == len(search["forecasts"]) < schedule.trials + 1
-    require(same, "it has not as many forecasts as rates")
-    require(search["costs"].keys() == set(SEARCH_COSTS.values()), "its searches cost something else")
+    require(same, "its numbers of forecasts and rates differ")
+    require(search["costs"].keys() == set(SEARCH_COSTS.values()), "its search has other costs")
     last: Record = {}
     before: float = 0
     stages, trials, ends = 0, 0, 0
@@ -151,12 +152,12 @@ def _require_search(
             before = last.get("autolrs/search_steps", 0)
             last, stages, trials, ends = row, stages + 1, 0, 0
     require(search["stage"] == stages - 1, f"its stage is {search['stage']}")
-    require(trials == len(search["rates"]), f"{trials} trials are on record")
+    require(trials == len(search["rates"]), f"{trials} trials are recorded")
     if last:
         until = last["step"] + last["autolrs/stage_steps"]
         require(search["until"] == until, f"its stage ends at step {until}")
         require(search["rate"] == last["autolrs/rate"], f"its rate is {search['rate']!r}")
-        if not search["rates"]:  # else trials of the next stage have added to these
+        if not search["rates"]:  # trials of the next stage would have changed these
             for name, value in {"autolrs/search_steps": search["steps"], **search["costs"]}.items():
                 require(value == last.get(name), f"its {name} is {value!r}")
         found = search["forecast"]
@@ -167,18 +168,18 @@ def _require_search(
         require(tried.get(f"{name}/rate") == rate, f"its rate of trial {number} is {rate!r}")
         require(tried.get(f"{name}/forecast") == found, f"its forecast of trial {number} is {found!r}")
     require(facts["step"] <= search["until"], "its stage is over")
-    if trainer.settings.nonfinite == "stop":  # a step without effect has no loss
+    if trainer.settings.nonfinite == "stop":  # a skipped step has no loss
         _require_losses(facts, rows, int(last.get("step", 0)), require)
     if search["rates"]:
         left = trainer.num_steps - facts["step"] - last.get("autolrs/search_steps", 0)
         _require_plan(schedule, search, stages, left, require)
-    elif search["losses"]:  # else the plan is of no use any more
+    elif search["losses"]:  # without losses the plan is no longer used
         left = trainer.num_steps - last.get("step", 0) - before
         _require_plan(schedule, search, stages - 1, left, require)
 
 
 def _require_losses(facts: Facts, rows: Rows, begin: int, require: Require) -> None:
-    """The losses of the stage that began after that step, those on record among them."""
+    """Check the losses of the stage that began after step ``begin`` against the recorded ones."""
     losses = facts["search"]["losses"]
     require(len(losses) in (0, facts["step"] - begin), f"it has {len(losses)} losses")
     recorded = {row["step"]: row["train/loss"] for row in rows if "train/loss" in row}
@@ -192,11 +193,11 @@ def _require_losses(facts: Facts, rows: Rows, begin: int, require: Require) -> N
 def _require_plan(
     schedule: AutoLRS, search: SearchFacts, stage: int, steps_left: float, require: Require
 ) -> None:
-    """The lengths of a stage and of its trials, which follow from the steps that were left."""
-    plan = schedule.plan(stage, cast(int, steps_left))  # a forged record's 0.5 gives lengths that none has
-    require((search["stage_steps"], search["trial_steps"]) == plan, f"stage {stage} is planned otherwise")
+    """Check the lengths of a stage and of its trials, which follow from the remaining steps."""
+    plan = schedule.plan(stage, cast(int, steps_left))  # a forged fraction gives impossible lengths
+    require((search["stage_steps"], search["trial_steps"]) == plan, f"stage {stage} has other lengths")
     by_validation = plan[1] >= schedule.validation_from
-    require(search["by_validation"] == by_validation, f"stage {stage} is judged otherwise")
+    require(search["by_validation"] == by_validation, f"stage {stage} uses the other loss")
 
 
 def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) -> None:
@@ -216,7 +217,7 @@ def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) ->
 
 
 def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
-    """Check the optimizer's state against the names and shapes of this optimizer's."""
+    """Check the saved optimizer's state against the names and shapes of this optimizer's state."""
     facts, here = snapshot.facts, type(state.optimizer).__name__.lstrip("_")
     there = facts["optimizer_name"]
     if there not in (None, here):
@@ -227,7 +228,7 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
 
 
 def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
-    """Check the state of a worker's loss between batches against this loss's."""
+    """Check the saved state of the loss between batches against this loss's state."""
     expected = _carries_like(trainer, batch)
     for worker in trainer.communicator.local_workers:
         tensors, carries = snapshot.workers[worker]
@@ -245,9 +246,7 @@ def _require_tree(expected: Tree, skeleton: Skeleton, prefix: str, saved: Tensor
     named = {name: saved[name] for name in tensors_of(skeleton)}
     require_same_tensors(live, named, place)
     if _names(skeleton) != _names(wanted):
-        raise CheckpointMismatch(
-            f"{place} does not fit this run: its {prefix} is put together in another way"
-        )
+        raise CheckpointMismatch(f"{place} does not fit this run: its {prefix} has another structure")
 
 
 def _names(skeleton: Skeleton) -> Tree:
@@ -256,9 +255,9 @@ def _names(skeleton: Skeleton) -> Tree:
 
 
 def _moments_like(optimizer: torch.optim.Optimizer) -> dict[int, dict[str, object]]:
-    """The state of ``optimizer`` for each parameter after a step, in tensors without memory.
+    """The state of ``optimizer`` for each parameter after a step, as meta tensors.
 
-    It is determined by a step of a copy with one parameter in each group.
+    It is found by a step of a copy with one parameter in each group.
     """
     found: dict[int, dict[str, object]] = {}
     number = 0
@@ -290,8 +289,8 @@ def _carries_like(trainer: "Trainer", batch: Batch) -> list[Carry]:
     settings, device, model = trainer.settings, trainer.layout.device, trainer.model
     loss = in_precision(task_of(trainer.dataset).loss, device, settings.precision)
     pieces = cut(batch, settings.micro_batch_size)
-    model.eval()  # so that BatchNorm's statistics stay
-    own = [device] if device.type == "cuda" else []  # another GPU would begin to hold memory for this process
+    model.eval()  # BatchNorm's statistics must not change
+    own = [device] if device.type == "cuda" else []  # else this process would allocate memory on another GPU
     with torch.inference_mode(), torch.random.fork_rng(own):
         _, carry = loss(model, pieces[0], None)
     model.train()

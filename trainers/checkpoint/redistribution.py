@@ -9,11 +9,11 @@ from trainers.checkpoint.files import Checkpoint
 from trainers.checkpoint.state import Snapshot, WorkerState
 from trainers.checkpoint.tree import Skeleton
 
-_FRESH: Skeleton = {"list": []}  # the skeleton of what is carried before the first batch
+_FRESH: Skeleton = {"list": []}  # the skeleton of the state before the first batch
 
 
 def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int, step: int) -> Snapshot:
-    """The snapshot for the workers in ``ranks``, of ``num_workers`` = m, that goes on at ``step``.
+    """The snapshot for the workers in ``ranks``, of ``num_workers`` = m, to continue at ``step``.
 
     The n old workers are equal parts of a line, and the m new workers are equal parts of the same line. A new
     worker gets the mean of the old residuals over its part. The mean over workers, and with it the update
@@ -30,7 +30,7 @@ def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int,
         for name in names:
             if (
                 not old.workers[parts[0][0]].tensors[name].is_floating_point()
-            ):  # a step: since when, at the earliest
+            ):  # a step: the earliest of the old workers
                 rows = torch.stack([old.workers[worker].tensors[name] for worker, _ in parts])
                 tensors[name] = rows.amin(0)
                 continue
@@ -42,7 +42,7 @@ def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int,
 
 
 def _shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction]]:
-    """(old worker, which share of the new worker's part of the line it covers), the shares summing to 1."""
+    """Pairs of an old worker and the fraction that it covers of the new worker's part; they sum to 1."""
     start, stop = Fraction(new, num_new), Fraction(new + 1, num_new)
     for worker in range(num_old):
         overlap = min(stop, Fraction(worker + 1, num_old)) - max(start, Fraction(worker, num_old))

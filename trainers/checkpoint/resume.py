@@ -1,4 +1,4 @@
-"""The start of a run: its first step, its last good checkpoint, or another run's."""
+"""The start of a run: from its first step, its last valid checkpoint, or another run's checkpoint."""
 
 import hashlib
 from dataclasses import dataclass, field, replace
@@ -33,17 +33,17 @@ class Start:
     """The checkpoint from which a run continues, if any, and messages about it."""
 
     checkpoint: Checkpoint | None = None
-    records: bytes = b""  # of metrics.jsonl, up to the checkpoint
-    rows: Rows = field(default=(), repr=False)  # the same, read
-    is_own: bool = False  # of this run, which began at its first step
+    records: bytes = b""  # content of metrics.jsonl up to the checkpoint
+    rows: Rows = field(default=(), repr=False)  # ``records``, parsed
+    is_own: bool = False  # the checkpoint is of this run, which began at its first step
     messages: tuple[str, ...] = ()
 
 
 def origin_of(config: Config) -> Origin:
     """The checkpoint that ``resume`` names.
 
-    Raises ``ValueError`` for a setting that names no checkpoint, or one of another number of workers without
-    ``redistribute``.
+    Raises ``ValueError`` for a setting that names no checkpoint, and for a checkpoint of another number of
+    workers without ``redistribute``.
     """
     path = _path_of(config["resume"])
     try:
@@ -53,16 +53,16 @@ def origin_of(config: Config) -> Origin:
     if checkpoint.num_workers != config["workers"] and not config["checkpoint"]["redistribute"]:
         raise ValueError(
             f"workers must be {checkpoint.num_workers} as in the checkpoint, got {config['workers']}; "
-            "checkpoint.redistribute=true deals their residuals out to another number"
+            "checkpoint.redistribute=true redistributes their residuals"
         )
     exact = f"{checkpoint.run} {path.name} {checkpoint.identity}"
     return Origin(exact, _group_of(path, checkpoint.run) or exact)
 
 
 def _group_of(path: Path, run: str) -> str:
-    """What a checkpoint shares with that of the same step of the same run with another seed.
+    """A name that checkpoints of the same step share over the seeds of a run.
 
-    Empty where that is not known: without the run's config beside it, or where it began at another's.
+    Empty if it is not known: without the run's config, or if the run began at another run's checkpoint.
     """
     try:
         its_own = identify(read_config(path.parents[1]))
@@ -74,9 +74,9 @@ def _group_of(path: Path, run: str) -> str:
 def choose_start(run: str, folder: Path, resume: str) -> Start:
     """The start of the run with this id and folder.
 
-    ``auto`` takes the newest checkpoint of its own that is whole and whose records are there; ``never``
-    takes none; a path takes that one, unless it is another run's and this run has come further already.
-    Raises ``ValueError`` for a path to something that is no whole checkpoint.
+    ``auto`` takes the run's newest checkpoint that is complete and has its records. ``never`` takes none. A
+    path takes that checkpoint, but if it is another run's and this run has an own one, the own one is taken.
+    Raises ``ValueError`` for a path that is not a complete checkpoint.
     """
     if resume == NEVER:
         return Start()
@@ -94,18 +94,18 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
 
 
 def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", run: str) -> Snapshot | None:
-    """What this process's workers go on from; the first process's ``start`` is everybody's.
+    """The state from which this process's workers continue; the first process's ``start`` decides for all.
 
-    Raises ``CheckpointMismatch``, in all processes, for one that this run cannot have come to or that
-    cannot be read, and for one with nothing left to train, but for that of the end of the run with this
-    id, which may lack no more than its summary.
+    Raises ``CheckpointMismatch``, in all processes, for a checkpoint that this run cannot have written or
+    that cannot be read. Raises it also if no step is left to train, except for the last checkpoint of this
+    run itself, which may lack only its summary.
     """
     path = communicator.first_text(str(start.checkpoint.path) if start.checkpoint is not None else "")
     if not path:
         return None
     snapshot, problem = None, ""
     try:
-        # which the first process has read through
+        # the first process has checked it completely
         snapshot = _snapshot(
             start, start.checkpoint or describe_checkpoint(Path(path)), communicator, trainer, run
         )
@@ -123,7 +123,7 @@ def _snapshot(
     facts, step = checkpoint.facts, checkpoint.step
     searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0
     if checkpoint.num_workers != communicator.size and trainer.settings.steps is None:
-        step = trainer.step_at(facts["epoch"])  # as far into the data, by other steps
+        step = trainer.step_at(facts["epoch"])  # the same epoch, which is another step
     if step + searched >= trainer.num_steps + (checkpoint.run == run):
         tried = f" after {searched} steps of trials" if searched else ""
         raise CheckpointMismatch(
@@ -155,7 +155,7 @@ def _newest(run: str, folder: Path) -> tuple[Start | None, list[str]]:
         try:
             checkpoint = read_checkpoint(path)
             if checkpoint.run != run:
-                raise DamagedCheckpointError(f"{path.name} is of another run, {checkpoint.run}")
+                raise DamagedCheckpointError(f"{path.name} belongs to another run, {checkpoint.run}")
             return _start_of(checkpoint, folder), messages
         except DamagedCheckpointError as error:
             messages.append(f"a checkpoint cannot be used: {error}")
@@ -163,7 +163,7 @@ def _newest(run: str, folder: Path) -> tuple[Start | None, list[str]]:
 
 
 def _start_of(checkpoint: Checkpoint, folder: Path) -> Start:
-    """The checkpoint with what metrics.jsonl held at its time."""
+    """The checkpoint with the content that metrics.jsonl had when it was saved."""
     records = _records_of(checkpoint, folder)
     try:
         rows = parse_records(records, folder / RECORDS)
@@ -180,5 +180,7 @@ def _records_of(checkpoint: Checkpoint, folder: Path) -> bytes:
     except UnreadableFileError as error:
         raise DamagedCheckpointError(f"{checkpoint.path.name}: its metrics.jsonl cannot be read") from error
     if len(records) != length or hashlib.blake2b(records).hexdigest() != digest:
-        raise DamagedCheckpointError(f"{checkpoint.path.name}: metrics.jsonl is not what it was then")
+        raise DamagedCheckpointError(
+            f"{checkpoint.path.name}: metrics.jsonl was changed after the checkpoint"
+        )
     return records

@@ -15,17 +15,17 @@ from trainers.checkpoint.state import Snapshot, TrainingState
 from trainers.comm.communicator import Communicator
 from trainers.launch.stopping import StoppedError, StopRequest
 
-KEPT = 2  # whole checkpoints: if the newest is damaged, there is one before it
-_NOTHING, _SAVE = 0, 1  # what to do after a step; a signal's number lies above
+KEPT = 2  # complete checkpoints: if the newest is damaged, the one before it is used
+_NOTHING, _SAVE = 0, 1  # actions after a step; the numbers of signals are larger
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSettings:
     """Intervals of checkpoints. Raises ``ValueError`` for invalid settings."""
 
-    every_steps: int | None  # None: not by steps
-    every_minutes: float | None  # None: not by the clock
-    at_end: bool  # keep a checkpoint of the finished run; else its checkpoints go
+    every_steps: int | None  # None: no interval in steps
+    every_minutes: float | None  # None: no interval in time
+    at_end: bool  # keep a checkpoint of the finished run; otherwise its checkpoints are removed
     redistribute: bool  # resume=PATH may change the number of workers
 
     def __post_init__(self) -> None:
@@ -71,21 +71,21 @@ class Checkpoints:
         self.run = run
         self.communicator = communicator
         self.request = request
-        self.start = start  # what to go on from
+        self.start = start  # last good state
         self.records = records
         self.seconds_before = start.facts["seconds"] if start is not None else 0.0
         self._started = self._saved_at = time.monotonic()
-        self._saved: tuple[int, int] | None = None  # the newest that is on disk, as far as this process knows
+        self._saved: tuple[int, int] | None = None  # the newest known to be on disk
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
     @property
     def seconds(self) -> float:
-        """Wall time of the run, with what it took before it was interrupted."""
+        """Wall time of the run, including the time before interruptions."""
         return self.seconds_before + time.monotonic() - self._started
 
     def after_step(self, state: TrainingState, snapshot: Snapshot | None = None) -> None:
-        """Save if a checkpoint is due. Raises ``StoppedError`` in all processes if one was asked to stop.
+        """Save if a checkpoint is due. Raises ``StoppedError`` in all processes if one must stop.
 
         Saves ``state`` or, if its steps will be reverted, the ``snapshot`` from before them.
         """
@@ -137,7 +137,7 @@ class Checkpoints:
         self._thread.shutdown()
 
     def clear(self) -> None:
-        """Remove the checkpoints of a finished run, all but the one at its end if that is wanted."""
+        """Remove the checkpoints of a finished run, except its last one if ``at_end`` is set."""
         forget(self.root, 1 if self.settings.at_end else 0)
 
     def _is_due(self, step: int) -> bool:
@@ -150,7 +150,7 @@ class Checkpoints:
 
     def _write(self, snapshot: Snapshot) -> None:
         try:
-            if not self.root.parent.is_dir():  # rather than write where nobody looks
+            if not self.root.parent.is_dir():  # do not write to a removed folder
                 raise FileNotFoundError(errno.ENOENT, "the run folder was removed", str(self.root.parent))
             if self.records is not None:
                 self.records.sync()
@@ -162,7 +162,7 @@ class Checkpoints:
 
 
 def forget(root: Path, keep: int) -> None:
-    """Remove all but the newest whole checkpoints, and what other processes may be writing still."""
+    """Remove all but the ``keep`` newest complete checkpoints, and newer ones in writing."""
     kept = 0
     for age, folder in enumerate(step_folders(root)):
         whole = is_complete(folder)
@@ -174,5 +174,5 @@ def forget(root: Path, keep: int) -> None:
 
 
 def _moment(snapshot: Snapshot) -> tuple[int, int]:
-    """Steps of the training and of the searches before."""
+    """Steps of the training, and of the searches before it."""
     return snapshot.facts["step"], snapshot.facts["search"].get("steps", 0)

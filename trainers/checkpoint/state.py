@@ -33,7 +33,7 @@ class WorkerState(NamedTuple):
     """State of one worker: residuals, state of its loss between batches, row of the ledger."""
 
     tensors: Tensors
-    carries: Skeleton  # of what its loss carries from batch to batch
+    carries: Skeleton  # the state of its loss between batches
 
 
 class Snapshot(NamedTuple):
@@ -42,8 +42,8 @@ class Snapshot(NamedTuple):
     shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
     workers: dict[int, WorkerState]  # those of this process
     facts: Facts
-    place: str = "the state"  # where it was read from
-    redistributed: bool = False  # to another number of workers, just now
+    place: str = "the state"  # the path from which it was read
+    redistributed: bool = False  # the number of workers has just changed
 
 
 @dataclass(kw_only=True)
@@ -59,18 +59,18 @@ class TrainingState:
     ledger: Ledger
     average: RunningAverage | None
     communicator: Communicator
-    probe: Probe | None = None  # of the diagnostics, if there are any
+    probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
     epoch: float = 0.0  # after them
-    moved: int = 0  # steps that a change of the number of workers has put between the ledger and ``step``
-    skipped: int = 0  # of them without effect, as a gradient was not finite
-    skipped_in_a_row: int = 0  # of those, the last ones
+    moved: int = 0  # change of ``step`` by redistributions, which the ledger's steps do not have
+    skipped: int = 0  # steps without update, because a gradient was not finite
+    skipped_in_a_row: int = 0  # the latest of them, without a normal step between
     last: Record = field(default_factory=dict)  # the newest value of every metric
     best: Record = field(default_factory=dict)
-    search: SearchFacts = field(default_factory=SearchFacts)  # by ``search.AutoLRSController``
+    search: SearchFacts = field(default_factory=SearchFacts)  # set by ``search.AutoLRSController``
 
     def note(self, found: Record) -> Record:
-        """Record new values of metrics that are finite numbers; JSON has no infinity."""
+        """Record new finite values of metrics; JSON has no infinity."""
         known = {name: value for name, value in found.items() if math.isfinite(value)}
         for name in found.keys() - known.keys():
             self.last.pop(name, None)
@@ -106,7 +106,7 @@ class TrainingState:
         return Snapshot(_copies(shared, device), workers, facts)
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Raise ``CheckpointMismatch`` unless tensors match, but those of optimizer and hidden states."""
+        """Raise ``CheckpointMismatch`` unless tensors match; optimizer and hidden states are not compared."""
         per_worker = dict(self._per_worker())
         shared = dict(self._shared())
         kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _MEASURED))}
@@ -114,16 +114,14 @@ class TrainingState:
         require_same_tensors(shared, saved, snapshot.place)
         for row, worker in enumerate(self.communicator.local_workers):
             tensors = snapshot.workers[worker].tensors
-            # What no diagnostic asks for any more is dropped.
+            # State of diagnostics that are no longer active is dropped.
             kept = {
                 name for name in tensors if not name.startswith(("memory", _MEASURED))
             } | per_worker.keys()
             own = {name: tensors[name] for name in kept & tensors.keys()}
             require_same_tensors({name: rows[row] for name, rows in per_worker.items()}, own, snapshot.place)
         if (self.average is None) != (snapshot.facts["average_period"] is None):
-            raise CheckpointMismatch(
-                f"{snapshot.place} does not fit this run: average_period is of another one"
-            )
+            raise CheckpointMismatch(f"{snapshot.place} does not fit this run: it has another average_period")
 
     @torch.inference_mode()
     def restore(self, snapshot: Snapshot) -> None:
@@ -137,7 +135,7 @@ class TrainingState:
                 rows[row] = tensors[name].to(rows.device)
         if self.probe is not None:
             self.probe.take_over(self.communicator)
-        with torch.inference_mode(False):  # what the next backward pass may touch is made anew, outside
+        with torch.inference_mode(False):  # the next backward pass may use the tensors created here
             device = self.communicator.device
             for row, worker in enumerate(self.communicator.local_workers):
                 tensors, carries = snapshot.workers[worker]
@@ -158,7 +156,7 @@ class TrainingState:
         self.search = copy.deepcopy(snapshot.facts["search"])
 
     def _shared(self) -> list[tuple[str, Tensor]]:
-        """Name and live tensor of what all processes hold alike, without the optimizer's."""
+        """Names and live tensors of the state shared by all processes, without the optimizer's."""
         parts = [("model", self.model)]
         if self.average is not None:
             parts.append(("average", self.average.averaged))
@@ -171,7 +169,7 @@ class TrainingState:
         return [*of_modules, *walk(self.gradient_step.state, "reducer", shared=True), *measured]
 
     def _per_worker(self) -> list[tuple[str, Tensor]]:
-        """Name and live tensor [W, ...] of what the local workers hold."""
+        """Names and live tensors [W, ...] of the local workers' state."""
         totals = [(f"ledger/{name}", rows) for name, rows in self.ledger.totals().items()]
         measured = walk(self.probe.state, _MEASURED) if self.probe is not None else ()
         return [*walk(self.gradient_step.state, "reducer"), *totals, *measured]
@@ -185,7 +183,7 @@ def _copies(tensors: Tensors, device: torch.device | str) -> Tensors:
 
 
 def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
-    """Raise ``CheckpointMismatch`` unless names, types and shapes match; ``saved`` lay at ``place``."""
+    """Raise ``CheckpointMismatch`` unless names, types and shapes match; ``place`` is ``saved``'s path."""
     for name in sorted(live.keys() | saved.keys()):
         here, there = (_describe(tensors.get(name)) for tensors in (live, saved))
         if here != there:

@@ -7,17 +7,17 @@ from torch import Tensor
 
 from compressors.api import Shared
 
-Tree = Any  # tensors and plain values in tuples, lists and dicts; of a depth that no type tells
-Skeleton = dict[str, Any]  # one field, whose name tells the kind of what it holds
+Tree = Any  # tensors and plain values in tuples, lists and dicts of any depth
+Skeleton = dict[str, Any]  # an object with one field; its name is the kind of the value
 Leaf = TypeVar("Leaf")
 _PLAIN = (bool, int, float, str, type(None))
 
 
 def take_apart(tree: object, prefix: str, out: dict[str, Tensor]) -> Skeleton:
-    """Put the tensors of ``tree`` into ``out``, their names starting with ``prefix``; what is left of it.
+    """Put the tensors of ``tree`` into ``out``, with names that begin with ``prefix``; returns the skeleton.
 
-    Trees are made of tuples, lists, dicts, tensors and plain values. Raises ``TypeError`` for
-    anything else, and for a NamedTuple, whose kind would be lost.
+    A tree consists of tuples, lists, dicts, tensors and plain values. Raises ``TypeError`` for anything
+    else, and for a NamedTuple, whose type would be lost.
     """
     if isinstance(tree, Tensor):
         out[prefix] = tree
@@ -34,7 +34,7 @@ def take_apart(tree: object, prefix: str, out: dict[str, Tensor]) -> Skeleton:
 
 
 def tensors_of(skeleton: object) -> set[str]:
-    """The names of the tensors in a skeleton. Raises ``ValueError`` for what is none."""
+    """The names of the tensors in a skeleton. Raises ``ValueError`` for an invalid skeleton."""
     names: set[str] = set()
     left = [skeleton]
     while left:
@@ -58,7 +58,7 @@ def _is_pair(pair: object) -> bool:
 
 
 def put_together(skeleton: Skeleton, tensors: Mapping[str, Leaf]) -> Tree:
-    """The tree that ``take_apart`` took apart. Raises ``KeyError`` for a tensor that is missing."""
+    """The inverse of ``take_apart``. Raises ``KeyError`` for a missing tensor."""
     ((kind, content),) = skeleton.items()
     if kind == "tensor":
         return tensors[content]
@@ -71,9 +71,9 @@ def put_together(skeleton: Skeleton, tensors: Mapping[str, Leaf]) -> Tree:
 
 
 def walk(tree: object, prefix: str, *, shared: bool = False) -> Iterator[tuple[str, Tensor]]:
-    """Name and tensor of every leaf of a state whose kind stays: dicts, tuples and NamedTuples of tensors.
+    """Name and tensor of every leaf of a state of dicts, tuples and NamedTuples of tensors.
 
-    Of those that are each worker's own or, ``shared``, of those that all hold alike.
+    Yields the tensors of each worker or, with ``shared``, those that are equal for all workers.
     """
     yield from ((name, tensor) for name, tensor, alike in _leaves(tree, prefix, False) if alike == shared)
 

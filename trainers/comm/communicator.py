@@ -93,10 +93,9 @@ class Communicator:
         return self._all_gather(rows, self.clock.collective(self._gather_rounds))
 
     def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
-        """Per segment the entries of all n workers, from those of the W local workers; all have equal
-        lengths.
+        """Per segment the entries of all n workers, from those of the W local workers.
 
-        Each tensor holds one worker's entries after the other's, as does what comes back.
+        All workers have equally many. Each tensor, given and returned, has the entries in worker order.
         """
         num_workers = len(self.local_workers)
         self._charge_gather(kind, sum([tensor.nbytes for tensor in fields]) // num_workers)
@@ -133,7 +132,7 @@ class Communicator:
     ) -> list[list[Tensor]]:
         """Per field and segment the entries of all n workers, from the local ones, without padding.
 
-        Each tensor holds one worker's entries after the other's, as does what comes back. ``lengths`` [S, n]
+        Each tensor, given and returned, has the entries in worker order. ``lengths`` [S, n]
         int64 has the entries of each worker in each of the S segments; ``kinds`` has the kind of each field.
         """
         everyones = lengths.sum(0) if len(lengths) > 1 else lengths[0]  # [n]
@@ -141,7 +140,7 @@ class Communicator:
         num_entries = sum(own.tolist())
         for tensors, kind in zip(fields, kinds, strict=True):
             if num_entries != sum(tensor.numel() for tensor in tensors):
-                raise RuntimeError(f"{kind}: the lengths are not those of the tensors")
+                raise RuntimeError(f"{kind}: the lengths do not match the tensors")
             itemsize = tensors[0].itemsize
             self._charge_gather(kind, own * itemsize, everyones.sum() * itemsize)
         if self.world_size == 1:
@@ -288,7 +287,7 @@ class Communicator:
 
     def _require_kind(self, kind: str) -> None:
         if kind not in self._charged:
-            raise ValueError(f"bytes of kind {kind!r} are not declared: declare_kinds() comes before")
+            raise ValueError(f"kind {kind!r} is not declared: call declare_kinds() first")
 
     def _charge_link(self, own: np.ndarray | int, everyones: np.ndarray | int) -> None:
         """Charge a gather's link bytes: to n - 1 others, and from them."""

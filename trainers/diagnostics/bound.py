@@ -25,7 +25,7 @@ class Bound:
         """Raise ``ValueError`` unless the method is a codec."""
         if reducer.traits.lossless:
             raise ValueError(
-                "diagnostics=bound needs a compressor that loses something; selection_error goes with all"
+                "diagnostics=bound needs a lossy compressor; selection_error goes with all compressors"
             )
 
     def measure(

@@ -1,4 +1,4 @@
-"""Staleness: steps that entries wait in the residual, and the share of it that waits.
+"""Staleness: steps that entries wait in the residual, and the fraction of it that waits.
 
 Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, treat Top-k as an asynchronous method with delayed
 updates; a hard threshold bounds the size of waiting entries.
@@ -87,8 +87,8 @@ class Staleness:
         """Raise ``ValueError`` for a method without residual."""
         if not reducer.keeps_residual:
             raise ValueError(
-                "diagnostics=staleness needs feedback=ef and a compressor that leaves something behind: "
-                "nothing waits otherwise; selection_error goes with all"
+                "diagnostics=staleness needs feedback=ef and a lossy compressor: without a residual no "
+                "entry waits; selection_error goes with all compressors"
             )
 
     def measure(

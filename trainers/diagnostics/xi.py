@@ -31,9 +31,9 @@ class Xi:
         has_codec = isinstance(method, Compress) and not traits.individual and not traits.relays
         if traits.lossless or traits.seeded or not has_codec:
             raise ValueError(
-                "diagnostics=xi needs a compressor that goes by magnitude, such as top_k or hard_threshold: "
-                "with others C(mean) is another draw, or mean C(p) itself, or there is no one C; "
-                "selection_error goes with all"
+                "diagnostics=xi needs a compressor that selects by magnitude, such as top_k or "
+                "hard_threshold: for others C(mean) is a new random draw or equal to mean C(p), or C is not "
+                "one function; selection_error goes with all compressors"
             )
 
     def measure(self, given: StepInput, reduced: Reduced, step: Step) -> dict[str, float]:

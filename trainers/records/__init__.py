@@ -1,1 +1,1 @@
-"""Files of a run folder: reading, schemas, and the identity that a config gives a run."""
+"""Files of a run folder: reading, schemas, and the identity of a run."""

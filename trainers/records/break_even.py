@@ -1,17 +1,17 @@
 """Break-even bandwidth in records and as text.
 
-Standard library only, so that what reads results may use it.
+Standard library only, because code that reads results uses it.
 """
 
 from collections.abc import Sequence
 
 NAME = "comm/break_even_bits_per_second"
-ANY_BANDWIDTH = 1e15  # a petabit per second, for what pays on any network: JSON knows no infinity
+ANY_BANDWIDTH = 1e15  # a petabit per second stands for any network, because JSON has no infinity
 _UNITS = ((1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1, "bit/s"))
 
 
 def in_words(bits_per_second: Sequence[float]) -> str:
-    """Below which link speed compression is faster than dense training: of one run, or of several seeds."""
+    """The link speed below which compression is faster than dense training, for one run or several seeds."""
     low, high = min(bits_per_second), max(bits_per_second)
     if high <= 0:
         return "never"

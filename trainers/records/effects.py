@@ -1,8 +1,8 @@
 """Settings that cannot change a result, by settings class, with conditions and reasons.
 
-Run ids leave these settings out, and the command line refuses those of them that nothing at all follows
-from. Stated apart from the classes, as ids are made and compared without importing any of them, and of
-configs whose classes have moved since. What a class requires of its own values, it checks itself.
+Run ids do not contain these settings, and the command line refuses those of them that have no effect at all.
+The list is separate from the classes, because run ids are computed without importing them, also for old
+configs whose classes have moved. Each class checks its own values.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
@@ -20,12 +20,12 @@ LIBSVM_FILES = (
     "mushrooms",
     "phishing",
     "w8a",
-)  # as data.convex.libsvm knows them
+)  # the known files of data.convex.libsvm
 AUTOLRS = "trainers.autolrs.AutoLRS"
 NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
-CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that has a part in dense training
-# Today's name of each part that has moved, and its first one: ids are made of first names, so that a move
-# changes none.
+CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that changes dense training
+# Current and first name of each part that was moved. Run ids contain the first name, so a move does not
+# change them.
 FIRST_NAMES = {
     "compressors.encoding.settings.Encoding": "compressors.wire.Wire",
     "data.convex.breast_cancer.breast_cancer": "data.sklearn_data.breast_cancer",
@@ -50,12 +50,12 @@ FIRST_NAMES = {
         for name in ("Cosine", "Linear", "WarmupStep")
     },
 }
-# Names that parts had between their first ones and today's.
+# Names that parts had between the first and the current one.
 FORMER_NAMES = {"trainers.schedules.schedules.Constant": "trainers.schedules.schedules.ConstantRate"}
 FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # the same for settings
 RENAMED = {first: key for key, first in FIRST_KEYS.items()}
-# What a setting is where a config does not say it. An identity holds what is not usual, so that a new
-# setting leaves old ids as they are; null is the usual value of all others.
+# Values of settings that a config does not have. An identity contains only settings with another value, so a
+# new setting does not change old ids. For all settings not listed this value is null.
 USUAL: dict[str, Value] = {
     "compressor.schedule": "constant",
     "compressor.schedule.start": 0.25,
@@ -78,7 +78,7 @@ USUAL: dict[str, Value] = {
     "wire.indices": "plain",
     "wire.values": "fp32",
 }
-# What is known of a run only when it starts, or when its parts are built.
+# Facts about a run that are known only when it starts, or when its parts are built.
 SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT = (
     "single",
     "no_convolutions",
@@ -88,22 +88,22 @@ SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT = (
 
 
 class WithoutEffect(NamedTuple):
-    """Settings that cannot change a result: a key stands for all that is below it."""
+    """Settings that cannot change a result. A key stands for all keys below it."""
 
     keys: tuple[str, ...]
     reason: str  # follows "has no effect"; {group[key]} is a setting
     applies: Condition = lambda config: True
-    is_idle: bool = False  # nothing at all follows from it, so that nobody can mean it
-    fact: str | None = None  # that it takes beside the config
+    is_idle: bool = False  # it has no effect at all, so setting it is a mistake
+    fact: str | None = None  # required fact beside the config
 
     def said(self, key: str, config: Config) -> str:
-        """The refusal of this setting, in words."""
+        """The error message for this setting."""
         reason = self.reason.format_map(config)
         return f"{key} has no effect{reason if reason.startswith(':') else f' {reason}'}"
 
 
 def at(config: Config, key: str) -> object:
-    """The setting at a dotted key, None where there is none."""
+    """The setting at a dotted key, None if there is none."""
     value: object = config
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -111,11 +111,11 @@ def at(config: Config, key: str) -> object:
 
 
 def alike(value: object) -> Value:
-    """A value of a config, equal numbers written alike; parts by the names that they first had."""
+    """A value of a config in normal form: equal numbers are identical, parts have their first names."""
     if isinstance(value, (list, tuple)):
         return tuple(map(alike, value))
     if isinstance(value, float) and value.is_integer():
-        return int(value)  # which has no -0
+        return int(value)  # an int has no -0
     if isinstance(value, str):
         name = FORMER_NAMES.get(value, value)
         return FIRST_NAMES.get(name, name)
@@ -131,7 +131,7 @@ def idle_where(fact: str, key: str, reason: str) -> WithoutEffect:
 
 
 def has(key: str, *values: Value) -> Condition:
-    """Whether a setting has one of these values; without any, whether it is set."""
+    """Whether a setting has one of ``values``; without ``values``, whether it is not null."""
     return lambda config: alike(at(config, key)) in values if values else at(config, key) is not None
 
 
@@ -140,7 +140,7 @@ def lacks(key: str, *values: Value) -> Condition:
 
 
 def names_none(group: str, *names: str) -> Condition:
-    """Whether a group has no such setting, nor has a part inside of it."""
+    """Whether neither a group nor a part inside it has a setting with one of these names."""
     return lambda config: not set(names) & set(_names(at(config, group)))
 
 
@@ -156,18 +156,18 @@ def _is_plain_wire(config: Config) -> bool:
 
 
 def _has_known_files(config: Config) -> bool:
-    """Whether the name of its data tells what they are; files of a user's own, only where they lie."""
+    """Whether the data's name identifies its content. Only its path identifies a user's own file."""
     target = alike(at(config, "data._target_"))
     return target != IMAGE_FOLDER and (target != LIBSVM or at(config, "data.name") in LIBSVM_FILES)
 
 
 def _has_no_buckets(config: Config) -> bool:
-    """Whether no step reduces bucket by bucket; a dense one may without being asked to."""
+    """Whether no step reduces bucket by bucket. A dense step may do so also without trainer.overlap."""
     return not at(config, "trainer.overlap") and at(config, "compressor._target_") != NONE
 
 
 def _has_nothing_to_feed_back(config: Config) -> bool:
-    """Whether nothing is lost, and feedback is of what was lost alone."""
+    """Whether the compressor is lossless and the feedback only adds what was lost."""
     return at(config, "compressor._target_") == NONE and at(config, "feedback._target_") != CORRECTED
 
 
@@ -175,38 +175,38 @@ def _measures_nothing(config: Config) -> bool:
     return not config["diagnostics"].keys() - {"_target_", "every"}
 
 
-_TESTS_NOTHING, _NO_TEST = has("data._target_", LIBSVM), "with these data, which hold nothing out to test"
+_TESTS_NOTHING, _NO_TEST = has("data._target_", LIBSVM), "with this dataset, which has no held-out data"
 _SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
-_NO_GRAPH = "on a model that writes its gradient down"
+_NO_GRAPH = "on a model with an analytic gradient"
 WITHOUT_EFFECT = (
-    # Of the run as a whole
-    WithoutEffect(("name", "output"), "but on where the run folder lies"),
-    WithoutEffect(("processes",), "but on who computes: workers are not processes"),
-    WithoutEffect(("threads", "device"), "but on what computes, and so on rounding"),
-    WithoutEffect(("kernels",), "but on speed: kernels give the bits of their definition"),
+    # The run as a whole
+    WithoutEffect(("name", "output"), "but on the path of the run folder"),
+    WithoutEffect(("processes",), "but on the machine's work: workers are not processes"),
+    WithoutEffect(("threads", "device"), "but on the hardware used, and so on rounding"),
+    WithoutEffect(("kernels",), "but on speed: all kernels give the same bits"),
     idle_where(SINGLE, "isolate", "without -m"),
     WithoutEffect(("isolate", "timeout_seconds"), "but on how processes end"),
-    WithoutEffect(("resume",), "but on where a run begins: another run's checkpoint is its origin"),
-    # Trackers, checkpoints and diagnostics: they look on
-    WithoutEffect(("tracker",), "but on where else records go"),
+    WithoutEffect(("resume",), "but on the first step: another run's checkpoint is recorded as the origin"),
+    # Trackers, checkpoints and diagnostics only observe
+    WithoutEffect(("tracker",), "but on additional copies of the records"),
     idle("checkpoint.redistribute", "without resume=PATH", has("resume", "auto", "never")),
-    WithoutEffect(("checkpoint",), "but on what is kept to go on from"),
+    WithoutEffect(("checkpoint",), "but on the checkpoints that are kept"),
     idle("diagnostics.every", "without diagnostics", _measures_nothing),
-    WithoutEffect(("diagnostics",), "but on what is measured: they look on"),
-    # TrainerSettings. On a coded wire every bucket is a message, whose bytes depend on what is in it.
+    WithoutEffect(("diagnostics",), "but on the metrics: diagnostics only observe"),
+    # TrainerSettings. With an encoding every bucket is a message, whose size depends on the bucket's content.
     idle("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
     WithoutEffect(("trainer.overlap", "trainer.bucket_megabytes"), _SPEED_AND_ROUNDING, _is_plain_wire),
     idle("trainer.epochs", "beside trainer.steps={trainer[steps]}", has("trainer.steps")),
     idle("trainer.evaluate_every", _NO_TEST, _TESTS_NOTHING),
     idle("trainer.evaluation_batch_size", _NO_TEST, _TESTS_NOTHING),
-    idle_where(NOTHING_HELD_OUT, "trainer.average_reset_epochs", ": these data hold nothing out to test"),
+    idle_where(NOTHING_HELD_OUT, "trainer.average_reset_epochs", ": this dataset has no held-out data"),
     idle_where(NO_CONVOLUTIONS, "trainer.channels_last", "on a model without convolutions"),
     idle_where(ANALYTIC, "trainer.precision", _NO_GRAPH),
     idle_where(ANALYTIC, "trainer.micro_batch_size", _NO_GRAPH),
     # Data and models
-    WithoutEffect(("data.root",), "but on where files lie", _has_known_files),
-    WithoutEffect(("data.download", "data.home", "model.download"), "but on where files come from"),
-    WithoutEffect(("data.memory_gib", "data.decoders"), "but on when images are decoded"),
+    WithoutEffect(("data.root",), "but on the paths of files", _has_known_files),
+    WithoutEffect(("data.download", "data.home", "model.download"), "but on the source of files"),
+    WithoutEffect(("data.memory_gib", "data.decoders"), "but on the time at which images are decoded"),
     idle("data.alpha", "with data.partition={data[partition]}", lacks("data.partition", "dirichlet")),
     idle("model.config", "beside model.pretrained={model[pretrained]}", has("model.pretrained")),
     # Optimizers and schedules
@@ -216,8 +216,8 @@ WITHOUT_EFFECT = (
         "beside schedule.warmup_epochs={schedule[warmup_epochs]}",
         has("schedule.warmup_epochs"),
     ),
-    # Methods, whose settings are typed as ``budget.NAME`` too
-    WithoutEffect(("budget",), "by itself: the compressor holds its values"),
+    # Methods; their settings may also be given as ``budget.NAME``
+    WithoutEffect(("budget",), "by itself: its values are those of the compressor"),
     idle(
         "compressor.density",
         "beside compressor.threshold={compressor[threshold]}",
@@ -238,15 +238,15 @@ WITHOUT_EFFECT = (
         "with {compressor[_target_]}, whose density follows no schedule",
         names_none("compressor", "schedule"),
     ),
-    idle("feedback", "with compressor=none, which leaves nothing to feed back", _has_nothing_to_feed_back),
+    idle("feedback", "with compressor=none, which leaves no residual", _has_nothing_to_feed_back),
     idle("feedback.scale", "with feedback=none", has("feedback._target_", NO_FEEDBACK)),
 )
 
 
 def without_effect(config: Config, key: str, facts: Set[str] | None = None) -> WithoutEffect | None:
-    """Why the setting at a dotted key cannot change this config's result; None where it can.
+    """The reason why the setting at a dotted key cannot change this config's result; None if it can.
 
-    With ``facts``, only what follows from these.
+    With ``facts``, only entries that depend on one of these facts are considered.
     """
     for entry in WITHOUT_EFFECT:
         is_asked = entry.fact is None if facts is None else entry.fact in facts
@@ -260,9 +260,9 @@ def without_effect(config: Config, key: str, facts: Set[str] | None = None) -> W
 
 
 def refuse_idle(config: Config, keys: Iterable[str], facts: Set[str] | None = None) -> None:
-    """Raise ``ValueError`` for a setting among ``keys`` that nothing at all follows from.
+    """Raise ``ValueError`` for a setting among ``keys`` that has no effect at all.
 
-    A key of a group says more than one thing: it is not refused. With ``facts`` as ``without_effect``.
+    A whole group is not refused, because it has several settings. ``facts`` as in ``without_effect``.
     """
     for key in sorted(keys):
         if isinstance(at(config, key), Mapping) and "." not in key:

@@ -1,7 +1,7 @@
 """Reading of a run folder's files, with all checks of their content.
 
-Needs no torch, so that results can read with it too. Every reader takes a run folder and raises
-``UnreadableFileError``, one line that names the file, for anything that a run cannot have written.
+It does not import torch, because results use it too. Every reader takes a run folder. For content that a run
+cannot have written it raises ``UnreadableFileError``, one line that names the file.
 """
 
 import hashlib
@@ -22,32 +22,32 @@ from trainers.records.schemas import Config, Description, Environment, Job, Sear
 SUMMARY, RECORDS, CONFIG, ENVIRONMENT = "summary.json", "metrics.jsonl", "config.yaml", "environment.json"
 _MIB = 2**20
 _LIMITS = {SUMMARY: 64 * _MIB, RECORDS: 8192 * _MIB, CONFIG: _MIB, ENVIRONMENT: 16 * _MIB}
-_DESCRIPTION_LIMIT = 256 * _MIB  # it holds the losses of a stage of AutoLRS
-_MOST_NODES = 100_000  # of a config, what an alias stands for counted each time
-_DEEPEST = 50  # levels of a config: libyaml's C code crashes on many thousands
+_DESCRIPTION_LIMIT = 256 * _MIB  # it has the losses of a stage of AutoLRS
+_MOST_NODES = 100_000  # values of a config; an aliased value counts each time
+_DEEPEST = 50  # levels of a config: libyaml's C code crashes at many thousands of levels
 _SHARES = ("accuracy", "hit_rate_at_10", "ndcg_at_10", "density", "density_mean")
-# libyaml's loader reads a config in a tenth of the time of PyYAML's own
+# libyaml's loader takes a tenth of the time of PyYAML's own loader
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
 
 
 class UnreadableFileError(ValueError):
-    """A file that cannot be what a run wrote; says in one line which, and why."""
+    """A file with content that a run cannot have written; one line with the file and the reason."""
 
     def __init__(self, message: str) -> None:
         super().__init__(printable(message))
 
 
 class MissingFileError(UnreadableFileError):
-    """A file that is not there."""
+    """A missing file."""
 
 
 def read_summary(folder: Path) -> Fields:
     """summary.json of a run that finished or failed.
 
-    Its numbers are finite and its own checksum holds. One that was written before there were checksums
-    has none, and may hold an infinite number or NaN.
+    Its numbers must be finite and its checksum must be correct. A summary of an earlier version may lack
+    the checksums, and may then have infinite numbers and NaN.
     """
     path = folder / SUMMARY
     summary = parse_json(read_file(path), path, constants=True)
@@ -57,35 +57,37 @@ def read_summary(folder: Path) -> Fields:
         if math.isfinite(value) or not is_old:
             require_metric(name, value, path)
     if not is_old and summary["checksums"][SUMMARY] != _checksum_of(summary, path):
-        raise UnreadableFileError(f"{path} is not what was written: its checksum does not hold")
+        raise UnreadableFileError(f"{path} was changed after it was written: its checksum is wrong")
     return summary
 
 
 def read_records(folder: Path, summary: Fields | None = None) -> bytes:
-    """metrics.jsonl as it is, compared with the checksum in ``summary`` where that has one."""
+    """The bytes of metrics.jsonl, compared with the checksum in ``summary``, if there is one."""
     path = folder / RECORDS
     content = read_file(path)
     checksums = (summary or {}).get("checksums")
     if checksums is not None and checksums[RECORDS] != hashlib.blake2b(content).hexdigest():
-        raise UnreadableFileError(f"{path} is not what was written: the checksum in {SUMMARY} does not hold")
+        raise UnreadableFileError(
+            f"{path} was changed after it was written: it does not have the checksum in {SUMMARY}"
+        )
     return content
 
 
 def read_config(folder: Path) -> Fields:
-    """config.yaml: settings by their names, plain values in lists and mappings."""
+    """config.yaml: settings by name, as plain values in lists and mappings."""
     path = folder / CONFIG
     try:
         config = _parse_yaml(_decoded(read_file(path), path))
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         if isinstance(error, UnreadableFileError):
             raise
-        raise UnreadableFileError(f"{path} is no config: {_one_line(error)}") from error
+        raise UnreadableFileError(f"{path} is not a config: {_one_line(error)}") from error
     require_schema(Config, config, path)
     return config
 
 
 def read_environment(folder: Path) -> Fields:
-    """environment.json, which informs: a run and a report can do without."""
+    """environment.json, which is informative; runs and reports do not require it."""
     path = folder / ENVIRONMENT
     environment = parse_json(read_file(path), path)
     require_schema(Environment, environment, path)
@@ -93,11 +95,11 @@ def read_environment(folder: Path) -> Fields:
 
 
 def read_job(path: Path) -> Fields:
-    """What a job of a sweep said of itself; the file is called after its number."""
+    """The record of a sweep's job; the file's name is the job's number."""
     job = parse_json(read_file(path), path)
     require_schema(Job, job, path)
     if str(job["number"]) != path.stem:
-        raise UnreadableFileError(f"{path} is of job {job['number']}")
+        raise UnreadableFileError(f"{path} is the record of job {job['number']}")
     return job
 
 
@@ -106,10 +108,10 @@ def read_description(path: Path) -> Fields:
     content = read_file(path, _DESCRIPTION_LIMIT)
     line, *rest = content.split(b"\n")
     if rest != [hashlib.blake2b(line).hexdigest().encode(), b""]:
-        raise UnreadableFileError(f"{path} is not what was written")
+        raise UnreadableFileError(f"{path} was changed after it was written")
     description = parse_json(line, path, constants=True)
     if isinstance(description, dict) and description.get("format") not in (None, 1):
-        raise UnreadableFileError(f"{path} is of format {_short.repr(description['format'])}, not 1")
+        raise UnreadableFileError(f"{path} has format {_short.repr(description['format'])}, not 1")
     require_schema(Description, description, path)
     if description["facts"] is not None and description["facts"]["search"]:
         require_schema(Search, description["facts"]["search"], path)
@@ -117,7 +119,7 @@ def read_description(path: Path) -> Fields:
 
 
 def read_wandb_id(path: Path) -> str | None:
-    """The id of a W&B run, which becomes part of a folder's name; None where there is none."""
+    """The id of a W&B run, which becomes part of a folder's name; None without a file."""
     try:
         name = _decoded(read_file(path), path).strip()
     except UnreadableFileError:
@@ -126,36 +128,36 @@ def read_wandb_id(path: Path) -> str | None:
 
 
 def parse_records(content: bytes, path: Path) -> list[Record]:
-    """The lines of metrics.jsonl as records: a step, an epoch and metrics, finite numbers all."""
+    """The lines of metrics.jsonl as records. Step, epoch and all metrics must be finite numbers."""
     if content and not content.endswith(b"\n"):
-        raise UnreadableFileError(f"{path}: its last line is not whole")
+        raise UnreadableFileError(f"{path}: its last line is incomplete")
     found = []
     for number, line in enumerate(content.split(b"\n")[:-1], 1):
         record = parse_json(line, path, f"line {number}")
         if not isinstance(record, dict) or type(record.get("step")) is not int or "epoch" not in record:
-            raise UnreadableFileError(f"{path}: line {number} is no record with a step and an epoch")
+            raise UnreadableFileError(f"{path}: line {number} is not a record with a step and an epoch")
         for name, value in record.items():
             if type(value) not in (int, float):
-                raise UnreadableFileError(f"{path}: line {number}: {name} is no number")
+                raise UnreadableFileError(f"{path}: line {number}: {name} is not a number")
             require_metric(name, value, f"{path}: line {number}")
         found.append(record)
     return found
 
 
 def printable(text: str) -> str:
-    """One line that any terminal can show: what a file says may be line ends, escapes and half characters."""
+    """``text`` as one line without line ends, terminal escapes and invalid characters."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def require_metric(name: str, value: float, place: Path | str) -> None:
-    """Raise ``UnreadableFileError`` for a number that this metric cannot be."""
+    """Raise ``UnreadableFileError`` for a value outside the metric's bounds."""
     low, high = metric_bounds(name)
     if not low <= value <= high:
         raise UnreadableFileError(f"{place}: {name} must be in [{low:g}, {high:g}], got {value!r}")
 
 
 def metric_bounds(name: str) -> tuple[float, float]:
-    """The least and the largest value of a metric; both finite, so that no infinity and no NaN is inside."""
+    """The smallest and the largest value of a metric, both finite, so infinity and NaN are outside."""
     largest = 1.7976931348623157e308
     group, _, last = name.rpartition("/")
     if last in _SHARES:
@@ -165,9 +167,9 @@ def metric_bounds(name: str) -> tuple[float, float]:
 
 
 def summary_checksum(summary: Mapping[str, object]) -> str:
-    """Of all fields but ``checksums``, whatever their order and the spaces between them.
+    """Checksum of all fields except ``checksums``, independent of their order and of white space.
 
-    Raises ``ValueError`` for a number that JSON cannot hold.
+    Raises ``ValueError`` for a number that JSON does not have.
     """
     fields = {key: value for key, value in summary.items() if key != "checksums"}
     line = json.dumps(fields, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -175,7 +177,7 @@ def summary_checksum(summary: Mapping[str, object]) -> str:
 
 
 def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
-    """The bytes of a regular file, not beyond the limit or what a file of its name may have."""
+    """The bytes of a regular file. The default limit is that of files with this name."""
     try:
         return read_regular(path, limit_bytes or _LIMITS.get(path.name, _MIB))
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -185,7 +187,7 @@ def read_file(path: Path, limit_bytes: int | None = None) -> bytes:
 
 
 def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool = False) -> Json:
-    """JSON as the standard has it: no key twice, no number beyond floats; ``constants`` lets NaN pass."""
+    """Strict JSON: no repeated key, no number too large for a float; ``constants`` allows NaN, infinity."""
     place = f"{path}: {where}" if where else str(path)
     read_constant, read_float = (None, None) if constants else (_refuse_constant, _finite)
     try:
@@ -204,7 +206,7 @@ def parse_json(content: bytes, path: Path, where: str = "", *, constants: bool =
 
 
 def require_schema(schema: type[BaseModel], value: object, path: Path) -> None:
-    """Raise ``UnreadableFileError`` with the first thing that does not fit."""
+    """Raise ``UnreadableFileError`` with the first field that does not match the schema."""
     try:
         schema.model_validate(value)
     except ValidationError as error:
@@ -225,7 +227,7 @@ def _checksum_of(summary: Mapping[str, object], path: Path) -> str:
 
 
 def _metrics(summary: Fields) -> Iterable[tuple[str, float]]:
-    """Every number with its name, those of ``best`` and of the layers among them."""
+    """Every number with its name, including those of ``best`` and of the layers."""
     for name, value in summary.items():
         if type(value) in (int, float):
             yield name, value
@@ -244,30 +246,30 @@ def _decoded(content: bytes, path: Path) -> str:
 def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key occurs twice")
     return found
 
 
 def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        raise ValueError(f"{digits[:20]} is beyond all floats")
+        raise ValueError(f"{digits[:20]} is too large for a float")
     return number
 
 
 def _parse_yaml(text: str) -> Json:
-    open_keys: list[set[str] | None] = []  # of each collection that is open; None of a list
+    open_keys: list[set[str] | None] = []  # keys of each open collection; None for a list
     comes_key: list[bool] = []
     for event in yaml.parse(text, Loader=_YAML):
         if isinstance(event, yaml.NodeEvent) and open_keys and open_keys[-1] is not None:
             if comes_key[-1]:
                 key = event.value if isinstance(event, yaml.ScalarEvent) else None
                 if key is None or key == "<<" or key in open_keys[-1]:
-                    raise ValueError(f"{_short.repr(key)} is no key, or stands there twice")
+                    raise ValueError(f"{_short.repr(key)} is not a valid key, or occurs twice")
                 open_keys[-1].add(key)
             comes_key[-1] = not comes_key[-1]
         if isinstance(event, yaml.CollectionStartEvent):
@@ -284,7 +286,7 @@ def _parse_yaml(text: str) -> Json:
 
 
 def _require_plain(value: object) -> None:
-    """Raise ``ValueError`` for what JSON could not hold, and for aliases that stand for very much."""
+    """Raise ``ValueError`` for values that JSON does not have, and for aliases of too many values."""
     left, seen = [(value, 0)], 0
     while left:
         part, depth = left.pop()
@@ -293,12 +295,12 @@ def _require_plain(value: object) -> None:
             raise ValueError(f"more than {_MOST_NODES:,} values, or nested deeper than {_DEEPEST} levels")
         if isinstance(part, dict):
             if not all(isinstance(key, str) for key in part):
-                raise ValueError("a key is no text")
+                raise ValueError("a key is not a string")
             left += [(inner, depth + 1) for inner in part.values()]
         elif isinstance(part, list):
             left += [(inner, depth + 1) for inner in part]
         elif not isinstance(part, (str, int, float, bool, type(None))):
-            raise ValueError(f"{_short.repr(part)} is no plain value")
+            raise ValueError(f"{_short.repr(part)} is not a plain value")
 
 
 def _one_line(error: object) -> str:

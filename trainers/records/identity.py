@@ -1,8 +1,8 @@
 """The identity of a run: method, setting and seed, from its resolved config.
 
-Run id, group, legend, row of a table, order and style of a line all follow from these values. What is not
-part of an identity stands in ``effects.py``, with the reason, and what a setting is where a config does not
-say it, as configs of older code.
+Run id, group, legend, table row, order and line style are determined by these values. ``effects.py`` lists
+the settings that are not part of an identity, with reasons, and the values of settings that older configs
+lack.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
 from trainers.records.effects import FIRST_KEYS, NO_FEEDBACK, USUAL, Config, Value, alike, without_effect
-from trainers.records.effects import at as at  # part of what readers of runs ask for
+from trainers.records.effects import at as at  # exported for readers of runs
 
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 
-METHOD = ("compressor", "feedback", "wire")  # the groups of conf/ that make a method; all others, a setting
-ORIGIN = "resume"  # in a setting: what the runs share that its runs began at checkpoints of
+METHOD = ("compressor", "feedback", "wire")  # groups of conf/ that define a method; others, the setting
+ORIGIN = "resume"  # key in a setting: the group of the runs at whose checkpoints its runs began
 
 
 # Methods that are not named after their file.
@@ -41,7 +41,7 @@ class Word(NamedTuple):
 
     key: str
     text: str
-    number: float | None  # its value, where that is a number
+    number: float | None  # its value, if that is a number
 
 
 @dataclass(frozen=True)
@@ -107,36 +107,36 @@ class Method:
 class Origin(NamedTuple):
     """Another run's checkpoint that a run began at."""
 
-    checkpoint: str  # this one and no other; its run's id comes first
-    group: str  # the same for all seeds of that run, if each has begun at its own
+    checkpoint: str  # unique name of the checkpoint; it begins with the run's id
+    group: str  # equal for all seeds, if each seed began at the checkpoint of its own seed
 
 
 @dataclass(frozen=True)
 class Identity:
-    """What makes a run that run and no other."""
+    """The identity of a run: method, setting, seed and origin."""
 
     method: Method
-    setting: Settings  # runs of one setting may be compared
+    setting: Settings  # runs with equal settings may be compared
     seed: Value
     origin: Origin | None = None
 
     @cached_property
     def settings(self) -> dict[str, Value]:
-        """All of it, by dotted key."""
+        """All settings by dotted key."""
         return dict(sorted((*self.method.settings, *self.setting, ("seed", self.seed))))
 
     @cached_property
     def id(self) -> str:
-        """A hash of it, 10 hexadecimal digits."""
+        """A hash of the identity, 10 hexadecimal digits."""
         return _hash(self.settings | ({ORIGIN: self.origin.checkpoint} if self.origin else {}))
 
     @cached_property
     def group(self) -> str:
-        """A hash of it without the seed."""
+        """A hash of the identity without the seed."""
         return _hash({key: value for key, value in self.settings.items() if key != "seed"})
 
     def across(self, keys: Iterable[str]) -> "Identity":
-        """The same run, with settings of it taken for a part of its method."""
+        """The same identity, with the settings ``keys`` as part of the method."""
         keys = tuple(FIRST_KEYS.get(key, key) for key in keys)
         moved = tuple(item for item in self.setting if item[0] in keys)
         kept = tuple(item for item in self.setting if item[0] not in keys)
@@ -145,7 +145,7 @@ class Identity:
 
 
 def identify(config: Config, origin: Origin | None = None) -> Identity:
-    """The identity of a run with this config, which began at ``origin`` if not at its start."""
+    """The identity of a run with this config that began at ``origin``, or at its first step if None."""
     found = dict(sorted(_settings(config)))
     if origin:
         found[ORIGIN] = origin.group
@@ -156,7 +156,7 @@ def identify(config: Config, origin: Origin | None = None) -> Identity:
 
 
 def names_checkpoint(config: Config) -> bool:
-    """Whether the run was told which checkpoint to begin at: its own, or another run's."""
+    """Whether ``resume`` is the path of a checkpoint."""
     return config.get("resume", "auto") not in ("auto", "never")
 
 
@@ -166,16 +166,13 @@ def compressor_name(config: Config) -> str:
 
 
 def subject_of(config: Config) -> str:
-    """What was trained, for a title: model and data, unless the run was given a name.
-
-    No part of an identity.
-    """
-    file = config["compressor"]["_target_"].split(".")[-2]  # which a compressor's yaml is named after
+    """Model and data for a title, or the name that the user gave the run. Not part of an identity."""
+    file = config["compressor"]["_target_"].split(".")[-2]  # a compressor's yaml has the same name
     return config["name"].removesuffix(f"-{file}")
 
 
 def named(target: str) -> str:
-    """A part as on the command line: its file, where the part is named after that; else all of its name."""
+    """A part as on the command line: its file's name if the class is named after it, else the full target."""
     _, _, path = target.partition(".")
     file = path.partition(".")[0]
     usual = CLASSES.get(file) or "".join(word.capitalize() for word in file.split("_"))
@@ -185,7 +182,7 @@ def named(target: str) -> str:
 
 
 def text(value: Value) -> str:
-    """A value in words; two values that are not the same have other ones."""
+    """A value as text; different values have different texts."""
     if value is None:
         return "unset"
     if isinstance(value, tuple):
@@ -209,16 +206,16 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def _settings(config: Config) -> Iterator[tuple[str, Value]]:
-    """All that can change the result and is not usual, by dotted key."""
+    """All settings that can change the result and differ from ``USUAL``, by dotted key."""
     for key, value in flatten(config):
         if repr(value) != repr(USUAL.get(key)) and without_effect(config, key) is None:
             yield FIRST_KEYS.get(key, key), value
 
 
 def flatten(config: Config | Sequence[object], prefix: str = "") -> Iterator[tuple[str, Value]]:
-    """Every value by its dotted key, equal numbers written alike: 1 and 1.0, 0 and -0.0.
+    """Every value by its dotted key. Equal numbers become identical: 1 and 1.0, 0 and -0.0.
 
-    A density schedule ``{kind: NAME, ...}`` is NAME, and its settings stand below.
+    The key of a density schedule ``{kind: NAME, ...}`` has the value NAME; its settings have keys below it.
     """
     entries: Iterable[tuple[object, object]]
     entries = config.items() if isinstance(config, Mapping) else enumerate(config)

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from trainers.records.files import read_wandb_id
 
-WANDB_ID = Path("wandb", "run-id.txt")  # in a run folder: the id of its W&B run, kept from its first part on
+WANDB_ID = Path("wandb", "run-id.txt")  # in a run folder: the id of its W&B run, for all its parts
 
 
 def sync_command(folders: Sequence[Path]) -> str | None:
-    """One command for all parts that were recorded offline in these run folders; None where there are none.
+    """One command that uploads all offline parts of these run folders; None if there are none.
 
-    W&B puts the parts of one run in order by itself. Where the parts are all there are in the folders around
-    the run folders, a pattern for the shell stands for them.
+    W&B orders the parts of one run itself. If the surrounding folders have no other parts, the command uses a
+    shell pattern.
     """
     parts = {part for folder in folders for part in offline_parts(folder)}
     if not parts:
@@ -30,7 +30,7 @@ def sync_command(folders: Sequence[Path]) -> str | None:
 
 
 def offline_parts(folder: Path) -> list[Path]:
-    """The folders of the W&B run of a run folder that are still to be uploaded, in their order."""
+    """The offline W&B folders of a run folder that are not yet uploaded, in their order."""
     name = read_wandb_id(folder / WANDB_ID)
     return sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-Json = Any  # what a file holds, before its schema was looked at
-Config = dict[str, Any]  # resolved: numbers, texts, flags and null in lists and mappings
-Fields = dict[str, Any]  # of a JSON object that is read back; ``schemas.py`` has their types and bounds
-Record = dict[str, float]  # of metrics.jsonl: a step, an epoch, metrics
+Json = Any  # content of a file before its schema is checked
+Config = dict[str, Any]  # resolved: numbers, strings, flags and null in lists and mappings
+Fields = dict[str, Any]  # fields of a JSON object from a file; ``schemas.py`` has their types and bounds
+Record = dict[str, float]  # line of metrics.jsonl: step, epoch, metrics

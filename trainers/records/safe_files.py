@@ -1,4 +1,4 @@
-"""Safe opening of a run folder's files: existing links cannot redirect a read or a write."""
+"""Safe opening of a run folder's files: links cannot redirect a read or a write."""
 
 import errno
 import os
@@ -9,39 +9,40 @@ from pathlib import Path
 from typing import BinaryIO
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-FOLDERS = ("checkpoint", "wandb")  # of a run folder; all else in it is a file
+FOLDERS = ("checkpoint", "wandb")  # the folders in a run folder; everything else in it is a file
 
 
 class LinkError(OSError):
-    """Something in the place of a file or folder that is to be written."""
+    """A link, or another kind of entry, at the path of a file or folder to be written."""
 
 
 def read_regular(path: Path, limit_bytes: int) -> bytes:
-    """The content of a regular file. Raises ``OSError`` for anything else, and for one beyond the limit.
+    """The content of a regular file. Raises ``OSError`` for anything else, and for a file above the limit.
 
-    A device or a pipe would be read for ever.
+    Reading a device or a pipe might never end.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is no regular file")
+            raise OSError(errno.EINVAL, "is not a regular file")
         if found.st_size > limit_bytes:
             raise OSError(errno.EFBIG, f"has {found.st_size:,} bytes, more than {limit_bytes:,}")
         return file.read(limit_bytes)
 
 
 def create(path: Path) -> BinaryIO:
-    """A new file, unbuffered, in the place of any file or link that has the name; written at its end."""
+    """A new file, unbuffered, opened for appending. It replaces an existing file or link of this name."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, _CREATE, 0o666), "ab", buffering=0)
 
 
 @contextmanager
 def replacing(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path`` when the block has ended well; else ``path`` stays.
+    """A new file that replaces ``path`` at the end of the block. After an exception ``path`` is unchanged.
 
-    It is on disk before it has the name; until then it is called ``partial``, or the name and .partial.
+    The file is on disk before it is renamed. Until then its path is ``partial``, by default ``path`` with
+    the suffix .partial.
     """
     partial = partial or path.with_name(f"{path.name}.partial")
     file = create(partial)
@@ -51,20 +52,20 @@ def replacing(path: Path, partial: Path | None = None) -> Iterator[BinaryIO]:
         partial.replace(path)
     except BaseException:
         file.close()
-        with suppress(OSError):  # of a full disk it would keep the last bytes
+        with suppress(OSError):  # it would use the last bytes of a full disk
             partial.unlink()
         raise
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a crash leaves the old one or the new one. Raises ``OSError`` naming it."""
+    """Write a file so that a crash leaves the old or the new one. Raises ``OSError`` with its path."""
     with replacing(path) as file:
         write_all(file, text.encode(), path)
     file.close()
 
 
 def write_all(file: BinaryIO, content: bytes, path: Path) -> None:
-    """Write to an unbuffered file, of which a disk that is almost full may take a part at a time."""
+    """Write all of ``content`` to an unbuffered file; one write to an almost full disk may be partial."""
     left = memoryview(content)
     try:
         while left:
@@ -74,10 +75,10 @@ def write_all(file: BinaryIO, content: bytes, path: Path) -> None:
 
 
 def require_no_links(folder: Path) -> None:
-    """Raise ``LinkError`` for a link, or anything but files and folders, in ``folder``.
+    """Raise ``LinkError`` for a link in ``folder``, and for anything that is not a file or folder.
 
-    Weights & Biases makes links of its own in wandb/, which must not lead out of it, except for one: a past
-    run's logs/debug-core.log leads to the log of all runs in the user's cache, and is not written to again.
+    Weights & Biases creates links in wandb/. Their targets must be inside wandb/, with one exception: a past
+    run's logs/debug-core.log links to a log in the user's cache, and is not written again.
     """
     _require_folder(folder)
     for place, folders, files in os.walk(folder):
@@ -89,13 +90,13 @@ def require_no_links(folder: Path) -> None:
                 is_log = path.match("logs/debug-core.log") and path.parents[2] == wandb
                 leads_out = wandb not in path.parents or not _real(path).is_relative_to(_real(wandb))
                 if leads_out and not is_log:
-                    raise LinkError(f"{path} is a link; nothing is written where one leads")
+                    raise LinkError(f"{path} is a link; nothing is written through links")
             elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
                 raise LinkError(f"{path} is neither a file nor a folder")
 
 
 def require_run_folder(folder: Path) -> None:
-    """Raise ``LinkError`` unless ``folder`` can be written to as a run folder, by this run alone."""
+    """Raise ``LinkError`` unless ``folder`` is a safe run folder to write to."""
     require_no_links(folder)
     for path in folder.iterdir():
         if path.is_dir() != (path.name in FOLDERS):
@@ -106,7 +107,7 @@ def require_run_folder(folder: Path) -> None:
 
 
 def require_own_file(path: Path) -> None:
-    """Raise ``LinkError`` for a file that exists and is a link, or goes by another name too."""
+    """Raise ``LinkError`` for an existing file that is a symbolic link or has another hard link."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -121,5 +122,5 @@ def _require_folder(folder: Path) -> None:
 
 
 def _real(path: Path) -> Path:
-    """With all links followed; ``Path.resolve`` raises ``RuntimeError`` for a loop of them."""
+    """``path`` with all links resolved; ``Path.resolve`` raises ``RuntimeError`` for a loop of links."""
     return Path(os.path.realpath(path))

@@ -7,19 +7,19 @@ from pydantic import BaseModel, ConfigDict, Field
 Count = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 NotNegative = Annotated[Finite, Field(ge=0)]
-Quantity = float  # of a summary: finite and within its bounds where that is checked, by its name
+Quantity = float  # of a summary; ``require_metric`` checks its bounds by its name
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]  # blake2b
 Word = Annotated[str, Field(min_length=1, max_length=4096)]
 
 
 class Strict(BaseModel):
-    """Values have the type that is declared: no text for a number, no true for 1."""
+    """Model without type conversion and without other fields: no string for a number, no true for 1."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
 
 class Open(Strict):
-    """May hold more than is declared."""
+    """Model that allows other fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -57,8 +57,8 @@ class Summary(Open):
     id: Word | None = None
     seed: Count | None = None
     wall_seconds: NotNegative = 0.0
-    origin: str | None = None  # the other run's checkpoint that it began at
-    origin_group: str | None = None  # the same without that run's seed
+    origin: str | None = None  # checkpoint of another run at which this run began
+    origin_group: str | None = None  # ``Origin.group`` of that checkpoint
     error: str = ""
     step: Count = 0
     epoch: NotNegative = 0.0
@@ -75,9 +75,9 @@ class Environment(Open):
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
     commit_is_modified: bool = False
     untracked_code: list[str] = []
-    code: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""  # a digest of it
+    code: Annotated[str, Field(pattern=r"^([0-9a-f]{32})?$")] = ""  # digest of the project's code
     packages: dict[str, str] = {}
-    outside_packages: dict[str, str] = {}  # that the config names code of
+    outside_packages: dict[str, str] = {}  # packages whose code the config names
     gpus: list[str] = []
     resumed_at_step: Count = 0
     earlier: list[dict[str, object]] = []
@@ -94,27 +94,27 @@ class Job(Strict):
 
 
 class Facts(Strict):
-    """What the first process of a run writes down beside the tensors of a checkpoint."""
+    """Facts that the first process writes beside the tensors of a checkpoint."""
 
     step: Count
     epoch: NotNegative
     steps_in_ledger: Count
-    moved: int = 0  # steps that a change of the number of workers has put between the ledger and the step
+    moved: int = 0  # change of ``step`` by redistributions, without the ledger's
     skipped: Count
     skipped_in_a_row: Count
     last: dict[str, Finite]
     best: dict[str, Finite]
-    search: dict[str, object]  # Search, or empty
+    search: dict[str, object]  # ``Search``, or empty
     optimizer: object  # a skeleton
-    optimizer_name: Word | None = None  # None in an earlier version's
+    optimizer_name: Word | None = None  # None in checkpoints of earlier versions
     average_period: Count | None
     seconds: NotNegative
     num_workers: Annotated[int, Field(ge=1)]
-    records: Annotated[tuple[Count, Digest], Field(strict=False)]  # bytes of metrics.jsonl, their checksum
+    records: Annotated[tuple[Count, Digest], Field(strict=False)]  # bytes of metrics.jsonl, checksum
 
 
 class Search(Strict):
-    """Of learning rates. A rate that diverged has no forecast."""
+    """Facts of a search for learning rates. A rate that diverged has no forecast."""
 
     stage: Annotated[int, Field(ge=-1)]
     until: Count
@@ -131,7 +131,7 @@ class Search(Strict):
 
 
 class Description(Strict):
-    """Of one process's part of a checkpoint."""
+    """Description of one process's part of a checkpoint."""
 
     format: Literal[1]
     run: Word

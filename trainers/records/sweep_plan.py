@@ -1,24 +1,24 @@
-"""The plan of a sweep: what its jobs, wherever they run, know of each other."""
+"""The plan of a sweep: number of jobs and common overrides, for the processes of its jobs."""
 
 import json
 import os
 from collections.abc import Sequence
 
-_PLAN = "TOTAL_ERROR_PLAN"  # processes that a launcher starts inherit it
+_PLAN = "TOTAL_ERROR_PLAN"  # environment variable; processes of a launcher inherit it
 
 
 def announce(jobs: Sequence[Sequence[str]]) -> None:
-    """Tell the jobs of the sweep that begins, given as their words, how many they are and what they share."""
+    """Publish the number of ``jobs`` (overrides of each job) and their common overrides to the jobs."""
     common = sorted(set.intersection(*map(set, jobs))) if len(jobs) > 1 else []
     os.environ[_PLAN] = json.dumps([len(jobs), common])
 
 
 def forget() -> None:
-    """A sweep begins that has not been planned."""
+    """Remove the plan, for a sweep without one."""
     os.environ.pop(_PLAN, None)
 
 
 def planned() -> tuple[int, list[str]]:
-    """The number of jobs, 0 where it is not known, and the words that all of them share."""
+    """The number of jobs, or 0 if it is not known, and the overrides that all jobs share."""
     num_jobs, common = json.loads(os.environ.get(_PLAN, "[0, []]"))
     return num_jobs, common

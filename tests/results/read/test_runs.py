@@ -190,7 +190,7 @@ def test_versions_matter_within_a_comparison_only(tmp_path: Path) -> None:
 
 HOSTILE_FILES = {
     "summary.json": {
-        '{"status": "finished", "status": "finished"}': "a key stands there twice",
+        '{"status": "finished", "status": "finished"}': "a key occurs twice",
         '{"status": "finished", "test/loss": NaN}': "test/loss must be a number up to",
         '{"status": "finished", "test/loss": 1e151}': "test/loss must be a number up to",
         '{"status": "finished", "a\\u001b[2J": 1}': "holds characters that cannot be shown",
@@ -202,11 +202,11 @@ HOSTILE_FILES = {
     },
     "metrics.jsonl": {
         '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # of many levels Arrow crashes
-        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are no records, line 1: a key stands there twice",
+        '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are not records, line 1: a key occurs twice",
         '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
     },
     "config.yaml": {
-        "seed: 0\nseed: 1\n": "'seed' is no key, or stands there twice",
+        "seed: 0\nseed: 1\n": "'seed' is not a valid key, or occurs twice",
         "x: " + "[" * 100 + "]" * 100: "nested deeper",
         b"name: \xff": "is not UTF-8",
     },
@@ -365,10 +365,10 @@ def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: 
 @pytest.mark.parametrize(
     ("across", "said"),
     [
-        ("threads", "threads has no effect but on what computes"),
+        ("threads", "threads has no effect but on the hardware used"),
         ("data.alpha", "data.alpha has no effect with data.partition=iid"),
-        ("feedback.scale", "feedback.scale is told apart already"),
-        ("seed", "seed is told apart already"),
+        ("feedback.scale", "feedback.scale is already compared"),
+        ("seed", "seed is already compared"),
     ],
 )
 def test_what_cannot_be_compared_beside_the_method(tmp_path: Path, across: str, said: str) -> None:
