@@ -16,7 +16,7 @@ NOT_SHOWN = "no difference shown"
 
 @dataclass(frozen=True)
 class JointInterval:
-    """One difference: its mean over seeds and, for three or more seeds that are not all equal, an interval."""
+    """One difference: its mean over seeds, and an interval for three or more seeds that are not all equal."""
 
     mean: float
     low: float | None
