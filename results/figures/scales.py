@@ -42,7 +42,8 @@ def scale_of(
 
     It is logarithmic where the means, or what is in ``decided_by``, differ by ``LOG_FROM`` times; values that
     are not positive have no place on it then. Where something else decides, the axis reaches no further below
-    it than ``DECADES_BELOW``. ``limit`` is the largest value that there can be, whatever an interval says.
+    it than ``DECADES_BELOW``. ``limit`` is the largest value that there can be, and 0 the smallest
+    then, whatever an interval says.
     """
     mean = _finite(means)
     if not len(mean):
@@ -55,7 +56,7 @@ def scale_of(
     mean = np.append(mean, _finite(shown))
     low, high = np.append(_finite(lows), mean), np.append(_finite(highs), mean)
     if limit is not None:
-        high = np.minimum(high, limit)
+        low, high = np.maximum(low, min(0.0, mean.min())), np.minimum(high, limit)
     if logarithmic:
         holds_zero = (low <= 0).any()
         mean, low = np.maximum(mean[mean > 0], SMALLEST), np.maximum(low[low > 0], SMALLEST)

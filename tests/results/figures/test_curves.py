@@ -37,6 +37,10 @@ def test_axis_keeps_room_for_means_not_for_endless_intervals() -> None:
     linear = scales.scale_of(means, lows, highs, can_be_logarithmic=True)
     low, high = linear.limits
     assert not linear.logarithmic and -99 < low < 1 and 2 < high < 99
+    share = scales.scale_of(
+        means, [np.array([-9.0, 1.0])], [np.array([9.0, 3.0])], can_be_logarithmic=False, limit=3.0
+    )
+    assert -0.2 < share.limits[0] < 0.1 and share.limits[1] < 3.2
     scale = scales.scale_of([np.array([0.0, 0.01, 100.0])], can_be_logarithmic=True)
     assert scale.logarithmic and 0 < scale.limits[0] < 0.01
     axis = Figure().subplots()
