@@ -68,7 +68,10 @@ def main(config: DictConfig) -> None:
 
 def start(config: DictConfig, overrides: Sequence[str], *, in_sweep: bool = False) -> tuple[str, Path]:
     """Train as the config says, unless that is done; how it ended, and its folder."""
+    from trainers.launch.jobs import set_overrides
+
     resolved = composition.resolve(config, overrides, in_sweep)
+    set_overrides(overrides)
     from trainers.run.session import run  # after what is refused without it, as it takes long
 
     return run(resolved, in_sweep=in_sweep)

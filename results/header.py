@@ -8,7 +8,7 @@ import dataclasses
 import re
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -48,7 +48,7 @@ class Header:
         """Markdown, an item for each fact."""
         commits = ", ".join(f"{commit} ({state})" for commit, state in self.commits) or _UNKNOWN
         facts = {"Command": f"`{self.command}`", "Commit": commits, "Machine": self.machine}
-        facts |= {"Seeds": _ranges(self.seeds)} if self.seeds else {}
+        facts |= {"Seeds": ranges(self.seeds)} if self.seeds else {}
         facts |= {"Date": self.date} if self.date else {}
         return [f"- {name}: {facts[name]}" for name in _FIELDS if name in facts]
 
@@ -170,7 +170,7 @@ def _git(*arguments: str) -> str:
         return ""
 
 
-def _ranges(seeds: tuple[int, ...]) -> str:
+def ranges(seeds: Sequence[int]) -> str:
     """0, 1, 2; four and more in a row as 0 to 9."""
     rows: list[list[int]] = []
     for seed in seeds:

@@ -113,6 +113,10 @@ def test_jobs_in_one_process_give_the_same_numbers(tmp_path: Path) -> None:
         for name in ("apart", "together")
     )
     assert len(apart) == 2 and apart == together
+    for path in tmp_path.glob("*/*/*/environment.json"):
+        own = json.loads(path.read_text())["overrides"]
+        assert not any("," in word for word in own)
+        assert command(*own).stdout.startswith(f"{path.parent} is finished already;")
 
 
 def test_isolate_is_refused_where_it_has_no_effect() -> None:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from results.compare.measures import Measure, break_even, costs, num_parameters, qualities
 from results.compare.paper import OFFSETS, PROBLEMS
 from results.compare.statistics import FEWEST_SEEDS, paired_difference, standard_deviation
-from results.compare.verdicts import Verdict, verdict
+from results.compare.verdicts import NOT_COMPARABLE, Verdict, verdict
 from results.read.matching import by_method, by_setting, warnings
+from results.read.naming import asked as what_was_asked
+from results.read.naming import name_of, names
 from results.read.run import Run
 from results.read.settings import differing, sortable
 from trainers.records.identity import text
@@ -34,7 +36,9 @@ class Difference:
 class ComparedMethod:
     """One method's runs and numbers."""
 
-    method: str
+    method: str  # as in a run's records
+    name: str  # as a reader sees it
+    asked: str  # a lambda or a density, where there is one
     runs: tuple[Run, ...]  # seeds ascending
     difference: Difference | None  # None for the baseline, and without a baseline
     verdict: Verdict
@@ -54,8 +58,17 @@ class Section:
     qualities: tuple[Measure, ...]  # differences are those of the first
     costs: tuple[Measure, ...]
     rows: tuple[ComparedMethod, ...]
-    baseline: str | None  # the method of a row
+    baseline: str | None  # the name of a row
     notes: tuple[str, ...]
+
+    @property
+    def has_asked(self) -> bool:
+        return any(row.asked != "-" for row in self.rows)
+
+    @property
+    def has_comparable(self) -> bool:
+        """Whether a row stands beside numbers of the paper."""
+        return any(row.verdict.word != NOT_COMPARABLE for row in self.rows)
 
     @property
     def has_several_codes(self) -> bool:
@@ -69,9 +82,11 @@ def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
     one row has that compressor. Raises ``ValueError`` if no run has the given baseline.
     """
     groups = by_setting(runs)
-    methods = {name: of[0].compressor for group in groups for name, of in by_method(group).items()}
-    if baseline is not None and baseline not in {*methods, *methods.values()}:
-        there = ", ".join(map(repr, sorted(methods)))
+    methods = [by_method(group) for group in groups]
+    known = {words for of in methods for name in names(of).items() for words in name}
+    known |= {runs[0].compressor for of in methods for runs in of.values()}
+    if baseline is not None and baseline not in known:
+        there = ", ".join(map(repr, sorted({name for of in methods for name in names(of).values()})))
         raise ValueError(f"no run of the baseline {baseline!r}; there are {there}")
     subjects: dict[str, list[list[Run]]] = {}
     for group in groups:
@@ -87,7 +102,8 @@ def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
 def _section(title: str, group: list[Run], asked: str | None) -> Section:
     of_group = qualities(group)
     methods = by_method(group)
-    baseline, note = _baseline(methods, asked)
+    called = names(methods)
+    baseline, note = _baseline(methods, called, asked)
     if not of_group:
         baseline, note = None, "no run has a quality that tables know"
     elif len(methods) == 1:
@@ -96,16 +112,21 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
     rows = [
         ComparedMethod(
             method,
+            called[method],
+            what_was_asked(seeds[0]),
             tuple(seeds),
             _difference(seeds, methods[baseline], of_group[0]) if baseline not in (None, method) else None,
             verdict(seeds),
         )
         for method, seeds in methods.items()
     ]
-    notes += _without_interval(methods, [*of_group, *costs(group)])
+    of_name = {called[method]: seeds for method, seeds in methods.items()}
+    notes += _without_interval(of_name, [*of_group, *costs(group)])
     compared = [row for row in rows if row.difference is not None and row.difference.low is not None]
-    if unshown := [row.method for row in compared if not row.difference.is_shown]:
-        notes.append(f"no difference from {baseline} shown, the interval holds 0: {'; '.join(unshown)}")
+    if unshown := [row.name for row in compared if not row.difference.is_shown]:
+        notes.append(
+            f"no difference from {called[baseline]} shown, the interval holds 0: {'; '.join(unshown)}"
+        )
     if break_even(group):
         notes.append(
             "faster than dense, link: the link speed below which a step is faster than a dense one, by the "
@@ -121,15 +142,19 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
         tuple(of_group),
         (*costs(group), *break_even(group)),
         tuple(rows),
-        baseline,
+        None if baseline is None else called[baseline],
         tuple(notes),
     )
 
 
-def _baseline(methods: dict[str, list[Run]], asked: str | None) -> tuple[str | None, str]:
+def _baseline(
+    methods: dict[str, list[Run]], called: dict[str, str], asked: str | None
+) -> tuple[str | None, str]:
     """The baseline method, and a note if there is none."""
     for name in (asked,) if asked else ("none", "top_k"):
-        found = [method for method, runs in methods.items() if name in (method, runs[0].compressor)]
+        found = [
+            method for method, runs in methods.items() if name in (method, called[method], runs[0].compressor)
+        ]
         if len(found) == 1:
             return found[0], ""
         if found:
@@ -195,7 +220,7 @@ def _facts(run: Run) -> list[str]:
     first = run.curve("validation/perplexity")
     if not first.empty:
         lines.append(
-            f"The first validation perplexity of {run.method}, seed {run.seed}, is {first.iloc[0]:.1f}, "
+            f"The first validation perplexity of {name_of(run)}, seed {run.seed}, is {first.iloc[0]:.1f}, "
             f"after {first.index[0]} steps."
         )
     name = data.get("name")

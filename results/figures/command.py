@@ -1,7 +1,7 @@
 """Command that draws figures of any set of run folders.
 
-A PNG and a PDF per figure, subject and setting. A method's line is the mean over its seeds, around it the
-95 % interval of that mean.
+A PNG and a PDF per figure, subject and setting. A method's line is the mean over its seeds; dots are single
+seeds, and pale bars the 95 % interval of the mean, from three seeds on.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from results.command import in_a_line, parser
-from results.figures import metrics, panels, sheet
+from results.figures import description, metrics, panels, sheet
 from results.figures.groups import Group, groups
 from results.figures.metrics import Metric
 from results.figures.panels import NothingToDraw
@@ -63,18 +63,12 @@ def layers(group: Group, quality: Metric | None) -> Any:
     drawn = panels.layered(group)
     rows = max(len(run.summary["layers"]) for runs in drawn.values() for run in runs)
     shown = [
-        (partial(panels.layers, group=group, drawn=drawn, what=what), what.label, label)
-        for what, label in ((metrics.LAYER_DENSITY, "layer (elements)"), (metrics.LAYER_ERROR, ""))
+        panels.layers(drawn, metrics.LAYER_DENSITY, named=True),
+        panels.layers(drawn, metrics.LAYER_ERROR, named=False),
     ]
     height = max(2.0, 0.8 + LAYER_HEIGHT * rows)
-    return sheet.draw(
-        group,
-        drawn,
-        f"{group.subject}: average density and total error of every layer",
-        shown,
-        height,
-        share_y=True,
-    )
+    title = f"{group.subject}: average density and total error of every layer"
+    return sheet.of_group(group, drawn, title, shown, height, share_y=True)
 
 
 FIGURES: dict[str, Callable[[Group, Metric | None], Any]] = {
@@ -140,14 +134,13 @@ def _against(group: Group, y: Metric | None, x: Metric) -> Any:
     if y is None:
         raise NothingToDraw("no run has a quality")
     drawn = panels.ended(group, x.name, y.name)
-    panel = partial(panels.points, group=group, drawn=drawn, x=x, y=y)
     title = f"{group.subject}: {y.title} against {x.title}"
-    return sheet.draw(group, drawn, title, [(panel, x.label, y.label)])
+    return sheet.of_group(group, drawn, title, [description.points(drawn, x, y)])
 
 
 def _curves(group: Group, what: str, pairs: list[tuple[Metric, Metric]]) -> Any:
     needed = {metric.name for pair in pairs for metric in pair} - {metrics.STEPS.name}
     drawn = panels.recorded(group, *sorted(needed))
-    shown = [(partial(panels.curves, group=group, drawn=drawn, x=x, y=y), x.label, y.label) for x, y in pairs]
+    shown = [description.curves(drawn, x, y, panels.MOST_POINTS) for x, y in pairs]
     against = " and ".join(dict.fromkeys(x.title for x, _ in pairs))
-    return sheet.draw(group, drawn, f"{group.subject}: {what} against {against}", shown)
+    return sheet.of_group(group, drawn, f"{group.subject}: {what} against {against}", shown)

@@ -1,4 +1,4 @@
-"""Quantities of a run by step, and their mean over seeds."""
+"""Quantities of a run by step, and of several seeds."""
 
 import itertools
 from collections.abc import Callable, Iterable
@@ -7,22 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from results.compare.statistics import FEWEST_SEEDS, mean_and_interval
 from results.read.run import Run
 
 Quantity = Callable[[Run], pd.Series]  # of one run, by step
 SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running median is over
-Spread = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]  # [points, seeds] to lowest and highest
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A mean over seeds and how far they spread, all [points]; NaN where no spread is shown."""
+    """A quantity of several seeds, and its mean."""
 
-    x: np.ndarray
-    mean: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
+    x: np.ndarray  # [points]
+    mean: np.ndarray  # [points]
+    seeds: np.ndarray  # [points, seeds]
 
 
 def metric(name: str, factor: float = 1.0) -> Quantity:
@@ -37,16 +34,6 @@ def epochs(run: Run) -> pd.Series:
 def steps(run: Run) -> pd.Series:
     taken = pd.Index(run.records["step"].unique(), name="step")
     return taken.to_series()
-
-
-def positive(quantity: Quantity) -> Quantity:
-    """The same with gaps where it is not positive, for a logarithmic axis."""
-
-    def of(run: Run) -> pd.Series:
-        series = quantity(run)
-        return series.where(series > 0)
-
-    return of
 
 
 def smoothed(quantity: Quantity) -> Quantity:
@@ -73,10 +60,8 @@ def window(number: int) -> int:
     return 2 * round(SMOOTHED_SHARE * number / 2) + 1
 
 
-def over_seeds(
-    runs: Iterable[Run], x: Quantity, y: Quantity, spread: Spread, most: int | None = None
-) -> Curve:
-    """The mean of ``y`` at the steps that all runs recorded, at most about ``most`` points of them.
+def over_seeds(runs: Iterable[Run], x: Quantity, y: Quantity, most: int | None = None) -> Curve:
+    """``y`` at the steps that all runs recorded, at most about ``most`` points of them.
 
     Where one of the runs has a gap, so has the mean.
     """
@@ -87,28 +72,7 @@ def over_seeds(
     xs, ys = xs.loc[common].to_numpy(), ys.loc[common]
     mean = ys.mean(axis=1, skipna=False).to_numpy()
     kept = thinned(mean, most) if most else slice(None)
-    return Curve(xs[kept], mean[kept], *band(ys.to_numpy()[kept], spread))
-
-
-def band(values: np.ndarray, spread: Spread) -> tuple[np.ndarray, np.ndarray]:
-    """Lowest and highest values to draw around a curve; NaN of fewer than three seeds and of equal ones."""
-    low, high = spread(values)
-    if values.shape[1] < FEWEST_SEEDS or not (high > low).any():
-        return np.full(len(values), np.nan), np.full(len(values), np.nan)
-    return low, high
-
-
-def seed_range(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Smallest and largest value of any seed."""
-    frame = pd.DataFrame(values)
-    return frame.min(axis=1).to_numpy(), frame.max(axis=1).to_numpy()
-
-
-def interval(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The 95 % interval of the mean over seeds, of no width where all seeds meet."""
-    pairs = [mean_and_interval(row) for row in values.tolist()]
-    means, halves = np.array([(mean, half or 0.0) for mean, half in pairs]).reshape(-1, 2).T
-    return means - halves, means + halves
+    return Curve(xs[kept], mean[kept], ys.to_numpy()[kept])
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:

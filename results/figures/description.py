@@ -1,101 +1,187 @@
 """Descriptions of panels, from which both matplotlib and the report's plotly draw."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from results.compare.statistics import mean_and_half
-from results.figures.curves import Curve, Quantity, interval, metric, over_seeds, smoothed, steps, window
-from results.figures.metrics import MEAN_DENSITY, STEPS, Metric
+from results.compare.statistics import FEWEST_SEEDS, mean_and_interval
+from results.figures.curves import Curve, Quantity, metric, over_seeds, smoothed, window
+from results.figures.metrics import MEAN_DENSITY, Metric
 from results.figures.scales import Scale, scale_of
 from results.read.run import Run
 
-Methods = Mapping[str, Sequence[Run]]  # in the order of a legend
-CUT = "An interval without a cap at its end reaches beyond the panel."
-HOLDS_ZERO = "An interval that reaches the lower end of a logarithmic axis includes zero."
+Methods = Mapping[str, Sequence[Run]]  # by name, in the order of a legend
+Ends = tuple[float, float] | None  # of an interval, within the panel
+MARKS_PER_CURVE = 6
+CUT = "A pale bar that ends at a panel's edge goes on beyond it."
+HOLDS_ZERO = "A pale bar that reaches the lower end of a logarithmic axis includes zero."
 
 
 @dataclass(frozen=True)
 class Axis:
     """What is shown along it, and how."""
 
-    metric: Metric
+    label: str
     scale: Scale
+    places: tuple[tuple[float, str], ...] = ()  # of ticks, where they do not follow from the scale
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Means over seeds at the end of a method's runs, in the axes' units; halves are 0 without one."""
+    """Single seeds, their mean, and the 95 % interval of the mean along each axis."""
 
     x: float
-    x_half: float
     y: float
-    y_half: float
+    seeds: np.ndarray  # [seeds, 2]
+    x_interval: Ends
+    y_interval: Ends
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line in the style of its name, with marks at some of its points."""
+
+    name: str
+    x: np.ndarray  # [points]
+    y: np.ndarray  # [points]; NaN where there is a gap
+    marked: tuple[int, ...] = ()  # points with a mark
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Curves or marks, by method."""
+    """Lines over two axes."""
 
     x: Axis
     y: Axis
-    curves: dict[str, Curve] = field(default_factory=dict)
-    marks: dict[str, Mark] = field(default_factory=dict)
-    joined: tuple[tuple[str, ...], ...] = ()  # methods whose marks a line joins, in this order
+    lines: tuple[Line, ...]
+    joined: tuple[tuple[str, ...], ...] = ()  # names of single marks that a thin line joins, in this order
+    across: tuple[tuple[str, float], ...] = ()  # a thin line at this height, in the style of the name
+    references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # dotted and grey
+    title: str = ""
     notes: tuple[str, ...] = ()
 
 
-def curves(methods: Methods, x: Metric, y: Metric, most: int) -> Panel:
-    """A curve per method, the mean over seeds with its 95 % interval, of at most about ``most`` points."""
-    found = {
-        method: over_seeds(runs, _quantity(x), _quantity(y), interval, most)
-        for method, runs in methods.items()
-    }
-    notes = _running(methods, y) if y.noisy else []
-    every = [curve for curve in found.values() if len(curve.x)]
+def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -> Panel:
+    """A curve per method, the mean over seeds, of at most about ``most`` points.
+
+    Some of its points are marked: these show the seeds and the 95 % interval of the mean.
+    """
+    found = {method: over_seeds(runs, _quantity(x), _quantity(y), most) for method, runs in methods.items()}
+    drawn = {method: curve for method, curve in found.items() if len(curve.x)}
     x_scale = scale_of(
-        [curve.x for curve in every],
+        [curve.x for curve in drawn.values()],
         can_be_logarithmic=x.can_be_logarithmic,
-        decided_by=[curve.x[-1:] for curve in every],
+        decided_by=None if x.from_start else [curve.x[-1:] for curve in drawn.values()],
     )
-    y_scale = scale_of(
-        [curve.mean for curve in every],
-        [curve.low for curve in every],
-        [curve.high for curve in every],
-        can_be_logarithmic=y.can_be_logarithmic,
-        limit=y.limit,
+    marked = {
+        method: marked_points(curve, x_scale, number / len(drawn))
+        for number, (method, curve) in enumerate(drawn.items())
+    }
+    seeds = {
+        method: [
+            np.column_stack([np.full(curve.seeds.shape[1], curve.x[i]), curve.seeds[i]])
+            for i in marked[method]
+        ]
+        for method, curve in drawn.items()
+    }
+    y_scale = _scale(y, seeds, 1, [curve.mean for curve in drawn.values()])
+    lines = tuple(
+        Line(
+            method,
+            curve.x,
+            _shown(curve.mean, y_scale),
+            marked[method],
+            tuple(_mark(each, x_scale, y_scale) for each in seeds[method]),
+        )
+        for method, curve in drawn.items()
     )
+    notes = _running(methods, y) if y.noisy else []
     if y_scale.logarithmic:
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
-        if any(((curve.low <= 0) & (curve.mean > 0)).any() for curve in found.values()):
-            notes.append(HOLDS_ZERO)
-    return Panel(Axis(x, x_scale), Axis(y, y_scale), curves=found, notes=tuple(notes))
+    notes += _on_intervals(lines, seeds, y, 1, y_scale)
+    return Panel(Axis(x.label, x_scale), Axis(y.label, y_scale), lines, title=title, notes=tuple(notes))
 
 
 def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[str]] | None = None) -> Panel:
-    """A mark per method at the end of its runs, with 95 % intervals; ``families`` are joined by lines."""
-    notes: list[str] = []
-    at: dict[str, list[float]] = {method: [] for method in methods}
-    scales = []
-    for each in (x, y):
-        for method, runs in methods.items():
-            at[method] += mean_and_half(each.factor * run.summary[each.name] for run in runs)
-        mean, half = np.array([pairs[-2:] for pairs in at.values()]).T
-        options = {"can_be_logarithmic": each.can_be_logarithmic, "limit": each.limit}
-        scale = scale_of([mean], [mean - half], [mean + half], **options)
-        scales.append(scale)
-        if scale.logarithmic:
-            notes += off_the_axis(each, {method: np.array(pairs[-2:-1]) for method, pairs in at.items()})
-            notes += [HOLDS_ZERO] if ((mean > 0) & (mean <= half)).any() else []
-        elif scale.limits is not None:
-            low, high = scale.limits
-            notes += [CUT] if ((mean - half < low) | (mean + half > high)).any() else []
-    marks = {method: Mark(*numbers) for method, numbers in at.items()}
+    """A mark per method at the end of its runs; ``families`` are joined by lines."""
+    seeds = {
+        method: [np.array([[each.factor * run.summary[each.name] for each in (x, y)] for run in runs])]
+        for method, runs in methods.items()
+    }
+    panel = through(seeds, x, y, across_too=True)
     joined = tuple(map(tuple, families_of(methods) if families is None else families))
-    return Panel(Axis(x, scales[0]), Axis(y, scales[1]), marks=marks, joined=joined, notes=tuple(notes))
+    is_dense = {method: runs[0].compressor == "none" for method, runs in methods.items()}
+    across = tuple((line.name, line.marks[0].y) for line in panel.lines if is_dense[line.name])
+    return replace(panel, joined=joined, across=across)
+
+
+def through(
+    seeds: Mapping[str, Sequence[np.ndarray]],
+    x: Metric,
+    y: Metric,
+    *,
+    across_too: bool = False,
+    across: Iterable[tuple[str, float]] = (),
+    places: Iterable[tuple[float, str]] = (),
+    title: str = "",
+) -> Panel:
+    """A line through marks, each of the seeds [seeds, 2] that stand at one place.
+
+    ``across_too``: intervals along x, too. ``across``: names and heights of thin lines.
+    """
+    across = tuple(across)
+    x_scale = _scale(x, seeds, 0)
+    y_scale = _scale(y, seeds, 1, also=[np.array([height]) for _, height in across])
+    lines, notes = [], []
+    for name, of_places in seeds.items():
+        marks = tuple(_mark(each, x_scale, y_scale, across_too) for each in of_places)
+        at = np.array([(mark.x, mark.y) for mark in marks]).reshape(-1, 2)
+        shown = np.where(np.isfinite(_shown(at[:, 0], x_scale)), _shown(at[:, 1], y_scale), np.nan)
+        lines.append(Line(name, at[:, 0], shown, tuple(range(len(marks))), marks))
+    for number, (what, scale) in enumerate(((x, x_scale), (y, y_scale))):
+        if scale.logarithmic:
+            means = {name: np.array([each[:, number].mean() for each in own]) for name, own in seeds.items()}
+            notes += off_the_axis(what, means)
+        if number or across_too:
+            notes += _on_intervals(tuple(lines), seeds, what, number, scale)
+    axes = Axis(x.label, x_scale, tuple(places)), Axis(y.label, y_scale)
+    return Panel(*axes, tuple(lines), across=across, title=title, notes=tuple(dict.fromkeys(notes)))
+
+
+def single(lines: Sequence[tuple[str, np.ndarray, np.ndarray]], x: Metric, y: Metric, title: str) -> Panel:
+    """Lines of single runs: name, x and y of each; several may share a name."""
+    x_scale, y_scale = (
+        scale_of([line[number] for line in lines], can_be_logarithmic=what.can_be_logarithmic)
+        for number, what in ((1, x), (2, y))
+    )
+    shown = tuple(Line(name, along, _shown(height, y_scale)) for name, along, height in lines)
+    return Panel(Axis(x.label, x_scale), Axis(y.label, y_scale), shown, title=title)
+
+
+def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
+    """The 95 % interval of the mean; None of fewer than three seeds and of equal ones."""
+    mean, half = mean_and_interval(list(values))
+    return None if half is None or not math.isfinite(half) else (mean - half, mean + half)
+
+
+def marked_points(curve: Curve, scale: Scale, shift: float) -> tuple[int, ...]:
+    """Indices of points at even distances along the visible x axis, shifted by a share of a distance."""
+    if scale.limits is None:
+        return ()
+    ahead, back = (np.log, np.exp) if scale.logarithmic else (np.positive, np.positive)
+    left, right = ahead(scale.limits[0]), ahead(scale.limits[1])
+    shares = (np.arange(MARKS_PER_CURVE) + 0.25 + shift) / (MARKS_PER_CURVE + 1)
+    drawn = np.flatnonzero(np.isfinite(curve.mean) & np.isfinite(curve.x) & (curve.x >= scale.limits[0]))
+    if not len(drawn):
+        return ()
+    last = curve.x[drawn].max()
+    places = [place for place in back(left + shares * (right - left)) if place <= last]
+    nearest = {int(drawn[np.argmin(np.abs(curve.x[drawn] - place))]) for place in places}
+    return tuple(sorted(nearest or {int(drawn[-1])}))
 
 
 def families_of(methods: Methods) -> list[list[str]]:
@@ -111,7 +197,7 @@ def families_of(methods: Methods) -> list[list[str]]:
     return [sorted(names, key=density) for names in found.values()]
 
 
-def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
+def off_the_axis(what: Metric, means: Mapping[str, np.ndarray]) -> list[str]:
     """A note on the methods that have nothing to show on a logarithmic axis."""
     absent = [method for method, mean in means.items() if not (mean > 0).any()]
     notes = [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
@@ -120,10 +206,82 @@ def off_the_axis(what: Metric, means: dict[str, np.ndarray]) -> list[str]:
     return notes
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
+
+
+def _scale(
+    what: Metric,
+    seeds: Mapping[str, Sequence[np.ndarray]],
+    number: int,
+    means: Sequence[np.ndarray] | None = None,
+    also: Sequence[np.ndarray] = (),
+) -> Scale:
+    """The scale of axis ``number``, 0 or 1, for the means, the seeds and their intervals."""
+    if what.limits is not None:
+        return Scale(False, what.limits)
+    values = [each[:, number] for own in seeds.values() for each in own]
+    intervals = [found for each in values if (found := interval_of(each)) is not None]
+    lows, highs = np.array(intervals).reshape(-1, 2).T
+    if means is None:
+        means = [np.array([each.mean() for each in values]), *also]
+    options = {"can_be_logarithmic": what.can_be_logarithmic, "limit": what.limit}
+    return scale_of(means, [lows], [highs], shown=values, **options)
+
+
+def _mark(seeds: np.ndarray, x_scale: Scale, y_scale: Scale, across_too: bool = False) -> Mark:
+    x, y = seeds.mean(axis=0)
+    across = _within(interval_of(seeds[:, 0]), x_scale) if across_too else None
+    return Mark(float(x), float(y), seeds, across, _within(interval_of(seeds[:, 1]), y_scale))
+
+
+def _within(ends: Ends, scale: Scale) -> Ends:
+    if ends is None or scale.limits is None:
+        return None
+    low, high = (float(np.clip(end, min(scale.limits), max(scale.limits))) for end in ends)
+    return (low, high) if high > low else None
+
+
+def _shown(values: np.ndarray, scale: Scale) -> np.ndarray:
+    return np.where(values > 0, values, np.nan) if scale.logarithmic else values
+
+
+def _on_intervals(
+    lines: Sequence[Line], seeds: Mapping[str, Sequence[np.ndarray]], what: Metric, number: int, scale: Scale
+) -> list[str]:
+    """Notes on the intervals that are not there, or not whole, along axis ``number``."""
+    values = {line.name: [each[:, number] for each in seeds[line.name]] for line in lines}
+    values = {name: own for name, own in values.items() if own}
+    if scale.logarithmic:  # what lies off the axis has a note of its own
+        values = {name: own for name, own in values.items() if any((each > 0).any() for each in own)}
+    few = [name for name, own in values.items() if len(own[0]) < FEWEST_SEEDS]
+    alike = [
+        name
+        for name, own in values.items()
+        if name not in few and all(interval_of(each) is None for each in own)
+    ]
+    notes = []
+    if few and number == 1:  # the same seeds along both axes
+        notes.append(f"No interval of fewer than three seeds{_listed(few, values)}.")
+    if alike:
+        notes.append(f"No interval of {what.title}, which is the same in every seed{_listed(alike, values)}.")
+    ends = [found for own in values.values() for each in own if (found := interval_of(each)) is not None]
+    if scale.limits is None or not ends:
+        return notes
+    low, high = min(scale.limits), max(scale.limits)
+    if scale.logarithmic and any(first <= 0 < last for first, last in ends):
+        notes.append(HOLDS_ZERO)
+    if any(0 < first < low or last > high or (first < low and not scale.logarithmic) for first, last in ends):
+        notes.append(CUT)
+    return notes
+
+
+def _listed(names: Sequence[str], of: Mapping[str, Any]) -> str:
+    return "" if len(names) == len(of) else f": {'; '.join(names)}"
+
+
 def _quantity(what: Metric) -> Quantity:
-    if what is STEPS:
-        return steps
-    quantity = metric(what.name, what.factor)
+    quantity = what.quantity or metric(what.name, what.factor)
     return smoothed(quantity) if what.noisy else quantity
 
 
@@ -133,7 +291,3 @@ def _running(methods: Methods, what: Metric) -> list[str]:
     if window(records) == 1:
         return []
     return [f"Curves of single steps are running medians over {window(records)} of {records:,} records."]
-
-
-def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and math.isfinite(value)

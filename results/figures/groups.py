@@ -4,17 +4,28 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from results.compare.statistics import FEWEST_SEEDS
 from results.figures.style import line_styles
+from results.header import ranges
 from results.read.matching import by_method, by_setting
+from results.read.naming import legends, names, order
 from results.read.run import Run
 from results.read.settings import differing
 from trainers.records.identity import text
 
 MOST_WORDS = 4  # of what tells a setting apart, in a title
 LONGEST_STEM = 120
+
+
+class Series(NamedTuple):
+    """What a line's style follows from."""
+
+    label: str
+    compressor: str
+    family: str
+    order: tuple
 
 
 @dataclass(frozen=True)
@@ -24,7 +35,7 @@ class Group:
     stem: str  # of file names, no other group has it
     subject: str
     facts: str  # workers, steps and what tells it from the subject's other settings
-    methods: dict[str, list[Run]]  # in the order of a legend, seeds ascending
+    methods: dict[str, list[Run]]  # by name, in the order of a legend, seeds ascending
     styles: dict[str, dict[str, Any]]
 
     @property
@@ -39,19 +50,34 @@ def groups(runs: Iterable[Run]) -> list[Group]:
         subjects[" and ".join(sorted({run.subject for run in setting}))].append(setting)
     made: dict[str, Group] = {}
     for subject, settings in sorted(subjects.items()):
-        methods = [by_method(setting) for setting in settings]
+        methods = [named(by_method(setting)) for setting in settings]
         words = what_differs([setting[0] for setting in settings])
-        named = sorted(zip(words, settings, methods, strict=True), key=lambda each: each[0])
-        for differs, setting, of_method in named:
+        ordered = sorted(zip(words, settings, methods, strict=True), key=lambda each: each[0])
+        for differs, setting, of_method in ordered:
             stem = unused(file_stem("-".join([subject, *differs[:MOST_WORDS]])), made)
             made[stem] = Group(
                 stem,
                 subject,
                 ", ".join([*_size(setting), *_shown(differs)]),
                 of_method,
-                line_styles((runs[0].identity.method for runs in of_method.values()), marked=True),
+                styles_of(of_method),
             )
     return list(made.values())
+
+
+def styles_of(methods: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]:
+    """Matplotlib's arguments per name."""
+    lines = (
+        Series(name, runs[0].compressor, runs[0].identity.method.family, order(runs[0]))
+        for name, runs in methods.items()
+    )
+    return line_styles(lines, marked=True)
+
+
+def named(methods: Mapping[str, list[Run]]) -> dict[str, list[Run]]:
+    """Methods by the names that readers see."""
+    called = names(methods)
+    return {called[label]: runs for label, runs in methods.items()}
 
 
 def what_differs(runs: list[Run]) -> list[list[str]]:
@@ -64,29 +90,27 @@ def what_differs(runs: list[Run]) -> list[list[str]]:
     ]
 
 
-def seeds_of(methods: Mapping[str, list[Run]], spread: str) -> str:
-    """Over which seeds means were taken, and what is drawn around them."""
+def seeds_of(methods: Mapping[str, Sequence[Run]]) -> str:
+    """Over which seeds means were taken, and what is drawn of them."""
     same, others = _most_seeds(methods)
-    return (
-        f"{seeds_in_words(same, spread)} (others: see the legend)" if others else seeds_in_words(same, spread)
-    )
+    return f"{seeds_in_words(same)}{' (others: see the legend)' if others else ''}"
 
 
-def seeds_in_words(seeds: Sequence[int], spread: str) -> str:
-    """What is drawn of these seeds; fewer than three have no spread."""
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    """What is drawn of these seeds; fewer than three have no interval."""
     if len(seeds) == 1:
         return f"one seed only ({seeds[0]})"
-    what = f"mean and {spread}" if len(seeds) >= FEWEST_SEEDS else "mean"
-    return f"{what} over seeds {', '.join(map(str, seeds))}"
+    bars = ", bars: 95 % interval of the mean" if len(seeds) >= FEWEST_SEEDS else ""
+    return f"mean over seeds {ranges(seeds)}; dots: single seeds{bars}"
 
 
-def legend_labels(methods: Mapping[str, list[Run]]) -> dict[str, str]:
+def legend_labels(methods: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     """Methods as they are called in a legend: with their seeds where these are not those of the others."""
     others = other_seeds(methods)
-    return {method: runs[0].identity.method.legend + others[method] for method, runs in methods.items()}
+    return {method: name + others[method] for method, name in legends(methods).items()}
 
 
-def other_seeds(methods: Mapping[str, list[Run]]) -> dict[str, str]:
+def other_seeds(methods: Mapping[str, Sequence[Run]]) -> dict[str, str]:
     """What a legend says after a method: its seeds where these are not those of the others."""
     same, _ = _most_seeds(methods)
     said = {}
@@ -120,7 +144,7 @@ def unused(stem: str, used: Iterable[str]) -> str:
     return candidate
 
 
-def _most_seeds(methods: Mapping[str, list[Run]]) -> tuple[tuple[int, ...], bool]:
+def _most_seeds(methods: Mapping[str, Sequence[Run]]) -> tuple[tuple[int, ...], bool]:
     """The seeds that most methods have, the more where it is a tie; whether some have others."""
     found = Counter(tuple(run.seed for run in runs) for runs in methods.values())
     same = max(found, key=lambda seeds: (found[seeds], len(seeds), seeds))

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from results.compare.measures import LINK_BYTES, Measure, qualities
+from results.figures.curves import Quantity, epochs, steps
 from results.read.run import Run
 
 
@@ -17,14 +18,17 @@ class Metric(NamedTuple):
     noisy: bool = False  # from step to step, so that a curve of it is a running median
     limit: float | None = None  # the largest value there is
     short: str = ""  # in a title, if not the label without its unit
+    quantity: Quantity | None = None  # of a run, where it is no recorded metric
+    limits: tuple[float, float] | None = None  # of an axis that always shows the same
+    from_start: bool = False  # a logarithmic axis of curves begins where the first one does
 
     @property
     def title(self) -> str:
         return self.short or self.label.split(",")[0]
 
 
-STEPS = Metric("step", "iterations", can_be_logarithmic=False)
-EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False)
+STEPS = Metric("step", "iterations", can_be_logarithmic=False, quantity=steps)
+EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False, quantity=epochs)
 BYTES = Metric(LINK_BYTES, "bytes that left a worker, MB", 1e-6, short="bytes on the link")
 DENSITY = Metric("compression/density", "density of a step, %", 100, noisy=True)
 MEAN_DENSITY = Metric("compression/density_mean", "average density, %", 100, limit=100)
@@ -32,8 +36,8 @@ ERROR = Metric("compression/error", "squared error ||e||² of a step", noisy=Tru
 TOTAL_ERROR = Metric("compression/total_error", "total error, sum of ||e||² so far")
 FINAL_BYTES = BYTES._replace(label="bytes that left a worker over the whole run, MB")
 FINAL_TOTAL_ERROR = TOTAL_ERROR._replace(label="total error, sum of ||e||² over the run")
-LAYER_DENSITY = Metric("density_mean", "average density of the layer, %", 100, limit=100)
-LAYER_ERROR = Metric("total_error", "total error of the layer, sum of ||e||² over the run")
+LAYER_DENSITY = Metric("density_mean", "average density, %", 100, limit=100)
+LAYER_ERROR = Metric("total_error", "total error, sum of ||e||²")
 LOSS = Metric("train/loss", "training loss", noisy=True)
 SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*", noisy=True, short="suboptimality")
 

@@ -1,27 +1,22 @@
-"""Panels drawn by matplotlib: curves over seeds, marks with intervals, layers."""
+"""Panels drawn by matplotlib, and the runs that have what a panel shows."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from results.compare.statistics import mean_and_half
 from results.figures import description
-from results.figures.description import (
-    HOLDS_ZERO,
-    Methods,
-    Panel,
-    is_number,
-    off_the_axis,
-)
+from results.figures.description import Axis, Mark, Methods, Panel, is_number
 from results.figures.groups import Group
 from results.figures.metrics import Metric
-from results.figures.scales import scale_of, set_scale
+from results.figures.scales import set_scale
 from results.read.run import Run
 
 MOST_POINTS = 600  # of a curve
-MARKERS_PER_CURVE = 6
-BAND_ALPHA, FEW = 0.18, 8  # bands of more curves than these are paler
+BAR_ALPHA, BAR_WIDTH = 0.25, 4.5  # of an interval; points
+REFERENCE = "#888888"
+LAYERS = Metric("layer", "layer", can_be_logarithmic=False)
 
 
 class NothingToDraw(Exception):
@@ -49,79 +44,72 @@ def layered(group: Group) -> Methods:
     return drawn
 
 
-def curves(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
-    """A line per method, the mean over seeds within its 95 % interval. Returns what has to be noted."""
-    return draw(axis, group, drawn, description.curves(drawn, x, y, MOST_POINTS))
+def draw(axis: Any, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw what a panel describes."""
+    from matplotlib.ticker import NullLocator
 
-
-def points(axis: Any, group: Group, drawn: Methods, x: Metric, y: Metric) -> list[str]:
-    """A point per method at the end of its runs, with 95 % intervals, and a line per compressor."""
-    return draw(axis, group, drawn, description.points(drawn, x, y))
-
-
-def draw(axis: Any, group: Group, drawn: Methods, panel: Panel) -> list[str]:
-    """What a panel describes. Returns what has to be noted."""
     set_scale(axis, "x", panel.x.scale)
     set_scale(axis, "y", panel.y.scale)
-    bottom, logarithmic = axis.get_ylim()[0], panel.y.scale.logarithmic
-    alpha = BAND_ALPHA if len(panel.curves) <= FEW else BAND_ALPHA / 2
-    for number, (method, curve) in enumerate(panel.curves.items()):
-        style, mean = group.styles[method], _shown(curve.mean, logarithmic)
-        markers = _marked(axis, curve.x, mean, number / len(panel.curves))
-        axis.plot(curve.x, mean, **style, markevery=markers, label=method)
-        if np.isfinite(curve.low).any():
-            holds_zero = logarithmic & (curve.low <= 0)
-            band = {"color": style["color"], "linewidth": 0}
-            axis.fill_between(curve.x, np.where(holds_zero, mean, curve.low), curve.high, alpha=alpha, **band)
-            if holds_zero.any():  # paler, since what lies below the axis is most of it
-                axis.fill_between(curve.x, bottom, mean, where=holds_zero, alpha=alpha / 3, **band)
-    for methods in panel.joined:
-        line = [[getattr(panel.marks[method], which) for method in methods] for which in ("x", "y")]
-        style = group.styles[methods[len(methods) // 2]]
+    for side, which in ((panel.x, "x"), (panel.y, "y")):
+        if side.places:
+            getattr(axis, f"set_{which}ticks")(*zip(*side.places, strict=True))
+            getattr(axis, f"{which}axis").set_minor_locator(NullLocator())
+    axis.set(xlabel=panel.x.label, ylabel=panel.y.label)
+    axis.set_title(panel.title, fontsize=9)
+    for x, y in panel.references:
+        axis.plot(x, y, color=REFERENCE, linestyle=(0, (1, 2)), linewidth=1.2, label="_")
+    mark_of = {line.name: line.marks[0] for line in panel.lines if line.marks}
+    for names in panel.joined:
+        style = styles[names[len(names) // 2]]
+        at = [[getattr(mark_of[name], which) for name in names] for which in ("x", "y")]
         kept = {key: style[key] for key in ("color", "linestyle")}
-        axis.plot(*line, **kept, linewidth=1.2, zorder=1.5, label="_")
-    for method, mark in panel.marks.items():
-        style = group.styles[method]
-        if drawn[method][0].compressor == "none":  # what all others are held against
-            axis.axhline(mark.y, color=style["color"], linestyle=style["linestyle"], linewidth=1.0, zorder=1)
-        bars = {"xerr": mark.x_half or None, "yerr": mark.y_half or None}
-        axis.errorbar(mark.x, mark.y, **style, **bars, elinewidth=1.2, capsize=3, label=method)
-    return list(panel.notes)
+        axis.plot(*at, **kept, linewidth=1.2, zorder=1.5, label="_")
+    for name, height in panel.across:  # what all others are held against
+        style = styles[name]
+        kept = {key: style[key] for key in ("color", "linestyle")}
+        axis.axhline(height, **kept, linewidth=1.0, zorder=1, label="_")
+    for line in panel.lines:
+        style = styles[line.name]
+        axis.plot(line.x, line.y, **style, markevery=list(line.marked), label=line.name)
+        for mark in line.marks:
+            _draw_seeds(axis, mark, style["color"])
 
 
-def layers(axis: Any, group: Group, drawn: Methods, what: Metric) -> list[str]:
-    """A row per layer, in the order of the model; per method the mean of ``what`` with its 95 % interval."""
+def _draw_seeds(axis: Any, mark: Mark, colour: str) -> None:
+    """Seeds as dots, and intervals as pale bars behind them."""
+    bar = {"color": colour, "alpha": BAR_ALPHA, "linewidth": BAR_WIDTH, "zorder": 1.4}
+    if mark.y_interval is not None:
+        axis.vlines(mark.x, *mark.y_interval, **bar)
+    if mark.x_interval is not None:
+        axis.hlines(mark.y, *mark.x_interval, **bar)
+    if len(mark.seeds) > 1:
+        dots = {"marker": "o", "markersize": 2.6, "markeredgewidth": 0, "linestyle": "none", "alpha": 0.7}
+        axis.plot(*mark.seeds.T, color=colour, **dots, zorder=2.1, label="_")
+
+
+def layers(drawn: Methods, what: Metric, *, named: bool) -> Panel:
+    """A row per layer, in the order of the model; per method the mean of ``what`` and its seeds.
+
+    ``named``: with the layers' names at the left.
+    """
     elements = {
         name: layer["elements"]
         for runs in drawn.values()
         for name, layer in runs[0].summary["layers"].items()
     }
-    found = {}
+    seeds = {}
     for method, runs in drawn.items():
-        each = [[run.summary["layers"].get(name, {}).get(what.name) for run in runs] for name in elements]
-        pairs = [
-            mean_and_half(what.factor * value for value in values if is_number(value)) for values in each
-        ]
-        found[method] = np.array(pairs).T  # [2, layers]
-    means, halves = zip(*found.values(), strict=True)
-    lows = [mean - half for mean, half in zip(means, halves, strict=True)]
-    highs = [mean + half for mean, half in zip(means, halves, strict=True)]
-    able = what.can_be_logarithmic
-    scale = scale_of(means, lows, highs, can_be_logarithmic=able, limit=what.limit)
-    set_scale(axis, "x", scale)
-    logarithmic = scale.logarithmic
-    rows = np.arange(len(elements))
-    for method, (mean, half) in found.items():
-        style = group.styles[method] | {"linewidth": 0.8, "markersize": 4.5}
-        bars = {"xerr": np.where(half > 0, half, np.nan) if half.any() else None}
-        axis.errorbar(_shown(mean, logarithmic), rows, **style, **bars, elinewidth=1.0, label=method)
-    axis.set_yticks(rows, [f"{name} ({size:,})" for name, size in elements.items()])
-    axis.set_ylim(len(rows) - 0.5, -0.5)
-    if not logarithmic:
-        return []
-    holds_zero = any(((mean > 0) & (mean <= half)).any() for mean, half in found.values())
-    notes = off_the_axis(what, {method: mean for method, (mean, _) in found.items()})
-    return [*notes, HOLDS_ZERO] if holds_zero else notes
+        seeds[method] = []
+        for row, name in enumerate(elements):
+            values = [run.summary["layers"].get(name, {}).get(what.name) for run in runs]
+            values = [(what.factor * value, float(row)) for value in values if is_number(value)]
+            seeds[method] += [np.array(values)] if values else []
+    last = len(elements) - 0.5
+    panel = description.through(seeds, what, LAYERS._replace(limits=(last, -0.5)), across_too=True)
+    names = [f"{name} ({size:,})" for name, size in elements.items()]
+    rows = Axis("layer (elements)" if named else "", panel.y.scale, tuple(enumerate(names)))
+    notes = tuple(note for note in panel.notes if LAYERS.label not in note)
+    return replace(panel, y=rows, notes=notes)
 
 
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:
@@ -135,23 +123,3 @@ def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str
         absent = [name for name in metrics if not any(has(run, name) for run in group.runs)]
         raise NothingToDraw(f"no run has {' and '.join(absent or metrics)}")
     return found
-
-
-def _marked(axis: Any, x: np.ndarray, mean: np.ndarray, shift: float) -> list[int]:
-    """Indices of points at even distances along the visible x axis, shifted by a share of a distance."""
-    left, right = axis.get_xlim()
-    ahead, back = (np.log, np.exp) if axis.get_xscale() == "log" else (np.positive, np.positive)
-    ends = ahead(left), ahead(right)
-    at = back(
-        ends[0]
-        + (np.arange(MARKERS_PER_CURVE) + 0.25 + shift) / (MARKERS_PER_CURVE + 1) * (ends[1] - ends[0])
-    )
-    drawn = np.flatnonzero(np.isfinite(mean) & np.isfinite(x) & (x >= left))
-    if not len(drawn):
-        return []
-    nearest = {int(drawn[np.argmin(np.abs(x[drawn] - place))]) for place in at if place <= x[drawn].max()}
-    return sorted(nearest or {int(drawn[-1])})
-
-
-def _shown(mean: np.ndarray, logarithmic: bool) -> np.ndarray:
-    return np.where(mean > 0, mean, np.nan) if logarithmic else mean

@@ -1,5 +1,6 @@
 """Axis limits, and the choice between linear and logarithmic axes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ MARGIN = 0.05  # of the axis, on both sides
 WIDEN_FACTOR, WIDEN_HALVES = 4.0, 1.5
 DECADES_BELOW = 2  # of the smallest end of a curve: what came before is a hundredth of it
 SMALLEST = 1e-150  # of a logarithmic axis, so that no quotient overflows
-MANY = 5000  # from where on thousands are set apart
+MANY, FEW_LONG = 5000, 4  # from where on thousands are set apart, and how many such ticks there are
+FEWEST_TICKS, MOST_TICKS = 3, 8  # with a label, of a logarithmic axis
+X_ROOM = 30  # characters of labels beside each other below a panel
 SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
 
 
@@ -33,12 +36,14 @@ def scale_of(
     can_be_logarithmic: bool,
     limit: float | None = None,
     decided_by: Sequence[np.ndarray] | None = None,
+    shown: Sequence[np.ndarray] = (),
 ) -> Scale:
-    """A scale for all means and, as far as there is room, their intervals.
+    """A scale for all means, for what else is ``shown`` and, as far as there is room, for intervals.
 
     It is logarithmic where the means, or what is in ``decided_by``, differ by ``LOG_FROM`` times; values that
     are not positive have no place on it then. Where something else decides, the axis reaches no further below
-    it than ``DECADES_BELOW``. ``limit`` is the largest value that there can be, whatever an interval says.
+    it than ``DECADES_BELOW``. ``limit`` is the largest value that there can be, and 0 the smallest
+    then, whatever an interval says.
     """
     mean = _finite(means)
     if not len(mean):
@@ -48,9 +53,10 @@ def scale_of(
     logarithmic = (
         can_be_logarithmic and len(deciding) > 0 and bool(deciding.max() / deciding.min() >= LOG_FROM)
     )
+    mean = np.append(mean, _finite(shown))
     low, high = np.append(_finite(lows), mean), np.append(_finite(highs), mean)
     if limit is not None:
-        high = np.minimum(high, limit)
+        low, high = np.maximum(low, min(0.0, mean.min())), np.minimum(high, limit)
     if logarithmic:
         holds_zero = (low <= 0).any()
         mean, low = np.maximum(mean[mean > 0], SMALLEST), np.maximum(low[low > 0], SMALLEST)
@@ -70,32 +76,78 @@ def scale_of(
     return Scale(False, (first - room, last + room))
 
 
+def ticks(scale: Scale, room: float = math.inf) -> tuple[list[float], list[float]]:
+    """Ticks of a logarithmic axis that have a label, and those that have none.
+
+    Labels stand at 1, 2 and 5 where the axis is short, else at powers of ten; on a very short one at even
+    distances. ``room``: for how many characters of labels there is place.
+    """
+    low, high = scale.limits
+    few, all_digits = _multiples(low, high, (1, 2, 5)), _multiples(low, high, tuple(range(1, 10)))
+    is_long = len("".join(tick_labels(few))) > room
+    if FEWEST_TICKS <= len(few) <= MOST_TICKS and not is_long:
+        return few, [value for value in all_digits if value not in few]
+    powers = _multiples(low, high, (1,))
+    if len(few) > MOST_TICKS or (is_long and len(powers) > 1):
+        if len(powers) <= MOST_TICKS:
+            return powers, [value for value in all_digits if value not in powers]
+        apart = math.ceil(len(powers) / MOST_TICKS)
+        kept = [value for value in powers if round(math.log10(value)) % apart == 0]
+        return kept, [value for value in powers if value not in kept]
+    if len(all_digits) >= FEWEST_TICKS:
+        return all_digits[:: math.ceil(len(all_digits) / MOST_TICKS)], []
+    return _even(low, high), []
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """0.01, 1 and 10,000, or powers of ten where some would be long."""
+    if all(SHORTEST <= value <= LONGEST for value in values):
+        return [f"{value:,.10f}".rstrip("0").rstrip(".") for value in values]
+    return [_power(value) for value in values]
+
+
 def set_scale(axis: Any, which: str, scale: Scale) -> None:
     """Scale matplotlib's axis "x" or "y"."""
+    from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator, NullFormatter
+
     if scale.limits is None:
         return
     getattr(axis, f"set_{which}scale")("log" if scale.logarithmic else "linear")
     getattr(axis, f"set_{which}lim")(*scale.limits)
+    along = getattr(axis, f"{which}axis")
     if scale.logarithmic:
-        _plain_numbers(getattr(axis, f"{which}axis"))
+        major, minor = ticks(scale, X_ROOM if which == "x" else math.inf)
+        along.set_major_locator(FixedLocator(major))
+        along.set_major_formatter(FixedFormatter(tick_labels(major)))
+        along.set_minor_locator(FixedLocator(minor))
+        along.set_minor_formatter(NullFormatter())
     elif scale.limits[1] >= MANY:
-        getattr(axis, f"{which}axis").set_major_formatter("{x:,.0f}")
+        along.set_major_formatter("{x:,.0f}")
+        along.set_major_locator(MaxNLocator(FEW_LONG))
 
 
-def _plain_numbers(axis: Any) -> None:
-    """Write 0.01, 1 and 100 rather than powers of ten, unless some would be long."""
-    from matplotlib.ticker import LogFormatterSciNotation
+def _multiples(low: float, high: float, digits: Sequence[int]) -> list[float]:
+    """Those of powers of ten, within the limits."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [float(f"{digit}e{exponent}") for exponent in exponents for digit in digits]
+    return [value for value in values if low <= value <= high]
 
-    class Short(LogFormatterSciNotation):
-        def __call__(self, x: float, pos: int | None = None) -> str:
-            text = super().__call__(x, pos)
-            return f"{x:,.4f}".rstrip("0").rstrip(".") if text else text
 
-    low, high = axis.get_view_interval()
-    if low < SHORTEST or high > LONGEST:
-        return
-    axis.set_major_formatter(Short())
-    axis.set_minor_formatter(Short(labelOnlyBase=False, minor_thresholds=(1.5, 0.4)))
+def _even(low: float, high: float) -> list[float]:
+    """A few round numbers at even distances."""
+    rough = (high - low) / FEWEST_TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = max(digit * power for digit in (1, 2, 5) if digit * power <= rough)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{number * step:.12g}") for number in range(first, last + 1)]
+
+
+def _power(value: float) -> str:
+    """2·10⁻⁷ or 10⁻⁷."""
+    exponent = math.floor(math.log10(value) + 1e-9)
+    digit = value / 10.0**exponent
+    power = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return power if abs(digit - 1) < 1e-9 else f"{digit:.6g}·{power}"
 
 
 def _finite(arrays: Sequence[np.ndarray]) -> np.ndarray:

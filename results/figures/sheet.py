@@ -1,46 +1,86 @@
 """Sheet of a figure: panels, with title, legend and notes outside of the data."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from results.figures.description import Methods, Panel
 from results.figures.groups import Group, code_note, legend_labels, seeds_of
-from results.figures.panels import Methods
+from results.figures.panels import draw as draw_panel
 from results.figures.style import apply_style, apply_to_axis
 
-WIDTH, HEIGHT = 6.0, 3.9  # of a panel, inches
-LINE = 0.19  # from a line of text to the next, inches
-CHARACTER = 0.073  # inches of a character, about
-HANDLE = 0.75  # inches of what stands before a legend's text, and of the gap to the next column
-EDGE = 0.14  # inches
+# Inches. A page shows a figure 800 pixels wide: of 8 inches, letters of 9 points are 12 pixels high there.
+WIDTH, NARROW = 8.0, 7.0  # of a sheet, and of one with a single column
+HEIGHT = 3.6  # of a panel
+LINE, NOTE_LINE = 0.19, 0.15  # from a line of text to the next
+CHARACTER, NARROW_CHARACTER = 0.073, 0.067  # of a character at most, and in long lines, about
+HANDLE = 0.75  # of what stands before a legend's text, and of the gap to the next column
+EDGE = 0.14
 
 
-def draw(
+def of_group(
     group: Group,
     drawn: Methods,
     title: str,
-    panels: Sequence[tuple[Callable[[Any], list[str]], str, str]],
+    panels: Sequence[Panel],
     height: float = HEIGHT,
     share_y: bool = False,
 ) -> Any:
-    """A figure with the panels side by side, each a function of its axis, its x and its y label.
+    """A figure of a group's runs, ``drawn`` of them, with the panels side by side."""
+    runs = [run for runs in drawn.values() for run in runs]
+    return draw(
+        title,
+        f"{group.facts}; {seeds_of(drawn)}",
+        [panels],
+        group.styles,
+        legend_labels(drawn),
+        families={method: runs[0].identity.method.family for method, runs in drawn.items()},
+        notes=[*_not_drawn(group, drawn), *([note] if (note := code_note(runs)) else [])],
+        height=height,
+        share_y=share_y,
+    )
 
-    ``drawn`` are those of the group's runs that the panels show.
+
+def draw(
+    title: str,
+    facts: str,
+    rows: Sequence[Sequence[Panel]],
+    styles: Mapping[str, Mapping[str, Any]],
+    labels: Mapping[str, str],
+    *,
+    families: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+    height: float = HEIGHT,
+    share_y: bool = False,
+) -> Any:
+    """A figure with rows of panels; ``labels`` are the legend's, by name, in its order.
+
+    Names of one of ``families`` stand in a column of the legend, where there is room.
     """
     from matplotlib.figure import Figure
 
     apply_style()
-    width = WIDTH * len(panels) if len(panels) > 1 else WIDTH + 1
+    columns = max(map(len, rows))
+    width = WIDTH if columns > 1 else NARROW
     figure = Figure(layout="constrained")
-    axes = figure.subplots(1, len(panels), squeeze=False, sharey=share_y)[0]
-    notes = _not_drawn(group, drawn)
-    for axis, (panel, x_label, y_label) in zip(axes, panels, strict=True):
-        notes += panel(axis)
-        axis.set(xlabel=x_label, ylabel=y_label)
-        apply_to_axis(axis)
-    notes += [note] if (note := code_note(run for runs in drawn.values() for run in runs)) else []
-    _around(figure, group, drawn, title, list(dict.fromkeys(notes)), width, height)
+    axes = figure.subplots(len(rows), columns, squeeze=False, sharey=share_y)
+    said = list(notes)
+    for row, panels in zip(axes, rows, strict=True):
+        for axis, panel in zip(row, panels, strict=True):
+            draw_panel(axis, panel, styles)
+            axis.set_ylabel(_wrapped(panel.y.label, height))
+            apply_to_axis(axis)
+            said += panel.notes
+    places = families or dict.fromkeys(labels, "")
+    _around(
+        figure, title, facts, list(dict.fromkeys(said)), styles, labels, places, width, height * len(rows)
+    )
     return figure
+
+
+def _wrapped(label: str, height: float) -> str:
+    """A label in lines that a panel of this height has room for."""
+    return "\n".join(textwrap.wrap(" ".join(label.split()), int((height - 0.2) / NARROW_CHARACTER)))
 
 
 def _not_drawn(group: Group, drawn: Methods) -> list[str]:
@@ -55,23 +95,30 @@ def _not_drawn(group: Group, drawn: Methods) -> list[str]:
 
 
 def _around(
-    figure: Any, group: Group, drawn: Methods, title: str, notes: list[str], width: float, height: float
+    figure: Any,
+    title: str,
+    facts: str,
+    notes: Sequence[str],
+    styles: Mapping[str, Mapping[str, Any]],
+    labels: Mapping[str, str],
+    families: Mapping[str, str],
+    width: float,
+    height: float,
 ) -> None:
     """Title above the panels, legend and notes below, and the figure as high as all that needs."""
     from matplotlib.lines import Line2D
 
     across = int((width - 2 * EDGE) / CHARACTER)
     title = textwrap.fill(title, int(across * 0.75))
-    facts = textwrap.wrap(f"{group.facts}; {seeds_of(drawn, '95 % interval')}", across)
-    notes = [line for note in notes for line in textwrap.wrap(note, int(across * 1.1))]
-    labels = legend_labels(drawn)
+    facts_lines = textwrap.wrap(facts, int((width - 2 * EDGE) / NARROW_CHARACTER))
+    notes_lines = [line for note in notes for line in textwrap.wrap(note, int(across * 1.2))]
     longest = max(len(label) for label in labels.values())
     fitting = max(1, int((width - 2 * EDGE) / (HANDLE + CHARACTER * longest)))
-    columns = _columns(drawn, fitting)
+    columns = _columns(families, fitting)
     rows = max(map(len, columns))
     title_lines = 1.3 * (title.count("\n") + 1)
-    above = EDGE + LINE * title_lines + LINE * len(facts)
-    below = 2 * EDGE + 0.18 * rows + LINE * len(notes) + (EDGE / 2 if notes else 0)
+    above = EDGE + LINE * title_lines + LINE * len(facts_lines)
+    below = 2 * EDGE + 0.18 * rows + NOTE_LINE * len(notes_lines) + (EDGE / 2 if notes_lines else 0)
     total = above + height + below
     figure.set_size_inches(width, total)
     figure.get_layout_engine().set(rect=(0, below / total, 1, height / total))
@@ -79,14 +126,12 @@ def _around(
     top = 1 - EDGE / total
     figure.text(left, top, title, va="top", fontsize=11, fontweight="bold")
     figure.text(
-        left, top - title_lines * LINE / total, "\n".join(facts), va="top", fontsize=9, linespacing=1.4
+        left, top - title_lines * LINE / total, "\n".join(facts_lines), va="top", fontsize=9, linespacing=1.4
     )
     handles = [
-        Line2D([], [], label=labels[method], **group.styles[method])
-        if method
-        else Line2D([], [], label=" ", alpha=0)
+        Line2D([], [], label=labels[name], **styles[name]) if name else Line2D([], [], label=" ", alpha=0)
         for column in columns
-        for method in [*column, *[None] * (rows - len(column))]
+        for name in [*column, *[None] * (rows - len(column))]
     ]
     figure.legend(
         handles=handles,
@@ -99,11 +144,11 @@ def _around(
         borderaxespad=0,
         labelspacing=0.45,
     )
-    if notes:
+    if notes_lines:
         figure.text(
             left,
             EDGE / 2 / total,
-            "\n".join(notes),
+            "\n".join(notes_lines),
             va="bottom",
             fontsize=7.5,
             color="#444444",
@@ -111,13 +156,14 @@ def _around(
         )
 
 
-def _columns(drawn: Methods, fitting: int) -> list[list[str]]:
-    """Methods by column of a legend: a family begins a column of its own, where there is room."""
-    methods, families = list(drawn), {}
-    for method, runs in drawn.items():
-        families.setdefault(runs[0].identity.method.family, []).append(method)
-    if len(families) > fitting:
-        rows = -(-len(methods) // fitting)
-        return [methods[i : i + rows] for i in range(0, len(methods), rows)]
-    rows = -(-max(map(len, families.values())) // (fitting // len(families)))
-    return [each[i : i + rows] for each in families.values() for i in range(0, len(each), rows)]
+def _columns(families: Mapping[str, str], fitting: int) -> list[list[str]]:
+    """Names by column of a legend: a family begins a column of its own, where there is room."""
+    of_family: dict[str, list[str]] = {}
+    for name, family in families.items():
+        of_family.setdefault(family, []).append(name)
+    if len(of_family) > fitting:
+        names = list(families)
+        rows = -(-len(names) // fitting)
+        return [names[i : i + rows] for i in range(0, len(names), rows)]
+    rows = -(-max(map(len, of_family.values())) // (fitting // len(of_family)))
+    return [each[i : i + rows] for each in of_family.values() for i in range(0, len(each), rows)]

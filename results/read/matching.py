@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
+from results.read.naming import names, order
 from results.read.run import Run
 from results.read.settings import differences
 from trainers.records.identity import Settings
@@ -26,7 +27,7 @@ def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
     Raises like ``by_key``.
     """
-    found = by_key(sorted(runs, key=lambda run: run.identity.method.order), lambda run: run.method)
+    found = by_key(sorted(runs, key=order), lambda run: run.method)
     return {method: list(of_seed.values()) for method, of_seed in found.items()}
 
 
@@ -75,7 +76,9 @@ def warnings(runs: Iterable[Run]) -> list[str]:
             found.append(f"{group[0].subject}: {several}: {counts}")
         elif group[0].modified:
             found.append(f"{group[0].subject}: runs of modified code, which may differ: {group[0].code}")
-        alone = [method for method, seeds in by_method(group).items() if len(seeds) == 1]
+        methods = by_method(group)
+        called = names(methods)
+        alone = [called[method] for method, seeds in methods.items() if len(seeds) == 1]
         if alone:
             found.append(f"{group[0].subject}: one seed only of {'; '.join(alone)}")
     return list(dict.fromkeys(found))

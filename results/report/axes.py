@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from results.compare.measures import LINK_BYTES, Measure
+from results.figures.description import Mark, Panel
 from results.read.run import Run
 
 BYTES, DENSITY = LINK_BYTES, "compression/density_mean"
@@ -82,6 +83,31 @@ def dash(style: Any, width: float) -> str:
 def symbol_of(style: dict[str, Any]) -> str:
     """Matplotlib's marker in plotly's words."""
     return MARKERS.get(style["marker"], "circle") + "-open" * ("markerfacecolor" in style)
+
+
+def seeds_of(marks: Sequence[Mark], colour: str, group: str) -> list[dict[str, Any]]:
+    """Traces of the intervals, as pale bars, and of the seeds, as dots, around marks."""
+    common = {"type": "scatter", "legendgroup": group, "showlegend": False, "hoverinfo": "skip"}
+    bars: tuple[list[float | None], list[float | None]] = [], []
+    for mark in marks:
+        for ends, at, along in ((mark.y_interval, mark.x, 1), (mark.x_interval, mark.y, 0)):
+            if ends is not None:
+                bars[along].extend([rounded(ends[0]), rounded(ends[1]), None])
+                bars[1 - along].extend([rounded(at), rounded(at), None])
+    dots = [(x, y) for mark in marks if len(mark.seeds) > 1 for x, y in mark.seeds.tolist()]
+    traces = []
+    if bars[0]:
+        line = {"color": colour, "width": 6}
+        traces.append(common | {"mode": "lines", "x": bars[0], "y": bars[1], "opacity": 0.25, "line": line})
+    if dots:
+        x, y = ([rounded(value) for value in values] for values in zip(*dots, strict=True))
+        traces.append(common | {"mode": "markers", "x": x, "y": y, "marker": {"color": colour, "size": 4}})
+    return traces
+
+
+def noted(panel: Panel) -> str:
+    """What a panel has to say of its intervals."""
+    return "".join(f" {note}" for note in panel.notes)
 
 
 def title(measure: Measure, against: str) -> str:

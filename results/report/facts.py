@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import trainers.records.files as run_files
 from results.read.matching import by_method, by_setting
+from results.read.naming import family, names, order, part_name
 from results.read.run import Run
 from results.read.settings import differing, sortable
 from trainers.records.identity import text
@@ -28,17 +28,21 @@ class Page:
     run: Run
 
     @property
-    def config_text(self) -> str:
-        """The text of config.yaml."""
-        return run_files.read_file(self.run.path / run_files.CONFIG).decode(errors="replace")
+    def settings(self) -> str:
+        """Every setting of the run, a line each."""
+        return "".join(f"{key}: {value}\n" for key, value in flat(self.run.config).items())
 
     @property
     def command(self) -> str:
-        """The command line that started the run; of a sweep's job, the sweep's."""
-        words = self.run.environment.get("command")
+        """The command that runs this run alone; of a job whose overrides no file holds, its sweep's."""
+        environment = self.run.environment
+        words = environment.get("command")
+        if isinstance(overrides := environment.get("overrides"), list):
+            return _typed(["run.py", *overrides])
         if not isinstance(words, list):
             return "not recorded"
-        return " ".join(["python", *(_quoted(str(word)) for word in words)])
+        is_job = bool({"-m", "--multirun"} & set(words))
+        return f"not recorded; a job of {_typed(words)}" if is_job else _typed(words)
 
 
 @dataclass(frozen=True)
@@ -83,19 +87,29 @@ def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
     for group, own in zip(groups, differing([group[0].setting for group in groups]), strict=True):
         extra = [f"{key} {text(value)}" for key, value in own.items() if value is not None]
         rank = [sortable(value) for value in own.values()]
-        for seeds in by_method(group).values():
-            method = seeds[0].identity.method
-            label, family = (", ".join([words, *extra]) for words in (method.label, method.family))
+        methods = by_method(group)
+        for called, seeds in zip(names(methods).values(), methods.values(), strict=True):
+            first = seeds[0]
+            label, shared = (", ".join([words, *extra]) for words in (called, family(first)))
             pages = tuple(by_run[id(run)] for run in seeds)
-            found.append(Series(label, family, method.compressor, (*method.order[:2], rank, label), pages))
+            found.append(Series(label, shared, first.compressor, (*order(first)[:2], rank, label), pages))
     return sorted(found, key=lambda series: series.order)
 
 
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Nested settings as ``a.b`` -> value, with values as on the command line."""
+    """Nested settings as ``a.b`` -> value, with values as on the command line.
+
+    A part is its name: ``model: mlp``.
+    """
     lines: dict[str, str] = {}
     for key, value in config.items():
-        if isinstance(value, dict):
+        if key == "_target_":
+            lines[prefix.removesuffix(".") or "part"] = part_name(str(value))
+        elif key == "_partial_":  # of no meaning to a reader
+            continue
+        elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
+            lines |= flat({key: dict(enumerate(value))}, prefix)
+        elif isinstance(value, dict):
             lines |= flat(value, f"{prefix}{key}.")
         else:
             lines[f"{prefix}{key}"] = value if isinstance(value, str) else json.dumps(value)
@@ -132,7 +146,7 @@ def default_question(subjects: dict[str, list[Series]]) -> str:
     else:
         cost = "with how many bytes on the link and how much total error"
         what = f"What quality does {methods[0]} reach on {where}, {cost}"
-    keys = [key for key in varying_within(subjects) if not key.endswith("_target_")]
+    keys = [key for key in varying_within(subjects) if key != "compressor"]
     return f"{what}, as {_listed(keys)} {'varies' if len(keys) == 1 else 'vary'}?" if keys else f"{what}?"
 
 
@@ -177,6 +191,10 @@ def _natural(text: str) -> list[tuple[int, float, str]]:
     """Sort key that compares numbers in a text by value."""
     parts = re.split(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)", text)
     return [(0, float(part), "") if index % 2 else (1, 0.0, part) for index, part in enumerate(parts)]
+
+
+def _typed(words: list[Any]) -> str:
+    return " ".join(["python", *(_quoted(str(word)) for word in words)])
 
 
 def _quoted(word: str) -> str:

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,7 @@ class Report:
     facts: Sequence[tuple[str, str]]  # what was run, in a few lines
     subjects: Sequence[Subject]
     pages: Sequence[Page]
+    names: Mapping[str, str]  # of methods, by the key of a page
 
     @classmethod
     def of(
@@ -91,6 +92,7 @@ class Report:
             facts=facts,
             subjects=subjects,
             pages=pages,
+            names={page.key: one.label for series in found.values() for one in series for page in one.pages},
         )
 
 
@@ -109,6 +111,7 @@ def render(report: Report) -> str:
     trusted = partial(_trusted, jinja2)
     return template.render(
         report=report,
+        names=report.names,
         numbers=iter(range(1, len(figures) + 1)),
         style=trusted((TEMPLATES / "report.css").read_text(encoding="utf-8")),
         plotly_js=trusted(plotly_js),

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from results.compare.measures import Measure
 from results.figures import description
 from results.figures.description import is_number
@@ -17,14 +19,17 @@ from results.report.axes import (
     dash,
     layout,
     missing,
+    noted,
     plain,
     rounded,
     said,
+    seeds_of,
     symbol_of,
     title,
 )
 from results.report.facts import Page, Series
 
+NO_SEEDS = np.empty((0, 2))  # a run has a mark of its own, which leads to it
 FADED = 0.6  # a run's point beside the mean of its seeds
 
 
@@ -41,6 +46,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
     if not methods:
         return None
     panel = description.points(methods, of_measure(x), of_measure(y), [])
+    mark_of = {line.name: line.marks[0] for line in panel.lines}
     log = tuple(side.scale.logarithmic for side in (panel.x, panel.y))
     data, absent = [], []
     for family, members in families.items():
@@ -50,7 +56,7 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
             found = [_point(page, one, x, y) for page in own]
             found = [point for point in found if _is_shown(point, log)]
             if found:
-                mark = panel.marks[one.label]
+                mark = mark_of[one.label]
                 means.append(_mean(one, found, x, y) | {"x": mark.x, "y": mark.y})
             else:
                 absent.append(one.label)
@@ -59,6 +65,8 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
             continue
         style, symbol = styles[family], symbol_of(styles[family])
         means.sort(key=lambda point: (point["x"], point["y"]))
+        bars = [replace(mark_of[one.label], seeds=NO_SEEDS) for one in members if one.label in mark_of]
+        data += seeds_of(bars, style["color"], family)
         line = {"color": style["color"], "width": 1.2, "dash": dash(style["linestyle"], 1.2)}
         data.append(
             _marks(small, family, {"symbol": symbol, "size": 7, "color": style["color"], "opacity": FADED})
@@ -73,7 +81,9 @@ def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
         return None
     several = any(len(one.pages) > 1 for one in series)
     note = "Large marks: means over seeds; small marks: single runs." if several else "One run per mark."
-    note += " Click a mark to see how its run was made."
+    if any(mark.x_interval or mark.y_interval for mark in mark_of.values()):
+        note += " Bars: 95 % intervals of the means."
+    note += noted(panel) + " Click a mark to see how its run was made."
     axes = [
         axis(measure, is_log, (value for trace in data for value in trace[key]))
         for measure, is_log, key in zip((x, y), log, "xy", strict=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from results.compare.comparison import ComparedMethod, Section, compare
 from results.compare.measures import Measure
+from results.compare.verdicts import NOT_COMPARABLE
 from results.read.matching import warnings
 from results.report.facts import Page, Series
 
@@ -53,20 +54,35 @@ def table_of(series: Sequence[Series]) -> Table:
     compared = [section for section in sections if any(row.difference for row in section.rows)]
     if compared:
         columns.append(f"minus {_baseline(compared)} [95 %]")
+    has_comparable = any(section.has_comparable for section in sections)
+    columns += ["beside the paper"] * has_comparable
+    has_asked = any(section.has_asked for section in sections)
     rows = []
     for one, (section, row) in zip(series, found, strict=True):
         own = {measure.name: measure for measure in (*section.qualities, *section.costs)}
         cells = [_cell(own[name], row) if name in own else Cell("-") for name in measures]
+        cells = [Cell(row.asked)] * has_asked + cells
         cells += [_difference(section, row)] * bool(compared)
-        cells.append(Cell(row.verdict.word, more=f"{row.verdict.reason} {row.verdict.published}".strip()))
+        if has_comparable:
+            word = "-" if row.verdict.word == NOT_COMPARABLE else row.verdict.word
+            cells.append(Cell(word, more=f"{row.verdict.reason} {row.verdict.published}".strip()))
         rows.append(Row(one.label, one.pages, tuple(cells)))
     on_top = set(warnings(runs))
     notes = [note for section in sections for note in section.notes if note not in on_top]
     if compared:
         quality = compared[0].qualities[0].label
         notes.append(f"differences: of {quality}, paired over the seeds, with Student's 95 % interval")
+    reasons: dict[str, list[str]] = {}
+    for one, (_, row) in zip(series, found, strict=True):
+        if row.verdict.word == NOT_COMPARABLE:
+            reasons.setdefault(row.verdict.reason, []).append(one.label)
+    for reason, labels in reasons.items():
+        of = "all rows" if len(labels) == len(rows) else "; ".join(labels)
+        notes.append(f"not comparable with the paper, {of}: {reason}")
     facts = dict.fromkeys(fact for section in sections for fact in section.facts)
-    return Table((*columns, "beside the paper"), tuple(rows), tuple(facts), tuple(dict.fromkeys(notes)))
+    return Table(
+        (*["asked for"] * has_asked, *columns), tuple(rows), tuple(facts), tuple(dict.fromkeys(notes))
+    )
 
 
 def _baseline(sections: Sequence[Section]) -> str:
@@ -82,7 +98,7 @@ def _cell(measure: Measure, row: ComparedMethod) -> Cell:
 
 
 def _difference(section: Section, row: ComparedMethod) -> Cell:
-    if section.baseline in (None, row.method):
+    if section.baseline in (None, row.name):
         return Cell("-")
     if row.difference is None:
         return Cell("no common seed")

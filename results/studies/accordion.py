@@ -8,23 +8,23 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from results.compare.measures import Measure, costs, num_parameters, qualities
-from results.compare.statistics import mean_and_half
 from results.escaping import in_markdown
-from results.figures import style
-from results.figures.curves import epochs, metric, over_seeds, seed_range, smoothed
-from results.figures.groups import file_stem, seeds_in_words
+from results.figures import sheet
+from results.figures.description import curves, points
+from results.figures.groups import file_stem, other_seeds, seeds_of
+from results.figures.metrics import DENSITY, EPOCHS, MEAN_DENSITY, of_measure
+from results.figures.panels import MOST_POINTS
 from results.figures.saving import Figures
-from results.figures.style import LINE_WIDTH, apply_style, apply_to_axis
+from results.figures.style import LINE_WIDTH, colour, dash
 from results.read.matching import by_key, by_setting
+from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
 from results.studies.kit import Seeds, Study, every_run, first_of, notes, paired, require_compressors, table
 
 ORDER = ("none", "top_k", "hard_threshold", "accordion")
 MARKERS = {"none": "X", "top_k": "^", "hard_threshold": "s", "accordion": "o"}
-DENSITY = "compression/density"
+HEIGHT = 2.9  # of a panel, inches
 INTRODUCTION = """# ACCORDION and the hard threshold, every row
 
 Written by `python -m results study accordion` from the runs of `make accordion`; what they say is in
@@ -63,9 +63,8 @@ def label_of(run: Run) -> str:
         return f"ACCORDION, {100 * settings['k_low']:g} % or {100 * settings['k_high']:g} %"
     if run.compressor == "top_k":
         return f"Top-k, {100 * settings['density']:g} %"
-    if settings["threshold"] is not None:
-        return f"hard threshold {settings['threshold']:g}"
-    return f"hard threshold, lambda from {100 * settings['density']:g} %"
+    threshold = lambda_in_force(run)
+    return "hard threshold" if threshold is None else f"hard threshold, lambda {threshold:.4g}"
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -75,7 +74,7 @@ def page(runs: Sequence[Run]) -> str:
         every = list(every_run(methods))
         measures = [*qualities(every)[:1], *costs(every)]
         ours = next(of_seed for of_seed in methods.values() if first_of(of_seed).compressor == "accordion")
-        head = ["method", "seeds", *(measure.label for measure in measures), "at k_high, %"]
+        head = ["method", "asked for", "seeds", *(measure.label for measure in measures), "at k_high, %"]
         head += [f"ACCORDION minus it: {measure.label}" for measure in measures[:2]]
         rows = [
             [*_cells(label, of_seed, measures), *_beside(ours, of_seed, measures[:2])]
@@ -84,7 +83,7 @@ def page(runs: Sequence[Run]) -> str:
         first = every[0]
         facts = f"{first.config['workers']} workers of {first.config['trainer']['batch_size']} samples, "
         facts += f"{num_parameters(first):,} parameters, {first.summary['step']:,} steps."
-        shown = table(head, rows, words=2)
+        shown = table(head, rows, words=3)
         parts.append("\n".join([f"## {in_markdown(_subject(methods))}", "", in_markdown(facts), "", shown]))
     return "\n".join([*parts, notes(runs)])
 
@@ -110,72 +109,43 @@ def share_at_high(run: Run) -> float | None:
 
 def draw(methods: Methods) -> Any:
     """Quality against average density, and the density sent over the epochs."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import FuncFormatter
+    runs = {label: list(of_seed.values()) for label, of_seed in methods.items()}
+    quality = of_measure(qualities(list(every_run(methods)))[0])
+    upper = points(runs, MEAN_DENSITY, quality, families=[])
+    lower = curves(runs, EPOCHS, DENSITY, MOST_POINTS)
+    labels = {label: f"{label}{others}" for label, others in other_seeds(runs).items()}
+    title = f"{_subject(methods)}: quality against density, and density over epochs"
+    return sheet.draw(title, seeds_of(runs), [[upper], [lower]], _styles(runs), labels, height=HEIGHT)
 
-    apply_style()
-    figure = Figure(figsize=(6.4, 6.8), layout="constrained")
-    upper, lower = figure.subplots(2, 1)
-    every = list(every_run(methods))
-    quality, density = qualities(every)[0], costs(every)[0]
+
+def _styles(methods: dict[str, list[Run]]) -> dict[str, dict[str, Any]]:
+    """A compressor's second setting is hollow and thin."""
+    styles: dict[str, dict[str, Any]] = {}
     seen: list[str] = []
-    for label, of_seed in methods.items():
-        compressor = first_of(of_seed).compressor
-        _add(upper, lower, label, list(of_seed.values()), (density, quality), again=compressor in seen)
+    for label, runs in methods.items():
+        compressor = runs[0].compressor
+        again = compressor in seen
+        styles[label] = {
+            "color": colour(compressor),
+            "linestyle": dash(compressor),
+            "linewidth": LINE_WIDTH * (0.6 if again else 1),
+            "marker": MARKERS[compressor],
+            "markersize": 6,
+            **({"markerfacecolor": "white"} if again else {}),
+        }
         seen.append(compressor)
-    upper.set_xscale("log")
-    lower.set_yscale("log")
-    for scale in (upper.xaxis, lower.yaxis):
-        scale.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    upper.set_xlabel("average density, %")
-    upper.set_ylabel(quality.label)
-    lower.set_xlabel("epoch")
-    lower.set_ylabel("density of a step, %")
-    lower.set_ylim(bottom=1e-3)
-    lower.set_title("running median of the steps; mean over seeds, and range of three or more", fontsize=9)
-    for axis in (upper, lower):
-        apply_to_axis(axis)
-    handles, labels = upper.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
-    seeds = sorted({seed for of_seed in methods.values() for seed in of_seed})
-    upper.set_title(f"{_subject(methods)}: {seeds_in_words(seeds, '95 % interval')}")
-    return figure
-
-
-def _add(
-    upper: Any, lower: Any, label: str, runs: list[Run], measures: tuple[Measure, Measure], *, again: bool
-) -> None:
-    """A method's point and line; a compressor's second setting is hollow and thin."""
-    compressor = runs[0].compressor
-    colour = style.colour(compressor)
-    (x, x_half), (y, y_half) = (
-        mean_and_half(measure.factor * value for value in measure.values(runs)) for measure in measures
-    )
-    upper.errorbar(
-        x,
-        y,
-        xerr=min(x_half, 0.9 * x) or None,  # the axis is logarithmic
-        yerr=y_half or None,
-        label=label,
-        color=colour,
-        marker=MARKERS[compressor],
-        markersize=7,
-        markerfacecolor="white" if again else None,
-        linestyle="none",
-        elinewidth=1,
-        capsize=3,
-    )
-    curve = over_seeds(runs, epochs, smoothed(metric(DENSITY, 100.0)), seed_range)
-    width = LINE_WIDTH * (0.6 if again else 1)
-    lower.plot(curve.x, curve.mean, color=colour, linestyle=style.dash(compressor), linewidth=width)
-    low = np.maximum(curve.low, 1e-9)
-    lower.fill_between(curve.x, low, curve.high, color=colour, alpha=0.15, linewidth=0)
+    return styles
 
 
 def _cells(label: str, of_seed: dict[int, Run], measures: Sequence[Measure]) -> list[str]:
     runs = list(of_seed.values())
     at_high = Measure("at_high", "at k_high, %", share_at_high, 100, 1)
-    return [label, ", ".join(map(str, of_seed)), *(measure.spread(runs) for measure in (*measures, at_high))]
+    return [
+        label,
+        asked(runs[0]),
+        ", ".join(map(str, of_seed)),
+        *(measure.spread(runs) for measure in (*measures, at_high)),
+    ]
 
 
 def _beside(ours: dict[int, Run], theirs: dict[int, Run], measures: Sequence[Measure]) -> list[str]:

@@ -10,19 +10,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from results.compare.measures import LINK_BYTES, qualities
 from results.compare.statistics import (
     WITHOUT_INTERVAL,
     counted,
-    mean_and_half,
     mean_and_interval,
     paired_difference,
 )
 from results.escaping import in_markdown
-from results.figures.groups import file_stem, seeds_in_words
+from results.figures import sheet
+from results.figures.description import curves, single
+from results.figures.groups import file_stem, other_seeds, seeds_of
+from results.figures.metrics import Metric, of_measure
+from results.figures.panels import MOST_POINTS
 from results.figures.saving import Figures
-from results.figures.style import LINE_WIDTH, apply_style
+from results.figures.style import LINE_WIDTH
 from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Option, Study, table
@@ -35,11 +39,16 @@ LABELS = {
     "cosine": "cosine",
 }
 STYLES = {  # Okabe and Ito's colours, and a dash each
-    "autolrs": ("#0072B2", "solid"),
-    "constant": ("#000000", (0, (1, 1))),
-    "warmup_step": ("#D55E00", (0, (5, 2))),
-    "cosine": ("#009E73", (0, (6, 2, 1, 2))),
+    name: {"color": colour, "linestyle": dash, "linewidth": LINE_WIDTH, "marker": marker, "markersize": 5}
+    for name, colour, dash, marker in (
+        ("autolrs", "#0072B2", "solid", "o"),
+        ("constant", "#000000", (0, (1, 1)), "X"),
+        ("warmup_step", "#D55E00", (0, (5, 2)), "^"),
+        ("cosine", "#009E73", (0, (6, 2, 1, 2)), "s"),
+    )
 }
+RATE = Metric("train/learning_rate", "learning rate")
+HEIGHT = 2.9  # of a panel, inches
 INTRODUCTION = """# Schedules at equal steps
 
 Written by `python -m results study autolrs` from the runs of `make autolrs`. Mean ± half of Student's 95 %
@@ -133,36 +142,29 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
 
 def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
     """Quality against steps in all, and below it the rates, per seed where they were searched for."""
-    from matplotlib.figure import Figure
-
-    apply_style()
-    metric, label, factor, _ = _quality(next(iter(by_schedule.values())))
-    figure = Figure(figsize=(6.4, 6.4), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True)
+    methods = {LABELS[name]: by_schedule[name] for name in LABELS if name in by_schedule}
+    quality = of_measure(qualities(next(iter(by_schedule.values())))[0])
+    upper = curves(methods, _with_trials(quality.name), quality, MOST_POINTS)
+    rates = []
     for schedule in [name for name in LABELS if name in by_schedule]:
-        runs, (colour, dash) = by_schedule[schedule], STYLES[schedule]
-        style = {"color": colour, "linestyle": dash, "linewidth": LINE_WIDTH}
-        curves = [run.curve(metric) for run in runs]
-        common = sorted(set.intersection(*(set(curve.index) for curve in curves)))
-        values = np.array([[factor * curve[step] for step in common] for curve in curves])
-        where = np.mean([steps_in_all(run, np.array(common)) for run in runs], axis=0)
-        mean, half = np.array([mean_and_half(column) for column in values.T]).T
-        upper.plot(where, mean, label=LABELS[schedule], **style)
-        upper.fill_between(where, mean - half, mean + half, color=colour, alpha=0.15, linewidth=0)
-        for run in runs if schedule == SEARCHED else runs[:1]:
-            rate = run.curve("train/learning_rate")
-            lower.plot(steps_in_all(run, rate.index.to_numpy()), rate.to_numpy(), **style)
-    if "%" in label:  # an interval may reach beyond
-        upper.set_ylim(*np.clip(upper.get_ylim(), 0, 101))
-    lower.set_yscale("log")
-    upper.set_ylabel(label)
-    lower.set_ylabel("learning rate")
-    lower.set_xlabel("steps in all, AutoLRS's trials included")
-    upper.legend(frameon=False)
-    seeds = [run.seed for run in next(iter(by_schedule.values()))]
-    upper.set_title(f"{model}: {seeds_in_words(seeds, '95 % interval')}", fontsize=9)
-    lower.set_title("rates; AutoLRS's of each seed", fontsize=9)
-    return figure
+        for run in by_schedule[schedule] if schedule == SEARCHED else by_schedule[schedule][:1]:
+            rate = run.curve(RATE.name)
+            rates.append((LABELS[schedule], steps_in_all(run, rate.index.to_numpy()), rate.to_numpy()))
+    lower = single(rates, _with_trials(RATE.name), RATE, "rates; AutoLRS's of each seed")
+    styles = {LABELS[name]: style for name, style in STYLES.items()}
+    labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
+    title = f"{model}: quality and learning rate against steps"
+    return sheet.draw(title, seeds_of(methods), [[upper], [lower]], styles, labels, height=HEIGHT)
+
+
+def _with_trials(name: str) -> Metric:
+    """The steps at which a metric was recorded, with AutoLRS's trials before them."""
+
+    def of(run: Run) -> pd.Series:
+        at = run.curve(name).index
+        return pd.Series(steps_in_all(run, at.to_numpy()), index=at)
+
+    return Metric("steps in all", "steps, AutoLRS's trials included", can_be_logarithmic=False, quantity=of)
 
 
 def _quality(runs: Sequence[Run]) -> tuple[str, str, float, bool]:

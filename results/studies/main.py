@@ -11,6 +11,7 @@ from results.compare.joint_intervals import confidence, joint_interval
 from results.compare.measures import LINK_BYTES, costs, num_parameters, qualities, require_several_workers
 from results.compare.statistics import WITHOUT_INTERVAL
 from results.read.matching import by_key, by_setting
+from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
 from results.studies.kit import Option, Seeds, Study, every_run, first_of, line, require_compressors
 
@@ -63,11 +64,7 @@ def label_of(run: Run) -> str:
     """The method with its setting."""
     settings = run.config["compressor"]
     if run.compressor == "hard_threshold":
-        rule = settings["threshold"] is None
-        said = (
-            f"the paper's rule at {100 * settings['density']:g} %" if rule else f"{settings['threshold']:g}"
-        )
-        return f"`hard_threshold`, {said}"
+        return f"`hard_threshold`, lambda {lambda_in_force(run):.4g}"
     if run.compressor == "none":
         return "`none`"
     shared = ", shared coordinates" if settings.get("shared_coordinates") else ""
@@ -106,11 +103,16 @@ def _introduction(methods: Methods) -> str:
 def _table(methods: Methods) -> str:
     every = list(every_run(methods))
     measures = [qualities(every)[0], *costs(every)]
-    head = ["method", "seeds", *(measure.label for measure in measures)]
-    lines = [line(head), f"|---|---|{'---:|' * len(measures)}"]
+    head = ["method", "asked for", "seeds", *(measure.label for measure in measures)]
+    lines = [line(head), f"|---|---|---|{'---:|' * len(measures)}"]
     for seeds in methods.values():
         runs = list(seeds.values())
-        cells = [label_of(runs[0]), ", ".join(map(str, seeds)), *(each.spread(runs) for each in measures)]
+        cells = [
+            label_of(runs[0]),
+            asked(runs[0]),
+            ", ".join(map(str, seeds)),
+            *(each.spread(runs) for each in measures),
+        ]
         lines.append(line(cells))
     return "\n".join([*lines, "", paragraph(WITHOUT_INTERVAL)])
 

@@ -56,7 +56,7 @@ def budgets(sections: Sequence[Section]) -> str:
             if one.runs[0].compressor == other.runs[0].compressor or None in sent or not all(sent):
                 continue
             ratio = sent[0] / sent[1]
-            methods_sent = code(one.method), f"{sent[0]:.3g}", code(other.method), f"{sent[1]:.3g}"
+            methods_sent = code(one.name), f"{sent[0]:.3g}", code(other.name), f"{sent[1]:.3g}"
             is_matched = abs(ratio - 1) <= MATCHED_WITHIN
             word = "matched" if is_matched else "not matched"
             rows.append([section.title, *methods_sent, f"{ratio:.2f}", word])

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from results.compare.statistics import WITHOUT_INTERVAL, counted, mean_and_interval, standard_deviation
+from results.compare.statistics import WITHOUT_INTERVAL, counted, standard_deviation
 from results.escaping import in_markdown
-from results.figures import sheet
+from results.figures import description, sheet
+from results.figures.description import Methods, Panel
 from results.figures.groups import Group, groups, legend_labels
 from results.figures.metrics import BYTES, LOSS, STEPS, Metric, quality
-from results.figures.panels import Methods, NothingToDraw, curves, recorded
+from results.figures.panels import MOST_POINTS, NothingToDraw, recorded
 from results.figures.saving import Figures
 from results.read.run import Run
 from results.studies.kit import Study, table
@@ -29,6 +30,13 @@ SELECTION, WAITED, MASS = (
 )
 XI = Metric("diagnostics/xi", "xi = ||C(mean p) - mean C(p)|| / ||alpha G||", short="xi")
 SHARE = Metric(OF_BOUND, "compression error of a step over its bound", limit=1.0, short="error over bound")
+ENTRIES = Metric("k", "K, entries")
+LEFT_OUT = Metric("left_out", "||G - TopK(G)|| / ||G||, mean over training", limits=(0.0, 1.02))
+AGE = Metric("age", "at least so many steps")
+SHARES = {
+    WAITED: Metric(WAITED, "share of the entries sent that waited as long", limits=(-0.02, 1.02)),
+    MASS: Metric(MASS, "share of the residual's norm² unsent as long", limits=(-0.02, 1.02)),
+}
 LONG = 30  # steps that the table asks for
 INTRODUCTION = """# The convergence of Top-k: all rows
 
@@ -44,53 +52,33 @@ def xi(group: Group) -> Any:
     """xi, and what of its bound the error takes up, over training."""
     group = only(group, "top_k", "hard_threshold")
     drawn = recorded(group, XI.name, OF_BOUND)
-    panels = [(STEPS, XI), (STEPS, SHARE)]
-    return sheet.draw(
-        group,
-        drawn,
-        f"{group.subject}: xi, and the error beside its bound",
-        [(partial(curves, group=group, drawn=drawn, x=x, y=y), x.label, y.label) for x, y in panels],
-    )
+    panels = [description.curves(drawn, STEPS, what, MOST_POINTS) for what in (XI, SHARE)]
+    return sheet.of_group(group, drawn, f"{group.subject}: xi, and the error beside its bound", panels)
 
 
 def selection(group: Group) -> Any:
     """||G - TopK(G)|| / ||G|| against K, mean over training."""
     group = only(group, "none", "top_k")
     drawn = recorded(group, numbers(group.runs, SELECTION)[0][0])
-    panel = partial(_selection, group=group, drawn=drawn)
-    label = "||G - TopK(G)|| / ||G||, mean over training"
-    return sheet.draw(
-        group, drawn, f"{group.subject}: selection error of the mean gradient", [(panel, "K, entries", label)]
-    )
+    panel = _selection(group, drawn)
+    return sheet.of_group(group, drawn, f"{group.subject}: selection error of the mean gradient", [panel])
 
 
 def convergence(group: Group) -> Any:
     """The training loss for every K."""
     group = only(group, "none", "top_k")
     drawn = recorded(group, LOSS.name)
-    panel = partial(curves, group=group, drawn=drawn, x=STEPS, y=LOSS)
-    return sheet.draw(
-        group, drawn, f"{group.subject}: convergence against K", [(panel, STEPS.label, LOSS.label)]
-    )
+    panel = description.curves(drawn, STEPS, LOSS, MOST_POINTS)
+    return sheet.of_group(group, drawn, f"{group.subject}: convergence against K", [panel])
 
 
 def staleness(group: Group) -> Any:
     """Shares that have waited at least so many steps: of what is sent, and of the residual."""
     group = only(group, "top_k", "hard_threshold")
     drawn = recorded(group, numbers(group.runs, MASS)[0][0])
-    shown = (
-        (WAITED, "share of the entries sent that waited as long"),
-        (MASS, "share of the residual's squared norm unsent as long"),
-    )
-    return sheet.draw(
-        group,
-        drawn,
-        f"{group.subject}: how long entries wait, second half of training",
-        [
-            (partial(_ages, group=group, drawn=drawn, prefix=prefix), "at least so many steps", label)
-            for prefix, label in shown
-        ],
-    )
+    panels = [_ages(group, drawn, prefix) for prefix in (WAITED, MASS)]
+    title = f"{group.subject}: how long entries wait, second half of training"
+    return sheet.of_group(group, drawn, title, panels)
 
 
 FIGURES: dict[str, Callable[[Group], Any]] = {f.__name__: f for f in (xi, selection, convergence, staleness)}
@@ -130,47 +118,39 @@ def numbers(runs: Sequence[Run], prefix: str) -> list[tuple[str, float]]:
     return sorted(((name, float(name.removeprefix(prefix))) for name in names), key=lambda pair: pair[1])
 
 
-def _selection(axis: Any, group: Group, drawn: Methods) -> list[str]:
+def _selection(group: Group, drawn: Methods) -> Panel:
     run = group.runs[0]
     size = sum(layer["elements"] for layer in run.summary["layers"].values())
     named = numbers(group.runs, SELECTION)
     kept = [max(1.0, np.floor(density * size + 1e-9)) for _, density in named]
-    for method, runs in drawn.items():
-        values = [[run.curve(name).mean() for run in runs] for name, _ in named]
-        _with_bars(axis, kept, values, group.styles[method], method)
+    seeds = {
+        method: [
+            np.array([(k, run.curve(name).mean()) for run in runs])
+            for k, (name, _) in zip(kept, named, strict=True)
+        ]
+        for method, runs in drawn.items()
+    }
+    panel = description.through(seeds, ENTRIES, LEFT_OUT)
     grid = np.geomspace(1, size, 200)
-    axis.plot(grid, np.sqrt(1 - grid / size), color="#888888", linestyle=(0, (1, 2)), linewidth=1.2)
-    axis.set_xscale("log")
-    axis.set_ylim(0, 1.02)
-    return ["Dotted, grey: (1 - K/D)^(1/2), which no vector exceeds."]
+    note = "Dotted, grey: (1 - K/D)^(1/2), which no vector exceeds."
+    bound = ((grid, np.sqrt(1 - grid / size)),)
+    return replace(panel, references=bound, notes=(*panel.notes, note))
 
 
-def _ages(axis: Any, group: Group, drawn: Methods, prefix: str) -> list[str]:
+def _ages(group: Group, drawn: Methods, prefix: str) -> Panel:
     named = numbers(group.runs, prefix)
     longest = max(run.summary["step"] for run in group.runs)
     named = [(name, age) for name, age in named if age < longest]
-    ages = [age for _, age in named]
-    for method, runs in drawn.items():
-        values = []
-        for name, _ in named:
-            late = [run.curve(name).loc[run.summary["step"] / 2 :] for run in runs]
-            values.append([each.mean() for each in late])
-        _with_bars(axis, ages, values, group.styles[method], method)
-    axis.set_xscale("log")
-    axis.set_ylim(-0.02, 1.02)
-    axis.set_xticks(ages, [f"{age:g}" for age in ages])
-    axis.minorticks_off()
-    return equal_bytes(group)
-
-
-def _with_bars(
-    axis: Any, x: Sequence[float], values: Sequence[Sequence[float]], style: dict[str, Any], label: str
-) -> None:
-    """A line through the means over seeds, with their intervals."""
-    pairs = [mean_and_interval(of_seeds) for of_seeds in values]
-    halves = [half or np.nan for _, half in pairs]
-    bars = {"elinewidth": 1.0, "capsize": 2.5}
-    axis.errorbar(x, [mean for mean, _ in pairs], yerr=halves, label=label, **style, **bars)
+    seeds = {
+        method: [
+            np.array([(age, run.curve(name).loc[run.summary["step"] / 2 :].mean()) for run in runs])
+            for name, age in named
+        ]
+        for method, runs in drawn.items()
+    }
+    places = [(age, f"{age:g}") for _, age in named]
+    panel = description.through(seeds, AGE, SHARES[prefix], places=places)
+    return replace(panel, notes=(*panel.notes, *equal_bytes(group)))
 
 
 def page(runs: Sequence[Run]) -> str:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from results.compare.measures import HANDED_BYTES, LINK_BYTES, num_parameters, require_several_workers
 from results.escaping import code, in_markdown, markdown_table
+from results.read.naming import name_of
 from results.read.run import Run
 
 RECEIVED_BYTES = "comm/link_bytes_received_total"
@@ -117,7 +118,7 @@ def table_of(run: Run) -> str:
     facts = (
         f"{run.config['workers']} workers, {num_parameters(run):,} parameters, {run.summary['step']:,} steps"
     )
-    title = f"## {in_markdown(run.subject)}, {in_markdown(run.method)}, seed {run.seed}"
+    title = f"## {in_markdown(run.subject)}, {in_markdown(name_of(run))}, seed {run.seed}"
     return f"{title}\n\n{facts}; {code(run.path.as_posix())}\n\n{markdown_table(head, rows, rule)}"
 
 

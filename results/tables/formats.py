@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from results.compare.comparison import ComparedMethod, Section
 from results.compare.statistics import counted, mean_and_interval, standard_deviation
+from results.compare.verdicts import NOT_COMPARABLE
 from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table
+from results.read.naming import lambda_in_force
 
 
 def markdown(sections: Sequence[Section]) -> str:
@@ -24,7 +26,7 @@ def comma_separated(sections: Sequence[Section]) -> str:
     """CSV with a line per row of each section; numbers have the unit of their metric and all digits."""
     names = [m.name for section in sections for m in (*section.qualities, *section.costs)]
     names = list(dict.fromkeys(names))
-    head = ["setting", "method", "compressor", "seeds", "code"]
+    head = ["setting", "method", "lambda", "asked for", "compressor", "seeds", "code"]
     head += [f"{name} {part}" for name in names for part in ("mean", "std")]
     head += [
         "baseline",
@@ -49,6 +51,8 @@ def _flat(section: Section, row: ComparedMethod) -> dict[str, object]:
     line = {
         "setting": section.title,
         "method": row.method,
+        "lambda": lambda_in_force(row.runs[0]),
+        "asked for": row.asked,
         "compressor": row.runs[0].compressor,
         "seeds": " ".join(str(run.seed) for run in row.runs),
         "code": row.code,
@@ -77,27 +81,29 @@ def _flat(section: Section, row: ComparedMethod) -> dict[str, object]:
 def _cells(section: Section) -> tuple[list[str], list[list[str]]]:
     """Header and rows as text, the method first."""
     measures = (*section.qualities, *section.costs)
-    head = ["method", "seeds", *(measure.label for measure in measures)]
+    head = ["method", *["asked for"] * section.has_asked, "seeds", *(measure.label for measure in measures)]
     if section.baseline:
         head.append(f"{section.qualities[0].label}, minus that of {section.baseline}")
     head += ["code"] * section.has_several_codes
     has_published = any(row.verdict.published for row in section.rows)
-    head += ["published"] * has_published + ["beside the paper"]
+    head += ["published"] * has_published + ["beside the paper"] * section.has_comparable
     rows = []
     for row in section.rows:
         seeds = ", ".join(str(run.seed) for run in row.runs)
-        cells = [row.method, f"{seeds}{counted(len(row.runs))}"]
+        cells = [row.name, *[row.asked] * section.has_asked, f"{seeds}{counted(len(row.runs))}"]
         cells += [measure.spread(row.runs) for measure in measures]
         if section.baseline:
             cells.append(_difference(section, row))
         cells += [row.code] * section.has_several_codes
-        cells += [row.verdict.published or "-"] * has_published + [row.verdict.word]
+        cells += [row.verdict.published or "-"] * has_published
+        word = "-" if row.verdict.word == NOT_COMPARABLE else row.verdict.word
+        cells += [word] * section.has_comparable
         rows.append(cells)
     return head, rows
 
 
 def _difference(section: Section, row: ComparedMethod) -> str:
-    if row.method == section.baseline:
+    if row.name == section.baseline:
         return "-"
     if row.difference is None:
         return "no common seed"
@@ -112,13 +118,15 @@ def _reasons(section: Section) -> dict[str, list[str]]:
     """Verdicts and reasons, each with its methods."""
     methods: dict[str, list[str]] = {}
     for row in section.rows:
-        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}.", []).append(row.method)
+        methods.setdefault(f"{row.verdict.word}, {row.verdict.reason}.", []).append(row.name)
     return methods
 
 
 def _markdown_section(section: Section) -> str:
     head, rows = _cells(section)
-    rule = ["---", "---", *["---:"] * (len(head) - 3), "---"]
+    words = 2 + section.has_asked
+    rule = ["---"] * words + ["---:"] * (len(head) - words - section.has_comparable)
+    rule += ["---"] * section.has_comparable
     lines = [f"## {in_markdown(section.title)}", "", *map(in_markdown, section.facts), ""]
     lines.append(markdown_table(head, [[code(first), *others] for first, *others in rows], rule))
     reasons = _reasons(section)
@@ -139,6 +147,8 @@ def _latex_section(section: Section) -> str:
         f"{'; '.join(methods) if len(reasons) > 1 else 'All rows'}: {reason}"
         for reason, methods in reasons.items()
     ]
+    words, last = 2 + section.has_asked, section.has_comparable
+    columns = "l" * words + "r" * (len(head) - words - last) + "l" * last
     body = [" & ".join(map(in_latex, cells)) + r" \\" for cells in rows]
     return "\n".join(
         [
@@ -147,7 +157,7 @@ def _latex_section(section: Section) -> str:
             rf"\caption{{{in_latex(section.title)}. {in_latex(' '.join(notes))}}}",
             rf"\label{{tab:{label}}}",
             r"\resizebox{\textwidth}{!}{%",
-            rf"\begin{{tabular}}{{ll{'r' * (len(head) - 3)}l}}",
+            rf"\begin{{tabular}}{{{columns}}}",
             r"\toprule",
             " & ".join(map(in_latex, head)) + r" \\",
             r"\midrule",

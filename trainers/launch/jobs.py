@@ -26,6 +26,7 @@ INTERRUPTED = "interrupted"
 Work = Callable[[], tuple[str, Path]]
 _FOLDER = "TOTAL_ERROR_JOBS"  # where a sweep's jobs report to; processes that a launcher starts inherit it
 _COMMAND = "TOTAL_ERROR_COMMAND"
+_OVERRIDES = "TOTAL_ERROR_OVERRIDES"  # of the job that runs now
 _PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # "job 3 of 9" in the processes of jobs that others run beside
 _STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim"}
 
@@ -66,6 +67,20 @@ def command() -> list[str]:
     if _COMMAND in os.environ:
         return json.loads(os.environ[_COMMAND])
     return [Path(sys.argv[0]).name, *sys.argv[1:]]
+
+
+def set_overrides(overrides: Sequence[str]) -> None:
+    """Record the overrides of the job that this process, or one that it starts, is about to run.
+
+    ``isolate`` is of its sweep, and refused without ``-m``.
+    """
+    own = [word for word in overrides if word.partition("=")[0] != "isolate"]
+    os.environ[_OVERRIDES] = json.dumps(own)
+
+
+def job_overrides() -> list[str] | None:
+    """The overrides after ``python run.py`` that run this job alone; None where no command line made it."""
+    return json.loads(os.environ[_OVERRIDES]) if _OVERRIDES in os.environ else None
 
 
 def current_sweep() -> Path | None:

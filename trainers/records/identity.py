@@ -9,7 +9,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
@@ -59,32 +58,22 @@ class Method:
     @cached_property
     def label(self) -> str:
         """The method in words. Methods that are not the same have other ones."""
-        return ", ".join([self.compressor, *(word.text for word in self._words)])
-
-    @cached_property
-    def legend(self) -> str:
-        """The same with a density in per cent; a threshold's is that of the paper's rule."""
-        said, words = self.compressor, list(self._words)
-        first = words[0] if words else None
-        if first is not None and first.key == "compressor.density" and first.number is not None:
-            joint = " for" if self.compressor == "hard_threshold" else ","
-            said += f"{joint} density {_per_cent(first.number)}"
-            del words[0]
-        return ", ".join([said, *(word.text for word in words)])
+        return ", ".join([self.compressor, *(word.text for word in self.words)])
 
     @cached_property
     def family(self) -> str:
         """The words without numbers: what one line through several settings has in common."""
-        return ", ".join([self.compressor, *(word.text for word in self._words if word.number is None)])
+        return ", ".join([self.compressor, *(word.text for word in self.words if word.number is None)])
 
     @cached_property
     def order(self) -> tuple[str, list[tuple[str, float]], str]:
         """A key for sorting: by family, then by the numbers, then by the words."""
-        numbers = [(word.key, word.number) for word in self._words if word.number is not None]
+        numbers = [(word.key, word.number) for word in self.words if word.number is not None]
         return self.family, numbers, self.label
 
     @cached_property
-    def _words(self) -> list[Word]:
+    def words(self) -> list[Word]:
+        """Its settings in words, in the order of their keys."""
         found = []
         for key, value in self.settings:
             group, _, rest = key.partition(".")
@@ -232,10 +221,6 @@ def flatten(config: Config | Sequence[object], prefix: str = "") -> Iterator[tup
 
 def _holds_parts(values: Sequence[object]) -> bool:
     return any(isinstance(part, Mapping) for part in values)
-
-
-def _per_cent(value: float) -> str:
-    return f"{Decimal(repr(value)).scaleb(2).normalize():f} %"
 
 
 def _hash(settings: Mapping[str, Value]) -> str:

@@ -71,6 +71,7 @@ class Summary(Open):
 
 class Environment(Open):
     command: list[str] = []
+    overrides: list[str] | None = None  # of this job alone, where the command is a sweep's
     started: str = ""
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
     commit_is_modified: bool = False

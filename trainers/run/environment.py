@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from trainers.config.targets import packages_of
-from trainers.launch.jobs import command
+from trainers.launch.jobs import command, job_overrides
 from trainers.records.plain import Config
 from trainers.run.code import PACKAGES as CODE
 from trainers.run.code import digest_of_code
@@ -34,12 +34,13 @@ _PAGES = (":(top,exclude)results/pages", ":(top,exclude)docs")
 
 
 def environment(config: Config) -> dict[str, object]:
-    """Versions, code, hardware and command line of this process."""
+    """Versions, code, hardware and command line of this process, and the overrides of its job."""
     import torch
 
     cuda = torch.cuda.is_available()
     return {
         "command": command(),
+        **({} if (overrides := job_overrides()) is None else {"overrides": overrides}),
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "commit": _git(Path(__file__).parent, "rev-parse", "HEAD"),
         "commit_is_modified": is_modified(Path(__file__).parent),

@@ -1,20 +1,22 @@
 """Figures and the reproduction table of the convex experiments, from run folders.
 
 A figure for every setting found: suboptimality, ||x - x*||^2 and mean ||e||^2, against bits and
-epochs, and bits per step; one line per method, its mean over seeds, and the seeds' range as a band.
+epochs, and bits per step; one line per method, its mean over seeds.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from results.figures.curves import Quantity, epochs, metric, over_seeds, positive, seed_range, steps
-from results.figures.groups import file_stem, other_seeds, seeds_of, unused
+from results.figures import sheet
+from results.figures.curves import Quantity
+from results.figures.description import curves
+from results.figures.groups import file_stem, legend_labels, named, seeds_of, styles_of, unused
+from results.figures.metrics import EPOCHS, STEPS, Metric
+from results.figures.panels import MOST_POINTS
 from results.figures.saving import Figures
-from results.figures.style import apply_style, apply_to_axis, line_styles
 from results.read.matching import by_method, by_setting
 from results.read.run import Run
 from results.studies.convex.reproduction import reproduction_table
@@ -24,6 +26,10 @@ BITS_LABELS = {
     "paper": "bits handed over per worker (32 per value, no index)",
     "ledger": "bits handed over per worker (values, indices and counts)",
 }
+TO_OPTIMUM = Metric("convex/suboptimality", "f(x) - f*")
+DISTANCE = Metric("convex/distance_squared", "||x - x*||²")
+ERROR = Metric("compression/error", "mean ||e||² over workers")
+HEIGHT = 2.6  # of a panel, inches
 
 
 def page(runs: Sequence[Run], bits: str) -> str:
@@ -50,49 +56,27 @@ def named_groups(runs: list[Run]) -> dict[str, list[Run]]:
 
 def draw(runs: list[Run], bits: str) -> Any:
     """Six panels for the runs of one setting."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import EngFormatter
-
-    apply_style()
-    methods = by_method(runs)
-    styles = line_styles(of_method[0].identity.method for of_method in methods.values())
-    others = other_seeds(methods)
-    figure = Figure(figsize=(13, 7.4), layout="constrained")
-    axes = figure.subplots(2, 3)
-    to_optimum, distance, error = "f(x) - f*", "||x - x*||²", "mean ||e||² over workers"
-    panels = (
-        (bits_so_far(bits), BITS_LABELS[bits], "convex/suboptimality", to_optimum),
-        (epochs, "epochs", "convex/suboptimality", to_optimum),
-        (epochs, "epochs", "compression/error", error),
-        (bits_so_far(bits), BITS_LABELS[bits], "convex/distance_squared", distance),
-        (epochs, "epochs", "convex/distance_squared", distance),
-        (steps, "steps", bits, "bits handed over per worker and step"),
+    methods = named(by_method(runs))
+    sent = Metric(bits, BITS_LABELS[bits], quantity=bits_so_far(bits), from_start=True)
+    per_step = Metric(f"{bits} a step", "bits per worker and step", quantity=bits_per_step(bits))
+    steps = STEPS._replace(label="steps")
+    rows = [
+        [(sent, TO_OPTIMUM), (EPOCHS, TO_OPTIMUM)],
+        [(sent, DISTANCE), (EPOCHS, DISTANCE)],
+        [(EPOCHS, ERROR), (steps, per_step)],
+    ]
+    panels = [[curves(methods, x, y, MOST_POINTS) for x, y in row] for row in rows]
+    counted = {line.name for line in panels[0][0].lines}
+    absent = [method for method in methods if method not in counted]
+    notes = [f"Not counted in such bits: {'; '.join(absent)}."] if absent else []
+    heading, facts = title(runs, methods)
+    return sheet.draw(
+        heading, facts, panels, styles_of(methods), legend_labels(methods), notes=notes, height=HEIGHT
     )
-    for axis, (abscissa, x_label, name, y_label) in zip(axes.flat, panels, strict=True):
-        ordinate = positive(bits_per_step(name) if name in BITS_LABELS else metric(name))
-        for method, of_method in methods.items():
-            curve, style = over_seeds(of_method, abscissa, ordinate, seed_range), styles[method]
-            axis.plot(curve.x, curve.mean, **style, label=method + others[method])
-            if np.isfinite(curve.low).any():
-                axis.fill_between(
-                    curve.x, curve.low, curve.high, color=style["color"], alpha=0.2, linewidth=0
-                )
-        axis.set(xlabel=x_label, ylabel=y_label, yscale="log")
-        if abscissa not in (epochs, steps):
-            axis.set_xscale("log")
-        else:
-            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-        apply_to_axis(axis)
-    handles, labels = axes.flat[0].get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside lower center", ncols=min(4, len(labels)), frameon=False, handlelength=4
-    )
-    figure.suptitle(title(runs, methods))
-    return figure
 
 
-def title(runs: list[Run], methods: dict[str, list[Run]]) -> str:
-    """What was run, and over which seeds the lines are means."""
+def title(runs: list[Run], methods: dict[str, list[Run]]) -> tuple[str, str]:
+    """What was run, and what is drawn of which seeds."""
     config = runs[0].config
     batch = config["trainer"]["batch_size"]
     algorithm = "EF-GD" if batch is None else "EF-SGD"
@@ -100,10 +84,8 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> str:
     samples = "" if batch is None else f"{batch} row{'s' * (batch > 1)} per worker and step, "
     split = config["data"]["partition"]
     alpha = f" (alpha {config['data']['alpha']:g})" if split == "dirichlet" else ""
-    return (
-        f"{config['data'].get('name', '')}: {algorithm}{star}, {config['workers']} workers, {samples}"
-        f"{split} shards{alpha}; {seeds_of(methods, 'range')}"
-    )
+    what = f"{config['workers']} workers, {samples}{split} shards{alpha}"
+    return f"{config['data'].get('name', '')}: {algorithm}{star}", f"{what}; {seeds_of(methods)}"
 
 
 def bits_so_far(kind: str) -> Quantity:

@@ -13,6 +13,7 @@ from results.compare.statistics import WITHOUT_INTERVAL, counted, standard_devia
 from results.compare.verdicts import AGREES, DIFFERS, END_SHARE, is_run_of, judged, overall, tolerance
 from results.escaping import in_markdown, markdown_table
 from results.read.matching import by_method, by_setting
+from results.read.naming import name_of, order
 from results.read.run import Run
 
 _DIFFERENCES = (
@@ -153,7 +154,7 @@ def _ends(runs: list[Run]) -> str:
         rows.append(
             (
                 _name(group[0]),
-                group[0].method,
+                name_of(group[0]),
                 len(group),
                 f"{last[0]['step']:,}",
                 _mean_std([s["convex/suboptimality"] for s in last]),
@@ -235,7 +236,7 @@ def _provenance(runs: list[Run]) -> str:
 def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: True) -> list[list[Run]]:
     """Runs that differ in their seed only, by experiment and method."""
     groups = [of for setting in by_setting(filter(wanted, runs)) for of in by_method(setting).values()]
-    return sorted(groups, key=lambda group: (_name(group[0]), group[0].identity.method.order))
+    return sorted(groups, key=lambda group: (_name(group[0]), order(group[0])))
 
 
 def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:

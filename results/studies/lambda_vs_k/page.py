@@ -17,6 +17,7 @@ from results.escaping import in_markdown
 from results.figures.command import figures_of
 from results.figures.groups import file_stem, groups
 from results.figures.saving import Figures
+from results.read.naming import asked, lambda_in_force
 from results.read.run import Run
 from results.studies.kit import Study, line
 from results.studies.lambda_vs_k.equal_bytes import (
@@ -194,10 +195,11 @@ def _density(of_seed: Seeds) -> str:
 
 
 def _threshold(of_seed: Seeds) -> str:
-    settings = next(iter(of_seed.values())).config["compressor"]
-    if settings["threshold"] is None:
-        return f"rule for {100 * settings['density']:g} %"
-    return f"{settings['threshold']:g}"
+    run = next(iter(of_seed.values()))
+    settings, threshold = run.config["compressor"], lambda_in_force(run)
+    if settings["threshold"] is not None or threshold is None:
+        return asked(run).removeprefix("lambda ")
+    return f"{threshold:.4g} (the rule for {100 * settings['density']:g} %)"
 
 
 def table(runs: Sequence[Run], allow_modified: bool) -> str:

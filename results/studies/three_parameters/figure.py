@@ -1,4 +1,4 @@
-"""One picture of the study of three key parameters: quality, total error, bytes and time against density."""
+"""Figure of one network of the study of three key parameters: quality, error, bytes and time by density."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,56 +6,59 @@ from typing import Any
 import numpy as np
 
 from results.compare.measures import Measure
-from results.compare.statistics import mean_and_interval
+from results.figures import sheet
+from results.figures.description import Panel, through
 from results.figures.groups import seeds_in_words
-from results.figures.scales import scale_of, set_scale
-from results.figures.style import LINE_WIDTH, apply_style, apply_to_axis, colour, dash
+from results.figures.metrics import Metric, of_measure
+from results.figures.style import LINE_WIDTH, colour, dash
 from results.read.run import Run
 from results.studies.three_parameters.combinations import SCHEMES, Network
 
 SCOPES = {"layer": "per layer", "global": "the whole model at once"}
 PREFIX = "three_parameters_"  # of what the runs are called
+PLAIN = "plain SGD"
 APART = 1.035  # factor between the places of two lines at one density, so that no interval hides another
-WIDTH, HEIGHT = 3.4, 2.35  # inches, of a panel
+HEIGHT = 2.2  # inches, of a panel
 MARKERS = {"random_k": "o", "random_block": "s", "top_k": "^"}
+DENSITY = Metric("density", "density, %")
+ROWS = ("quality", "lost", "error", "bytes", "time")
 
 
-def draw(networks: Sequence[Network]) -> Any:
-    """A column per network and scope; a row for quality with feedback, without it, and for each cost."""
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import NullLocator
+def draw(network: Network) -> Any:
+    """A column per scope; a row for quality with feedback, without it, and for each cost."""
+    rows = [[_panel(network, scope, row) for scope in SCOPES] for row in ROWS]
+    kinds = dict.fromkeys((each.scheme, each.coordinates) for each in network.combinations)
+    styles = {_label(*kind): _style(*kind) for kind in kinds} | {PLAIN: _plain_style()}
+    title = f"{network.subject.removeprefix(PREFIX)}: scheme, coordinates, scope and feedback"
+    labels = {name: name for name in styles}
+    return sheet.draw(title, seeds_in_words(sorted(network.plain)), rows, styles, labels, height=HEIGHT)
 
-    apply_style()
-    columns = [(network, scope) for network in networks for scope in SCOPES]
-    rows = ("quality", "lost", "error", "bytes", "time")
-    figure = Figure(figsize=(WIDTH * len(columns), HEIGHT * len(rows) + 1.2), layout="constrained")
-    axes = figure.subplots(len(rows), len(columns), squeeze=False)
-    for number, (network, scope) in enumerate(columns):
-        for axis, row in zip(axes[:, number], rows, strict=True):
-            label, measure, feedback = _row(network, row)
-            _panel(axis, network, scope, feedback, measure, limit=100 if "accuracy" in label else None)
-            axis.set_xscale("log")
-            axis.set_xticks([100 * density for density in network.densities])
-            axis.set_xticklabels([f"{100 * density:g}" for density in network.densities])
-            axis.xaxis.set_minor_locator(NullLocator())
-            apply_to_axis(axis)
-            if scope == next(iter(SCOPES)):
-                axis.set_ylabel(label)
-        axes[0, number].set_title(f"{network.subject.removeprefix(PREFIX)},\n{SCOPES[scope]}")
-        axes[-1, number].set_xlabel("density, %")
-    lines = {line.get_label(): line for axis in axes.flat for line in axis.get_legend_handles_labels()[0]}
-    figure.legend(
-        list(lines.values()),
-        list(lines),
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        handlelength=4,
+
+def _panel(network: Network, scope: str, row: str) -> Panel:
+    """A line per scheme and coordinates over densities; plain SGD across, unless its value is 0."""
+    label, measure, feedback = _row(network, row)
+    kinds = dict.fromkeys((each.scheme, each.coordinates) for each in network.combinations)
+    seeds = {}
+    for place, kind in enumerate(kinds):
+        shift = APART ** (place - (len(kinds) - 1) / 2)
+        found = []
+        for combination, runs in network.combinations.items():
+            values = _values(measure, list(runs.values()))
+            if combination[:4] == (*kind, scope, feedback) and values:
+                at = np.full(len(values), 100 * combination.density * shift)
+                found.append(np.column_stack([at, values]))
+        if found:
+            seeds[_label(*kind)] = found
+    plain = _values(measure, list(network.plain.values()))
+    height = float(np.mean(plain)) if plain else 0.0
+    return through(
+        seeds,
+        DENSITY,
+        of_measure(measure)._replace(label=label),
+        across=[(PLAIN, height)] if height > 0 else [],  # its total error is 0
+        places=[(100 * density, f"{100 * density:g}") for density in network.densities],
+        title=SCOPES[scope],
     )
-    seeds = sorted({seed for network in networks for seed in network.plain})
-    said = seeds_in_words(seeds, "95 % interval")
-    figure.suptitle(f"Scheme, coordinates, scope and feedback beside plain SGD,\n{said}")
-    return figure
 
 
 def _row(network: Network, row: str) -> tuple[str, Measure, str]:
@@ -63,78 +66,35 @@ def _row(network: Network, row: str) -> tuple[str, Measure, str]:
     if row in ("quality", "lost"):
         feedback, how = ("on", "with feedback") if row == "quality" else ("off", "without feedback")
         better = "lower" if network.quality.name.endswith("/loss") else "higher"
-        return f"{network.quality.label}\n{how} ({better} is better)", network.quality, feedback
+        return f"{network.quality.label}, {how} ({better} is better)", network.quality, feedback
     said, measure = {
         "error": ("total error", network.total_error),
         "bytes": ("MB that left a worker", network.megabytes),
-        "time": ("compression and\ncommunication, ms a step", network.reduce),
+        "time": ("compression and communication, ms a step", network.reduce),
     }[row]
-    return f"{said}\nwith feedback", measure, "on"
+    return f"{said}, with feedback", measure, "on"
 
 
-def _panel(
-    axis: Any, network: Network, scope: str, feedback: str, measure: Measure, limit: float | None
-) -> None:
-    """A line per scheme and coordinates over densities; plain SGD across, unless its value is 0."""
-    every = [
-        _mean_and_half(measure, runs.values())
-        for combination, runs in network.combinations.items()
-        if combination.feedback == feedback
-    ]
-    plain = _mean_and_half(measure, network.plain.values())
-    if plain is not None and plain[0] > 0:  # its total error is 0
-        every.append(plain)
-    mean, half = np.array([pair for pair in every if pair is not None]).reshape(-1, 2).T
-    intervals = [mean], [mean - half], [mean + half]
-    set_scale(axis, "y", scale_of(*intervals, can_be_logarithmic=limit is None, limit=limit))
-    kinds = dict.fromkeys(
-        (combination.scheme, combination.coordinates) for combination in network.combinations
-    )
-    for place, (scheme, coordinates) in enumerate(kinds):
-        combinations = [
-            combination
-            for combination in network.combinations
-            if combination[:4] == (scheme, coordinates, scope, feedback)
-            and _mean_and_half(measure, network.combinations[combination].values()) is not None
-        ]
-        if not combinations:
-            continue
-        found = np.array(
-            [
-                _mean_and_half(measure, network.combinations[combination].values())
-                for combination in combinations
-            ]
-        )
-        shift = APART ** (place - (len(kinds) - 1) / 2)
-        is_hollow = coordinates == "own" and scheme != "top_k"
-        axis.errorbar(
-            [100 * combination.density * shift for combination in combinations],
-            found[:, 0],
-            yerr=np.where(found[:, 1] > 0, found[:, 1], np.nan),
-            label=_label(scheme, coordinates),
-            color=colour(scheme),
-            linestyle=dash(scheme),
-            linewidth=LINE_WIDTH,
-            elinewidth=1,
-            capsize=2,
-            marker=MARKERS[scheme],
-            markersize=5,
-            markerfacecolor="white" if is_hollow else None,
-        )
-    if plain is not None and plain[0] > 0:
-        style = {"color": colour("none"), "linewidth": LINE_WIDTH}
-        axis.axhline(plain[0], **style, linestyle=dash("none"), label="plain SGD")
-        axis.axhspan(plain[0] - plain[1], plain[0] + plain[1], color=colour("none"), alpha=0.12, linewidth=0)
+def _style(scheme: str, coordinates: str) -> dict[str, Any]:
+    style = {
+        "color": colour(scheme),
+        "linestyle": dash(scheme),
+        "linewidth": LINE_WIDTH,
+        "marker": MARKERS[scheme],
+        "markersize": 5,
+    }
+    is_hollow = coordinates == "own" and scheme != "top_k"
+    return style | ({"markerfacecolor": "white"} if is_hollow else {})
+
+
+def _plain_style() -> dict[str, Any]:
+    return {"color": colour("none"), "linestyle": dash("none"), "linewidth": LINE_WIDTH}
 
 
 def _label(scheme: str, coordinates: str) -> str:
     return SCHEMES[scheme] if scheme == "top_k" else f"{SCHEMES[scheme]}, {coordinates} coordinates"
 
 
-def _mean_and_half(measure: Measure, runs: Sequence[Run]) -> tuple[float, float] | None:
-    """In the unit of the table; a half width of 0 where seeds tell none, None for no value."""
-    values = [measure.factor * value for value in measure.values(list(runs))]
-    if not values:
-        return None
-    mean, half = mean_and_interval(values)
-    return mean, 0.0 if half is None or not np.isfinite(half) else half
+def _values(measure: Measure, runs: Sequence[Run]) -> list[float]:
+    """In the unit of the table."""
+    return [value for each in measure.values(runs) if np.isfinite(value := measure.factor * each)]

@@ -8,6 +8,7 @@ from functools import partial
 
 from results.compare.measures import Measure, num_parameters
 from results.escaping import in_markdown
+from results.figures.groups import file_stem
 from results.figures.saving import Figures
 from results.read.run import Run
 from results.studies.kit import Study, notes, table
@@ -128,8 +129,9 @@ def _times(found: float | None) -> str:
 
 
 def figures(runs: Sequence[Run]) -> Figures:
-    """One, of all networks."""
-    yield STUDY.name, partial(draw, networks(runs))
+    """One for each network."""
+    for network in networks(runs):
+        yield file_stem(network.subject), partial(draw, network)
 
 
 STUDY = Study(

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 from run_folders import write_run
 
 from results.figures import curves, scales
@@ -36,8 +37,42 @@ def test_axis_keeps_room_for_means_not_for_endless_intervals() -> None:
     linear = scales.scale_of(means, lows, highs, can_be_logarithmic=True)
     low, high = linear.limits
     assert not linear.logarithmic and -99 < low < 1 and 2 < high < 99
+    share = scales.scale_of(
+        means, [np.array([-9.0, 1.0])], [np.array([9.0, 3.0])], can_be_logarithmic=False, limit=3.0
+    )
+    assert -0.2 < share.limits[0] < 0.1 and share.limits[1] < 3.2
     scale = scales.scale_of([np.array([0.0, 0.01, 100.0])], can_be_logarithmic=True)
     assert scale.logarithmic and 0 < scale.limits[0] < 0.01
     axis = Figure().subplots()
     scales.set_scale(axis, "y", scale)
     assert (axis.get_yscale(), axis.get_ylim()) == ("log", scale.limits)
+
+
+@pytest.mark.parametrize(
+    ("limits", "shown"),
+    [
+        ((0.8, 250.0), ["1", "2", "5", "10", "20", "50", "100", "200"]),
+        ((0.5e-3, 2e4), ["0.001", "0.01", "0.1", "1", "10", "100", "1,000", "10,000"]),
+        ((3.1, 3.3), ["3.1", "3.15", "3.2", "3.25", "3.3"]),
+        ((3.0, 9.0), ["3", "4", "5", "6", "7", "8", "9"]),
+        ((1e-17, 1e3), ["10⁻¹⁵", "10⁻¹²", "10⁻⁹", "10⁻⁶", "10⁻³", "10⁰", "10³"]),
+        ((1.5e-6, 9e-5), ["2·10⁻⁶", "5·10⁻⁶", "10⁻⁵", "2·10⁻⁵", "5·10⁻⁵"]),
+    ],
+)
+def test_a_logarithmic_axis_has_readable_ticks(limits: tuple[float, float], shown: list[str]) -> None:
+    major, minor = scales.ticks(scales.Scale(True, limits))
+    assert scales.tick_labels(major) == shown
+    assert all(limits[0] <= value <= limits[1] for value in (*major, *minor))
+
+
+def test_long_labels_stand_at_powers_alone() -> None:
+    major, minor = scales.ticks(scales.Scale(True, (2.5e3, 6e5)), room=30)
+    assert scales.tick_labels(major) == ["10,000", "100,000"] and 5000 in minor
+
+
+def test_no_logarithmic_axis_is_empty() -> None:
+    for low in np.geomspace(1e-12, 1e6, 37):
+        for factor in np.geomspace(1.01, 1e20, 41):
+            major, _ = scales.ticks(scales.Scale(True, (low, low * factor)))
+            assert 2 <= len(major) <= 9, (low, factor, major)
+            assert len(set(scales.tick_labels(major))) == len(major)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from run_folders import write_run
 
-from results.figures import description, metrics, panels, sheet
+from results.figures import description, metrics, sheet
 from results.figures.groups import groups
 from results.read.folders import read_runs
 from results.report.facts import pages_of, series_of
@@ -36,21 +36,47 @@ def test_a_panel_says_what_both_draw(output: Path) -> None:
     x, y = metrics.FINAL_BYTES, metrics.FINAL_TOTAL_ERROR
     panel = description.points(group.methods, x, y)
     assert panel.y.scale.logarithmic and panel.joined == (tuple(group.methods),)
-    shown = [(lambda axis: panels.draw(axis, group, group.methods, panel), "", "")]
-    (axis,) = sheet.draw(group, group.methods, "", shown).axes
-    at = [bars.lines[0].get_xydata()[0] for bars in axis.containers]
+    (axis,) = sheet.of_group(group, group.methods, "", [panel]).axes
+    at = [line.get_xydata()[0] for line in axis.lines if not line.get_label().startswith("_")]
+    marks = {line.name: line.marks[0] for line in panel.lines}
     traces = figures["Total error against MB that left a worker"].data
-    marks = [trace for trace in traces if "showlegend" not in trace]
-    for method, mark in panel.marks.items():
+    means = [trace for trace in traces if "showlegend" not in trace]
+    for method, mark in marks.items():
         errors = [run.summary["compression/total_error"] for run in group.methods[method]]
-        assert mark.y == pytest.approx(np.mean(errors)) and mark.y_half > 0
-    assert sorted(marks[0]["y"]) == pytest.approx(sorted(mark.y for mark in panel.marks.values()), rel=1e-4)
-    assert sorted(marks[0]["x"]) == pytest.approx(sorted(mark.x for mark in panel.marks.values()), rel=1e-4)
-    assert np.allclose(at, [(mark.x, mark.y) for mark in panel.marks.values()])
+        assert mark.y == pytest.approx(np.mean(errors))
+        low, high = mark.y_interval
+        assert low < mark.y < high and sorted(mark.seeds[:, 1]) == sorted(errors)
+    assert sorted(means[0]["y"]) == pytest.approx(sorted(mark.y for mark in marks.values()), rel=1e-4)
+    assert sorted(means[0]["x"]) == pytest.approx(sorted(mark.x for mark in marks.values()), rel=1e-4)
+    assert np.allclose(at, [(mark.x, mark.y) for mark in marks.values()])
 
     panel = description.curves(group.methods, metrics.STEPS, metrics.TOTAL_ERROR, 100)
     lines = [trace for trace in figures["Total error against steps"].data if "meta" in trace]
-    assert len(lines) == len(panel.curves) == 3
-    for trace, curve in zip(lines, panel.curves.values(), strict=True):
-        assert trace["x"] == curve.x.tolist() and trace["y"] == pytest.approx(curve.mean, rel=1e-4)
+    assert len(lines) == len(panel.lines) == 3
+    for trace, curve in zip(lines, panel.lines, strict=True):
+        assert trace["x"] == curve.x.tolist() and trace["y"] == pytest.approx(curve.y, rel=1e-4)
     assert figures["Total error against steps"].layout["yaxis"]["type"] == "log"
+
+
+def test_an_interval_ends_at_the_panel_and_is_left_out_below_three_seeds(tmp_path: Path) -> None:
+    """Of three seeds it includes 0, which no logarithmic axis shows."""
+    for name, seeds in (("three", (0, 1, 2)), ("two", (0, 1))):
+        for density in DENSITIES:
+            for seed in seeds:
+                error = 1e-3 * density**-2 * 10**seed
+                summary = {"compression/total_error": error, "comm/link_bytes_sent_total": 1e6 * density}
+                write_run(tmp_path / name, seed=seed, settings={"density": density}, summary=summary)
+    panels = {}
+    for name in ("three", "two"):
+        (group,) = groups(read_runs([tmp_path / name]))
+        panels[name] = description.points(group.methods, metrics.FINAL_BYTES, metrics.FINAL_TOTAL_ERROR)
+    bottom, top = panels["three"].y.scale.limits
+    for line in panels["three"].lines:
+        (mark,) = line.marks
+        assert mark.y_interval[0] == bottom > 0 and mark.y < mark.y_interval[1] <= top
+        assert ((mark.seeds[:, 1] >= bottom) & (mark.seeds[:, 1] <= top)).all()
+        assert mark.x_interval is None  # as many bytes in every seed
+    assert description.HOLDS_ZERO in panels["three"].notes
+    assert "No interval of bytes on the link, which is the same in every seed." in panels["three"].notes
+    assert all(line.marks[0].y_interval is None for line in panels["two"].lines)
+    assert "No interval of fewer than three seeds." in panels["two"].notes

@@ -72,7 +72,7 @@ def group(output: Path) -> Group:
     return group
 
 
-def draw(name: str, group: Group, quality: str | None = None) -> Any:
+def drawn_by(name: str, group: Group, quality: str | None = None) -> Any:
     return figures.FIGURES[name](group, metrics.quality(group.runs, quality))
 
 
@@ -84,31 +84,39 @@ def legend(figure: Any) -> list[str]:
     return [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().strip()]
 
 
-def containers(axis: Any) -> dict[str, Any]:
-    """Points with error bars by their method."""
-    return {container.get_label(): container for container in axis.containers}
+def lines(axis: Any) -> dict[str, Any]:
+    """Lines by their method."""
+    return {line.get_label(): line for line in axis.lines if not line.get_label().startswith("_")}
 
 
-def half_widths(container: Any) -> list[float]:
-    """Half the length of each error bar, x before y, as drawn."""
-    halves = []
-    for bars in container[2]:
-        (segment,) = bars.get_segments()
-        halves.append(float(np.abs(segment[1] - segment[0]).max()) / 2)
-    return halves
+def bars(axis: Any) -> list[np.ndarray]:
+    """The ends of each interval, [2, 2]."""
+    return [segment for each in axis.collections for segment in each.get_segments()]
+
+
+def dots(axis: Any) -> list[np.ndarray]:
+    """The seeds of each mark, [seeds, 2]."""
+    return [line.get_xydata() for line in axis.lines if line.get_markersize() < 3]
 
 
 def test_quality_stands_at_the_means_with_their_intervals(group: Group) -> None:
-    (axis,) = draw("quality_density", group).axes
-    found = containers(axis)
+    (axis,) = drawn_by("quality_density", group).axes
+    found = lines(axis)
     assert set(found) == set(group.methods) and len(found) == 5
+    expected = []
     for method, runs in group.methods.items():
-        x, x_half = mean_and_interval([100 * run.summary["compression/density_mean"] for run in runs])
-        y, y_half = mean_and_interval([100 * run.summary["test/accuracy"] for run in runs])
-        (at_x,), (at_y,) = found[method][0].get_data()
+        values = [
+            [100 * run.summary[name] for run in runs]
+            for name in ("compression/density_mean", "test/accuracy")
+        ]
+        (x, x_half), (y, y_half) = map(mean_and_interval, values)
+        (at_x,), (at_y,) = found[method].get_data()
         assert (at_x, at_y) == (pytest.approx(x), pytest.approx(y))
-        expected = [half for half in (x_half, y_half) if half is not None]  # top_k's density does not vary
-        assert half_widths(found[method]) == pytest.approx(expected)
+        assert any(seeds.tolist() == np.array(values).T.tolist() for seeds in dots(axis))
+        expected.append([[x, y - y_half], [x, y + y_half]])
+        if x_half is not None:  # top_k's density does not vary
+            expected.append([[x - x_half, y], [x + x_half, y]])
+    assert np.allclose(sorted(bar.tolist() for bar in bars(axis)), sorted(expected))
     assert axis.get_xlabel() == "average density, %" and axis.get_xscale() == "log"
     assert axis.get_ylabel() == "test accuracy, % at the end (higher is better)"
     assert axis.get_yscale() == "linear" and axis.get_ylim()[1] <= 101
@@ -121,84 +129,91 @@ def test_an_interval_beyond_the_panel_is_said(tmp_path: Path, group: Group) -> N
             settings = {"threshold": threshold, "density": 0.01}
             write_run(tmp_path, compressor="hard_threshold", seed=seed, settings=settings)
     (wide,) = groups(read_runs([tmp_path]))
-    assert "reaches beyond the panel" in texts(draw("quality_bytes", wide))
-    assert "reaches beyond the panel" not in texts(draw("quality_bytes", group))
+    figure = drawn_by("quality_bytes", wide)
+    assert "goes on beyond it" in texts(figure)
+    low, high = figure.axes[0].get_ylim()
+    assert all(low <= y <= high for bar in bars(figure.axes[0]) for _, y in bar)
+    assert "goes on beyond it" not in texts(drawn_by("quality_bytes", group))
 
 
 def test_one_line_joins_the_settings_of_a_compressor(group: Group) -> None:
-    (axis,) = draw("total_error_bytes", group).axes
+    (axis,) = drawn_by("total_error_bytes", group).axes
     joined = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_marker() == "None"]
-    joined = [line for line in joined if line.get_label() == "_"]
+    joined = [line for line in joined if line.get_label() == "_" and line.get_linewidth() == 1.2]
     assert len(joined) == 2
     for line in joined:  # the more is sent, the smaller the error: sorted along the axis
         assert line.get_xdata()[0] < line.get_xdata()[1]
 
 
 def test_curves_are_means_in_their_interval(group: Group) -> None:
-    axis, by_bytes = draw("loss", group).axes
-    lines = {line.get_label(): line for line in axis.lines}
+    axis, by_bytes = drawn_by("loss", group).axes
+    found = lines(axis)
     for method, runs in group.methods.items():
         values = np.array([run.curve("train/loss") for run in runs])
-        assert lines[method].get_xdata().tolist() == list(range(10, 201, 10))
-        assert lines[method].get_ydata() == pytest.approx(values.mean(axis=0))
-    drawn = by_bytes.lines[0].get_xdata()
-    first = next(iter(group.methods.values()))
-    assert drawn == pytest.approx(
+        assert found[method].get_xdata().tolist() == list(range(10, 201, 10))
+        assert found[method].get_ydata() == pytest.approx(values.mean(axis=0))
+        marked = found[method].get_markevery()
+        assert 1 < len(marked) <= 6
+        for point in marked:
+            x, (mean, half) = 10 * (point + 1), mean_and_interval(values[:, point].tolist())
+            low, high = (np.clip(end, *axis.get_ylim()) for end in (mean - half, mean + half))
+            assert any(np.allclose(bar, [[x, low], [x, high]]) for bar in bars(axis))
+            assert any(np.allclose(seeds, [(x, value) for value in values[:, point]]) for seeds in dots(axis))
+    first_method, first = next(iter(group.methods.items()))
+    assert lines(by_bytes)[first_method].get_xdata() == pytest.approx(
         np.mean([run.curve("comm/link_bytes_sent_total") for run in first], axis=0) / 1e6
     )
-    mean, half = mean_and_interval([run.curve("train/loss").iloc[0] for run in first])
-    band = axis.collections[0].get_paths()[0].vertices
-    at = band[np.isclose(band[:, 0], 10)]
-    assert at[:, 1].max() == pytest.approx(mean + half)
     assert by_bytes.get_xlabel() == "bytes that left a worker, MB"
     assert metrics.BYTES.title == "bytes on the link"
 
 
 def test_zero_is_named_where_an_axis_is_logarithmic(group: Group) -> None:
-    figure = draw("error", group)
+    figure = drawn_by("error", group)
     assert figure.axes[1].get_yscale() == "log"
     assert "none: total error 0, not on the logarithmic axis." in texts(figure)
-    none = next(line for line in figure.axes[1].lines if line.get_label() == "none")
+    none = lines(figure.axes[1])["none"]
     assert not np.isfinite(none.get_ydata()).any()
 
 
 def test_a_gap_in_a_curve_is_explained(tmp_path: Path) -> None:
-    lines = [{"step": i, "compression/density": 0.0 if i < 5 else 10.0**-i} for i in range(1, 11)]
-    write_run(tmp_path, records=lines)
+    written = [{"step": i, "compression/density": 0.0 if i < 5 else 10.0**-i} for i in range(1, 11)]
+    write_run(tmp_path, records=written)
     (group,) = groups(read_runs([tmp_path]))
-    figure = draw("density", group)
+    figure = drawn_by("density", group)
     assert "Gaps are where density of a step is 0" in texts(figure)
-    (line,) = figure.axes[0].lines
+    (line,) = lines(figure.axes[0]).values()
     assert np.isfinite(line.get_ydata()).tolist() == [False] * 4 + [True] * 6
 
 
 def test_layers_in_the_order_of_the_model(group: Group) -> None:
-    density, error = draw("layers", group).axes
+    density, error = drawn_by("layers", group).axes
     assert [label.get_text() for label in density.get_yticklabels()] == [
         "first.weight (900)",
         "first.bias (100)",
     ]
     assert density.get_ylim()[0] > density.get_ylim()[1]  # the first on top
-    assert containers(density)["none"][0].get_xdata().tolist() == [1.0, 1.0]
-    assert containers(error)["none"][0].get_xdata() == pytest.approx([54.0, 6.0])
+    assert lines(density)["none"].get_xdata().tolist() == [1.0, 1.0]
+    assert lines(error)["none"].get_xdata() == pytest.approx([54.0, 6.0])
 
 
 def test_title_says_subject_workers_steps_and_seeds(group: Group) -> None:
-    said = texts(draw("density", group))
+    said = texts(drawn_by("density", group))
     assert said.startswith("mlp-digits: density against iterations\n4 workers, 200 steps; ")
-    assert "mean and 95 % interval over seeds 0, 1, 2" in said
+    assert "mean over seeds 0, 1, 2; dots: single seeds, bars: 95 % interval of the mean" in said.replace(
+        "\n", " "
+    )
 
 
 def test_legend_lies_below_the_panels_and_names_all(group: Group) -> None:
     for name in ("quality_bytes", "loss", "layers"):
-        figure = draw(name, group)
+        figure = drawn_by(name, group)
         figure.draw_without_rendering()
         box = figure.legends[0].get_window_extent()
         assert box.y1 < min(axis.get_tightbbox().y0 for axis in figure.axes)
         assert box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0
         assert set(legend(figure)) == {
-            "hard_threshold, threshold 0.02",
-            "hard_threshold, threshold 0.1",
+            "hard_threshold, lambda 0.02 (5.5 % sent)",
+            "hard_threshold, lambda 0.1 (0.55 % sent)",
             "none",
             "top_k, density 1 %",
             "top_k, density 10 %",
@@ -208,24 +223,28 @@ def test_legend_lies_below_the_panels_and_names_all(group: Group) -> None:
 def test_one_seed_says_so(tmp_path: Path) -> None:
     write_run(tmp_path, seed=3)
     (group,) = groups(read_runs([tmp_path]))
-    figure = draw("loss", group)
+    figure = drawn_by("loss", group)
     assert "one seed only (3)" in texts(figure)
-    assert not figure.axes[0].collections  # no band
-    (point,) = draw("quality_density", group).axes[0].containers
-    assert not point[2]  # nor bars
+    axis = drawn_by("quality_density", group).axes[0]
+    for each in (*figure.axes, axis):
+        assert not bars(each) and not dots(each)
 
 
-def test_two_seeds_and_equal_ones_have_no_band(tmp_path: Path) -> None:
+def test_two_seeds_and_equal_ones_have_no_interval_and_say_why(tmp_path: Path) -> None:
     for seed in (0, 1):
         write_run(tmp_path / "two", seed=seed, records=records(2 + seed, 0.01, 8 + seed))
     for seed in SEEDS:
         write_run(tmp_path / "equal", seed=seed)
-    for folder, said in (("two", "mean over seeds 0, 1"), ("equal", "over seeds 0, 1, 2")):
+    whys = {
+        "two": "No interval of fewer than three seeds.",
+        "equal": "No interval of training loss, which is the same in every seed.",
+    }
+    for folder, said in (("two", "mean over seeds 0, 1; dots"), ("equal", "over seeds 0, 1, 2")):
         (group,) = groups(read_runs([tmp_path / folder]))
-        assert said in texts(draw("loss", group))
-        assert not any(axis.collections for axis in draw("loss", group).axes)
-        (point,) = draw("quality_density", group).axes[0].containers
-        assert not point[2]
+        figure = drawn_by("loss", group)
+        assert said in texts(figure) and whys[folder] in texts(figure)
+        assert not any(map(bars, [*figure.axes, *drawn_by("quality_density", group).axes]))
+        assert dots(figure.axes[0])
 
 
 def test_other_seeds_stand_in_the_legend(tmp_path: Path) -> None:
@@ -233,8 +252,8 @@ def test_other_seeds_stand_in_the_legend(tmp_path: Path) -> None:
         write_run(tmp_path, seed=seed)
     write_run(tmp_path, compressor="none", seed=1)
     (group,) = groups(read_runs([tmp_path]))
-    figure = draw("loss", group)
-    assert "over seeds 0, 1, 2 (others: see the legend)" in texts(figure)
+    figure = drawn_by("loss", group)
+    assert "(others: see the legend)" in texts(figure).replace("\n", " ")
     assert legend(figure) == ["none (one seed: 1)", "top_k, density 1 %"]
 
 
@@ -245,8 +264,8 @@ def test_several_versions_of_the_code_are_marked(tmp_path: Path, group: Group) -
     note = (
         "Runs of 2 versions of the code: aaaaaaaaaa (1 run), bbbbbbbbbb* (1 run); * with uncommitted changes."
     )
-    assert note in texts(draw("loss", several))
-    assert "versions" not in texts(draw("loss", group))
+    assert note in texts(drawn_by("loss", several))
+    assert "versions" not in texts(drawn_by("loss", group))
 
 
 def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
@@ -254,18 +273,18 @@ def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
     lines = [{"step": step, "comm/link_bytes_sent_total": 80.0 * step} for step in (10, 20)]
     write_run(tmp_path, compressor="random_k", records=lines)
     (group,) = groups(read_runs([tmp_path]))
-    figure = draw("loss", group)
+    figure = drawn_by("loss", group)
     assert legend(figure) == ["top_k, density 1 %"]
     assert "Not drawn, for want of a number: random_k, density 0.01." in texts(figure)
     with pytest.raises(NothingToDraw, match=r"^no run has convex/suboptimality$"):
-        draw("suboptimality", group)
+        drawn_by("suboptimality", group)
 
 
 def test_no_number_at_the_end_is_not_a_point(tmp_path: Path) -> None:
     write_run(tmp_path)
     write_run(tmp_path, compressor="none", summary={"test/accuracy": float("nan")})
     (group,) = groups(read_runs([tmp_path]))
-    assert list(containers(draw("quality_bytes", group).axes[0])) == ["top_k, density 0.01"]
+    assert list(lines(drawn_by("quality_bytes", group).axes[0])) == ["top_k, density 0.01"]
 
 
 def test_command_writes_the_same_bytes_twice(
@@ -305,7 +324,7 @@ def test_an_empty_folder_is_one_line(folder: str, tmp_path: Path, capsys: pytest
 
 
 def test_a_quality_of_ones_own(group: Group) -> None:
-    (axis,) = draw("quality_density", group, "train/loss").axes
+    (axis,) = drawn_by("quality_density", group, "train/loss").axes
     assert axis.get_ylabel() == "train/loss at the end (lower is better)"
 
 

@@ -68,7 +68,7 @@ def test_page_says_what_was_asked_and_run(output: Path, tmp_path: Path) -> None:
     assert "a processor, 2 cores, Python 3.11.7, torch 2.13.0" in text
     assert "90.50 (2 seeds)" in text  # the accuracies 90 and 91, in %
     assert text.count('class="run"') == 10 and "python run.py compressor=top_k" in text
-    assert "threshold: 0.001" in text  # a whole config.yaml
+    assert "compressor.threshold: 0.001" in text and "_target_" not in text
     asked = body_of(
         page_of(output, to=tmp_path / "asked.html", arguments=("--title", "A <T>", "--question", "Why?"))
     )
@@ -160,7 +160,7 @@ def test_curves_have_the_marks_of_their_style(output: Path, monkeypatch: pytest.
     monkeypatch.setattr("results.report.curves.line_styles", styles)
     (series,) = series_of(pages_of(read_runs([output]), [output])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
-    assert {trace["marker"]["symbol"] for trace in loss.data if "marker" in trace} == {"diamond-open"}
+    assert {trace["marker"]["symbol"] for trace in loss.data if "meta" in trace} == {"diamond-open"}
     go.Figure(data=loss.data, layout=loss.layout)
 
 
@@ -185,7 +185,7 @@ def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
         go.Figure(data=figure.data, layout=figure.layout)  # plotly refuses what it does not know
     quality = figures[0]
     assert quality.title == "Test accuracy against MB that left a worker"
-    small = [trace for trace in quality.data if trace.get("showlegend") is False]
+    small = [trace for trace in quality.data if trace.get("showlegend") is False and "customdata" in trace]
     assert sorted(key for trace in small for key in trace["customdata"]) == sorted(p.key for p in pages)
     (means,) = (t for t in quality.data if t["name"] == "hard_threshold" and "showlegend" not in t)
     assert means["x"] == [1e-5, 1e-4, 1e-3] and means["mode"] == "lines+markers"
@@ -197,7 +197,8 @@ def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path)
     text = body_of(page_of(output, to=tmp_path / "page.html"))
     assert "minus none [95 %]" in text
     assert 'title="minus none, seeds 0, 1"' in text
-    assert "not comparable" in text and "no differences: there is no run of none" not in text
+    assert "not comparable with the paper, all rows: the paper trained no mlp" in text
+    assert ">beside the paper<" not in text and "no differences: there is no run of none" not in text
     assert "top_k, density 0.01, scope global" in text and "compression ratio: what would" in text
 
 
@@ -211,11 +212,12 @@ def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -
     assert error.note.endswith("Not shown (not above zero on a logarithmic axis, or not recorded): none.")
 
 
-def test_curves_of_two_seeds_have_no_band(output: Path) -> None:
+def test_curves_of_two_seeds_have_no_interval(output: Path) -> None:
     (series,) = series_of(pages_of(read_runs([output]), [output])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
-    assert not [trace for trace in loss.data if "fill" in trace]
-    assert loss.note.startswith("Lines: means over seeds; at most about")
+    assert not [trace for trace in loss.data if trace.get("line", {}).get("width") == 6]
+    assert loss.note.startswith("Lines: means over seeds, dots: single seeds; at most about")
+    assert "No interval of fewer than three seeds." in loss.note
 
 
 def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
@@ -225,13 +227,16 @@ def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
         write_run(tmp_path, seed=seed, records=records)
     (series,) = series_of(pages_of(read_runs([tmp_path]), [tmp_path])).values()
     (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
-    high, low, mean = loss.data
+    bars, dots, mean = loss.data
     assert MOST_POINTS / 2 < len(mean["x"]) <= MOST_POINTS and (mean["x"][0], mean["x"][-1]) == (1, 2000)
-    middle, half = mean_and_interval([2.0, 3.0, 4.0])  # as in python -m results figures
-    assert mean["y"][0] == middle
-    assert (low["y"][0], high["y"][0]) == pytest.approx((middle - half, middle + half), rel=1e-4)
+    at = mean["x"].index(bars["x"][0])
+    middle, half = mean_and_interval([1.0, 2.0, 3.0])  # as in python -m results figures
+    low, high = loss.data[0]["y"][:2]
+    assert (low, high) == pytest.approx((mean["y"][at] - half, mean["y"][at] + half), rel=1e-3)
+    assert mean["y"][0] == middle + 1
+    assert dots["y"][:3] == pytest.approx([mean["y"][at] + shift for shift in (-1, 0, 1)], rel=1e-3)
     assert mean["meta"] == "run-1 run-2 run-3"
-    assert high["legendgroup"] == low["legendgroup"] == mean["legendgroup"]
+    assert bars["legendgroup"] == dots["legendgroup"] == mean["legendgroup"]
 
 
 def test_gaps_of_a_metric_stay_gaps(tmp_path: Path) -> None:
@@ -247,3 +252,23 @@ def test_a_run_that_cannot_be_shown_is_named_on_the_page(tmp_path: Path) -> None
     page = body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
     assert "summary.json: test/accuracy must be a number up to 1e+150, got nan" in page
     assert page.count('class="run"') == 1
+
+
+def test_every_run_says_how_to_run_it_alone(tmp_path: Path) -> None:
+    for seed, overrides in enumerate((["compressor=top_k", "seed=0", "name=a b"], None)):
+        path = write_run(tmp_path, seed=seed) / "environment.json"
+        found = json.loads(path.read_text()) | {"command": ["run.py", "-m", "seed=0,1"]}
+        path.write_text(json.dumps(found | ({"overrides": overrides} if overrides else {})))
+    first, second = pages_of(read_runs([tmp_path]), [tmp_path])
+    assert first.command == "python run.py compressor=top_k seed=0 'name=a b'"
+    assert second.command == "not recorded; a job of python run.py -m seed=0,1"
+
+
+def test_no_page_shows_where_code_lies(tmp_path: Path) -> None:
+    stage = {"_target_": "compressors.top_k.TopK", "density": 0.01}
+    for seed, feedback in enumerate(("EF21", "MomentumCorrection")):
+        part = {"_target_": f"compressors.feedback.{feedback}"}
+        write_run(tmp_path / "runs", seed=seed, feedback=part, settings={"stages": [stage]})
+    page = body_of(page_of(tmp_path / "runs", to=tmp_path / "page.html"))
+    assert "_target_" not in page and not re.search(r"(compressors|models|trainers)\.\w", page)
+    assert "feedback: ef21" in page and "model: mlp" in page and "compressor.stages.0: top_k" in page

@@ -95,7 +95,7 @@ def test_words_go_no_further_than_intervals_for_all_looks(output: Path, tmp_path
     # differences 2 + 2 noise, standard deviation 0.632, t of 4 degrees at 97.5 % is 3.495
     assert difference == "+2.00 [+1.01, +2.99]"
     assert error == "3.00 (3.00 to 3.00)"
-    assert rows["3 %"][0] == "rule for 0.1 %" and rows["3 %"][5] == "no difference shown"
+    assert rows["3 %"][0] == "0.5 (the rule for 0.1 %)" and rows["3 %"][5] == "no difference shown"
     assert "9 %" not in rows
     words = " ".join(text.split())
     assert "Bonferroni's for 2 looks, 97.5 % each" in words

@@ -61,7 +61,7 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     # differences -1.0, -0.8, -0.9: beyond 95 % alone (t 4.30), and beyond 98.75 % (t 8.86) too
     expected = ["-0.90 [-1.15, -0.65]", "[-1.41, -0.39]", "lower (3 seeds)"]
     assert rows["`hard_threshold` minus `none`"][:3] == expected
-    assert rows["`hard_threshold`, the paper's rule at 0.1 %"][0] == "0, 1, 2"
+    assert rows["`hard_threshold`, lambda 0.5"][:2] == ["density 0.1 %", "0, 1, 2"]
     said = "beside `top_k`: 10 % more bytes, a total error 50 times smaller; in accuracy, higher (+"
     assert said in " ".join(text.split())
 

@@ -55,9 +55,9 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.Cap
     flat = " ".join(text.split())
     order = [flat.index(f"`{method}, ", flat.index("From the least regret on")) for method in REGRETS]
     assert order == sorted(order)
-    assert "`hard_threshold, threshold 0.01` (0 within what is known), `top_k, density 0.01` (40 %)" in flat
+    assert "`hard_threshold, lambda 0.01` (0 within what is known), `top_k, density 0.01` (40 %)" in flat
     words = "`random_k, density 0.01`: no difference shown; `top_k, density 0.01`: lower."
-    assert f"Quality (test accuracy, %), beside `hard_threshold, threshold 0.01`: {words}" in flat
+    assert f"Quality (test accuracy, %), beside `hard_threshold, lambda 0.01`: {words}" in flat
     assert "intervals for the 2 such looks of this page" in flat
 
 

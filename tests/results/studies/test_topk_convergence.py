@@ -74,15 +74,13 @@ def test_the_table_says_what_the_records_say(output: Path, tmp_path: Path) -> No
 
 def lines(figure: matplotlib.figure.Figure, panel: int) -> dict[str, np.ndarray]:
     """What the lines of one panel show, by method."""
-    containers = figure.axes[panel].containers
-    if containers:
-        return {each.get_label(): each[0].get_xydata() for each in containers}
-    return {line.get_label(): line.get_xydata() for line in figure.axes[panel].lines}
+    drawn = (line for line in figure.axes[panel].lines if not line.get_label().startswith("_"))
+    return {line.get_label(): line.get_xydata() for line in drawn}
 
 
 def test_figures_show_means_over_seeds(output: Path) -> None:
     (group,) = groups(map(with_ratio, read_runs([output])))
-    top_k, threshold = "top_k, density 0.01", "hard_threshold, threshold 0.01"
+    top_k, threshold = "top_k, density 0.01", "hard_threshold, lambda 0.01"
     xi = topk_convergence.xi(group)
     assert lines(xi, 0)[top_k].tolist() == [[step, step / 10 + 1] for step in STEPS]
     assert lines(xi, 1)[top_k][:, 1].tolist() == [0.75] * 4 and "none" not in lines(xi, 0)

@@ -84,7 +84,7 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
     assert cells(text, "top_k")[name] == "-5.00 (one seed)"
     assert cells(text, "top_k")["seeds"] == "0 (one seed)"
     assert cells(text, "hard_threshold")[name] == "no common seed"
-    assert "one seed only of hard_threshold, threshold 0.01; top_k, density 0.01" in text
+    assert "one seed only of hard_threshold, lambda 0.01; top_k, density 0.01" in text
 
 
 def test_a_difference_over_fewer_seeds_names_them(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_two_seeds_have_no_interval(tmp_path: Path) -> None:
 def test_an_interval_that_holds_zero_shows_no_difference(output: Path) -> None:
     write_run(output, compressor="random_k", seed=0)
     text = markdown(compare(read_runs([output])))
-    said = "- no difference from none shown, the interval holds 0: hard_threshold, threshold 0.01\n"
+    said = "- no difference from none shown, the interval holds 0: hard_threshold, lambda 0.01\n"
     assert said in text  # top_k's leaves 0 out, random_k has none
 
 
@@ -245,7 +245,7 @@ def test_all_formats_have_a_place_of_their_own_by_default(
 def test_latex_is_escaped_and_balanced(output: Path) -> None:
     write_run(output, name="50%_of & more-top_k", workers=2)
     text = latex(compare(read_runs([output])))
-    assert r"hard\_threshold, threshold 0.01" in text and r"50\%\_of \& more" in text
+    assert r"hard\_threshold, lambda 0.01" in text and r"50\%\_of \& more" in text
     assert r"91.33 $\pm$ 3.51" in text and r"test accuracy, \%" in text
     plain = text.replace(r"\{", "").replace(r"\}", "")
     assert plain.count("{") == plain.count("}")

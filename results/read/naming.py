@@ -1,0 +1,132 @@
+"""Names of methods as readers see them: the lambda in force, the density reached, short names of parts."""
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+
+from results.read.run import Run
+from trainers.records.identity import Word, named
+
+THRESHOLD, DENSITY, PART = "compressor.threshold", "compressor.density", "._target_"
+REACHED = "compression/density_mean"
+NEAR = 0.05  # of the density asked for: what is reached is not said then
+
+Methods = Mapping[str, Sequence[Run]]
+
+
+def lambda_in_force(run: Run) -> float | None:
+    """The hard threshold that a run compared with; None for other methods and where it is not known.
+
+    Runs of older code did not record it where the paper's rule 1 / (2 sqrt(density D)) set it.
+    """
+    settings = run.config["compressor"]
+    if run.compressor != "hard_threshold":
+        return None
+    if "compression/threshold" in run.summary:
+        return run.summary["compression/threshold"]
+    if settings.get("threshold") is not None:
+        return settings["threshold"]
+    density, layers = settings.get("density"), run.summary.get("layers")
+    if not density or not layers:
+        return None
+    return 1 / (2 * math.sqrt(density * sum(layer["elements"] for layer in layers.values())))
+
+
+def asked(run: Run) -> str:
+    """What a method was asked for: a lambda, a density, or nothing of the two."""
+    settings = run.config["compressor"]
+    threshold, density = settings.get("threshold"), settings.get("density")
+    if isinstance(threshold, (int, float)):
+        return f"lambda {threshold:.4g}"
+    return f"density {_per_cent(density)}" if isinstance(density, (int, float)) else "-"
+
+
+def order(run: Run) -> tuple[str, list[tuple[str, float]], str]:
+    """A key for sorting methods: by family, then by lambda or by the numbers, then by the words."""
+    found, threshold = run.identity.method.order, lambda_in_force(run)
+    return found if threshold is None else (found[0], [("lambda", threshold)], found[2])
+
+
+def names(methods: Methods) -> dict[str, str]:
+    """Methods as a table names them; the same key as before where two would have one name."""
+    return _told_apart({key: ", ".join(_words(runs)) for key, runs in methods.items()})
+
+
+def name_of(run: Run) -> str:
+    """A run's method as a table names it."""
+    return ", ".join(_words([run]))
+
+
+def legends(methods: Methods) -> dict[str, str]:
+    """Methods as a figure names them, with the density reached where that is not the one asked for."""
+    said = {}
+    for key, runs in methods.items():
+        words = _words(runs, per_cent=True)
+        sent = _reached(runs)
+        said[key] = f"{', '.join(words)} ({sent})" if sent else ", ".join(words)
+    return _told_apart(said)
+
+
+def family(run: Run) -> str:
+    """The words without numbers: what one line through several settings has in common."""
+    return ", ".join(_words([run], numbers=False))
+
+
+def part_name(target: str) -> str:
+    """A part as on the command line: ``compressors.feedback.EF21`` is ef21."""
+    known = named(target)
+    if "." not in known and not known.startswith('"'):
+        return known
+    last = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", target.rpartition(".")[2]).lower()
+    return last if last.isidentifier() else known
+
+
+def _words(runs: Sequence[Run], *, per_cent: bool = False, numbers: bool = True) -> list[str]:
+    method = runs[0].identity.method
+    values, threshold = dict(method.settings), lambda_in_force(runs[0])
+    said = [part_name(str(values["compressor._target_"]))]
+    for word in method.words:
+        if word.number is not None and not numbers:
+            continue
+        text = word.text
+        if threshold is not None and word.key in (THRESHOLD, DENSITY):
+            text = f"lambda {threshold:.4g}" if numbers else ""
+        elif word.key == DENSITY and word.number is not None and per_cent:
+            text = f"density {_per_cent(word.number)}"
+        elif _names_part(word):
+            group = word.key.removesuffix(PART).removeprefix("compressor.")
+            text = f"{group}: {part_name(str(values[word.key]))}"
+        if text and text not in said:
+            said.append(text)
+    return said
+
+
+def _names_part(word: Word) -> bool:
+    return word.key.endswith(PART) and word.text != "no feedback"
+
+
+def _reached(runs: Sequence[Run]) -> str:
+    """The average density over the seeds; nothing where it is what was asked for, or everything."""
+    if runs[0].compressor == "none":
+        return ""
+    found = [run.summary.get(REACHED) for run in runs]
+    if not all(isinstance(value, (int, float)) and math.isfinite(value) for value in found):
+        return ""
+    wanted = runs[0].config["compressor"].get("density")
+    reached = statistics.fmean(found)
+    is_as_asked = isinstance(wanted, (int, float)) and abs(reached - wanted) <= NEAR * wanted
+    if f"{100 * reached:.3g}" == "100" or (is_as_asked and runs[0].compressor != "hard_threshold"):
+        return ""
+    return f"{100 * reached:.3g} % sent"
+
+
+def _told_apart(said: dict[str, str]) -> dict[str, str]:
+    times = Counter(said.values())
+    return {key: name if times[name] == 1 else key for key, name in said.items()}
+
+
+def _per_cent(value: float) -> str:
+    return f"{Decimal(repr(value)).scaleb(2).normalize():f} %"

@@ -1,0 +1,77 @@
+"""Names of methods as readers see them."""
+
+import math
+from pathlib import Path
+
+import pytest
+from run_folders import NUM_PARAMETERS, write_run
+
+from results.read.folders import read_runs
+from results.read.matching import by_method
+from results.read.naming import asked, lambda_in_force, legends, names, part_name
+
+
+def test_a_threshold_is_called_by_the_lambda_in_force_and_the_density_reached(tmp_path: Path) -> None:
+    rule = {"threshold": None, "density": 0.01}
+    write_run(
+        tmp_path, compressor="hard_threshold", settings=rule, summary={"compression/density_mean": 0.0168}
+    )
+    write_run(tmp_path, compressor="hard_threshold", settings={"threshold": 0.3})
+    write_run(tmp_path, summary={"compression/density_mean": 0.0101})
+    write_run(tmp_path, settings={"density": 0.001}, summary={"compression/density_mean": 0.00123})
+    write_run(tmp_path, compressor="none", summary={"compression/density_mean": 1.0})
+    methods = by_method(read_runs([tmp_path]))
+    threshold = 1 / (2 * math.sqrt(0.01 * NUM_PARAMETERS))
+    assert [(asked(runs[0]), lambda_in_force(runs[0])) for runs in methods.values()] == [
+        ("density 1 %", pytest.approx(threshold)),
+        ("lambda 0.3", 0.3),
+        ("-", None),
+        ("density 0.1 %", None),
+        ("density 1 %", None),
+    ]
+    assert list(names(methods).values()) == [
+        "hard_threshold, lambda 0.1581",
+        "hard_threshold, lambda 0.3",
+        "none",
+        "top_k, density 0.001",
+        "top_k, density 0.01",
+    ]
+    assert list(legends(methods).values()) == [
+        "hard_threshold, lambda 0.1581 (1.68 % sent)",
+        "hard_threshold, lambda 0.3 (1 % sent)",
+        "none",
+        "top_k, density 0.1 % (0.123 % sent)",
+        "top_k, density 1 %",
+    ]
+
+
+def test_what_the_run_recorded_comes_before_the_rule(tmp_path: Path) -> None:
+    rule = {"threshold": None, "density": 0.01}
+    write_run(tmp_path, compressor="hard_threshold", settings=rule, summary={"compression/threshold": 0.2})
+    write_run(tmp_path, compressor="hard_threshold", seed=1, settings=rule, summary={"layers": None})
+    recorded, unknown = read_runs([tmp_path])
+    assert sorted([lambda_in_force(recorded) or 0, lambda_in_force(unknown) or 0]) == [0, 0.2]
+
+
+def test_two_methods_of_one_name_keep_their_settings(tmp_path: Path) -> None:
+    """A lambda by the rule and one that was typed, equal in four digits."""
+    threshold = 1 / (2 * math.sqrt(0.01 * NUM_PARAMETERS))
+    write_run(tmp_path, compressor="hard_threshold", settings={"threshold": None, "density": 0.01})
+    write_run(tmp_path, compressor="hard_threshold", settings={"threshold": threshold})
+    methods = by_method(read_runs([tmp_path]))
+    assert list(names(methods)) == list(names(methods).values()) and len(methods) == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("compressors.top_k.TopK", "top_k"),
+        ("compressors.clt_k.CLTK", "clt_k"),
+        ("compressors.feedback.EF21", "ef21"),
+        ("compressors.feedback.MomentumCorrection", "momentum_correction"),
+        ("my_package.methods.stride.Stride", "stride"),
+        ("models.mlp.mlp", "mlp"),
+    ],
+)
+def test_a_part_is_called_as_on_the_command_line(target: str, name: str) -> None:
+    assert part_name(target) == name
