@@ -82,8 +82,12 @@ def leaves(settings: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[t
 def test_every_setting_is_explained(path: Path) -> None:
     """Or refers to another one, which is."""
     text = path.read_text()
-    own = {key: value for key, value in yaml.safe_load(text).items() if key not in ("defaults", "hydra")}
+    settings = yaml.safe_load(text)
+    own = {key: value for key, value in settings.items() if key not in ("defaults", "hydra")}
     explained = comments(text, path.stem)
+    for name in settings.get("defaults", ()):  # files of the same group that this one changes
+        if isinstance(name, str) and (base := path.with_name(f"{name}.yaml")).is_file():
+            explained |= comments(base.read_text(), base.stem)
     bare = {".".join(key): value for key, value in leaves(own) if key not in explained}
     assert [key for key, value in bare.items() if not re.fullmatch(r"\$\{[a-z_.]+\}", str(value))] == []
 

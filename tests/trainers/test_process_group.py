@@ -1,5 +1,6 @@
 """Process groups: the backend, and the GPU that NCCL is told of."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -29,3 +30,19 @@ def test_nccl_is_told_its_gpu(
     monkeypatch.setattr(dist, "init_process_group", join)
     process_group._join(device, 1, 2, timedelta(seconds=1))
     assert joined == [(backend, told, 1, 2)]
+
+
+def test_jobs_of_a_sweep_below_torchrun_do_not_read_each_others_addresses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All of them meet in the one store of torchrun, where those of the first job stay."""
+    shared = dist.HashStore()
+
+    def rendezvous(*_: object, **__: object) -> Iterator[tuple[dist.Store, int, int]]:
+        yield shared, 0, 2
+
+    monkeypatch.setattr(process_group, "rendezvous", rendezvous)
+    monkeypatch.delenv(process_group.MEETING, raising=False)
+    first, second = (process_group._meeting_point(2, timedelta(seconds=1)) for _ in range(2))
+    first.set("address", "here")
+    assert first.check(["address"]) and not second.check(["address"])

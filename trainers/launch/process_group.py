@@ -1,5 +1,6 @@
 """The process group of a run: rendezvous and network interface."""
 
+import itertools
 import os
 import re
 import socket
@@ -15,6 +16,7 @@ from trainers.launch.processes import MEETING, PeerLostError
 
 # What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
+_groups = itertools.count()  # that this process has joined
 _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
@@ -80,9 +82,11 @@ def _loopback() -> str:
 def _meeting_point(processes: int, timeout: timedelta) -> dist.Store:
     """Where the processes tell each other their addresses: our launcher's file, or torchrun's store.
 
-    torchrun keeps one for all of its restarts: those of processes that have died stand in it still.
+    torchrun keeps one for all of its restarts and for all jobs of a sweep: the addresses of processes that
+    have died, and those of the group before, stand in it still.
     """
     if MEETING in os.environ:
         return dist.FileStore(os.environ[MEETING], processes)
     store, _, _ = next(rendezvous("env://", timeout=timeout))
-    return dist.PrefixStore(f"try {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return dist.PrefixStore(f"try {restart}, group {next(_groups)}", store)
