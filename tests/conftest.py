@@ -7,6 +7,7 @@ A shell that starts tests in the background makes them ignore Ctrl-C, and all th
 import os
 import signal
 
+import pytest
 import torch
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -14,3 +15,11 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Start the server of processes before the contract's tests do, whose own imports less."""
+    if any(item.name.startswith("test_processes_change_nothing") for item in session.items):
+        from processes import start_server
+
+        start_server()

@@ -18,6 +18,7 @@ import torch.multiprocessing as mp
 # What takes long to import
 PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
 PRELOADED += ["hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"]
+PRELOADED += ["compressors.testing.processes", "trainers.run.build", "pretended_nccl"]
 
 
 def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any) -> list[Any]:
@@ -26,7 +27,7 @@ def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any)
     ``entry`` must be importable from tests/helpers and return tensors, numbers, strings, lists
     and dicts. They are forked by a server that has computed nothing.
     """
-    _start_server()
+    start_server()
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(
             _child, (processes, folder, entry, arguments), nprocs=processes, start_method="forkserver"
@@ -35,8 +36,11 @@ def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any)
 
 
 @cache
-def _start_server() -> None:
-    """It looks for modules where this process does."""
+def start_server() -> None:
+    """Start the process that forks all others; it looks for modules where this process does.
+
+    A process has one such server, which imports nothing more once it runs: it must be this one.
+    """
     multiprocessing.set_forkserver_preload(PRELOADED)
     with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
         forkserver.ensure_running()

@@ -64,7 +64,8 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
                 for i in range(size):
                     entries[seen + i] = fused_multiply_add(g[i], factor, p[i])
             else:
-                entries[seen : seen + size] = p
+                for i in range(size):
+                    entries[seen + i] = p[i]
             seen += size
         for i in range(seen):
             keys[i] &= magnitude[0]

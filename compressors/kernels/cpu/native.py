@@ -81,7 +81,8 @@ def sum_from(x, start, stop, block, nothing, lanes):
     """The sum of squares of a block of x, padded with zeros in ``block`` if it is the last one."""
     if stop - start == BLOCK:
         return sum_squares(x, start, True, nothing, lanes)
-    block[: stop - start] = x[start:stop]
+    for i in range(stop - start):
+        block[i] = x[start + i]
     block[stop - start :] = 0
     return sum_squares(block, 0, True, nothing, lanes)
 
@@ -210,7 +211,18 @@ def refine(
             added = pieces[begin:end].copy()
             added[:, GRADIENT] = 0
             own = counts[begin:end]
-            mark(added, 0, end - begin, 1, thresholds[row], thresholds, masks, sums, own, wholes)
+            mark(
+                added,
+                np.int64(0),
+                end - begin,
+                np.int64(1),
+                thresholds[row],
+                thresholds,
+                masks,
+                sums,
+                own,
+                wholes,
+            )
             total = own.sum()
         candidates = np.empty(total, magnitude.dtype)
         seen = 0
@@ -269,7 +281,8 @@ def pack_largest(
                 if start + BLOCK <= size:
                     sums[number] = sum_squares(p, start, True, thresholds[0], lanes)
                 else:
-                    block[: size - start] = p[start:]
+                    for i in range(size - start):
+                        block[i] = p[start + i]
                     block[size - start :] = 0
                     sums[number] = sum_squares(block, 0, True, thresholds[0], lanes)
             number += 1
