@@ -75,7 +75,9 @@ class SignSGD(Reducer):
             positive += unpack(own, 1, size)
         majority = 2 * positive > workers
         if workers % 2 == 0:
-            majority |= (2 * positive == workers) & self._drawn(step, size).to(ballots.device)
+            majority |= (2 * positive == workers) & self._drawn(step, size).to(
+                ballots.device, non_blocking=True
+            )
         return pack(majority.to(torch.uint8), 1)
 
     def _drawn(self, step: Step, size: int) -> Tensor:

@@ -37,8 +37,16 @@ UPDATES = {
     "nesterov": ("optimizer.momentum=0.9", "optimizer.nesterov=true", "optimizer.weight_decay=0"),
     "released nesterov": ("optimizer.momentum=0.9", "optimizer.nesterov=release"),
 }
+
+
+def own_of(method: str) -> list[str]:
+    """The yaml of a method, which may choose other feedback than the default."""
+    source = METHODS[method].source
+    return [f"compressor={source.stem}"] if isinstance(source, Path) else []
+
+
 QUICK = [
-    *((method, [REFERENCE]) for method in FIRST),
+    *((method, [REFERENCE, *own_of(method)]) for method in FIRST),
     *(("hard_threshold", [REFERENCE, f"feedback={feedback}"]) for feedback in options("feedback")),
     ("hard_threshold", [*KERNELS]),
     *(("none", [REFERENCE, *update]) for update in UPDATES.values()),

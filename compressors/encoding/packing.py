@@ -59,5 +59,5 @@ def pack_ternary(codes: Tensor) -> Tensor:
 
 def unpack_ternary(packed: Tensor, count: int) -> Tensor:
     """The first ``count`` codes, [count] uint8."""
-    powers = torch.tensor([1, 3, 9, 27, 81], device=packed.device, dtype=torch.uint8)
-    return (packed.unsqueeze(1) // powers % 3).flatten()[:count]
+    digits = [packed.div(3**place, rounding_mode="floor") % 3 for place in range(5)]
+    return torch.stack(digits, 1).flatten()[:count]

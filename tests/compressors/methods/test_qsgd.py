@@ -15,7 +15,7 @@ from compressors.encoding.elias import dense_bits, omega_bits, sparse_bits
 from compressors.encoding.packing import join_bits, split_bits, widths_of
 from compressors.qsgd import QSGD
 
-DRAWS = 40
+DRAWS = 16
 STEP = Step(0, 0, segment="a")
 SETTINGS = [  # (settings, bits of an entry)
     ({"bits": 4}, 4),
