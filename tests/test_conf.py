@@ -32,8 +32,8 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         overrides += ["schedule.validation_from=1000", "trainer.steps=2000"]
     if option == "accordion":  # its first choice comes after 10 epochs, and not while the rate falls
         overrides += ["schedule=constant", "trainer.epochs=11"]
-    if option == "momentum_correction":
-        overrides += ["optimizer.momentum=0", "optimizer.nesterov=false"]
+    if option == "diana":
+        overrides += ["compressor=qsgd"]
     if option in ("libsvm", "logistic_l2"):
         overrides = ["model=logistic_l2", "data=libsvm"]
     elif option in ("lstm", "python_docs"):

@@ -93,12 +93,24 @@ DEPENDS = [
     ("feedback.scale", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback._target_", {"compressor._target_": "compressors.none.NoCompression"}, {}),
     ("feedback.scale", {"feedback._target_": "compressors.feedback.no_feedback"}, {}),
+    *(
+        ("feedback.scale", {"feedback._target_": f"compressors.feedback.{name}"}, {})
+        for name in ("EF21", "EF21SGDM", "DIANA")
+    ),
     (
         "feedback.momentum",
         {"compressor._target_": "compressors.none.NoCompression"},
         {
             "compressor._target_": "compressors.none.NoCompression",
             "feedback._target_": "compressors.feedback.MomentumCorrection",
+        },
+    ),
+    (
+        "feedback.momentum",
+        {"compressor._target_": "compressors.none.NoCompression"},
+        {
+            "compressor._target_": "compressors.none.NoCompression",
+            "feedback._target_": "compressors.feedback.EF21SGDM",
         },
     ),
 ]
@@ -142,6 +154,7 @@ def base() -> dict[str, Any]:
 def chosen(group: str, option: str) -> dict[str, Any]:
     """The base with another choice of one group."""
     choice = OmegaConf.load(CONF / group / f"{option}.yaml")
+    choice.pop("defaults", None)
     if option == "image_folder":
         choice.name = "photos"
     return OmegaConf.to_container(OmegaConf.create(base() | {group: choice}), resolve=True)

@@ -45,9 +45,14 @@ def own_of(method: str) -> list[str]:
     return [f"compressor={source.stem}"] if isinstance(source, Path) else []
 
 
+FEEDBACKS = {name: [f"feedback={name}"] for name in options("feedback")}
+FEEDBACKS["diana"] += ["compressor=natural"]  # it refuses the default, which is biased
 QUICK = [
     *((method, [REFERENCE, *own_of(method)]) for method in FIRST),
-    *(("hard_threshold", [REFERENCE, f"feedback={feedback}"]) for feedback in options("feedback")),
+    *(
+        ("natural" if name == "diana" else "hard_threshold", [REFERENCE, *words])
+        for name, words in FEEDBACKS.items()
+    ),
     ("hard_threshold", [*KERNELS]),
     *(("none", [REFERENCE, *update]) for update in UPDATES.values()),
     ("top_k", [REFERENCE, "trainer.clip_norm=0.1", "trainer.nonfinite=skip", *PIECES]),
@@ -213,9 +218,9 @@ def test_every_small_preset_runs_on_the_device(preset: str) -> None:
 
 
 CROSSED = [
-    (method, [kernels, f"feedback={feedback}", f"scope={scope}"])
+    (method, [kernels, *words, f"scope={scope}"])
     for method in METHODS
-    for feedback in options("feedback")
+    for words in FEEDBACKS.values()
     for scope in ("layer", "global")
     for kernels in ("kernels=reference", "kernels=auto")
 ]

@@ -13,7 +13,8 @@ from compressors.core.fields import PayloadType, declared
 from compressors.core.rules import Rounding, Rule
 from compressors.core.segments import Input, Segment, State, Step
 
-_CONTRACTING = ("ErrorFeedback", "EF21", "MomentumCorrection")  # feedback for which ||x - C(x)|| < ||x||
+# Feedback for which ||x - C(x)|| < ||x||
+_CONTRACTING = ("ErrorFeedback", "EF21", "EF21SGDM", "MomentumCorrection")
 
 
 class Traits(NamedTuple):

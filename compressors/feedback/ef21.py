@@ -6,33 +6,10 @@ the size of the gradient per worker, and one for the mean. h starts at 0, so the
 compressed gradients (the paper also permits h = C(g) of the first batch).
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
-from compressors.api import (
-    Communicator,
-    Input,
-    Reduced,
-    Reducer,
-    Segment,
-    Shared,
-    State,
-    Step,
-    Traits,
-    Wrapper,
-    zeros_of,
-)
-
-
-class Beliefs(NamedTuple):
-    """The state of EF21."""
-
-    believed: dict[str, Tensor]  # h, [W, d] per segment
-    mean: Shared  # of h over all n workers, [d] per segment
-    inner: State
+from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Step, Traits, Wrapper
+from compressors.feedback.shifts import Beliefs, differences, reduce_differences, zero_shifts
 
 
 @dataclass(frozen=True)
@@ -43,6 +20,7 @@ class EF21(Wrapper):
     """
 
     inner: Reducer
+    scale: str | None = field(default=None, kw_only=True, repr=False)  # of a preset; there is no residual
 
     keeps_residual = False
 
@@ -55,26 +33,14 @@ class EF21(Wrapper):
         return self.inner.traits._replace(relays=True)
 
     def init(self, segments: list[Segment]) -> Beliefs:
-        mean = {s.name: torch.zeros_like(s.rows[0], memory_format=torch.contiguous_format) for s in segments}
-        return Beliefs(zeros_of(segments), Shared(mean), self.inner.init(segments))
+        return zero_shifts(self.inner, segments)
 
     def carried(self, inputs: list[Input], state: Beliefs, step: Step) -> list[Input]:
-        segments = [given.seen() for given in inputs]
-        own = [Input(s._replace(rows=s.rows - state.believed[s.name])) for s in segments]
+        own = differences([given.seen() for given in inputs], state)
         return self.inner.carried(own, state.inner, step)
 
     def reduce(
         self, inputs: list[Input], state: Beliefs, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Beliefs]:
         segments = [given.formed() for given in inputs]
-        for segment in segments:
-            segment.rows.sub_(state.believed[segment.name])
-        differences = [segment.rows.clone() for segment in segments]  # the reduction consumes its input
-        own = [Input(segment) for segment in segments]
-        reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
-        mean = {}
-        for segment, difference in zip(segments, differences, strict=True):
-            name = segment.name
-            state.believed[name].add_(difference.sub_(reduced.residual[name]))
-            mean[name] = state.mean.state[name].add_(reduced.mean[name]).clone()
-        return reduced._replace(mean=mean), Beliefs(state.believed, state.mean, inner)
+        return reduce_differences(self.inner, segments, state, lambda segment: 1.0, step, communicator)

@@ -7,13 +7,17 @@ import numpy as np
 import pytest
 import torch
 from methods import communicator_for, plan, reduce_once, segment
+from processes import run_in_processes
+from shifting import FEEDBACKS as FEEDBACKS_IN_PROCESSES
+from shifting import results
 from torch import Tensor
 
 from compressors.api import Reducer, Step, inputs_of
 from compressors.build import build_reducer
-from compressors.feedback import EF21, ErrorFeedback, MomentumCorrection
+from compressors.feedback import EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD
+from compressors.testing.contract import copy_of
 from compressors.top_k import TopK
 from compressors.two_way import TwoWay
 from trainers.checkpoint.tree import walk
@@ -22,7 +26,9 @@ W, D, STEPS = 3, 60, 6
 FEEDBACKS: dict[str, Callable[[Reducer], Reducer]] = {
     "ef": ErrorFeedback,
     "ef21": EF21,
+    "ef21_sgdm": EF21SGDM,
     "momentum_correction": MomentumCorrection,
+    "momentum_correction by step": partial(MomentumCorrection, scale="step"),
     "without masking": partial(MomentumCorrection, masking=False),
 }
 every_feedback = pytest.mark.parametrize("feedback", FEEDBACKS.values(), ids=FEEDBACKS)
@@ -75,6 +81,24 @@ def test_momentum_correction_of_what_loses_nothing_is_momentum_sgd() -> None:
     for step, mean in enumerate(means(build_reducer(NoCompression(), D, MomentumCorrection))):
         velocity = 0.9 * velocity + gradients(step).numpy().mean(0)
         np.testing.assert_allclose(mean, velocity, rtol=1e-5, atol=1e-6)
+
+
+def test_momentum_correction_by_the_step_rescales_what_waits() -> None:
+    """v += lr u, and the mean is over lr: with a rate that halves, what waited counts twice."""
+    reducer = build_reducer(TopK(density=1 / D), D, partial(MomentumCorrection, momentum=0.0, scale="step"))
+    g = torch.arange(1.0, D + 1).expand(W, D)
+    first, state, _ = reduce_once(reducer, g, None, 0, learning_rate=0.5)
+    assert first.mean["a"].nonzero().flatten().tolist() == [D - 1]
+    assert first.mean["a"][D - 1] == D
+    second, _, _ = reduce_once(reducer, g, state, 1, learning_rate=0.25)
+    assert second.mean["a"].nonzero().flatten().tolist() == [D - 2]
+    assert second.mean["a"][D - 2] == 3 * (D - 1)  # (0.5 + 0.25) g / 0.25
+    with pytest.raises(ValueError, match=r"MomentumCorrection\.scale must be 'gradient' or 'step', got 'x'"):
+        MomentumCorrection(build_reducer(TopK(density=0.1), D), scale="x")
+    with pytest.raises(
+        ValueError, match=r"the schedule must be positive in every step under feedback\.scale"
+    ):
+        reducer.check(plan(rates=(1.0, 0.0)))
 
 
 def test_ef21_of_what_loses_nothing_is_left_out() -> None:
@@ -146,6 +170,30 @@ def test_what_is_about_to_be_compressed_can_be_seen(feedback: Callable[[Reducer]
         torch.testing.assert_close(p.double().square().sum(1), norms)
 
 
+@pytest.mark.parametrize("processes", [2, 4])
+def test_processes_change_nothing(processes: int) -> None:
+    """Means, bytes and states of 4 workers are bit-identical in 1, 2 and 4 processes."""
+    expected, found = results(0, 1), run_in_processes(results, processes)
+    for name, own in expected.items():
+        for key, tensor in own["alike"].items():
+            assert all(torch.equal(each[name]["alike"][key], tensor) for each in found), f"{name}: {key}"
+        for key, tensor in own["rows"].items():
+            assert torch.equal(torch.cat([each[name]["rows"][key] for each in found]), tensor), (
+                f"{name}: {key}"
+            )
+
+
+@pytest.mark.parametrize("name", FEEDBACKS_IN_PROCESSES)
+def test_a_copy_of_the_state_goes_on_as_the_original(name: str) -> None:
+    reducer, state = FEEDBACKS_IN_PROCESSES[name](), None
+    for step in range(2):
+        _, state, _ = reduce_once(reducer, gradients(step), state, step)
+    copied = copy_of(state)
+    one, _, _ = reduce_once(reducer, gradients(2), state, 2)
+    other, _, _ = reduce_once(FEEDBACKS_IN_PROCESSES[name](), gradients(2), copied, 2)
+    assert torch.equal(one.mean["a"], other.mean["a"])
+
+
 def test_refusals() -> None:
     inner = build_reducer(TopK(density=0.1), D)
     for momentum in (-0.1, 1.0, True, "0.9"):
@@ -159,5 +207,12 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match=r"optimizer must be SGD under feedback=momentum_correction"):
         corrected.check(plan(optimizer="Adam"))
     corrected.check(plan())
+    averaged = EF21SGDM(inner)
+    with pytest.raises(ValueError, match=r"optimizer\.momentum must be 0 under feedback=ef21_sgdm"):
+        averaged.check(plan(momentum=0.9))
+    with pytest.raises(ValueError, match=r"optimizer must be SGD under feedback=ef21_sgdm"):
+        averaged.check(plan(optimizer="Adam"))
+    with pytest.raises(ValueError, match=r"EF21SGDM\.momentum must be in \[0, 1\), got 1"):
+        EF21SGDM(inner, momentum=1)
     with pytest.raises(ValueError, match=r"TwoWay\.up must be a codec that sends something of every element"):
         TwoWay(up=TopK(density=0.1), down=QSGD())

@@ -136,6 +136,7 @@ NOT_NEGATIVE_OR_NULL = (
     "compressor=hard_threshold budget.threshold",
 )
 POSITIVE_OR_NULL = (
+    "feedback=diana compressor=qsgd feedback.alpha",
     "compressor=terngrad compressor.clip",
     "compressor=strom compressor.threshold",
     "checkpoint.every_minutes",
@@ -168,6 +169,7 @@ PARTS = (  # which are methods by themselves
 )
 SHARES = (  # in [0, 1); no null
     f"{CORRECTED} feedback.momentum",
+    "feedback=ef21_sgdm feedback.momentum",
     "optimizer.momentum",
     "model.dropout",
     "schedule=linear schedule.warmup_share",

@@ -23,7 +23,9 @@ LIBSVM_FILES = (
 )  # the known files of data.convex.libsvm
 AUTOLRS = "trainers.autolrs.AutoLRS"
 NO_FEEDBACK, NONE = "compressors.feedback.no_feedback", "compressors.none.NoCompression"
-CORRECTED = "compressors.feedback.MomentumCorrection"  # feedback that changes dense training
+# Feedback that changes dense training, by its momentum; and other feedback without a residual
+MOMENTA = ("compressors.feedback.MomentumCorrection", "compressors.feedback.EF21SGDM")
+WITHOUT_RESIDUAL = tuple(f"compressors.feedback.{name}" for name in ("EF21", "EF21SGDM", "DIANA"))
 # Current and first name of each part that was moved. Run ids contain the first name, so a move does not
 # change them.
 FIRST_NAMES = {
@@ -168,7 +170,7 @@ def _has_no_buckets(config: Config) -> bool:
 
 def _has_nothing_to_feed_back(config: Config) -> bool:
     """Whether the compressor is lossless and the feedback only adds what was lost."""
-    return at(config, "compressor._target_") == NONE and at(config, "feedback._target_") != CORRECTED
+    return at(config, "compressor._target_") == NONE and at(config, "feedback._target_") not in MOMENTA
 
 
 def _measures_nothing(config: Config) -> bool:
@@ -240,6 +242,11 @@ WITHOUT_EFFECT = (
     ),
     idle("feedback", "with compressor=none, which leaves no residual", _has_nothing_to_feed_back),
     idle("feedback.scale", "with feedback=none", has("feedback._target_", NO_FEEDBACK)),
+    idle(
+        "feedback.scale",
+        "with {feedback[_target_]}, which has no residual",
+        has("feedback._target_", *WITHOUT_RESIDUAL),
+    ),
 )
 
 

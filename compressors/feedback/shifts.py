@@ -1,0 +1,53 @@
+"""Compression of the difference between a worker's vector and a shift that the server knows too."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Shared, State, Step, zeros_of
+
+
+class Beliefs(NamedTuple):
+    """The shifts h: what the server believes of every worker's vector."""
+
+    believed: dict[str, Tensor]  # h, [W, d] per segment
+    mean: Shared  # of h over all n workers, [d] per segment
+    inner: State
+
+
+def zero_shifts(inner: Reducer, segments: list[Segment]) -> Beliefs:
+    """The state before the first step."""
+    mean = {s.name: torch.zeros_like(s.rows[0], memory_format=torch.contiguous_format) for s in segments}
+    return Beliefs(zeros_of(segments), Shared(mean), inner.init(segments))
+
+
+def differences(segments: list[Segment], state: Beliefs) -> list[Input]:
+    """x - h in new tensors, for observers."""
+    return [Input(s._replace(rows=s.rows - state.believed[s.name])) for s in segments]
+
+
+def reduce_differences(
+    inner: Reducer,
+    segments: list[Segment],
+    state: Beliefs,
+    rate: Callable[[Segment], float],
+    step: Step,
+    communicator: Communicator,
+) -> tuple[Reduced, Beliefs]:
+    """Reduce x - h for rows x (consumed): the mean is that of h + C(x - h).
+
+    Afterwards h += rate C(x - h), on every worker and in the mean.
+    """
+    for segment in segments:
+        segment.rows.sub_(state.believed[segment.name])
+    sent = [segment.rows.clone() for segment in segments]  # the reduction consumes its input
+    reduced, inner_state = inner.reduce([Input(s) for s in segments], state.inner, step, communicator)
+    mean = {}
+    for segment, difference in zip(segments, sent, strict=True):
+        name, alpha, shift = segment.name, rate(segment), state.mean.state[segment.name]
+        state.believed[name].add_(difference.sub_(reduced.residual[name]), alpha=alpha)
+        mean[name] = shift + reduced.mean[name]
+        shift.add_(reduced.mean[name], alpha=alpha)
+    return reduced._replace(mean=mean), Beliefs(state.believed, state.mean, inner_state)

@@ -1,0 +1,131 @@
+"""DIANA against its definition, its theory, and what it is made for: workers whose optima differ."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from methods import reduce_once
+
+from compressors.api import Codec, Reducer, Step
+from compressors.build import build_reducer
+from compressors.feedback import DIANA, no_feedback
+from compressors.natural import Natural
+from compressors.none import NoCompression
+from compressors.qsgd import QSGD
+from compressors.random_k import RandomK
+from compressors.terngrad import TernGrad
+from compressors.top_k import TopK
+
+W, D, STEPS = 4, 60, 5
+METHODS = {
+    "qsgd": QSGD(levels=2, norm="l2"),
+    "natural": Natural(),
+    "terngrad": TernGrad(clip=None),
+    "random_k": RandomK(density=0.3, unbiased=True, shared_coordinates=False),
+}
+each_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+
+
+def gradients(step: int) -> torch.Tensor:
+    return torch.randn(W, D, generator=torch.Generator().manual_seed(step))
+
+
+@pytest.mark.parametrize("alpha", [0.3, None])
+@each_method
+def test_it_is_its_definition(method: Codec, alpha: float | None) -> None:
+    """D = C(g - h); the mean of h + D is applied; h += alpha D, alpha = 1 / (1 + omega) by default."""
+    reducer = build_reducer(method, D, partial(DIANA, alpha=alpha))
+    rate = 1 / (1 + method.variance_bound(D)) if alpha is None else alpha
+    assert 0 < rate <= 1
+    h, state = torch.zeros(W, D), None
+    for step in range(STEPS):
+        difference = gradients(step) - h
+        sent = difference.clone()
+        for worker, row in enumerate(sent):
+            method.encode(row, Step(0, step, segment="a", shapes=((3, 20),), worker=worker))
+        sent = difference - sent
+        reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
+        torch.testing.assert_close(reduced.mean["a"], (h + sent).mean(0), rtol=1e-5, atol=1e-5)
+        h = h + rate * sent
+        torch.testing.assert_close(state.believed["a"], h, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(state.mean.state["a"], h.mean(0), rtol=1e-5, atol=1e-5)
+
+
+def test_the_rate_is_that_of_the_theory() -> None:
+    """omega = d / k - 1 of Random-k, 1 / 8 of natural compression, min(d / s^2, sqrt(d) / s) of QSGD."""
+    for method, omega in (
+        (METHODS["random_k"], D / 18 - 1),
+        (METHODS["natural"], 1 / 8),
+        (METHODS["qsgd"], min(D / 4, math.sqrt(D) / 2)),
+    ):
+        reducer = build_reducer(method, D, DIANA)
+        _, state, _ = reduce_once(reducer, gradients(0))
+        sent = gradients(0).clone()
+        for worker, row in enumerate(sent):
+            method.encode(row, Step(0, 0, segment="a", shapes=((3, 20),), worker=worker))
+        sent = gradients(0) - sent
+        torch.testing.assert_close(state.believed["a"] * (1 + omega), sent, rtol=1e-4, atol=1e-5)
+
+
+@each_method
+def test_the_direction_is_unbiased(method: Codec) -> None:
+    """Also with shifts that are not 0: over 200 draws the squared distance is the variance over their number.
+
+    An entry's mean is nearly Gaussian. The sum over 60 entries, whose variances differ, is spread as one over
+    20 equal ones; it exceeds four times its expectation with a probability below exp(-20 / 2 (3 - log 4)),
+    1e-7.
+    """
+    reducer = build_reducer(method, D, DIANA)
+    _, state, _ = reduce_once(reducer, gradients(0))
+    h, expected = state.believed["a"].clone(), gradients(1).mean(0).double()
+    total, variance = torch.zeros(D, dtype=torch.float64), 0.0
+    for number in range(1, 201):
+        state.believed["a"].copy_(h)
+        state.mean.state["a"].copy_(h.mean(0))
+        reduced, state, _ = reduce_once(reducer, gradients(1), state, number)
+        difference = reduced.mean["a"].double() - expected
+        total += difference
+        variance += difference.square().sum().item() / 200
+    assert (total / 200).square().sum().item() <= 4 * variance / 200
+
+
+def descend(reducer: Reducer, steps: int) -> float:
+    """Squared distance to the optimum of the mean of |x - a_i|^2 / 2, whose workers' optima a_i differ."""
+    optima, x, state = 10 * gradients(7), torch.zeros(D), None
+    for step in range(steps):
+        reduced, state, _ = reduce_once(reducer, x - optima, state, step)
+        x = x - 0.2 * reduced.mean["a"]
+    return (x - optima.mean(0)).square().sum().item()
+
+
+@pytest.mark.parametrize("name", ["qsgd", "random_k"])
+def test_it_converges_where_compression_alone_does_not(name: str) -> None:
+    """Linearly to the optimum; without shifts the variance of large gradients stays."""
+    with_shifts, without = (
+        descend(build_reducer(METHODS[name], D, feedback), 200) for feedback in (DIANA, no_feedback)
+    )
+    assert with_shifts < 1e-6 < 1e-3 < without
+
+
+def test_of_what_loses_nothing_it_is_left_out() -> None:
+    assert isinstance(build_reducer(NoCompression(), D, DIANA), NoCompression)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (
+            lambda: build_reducer(TopK(density=0.1), D, DIANA),
+            "compressor must be unbiased under feedback=diana",
+        ),
+        (lambda: build_reducer(TernGrad(), D, DIANA), "compressor must be unbiased .* got 'TernGrad'"),
+        (lambda: build_reducer(QSGD(), D, partial(DIANA, alpha=0)), r"DIANA.alpha must be in \(0, 1\]"),
+        (lambda: build_reducer(QSGD(), D, partial(DIANA, alpha=1.5)), r"DIANA.alpha must be in \(0, 1\]"),
+        (lambda: build_reducer(QSGD(), D, partial(DIANA, alpha=True)), r"DIANA.alpha must be in \(0, 1\]"),
+    ],
+)
+def test_refusals(make: Callable[[], Reducer], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        make()

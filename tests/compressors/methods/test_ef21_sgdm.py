@@ -1,0 +1,74 @@
+"""EF21-SGDM against its definition and against torch's SGD with momentum."""
+
+from functools import partial
+
+import numpy as np
+import torch
+from methods import reduce_once
+
+from compressors.build import build_reducer
+from compressors.feedback import EF21, EF21SGDM
+from compressors.none import NoCompression
+from compressors.top_k import TopK
+
+W, D, STEPS = 3, 60, 6
+
+
+def gradients(step: int) -> torch.Tensor:
+    return torch.randn(W, D, generator=torch.Generator().manual_seed(step))
+
+
+def test_it_is_its_definition() -> None:
+    """v = m v + (1 - m) g, h += C(v - h); the mean of h is applied. v begins with the first gradient."""
+    reducer = build_reducer(TopK(density=0.1), D, partial(EF21SGDM, momentum=0.8))
+    v, h, state = gradients(0).double().numpy(), np.zeros((W, D)), None
+    for step in range(STEPS):
+        g = gradients(step).double().numpy()
+        v = 0.8 * v + 0.2 * g
+        difference = v - h
+        kept = np.abs(difference) >= np.sort(np.abs(difference), 1)[:, -6][:, None]
+        h += np.where(kept, difference, 0)
+        reduced, state, communicator = reduce_once(reducer, gradients(step), state, step)
+        np.testing.assert_allclose(reduced.mean["a"].numpy(), h.mean(0), atol=1e-6)
+        left = np.where(kept, 0, difference)
+        np.testing.assert_allclose(reduced.compressed["a"].error[:, 0], (left**2).sum(1), rtol=1e-5)
+        assert communicator.take_charges().sum(1).tolist() == [8 * 6] * W
+
+
+def test_without_compression_it_is_sgd_with_dampened_momentum() -> None:
+    """torch.optim.SGD(momentum=m, dampening=1 - (1 - m)), whose first step takes the gradient as it is."""
+    reducer = build_reducer(NoCompression(), D, EF21SGDM)
+    ours, torchs = (torch.zeros(D, requires_grad=True) for _ in range(2))
+    plain = torch.optim.SGD([ours], lr=0.1)
+    momentum = torch.optim.SGD([torchs], lr=0.1, momentum=0.9, dampening=0.9)
+    state = None
+    for step in range(STEPS):
+        reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
+        ours.grad, torchs.grad = reduced.mean["a"], gradients(step).mean(0)
+        plain.step()
+        momentum.step()
+    torch.testing.assert_close(ours, torchs, rtol=0, atol=1e-6)
+
+
+def test_without_momentum_it_is_ef21() -> None:
+    found = []
+    for feedback in (EF21, partial(EF21SGDM, momentum=0.0)):
+        reducer, state = build_reducer(TopK(density=0.1), D, feedback), None
+        for step in range(STEPS):
+            reduced, state, _ = reduce_once(reducer, gradients(step), state, step)
+        found.append(reduced.mean["a"])
+    assert torch.equal(*found)
+
+
+def test_momentum_averages_the_noise_of_gradients() -> None:
+    """Of noise of variance 1 on a constant gradient EF21 passes on most, an average (1 - m) / (1 + m)."""
+    steady = torch.randn(D, generator=torch.Generator().manual_seed(99))
+    found = []
+    for feedback in (EF21, partial(EF21SGDM, momentum=0.95)):
+        reducer, state, errors = build_reducer(TopK(density=0.5), D, feedback), None, []
+        for step in range(200):
+            reduced, state, _ = reduce_once(reducer, steady + gradients(step), state, step)
+            errors.append((reduced.mean["a"] - steady).square().mean().item())
+        found.append(np.mean(errors[100:]))
+    assert found[0] > 0.5 / W
+    assert found[1] < 1.5 * (1 - 0.95) / (1 + 0.95) / W
