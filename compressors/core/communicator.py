@@ -1,6 +1,7 @@
 """Interface of the collectives; ``trainers/comm/communicator.py`` implements it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,9 @@ class Communicator(Protocol):
 
     def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
         """The tensor of ``worker``, [...]; other processes pass a tensor of the same shape and dtype."""
+
+    def leading(self) -> AbstractContextManager[object]:
+        """Context manager: work of one worker for which all others wait."""
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, n, ...]``: sends ``[w, v]`` to worker v and returns the parts received from worker v."""

@@ -107,6 +107,7 @@ POSITIVE = (
     "budget.density",
     "compressor=random_k compressor.density",
     "compressor=gtop_k compressor.density",
+    "feedback=low_pass feedback.beta",
     "compressor=accordion compressor.k_low",
     "compressor=accordion compressor.k_high",
     "compressor=accordion compressor.detection_threshold",

@@ -179,15 +179,20 @@ class Communicator:
         self._require_kind(kind)
         if worker in self.local_workers:
             self._charged[kind][worker - self.local_workers.start] += tensor.nbytes
-        self._link += broadcast_bytes(tensor.nbytes, self.size, worker)[
-            self.local_workers.start : self.local_workers.stop
-        ]
-        with self.clock.collective(math.ceil(math.log2(self.size))):
+        link = np.array(broadcast_bytes(tensor.nbytes, self.size, worker))
+        self._link += link[self.local_workers.start : self.local_workers.stop]
+        rounds = math.ceil(math.log2(self.size))
+        self.clock.detour_bytes += rounds * tensor.nbytes - link[:, 0].mean()
+        with self.clock.collective(rounds):
             if self.world_size == 1:
                 return tensor
             moved = self._here(tensor)
             dist.broadcast(moved, worker // len(self.local_workers))
             return moved.to(tensor.device)
+
+    def leading(self) -> AbstractContextManager[object]:
+        """Context manager: work of one worker for which all others wait, such as before a broadcast."""
+        return self.clock.leading()
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
         """Send part ``[w, v]`` of ``[W, n, ...]`` to worker v; returns ``[W, n, ...]``, ``[w, v]`` from
@@ -238,6 +243,7 @@ class Communicator:
             self._require_kind(kind)
             each = rows.nbytes // len(rows)
             self._charged[kind] += (copies[local] > 0) * each
+            self.clock.detour_bytes += (copies.max() - copies.mean()) * each
             self._link += np.stack([copies[local], arrivals[local]], 1) * each
         self._elements = math.inf  # messages may hold sums, which no single worker's count describes
         sent = [self._here(rows) for rows in fields]
