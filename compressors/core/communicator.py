@@ -51,6 +51,19 @@ class Communicator(Protocol):
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, n, ...]``: sends ``[w, v]`` to worker v and returns the parts received from worker v."""
 
+    def all_to_all_ragged(
+        self,
+        fields: list[list[Tensor]],
+        counts: np.ndarray,
+        kinds: list[str],
+        arriving: np.ndarray | None = None,
+    ) -> tuple[list[list[Tensor]], np.ndarray]:
+        """Per field what every local worker receives, joined in worker order, and the counts, ``[W, n]``.
+
+        The first ``counts[w, 0]`` entries of worker w go to worker 0, and so on. ``arriving`` are the counts
+        received, if they are known.
+        """
+
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
         """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w."""
 

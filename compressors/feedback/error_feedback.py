@@ -41,11 +41,12 @@ class ErrorFeedback(Wrapper):
     ``scale="gradient"`` keeps the residual in gradient units, as the paper's networks do. ``scale="step"``
     works on p = e + lr g, as its theory and convex runs do: the residual, and with it the compression error,
     is in units of the parameters, and a change of the learning rate does not rescale it. The mean is divided
-    by lr afterwards, so an SGD optimizer moves by exactly mean C(p). ``beta`` below 1 is a low-pass filter: e'
-    is (1 - beta) e + beta (p - C(p)). A lower one gives a smoother residual, which follows the gradient more
-    slowly and keeps a part of what was sent. It needs one more copy of e in each step. Raises ``ValueError``
-    for another scale, for a beta outside (0, 1], and in a step whose learning rate is 0 under
-    ``scale="step"``.
+    by lr afterwards, so an SGD optimizer moves by exactly mean C(p).
+
+    ``beta`` below 1 is a low-pass filter: (1 - beta) e + beta (p - C(p)) is kept. A lower one gives a
+    smoother residual, which follows the gradient more slowly and keeps a part of what was sent. It needs one
+    more copy of e in each step. Raises ``ValueError`` for another scale, for a beta outside (0, 1], and in a
+    step whose learning rate is 0 under ``scale="step"``.
     """
 
     inner: Reducer
