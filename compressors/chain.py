@@ -7,6 +7,7 @@ plus those of the first codec's indices if they are sent.
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -154,7 +155,8 @@ class Chain(Codec):
     def _parts(self, payload: Any, size: int, step: Step) -> tuple[Any, Any]:
         """The payload of ``first``, with zeros for values, and that of ``second``."""
         if self._is_redrawn:
-            return self.first.encode(torch.zeros(size, device=payload[0].device), step), payload
+            outer = _drawn(self.first, size, step._replace(worker=0), payload[0].device)
+            return outer._replace(**{self._values_name: values_of(outer).clone()}), payload
         where = dict(zip(self._where, payload, strict=False))
         inner = self.second.payload(*payload[len(where) :])
         count = max(len(where[name]) for name, own in self._where.items() if own.elements_per_entry == 1)
@@ -165,6 +167,12 @@ class Chain(Codec):
 def _within(step: Step, count: int) -> Step:
     """The step for the second codec, whose vector consists of the ``count`` selected values."""
     return step._replace(segment=f"{step.segment}/second", shapes=((count,),))
+
+
+@lru_cache(maxsize=8)
+def _drawn(first: Codec, size: int, step: Step, device: torch.device) -> Any:
+    """The payload of zeros of a codec that selects the same elements on all workers, drawn once for all."""
+    return first.encode(torch.zeros(size, device=device), step)
 
 
 _known: dict[tuple[PayloadType, PayloadType], PayloadType] = {}

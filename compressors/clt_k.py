@@ -2,8 +2,11 @@
 
 Chen et al., 2020, "ScaleCom", https://arxiv.org/abs/2104.11125. The leader changes in every step, cyclically.
 Biased; the paper shows a contraction if the workers' residuals are similar. Per element sent: 4 bytes for an
-fp32 value from every worker, all-reduced, and a 4-byte index from the leader. Deviation from the paper: no
-low-pass filter on the residual.
+fp32 value from every worker, all-reduced, and a 4-byte index from the leader, broadcast once. ScaleCom's
+low-pass filter on the residual is part of the feedback (``ErrorFeedback.beta``): ``feedback=low_pass``, the
+default of ``compressor=clt_k``, with the paper's 0.1 of its large batches. At 1, as with the paper's standard
+batches, it is error feedback. Deviation from the paper: the leader takes the exact Top-k of a segment, the
+paper the largest of each chunk.
 """
 
 from dataclasses import dataclass
@@ -58,9 +61,10 @@ class CLTK(CodecWithDensity):
         kind = index_dtype(max(given.size for given in inputs))
         indices = torch.empty(sum(counts), dtype=kind, device=communicator.device)
         if leader in communicator.local_workers:
-            row = communicator.local_workers.index(leader)
-            vectors = [_vector(given, row) for given in inputs]
-            indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
+            with communicator.leading():
+                row = communicator.local_workers.index(leader)
+                vectors = [_vector(given, row) for given in inputs]
+                indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
         chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the only wait for a GPU
         return [_Chosen(where=part.long().numpy()) for part in chosen.split(counts)], state
 

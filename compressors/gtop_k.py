@@ -14,35 +14,25 @@ ceil(log2 n) rounds, and a worker of the smaller group may send to two workers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from compressors.api import (
     INDICES,
     VALUES,
     Communicator,
-    Compressed,
     Input,
     Reduced,
     ReducerWithDensity,
-    Sparse,
     State,
     Step,
     Traits,
 )
-from compressors.core.backends import backend_of, count_sent
-from compressors.core.payloads import divide, index_dtype
+from compressors.core.backends import backend_of
+from compressors.core.entries import Entries, contains, edges_between, entries_of, finish
+from compressors.core.payloads import index_dtype
 from compressors.top_k import TopK, largest, magnitude_keys
-
-
-class Held(NamedTuple):
-    """Entries of all segments; positions count from the first segment's first element."""
-
-    values: Tensor  # [K]
-    where: Tensor  # [K] int64, ascending
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,40 +51,17 @@ class GTopK(ReducerWithDensity):
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[Reduced, State]:
-        backend, workers = backend_of(inputs[0].rows.device), communicator.local_workers
-        top_k = TopK(density=self.density_at(step))
+        workers, top_k = communicator.local_workers, TopK(density=self.density_at(step))
+        backend = backend_of(inputs[0].rows.device)
         local = backend.compress([top_k] * len(inputs), inputs, step, workers)
-        sizes = [given.size for given in inputs]
-        table = Table(sizes, [top_k.elements_at(step, size) for size in sizes], inputs[0].rows.device)
-        own = table.joined(local, len(workers))
+        own = entries_of(local, edges_between(inputs))
+        tree = Tree(inputs, [top_k.elements_at(step, given.size) for given in inputs])
         held, kept = own, [torch.ones_like(mine.where, dtype=torch.bool) for mine in own]
         for sources in sources_of_rounds(communicator.size):
-            held = _next_round(held, sources, table, communicator)
-            kept = [
-                flags & _contains(theirs.where, mine.where)
-                for flags, theirs, mine in zip(kept, held, own, strict=True)
-            ]
-        mean = {}
-        for given, (values, where) in zip(inputs, table.parts(held[0]), strict=True):
-            out = given.rows.new_zeros(given.size)
-            mean[given.name] = out.index_copy_(0, where, divide(values.clone(), communicator.size))
-        sent: list[list[Sparse]] = [[] for _ in inputs]
-        for row, (mine, flags) in enumerate(zip(own, kept, strict=True)):
-            for given, part, arrived, payloads in zip(
-                inputs, table.parts(mine), flags.split(table.counts), sent, strict=True
-            ):
-                dropped = ~arrived
-                given.rows[row].index_copy_(0, part.where[dropped], part.values[dropped])
-                where = part.where[arrived].to(index_dtype(given.size))
-                payloads.append(Sparse(part.values[arrived], where))
-        left = [given.segment._replace(rows=given.rows) for given in inputs]
-        compressed = {
-            segment.name: _measured(before, payloads, error, segment.edges)
-            for segment, before, payloads, error in zip(
-                left, local, sent, backend.squared_norms(left), strict=True
-            )
-        }
-        return Reduced(mean, {segment.name: segment.rows for segment in left}, compressed), state
+            held = tree.next_round(held, sources, communicator)
+            for flags, theirs, mine in zip(kept, held, own, strict=True):
+                flags &= contains(theirs.where, mine.where)
+        return finish(held[0], own, kept, inputs, local, communicator.size), state
 
 
 def sources_of_rounds(size: int) -> list[list[int]]:
@@ -119,35 +86,30 @@ def sources_of_rounds(size: int) -> list[list[int]]:
     return rounds[::-1]
 
 
-class Table:
-    """Segments of ``sizes`` [S] one after the other, with ``counts`` [S] entries in each payload."""
+class Tree:
+    """Rounds of exchanges of ``counts`` [S] entries of the segments, as many from every worker."""
 
-    def __init__(self, sizes: Sequence[int], counts: Sequence[int], device: torch.device) -> None:
+    def __init__(self, inputs: Sequence[Input], counts: Sequence[int]) -> None:
         self.counts = list(counts)
-        self.firsts = np.cumsum([0, *sizes])[:-1].tolist()
-        self.dtype = index_dtype(max(sizes))  # of positions within a segment
-        first_of_entries = np.repeat(self.firsts, counts)
-        self.first_of_entries = torch.from_numpy(first_of_entries).to(device, non_blocking=True)  # [K]
+        self.dtype = index_dtype(max(given.size for given in inputs))  # of positions within a segment
+        firsts = np.repeat(edges_between(inputs)[:-1], counts)  # of the segment of each entry, [K]
+        self.firsts = torch.from_numpy(firsts).to(inputs[0].rows.device, non_blocking=True)
 
-    def joined(self, compressed: Sequence[Compressed], num_workers: int) -> list[Held]:
-        """The payloads of all segments, for each of ``num_workers`` local workers."""
-        rows = []
-        for name in Sparse._fields:
-            fields = [torch.cat([getattr(p, name) for p in own.payloads]) for own in compressed]
-            rows.append(torch.cat([field.view(num_workers, -1) for field in fields], 1))
-        values, indices = rows
+    def next_round(
+        self, held: list[Entries], sources: Sequence[int], communicator: Communicator
+    ) -> list[Entries]:
+        """What the local workers hold after they have received from ``sources``."""
+        values, where = (torch.stack(field) for field in zip(*held, strict=True))
+        fields = [values, (where - self.firsts).to(self.dtype)]
+        values, positions = communicator.exchange(fields, sources, [VALUES, INDICES])
+        arrived = zip(values, positions.long() + self.firsts, strict=True)
         return [
-            Held(*of_worker) for of_worker in zip(values, indices.long() + self.first_of_entries, strict=True)
+            mine if sources[worker] == worker else self.merged(mine, Entries(*theirs))
+            for worker, mine, theirs in zip(communicator.local_workers, held, arrived, strict=True)
         ]
 
-    def parts(self, held: Held) -> list[Held]:
-        """The entries of each segment, with positions within the segment."""
-        pieces = zip(held.values.split(self.counts), held.where.split(self.counts), self.firsts, strict=True)
-        return [Held(values, where - first) for values, where, first in pieces]
-
-    def merged(self, one: Held, other: Held) -> Held:
-        """The k largest magnitudes of the sum of two payloads in each segment; ties go to the lowest
-        position."""
+    def merged(self, one: Entries, other: Entries) -> Entries:
+        """The k largest magnitudes of the sum in each segment; ties go to the lowest position."""
         where, order = torch.cat([one.where, other.where]).sort(stable=True)
         values = torch.cat([one.values, other.values])[order]
         twice = where[1:] == where[:-1]
@@ -156,30 +118,4 @@ class Table:
         keys[1:].masked_fill_(twice, -1)
         of_segments = zip(keys.split([2 * k for k in self.counts]), self.counts, strict=True)
         kept = torch.cat([largest(own, k) for own, k in of_segments])
-        return Held(values[kept], where[kept])
-
-
-def _next_round(
-    held: list[Held], sources: Sequence[int], table: Table, communicator: Communicator
-) -> list[Held]:
-    """What the local workers hold after they have received from ``sources``."""
-    values = torch.stack([mine.values for mine in held])
-    positions = torch.stack([mine.where for mine in held]) - table.first_of_entries
-    arrived = communicator.exchange([values, positions.to(table.dtype)], sources, [VALUES, INDICES])
-    theirs = zip(arrived[0], arrived[1].long() + table.first_of_entries, strict=True)
-    return [
-        mine if sources[worker] == worker else table.merged(mine, Held(*other))
-        for worker, mine, other in zip(communicator.local_workers, held, theirs, strict=True)
-    ]
-
-
-def _contains(where: Tensor, wanted: Tensor) -> Tensor:
-    """Which of ``wanted`` [k] are in ``where`` [m], both ascending: [k] bool."""
-    place = torch.searchsorted(where, wanted).clamp_(max=len(where) - 1)
-    return where[place] == wanted
-
-
-def _measured(before: Compressed, payloads: list[Sparse], error: Tensor, edges: np.ndarray) -> Compressed:
-    counts = np.array([[len(payload.values)] for payload in payloads])
-    now = before._replace(sent=counts, error=error, payloads=payloads, out=None)
-    return now._replace(sent=count_sent(now, edges))
+        return Entries(values[kept], where[kept])

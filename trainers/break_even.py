@@ -34,7 +34,7 @@ class Cost(NamedTuple):
 
     seconds: float  # processor time of compression and aggregation
     rounds: float  # sequential messages
-    traffic_bytes: float  # bytes that leave its machine
+    traffic_bytes: float  # bytes that leave its machine, and what a step waits for on busier links
 
 
 def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> float:
@@ -66,36 +66,43 @@ class StepCosts:
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.steps = 0
-        self._sent = 0.0  # bytes that left a local worker, mean over workers, sum over steps
+        self.leading_seconds: deque[float] = deque(maxlen=STEPS)  # of the steps in which a local worker led
+        self._sent = 0.0  # bytes that left a local worker, mean over workers, and detours; sum over steps
 
     def add(self, step: GradientStep, ledger: Ledger) -> None:
         """Record the last step."""
         if self.nothing_to_compare or step.compression_seconds is None:
             return
         sent = ledger.counts.link_bytes[:, 0]
-        self._sent += sent.sum() / len(sent)  # takes half the time of mean()
+        clock = self.communicator.clock
+        self._sent += sent.sum() / len(sent) + clock.detour_bytes  # takes half the time of mean()
         self.seconds.append(step.compression_seconds)
-        self.rounds.append(self.communicator.clock.rounds)
+        self.rounds.append(clock.rounds)
+        if clock.leading_seconds:
+            self.leading_seconds.append(clock.leading_seconds)
         self.steps += 1
 
     def summary(self) -> dict[str, float]:
         """The metric, equal on every process; empty for dense training and for a single worker.
 
-        Uses medians over steps without the first one, in which kernels are loaded, and the slowest process.
+        Uses medians over steps without the first one, in which kernels are loaded, and the slowest process. A
+        leader's work is added in full: all workers wait for it, in whichever process it is.
         """
         if self.steps == 0:
             return {}
-        seconds, rounds = (list(column)[min(1, len(column) - 1) :] for column in (self.seconds, self.rounds))
+        columns = self.seconds, self.rounds, self.leading_seconds or [0.0]
+        seconds, rounds, leading = (list(column)[min(1, len(column) - 1) :] for column in columns)
         row = [
             statistics.median(seconds),
             dense_seconds(self.layout),
             round_seconds(self.communicator),
+            statistics.median(leading),
             self._sent / self.steps,
         ]
-        rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 4]
-        compression, rehearsed, latency, _ = rows.max(0).values.tolist()
+        rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 5]
+        own, rehearsed, latency, lead, _ = rows.max(0).values.tolist()
         workers, size = self.communicator.size, self.layout.num_parameters * self.layout.dtype.itemsize
-        compressed = Cost(compression, statistics.median(rounds), rows[:, 3].mean().item())
+        compressed = Cost(own + lead, statistics.median(rounds), rows[:, 4].mean().item())
         dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_bytes(size, workers))
         return {NAME: break_even(compressed, dense, latency)}
 

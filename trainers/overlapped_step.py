@@ -169,7 +169,8 @@ class OverlappedStep:
         self.gradient_seconds = time.perf_counter() - started
         self.communication_seconds = self.communicator.clock.seconds
         timed = self.thread is not None  # a GPU's kernels are only queued at this point
-        self.compression_seconds = self.reduce_seconds - self.communication_seconds if timed else None
+        own = self.reduce_seconds - self.communication_seconds - self.communicator.clock.leading_seconds
+        self.compression_seconds = own if timed else None
         # The first layer of this worker, as without overlap
         fault = min(self.faults, default=0) if self.looks else fault_of(self.ledger)
         raise_together(self.communicator, self.layout, step, fault)

@@ -1,6 +1,7 @@
 """Interface of the collectives; ``trainers/comm/communicator.py`` implements it."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import numpy as np
@@ -44,8 +45,24 @@ class Communicator(Protocol):
     def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
         """The tensor of ``worker``, [...]; other processes pass a tensor of the same shape and dtype."""
 
+    def leading(self) -> AbstractContextManager[object]:
+        """Context manager: work of one worker for which all others wait."""
+
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, n, ...]``: sends ``[w, v]`` to worker v and returns the parts received from worker v."""
+
+    def all_to_all_ragged(
+        self,
+        fields: list[list[Tensor]],
+        counts: np.ndarray,
+        kinds: list[str],
+        arriving: np.ndarray | None = None,
+    ) -> tuple[list[list[Tensor]], np.ndarray]:
+        """Per field what every local worker receives, joined in worker order, and the counts, ``[W, n]``.
+
+        The first ``counts[w, 0]`` entries of worker w go to worker 0, and so on. ``arriving`` are the counts
+        received, if they are known.
+        """
 
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
         """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w."""

@@ -19,7 +19,7 @@ def generator(*salt: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(*salt))
 
 
-@lru_cache(maxsize=1)  # workers with shared coordinates request the same draw in sequence
+@lru_cache(maxsize=4)  # workers with shared coordinates request the same draws in turn, several in a chain
 def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
     """``count`` distinct coordinates of ``range(size)``, uniform over all subsets, ascending.
 

@@ -1,7 +1,8 @@
 """Error feedback: entries that were not sent are kept and added to the next gradient.
 
 Seide et al., 2014; Stich et al., 2018, https://arxiv.org/abs/1809.07599; Karimireddy et al., 2019,
-https://arxiv.org/abs/1901.09847.
+https://arxiv.org/abs/1901.09847. Low-pass filter: Chen et al., 2020, "ScaleCom",
+https://arxiv.org/abs/2104.11125, algorithm 1.
 """
 
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from compressors.api import (
     State,
     Step,
     Wrapper,
+    is_real,
+    require,
     zeros_of,
 )
 from compressors.core.payloads import divide
@@ -39,17 +42,23 @@ class ErrorFeedback(Wrapper):
     ``scale="gradient"`` keeps the residual in gradient units, as the paper's networks do. ``scale="step"``
     works on p = e + lr g, as its theory and convex runs do: the residual, and with it the compression error,
     is in units of the parameters, and a change of the learning rate does not rescale it. The mean is divided
-    by lr afterwards, so an SGD optimizer moves by exactly mean C(p). Raises ``ValueError`` for another scale,
-    and in a step whose learning rate is 0 under ``scale="step"``.
+    by lr afterwards, so an SGD optimizer moves by exactly mean C(p).
+
+    ``beta`` below 1 is a low-pass filter: (1 - beta) e + beta (p - C(p)) is kept. A lower one gives a
+    smoother residual, which follows the gradient more slowly and keeps a part of what was sent. It needs one
+    more copy of e in each step. Raises ``ValueError`` for another scale, for a beta outside (0, 1], and in a
+    step whose learning rate is 0 under ``scale="step"``.
     """
 
     inner: Reducer
     scale: str = field(default="gradient", kw_only=True)
+    beta: float = field(default=1.0, kw_only=True)
 
     keeps_residual = True
 
     def __post_init__(self) -> None:
         require_scale("ErrorFeedback", self.scale)
+        require(is_real(self.beta) and 0 < self.beta <= 1, "ErrorFeedback.beta", "in (0, 1]", self.beta)
 
     def check(self, plan: Plan) -> None:
         require_rates(self.scale, plan)
@@ -74,6 +83,7 @@ class ErrorFeedback(Wrapper):
         self, inputs: list[Input], state: Memory, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Memory]:
         own = self._with_residual([given.formed() for given in inputs], state, step)
+        before = {given.name: given.rows.clone() for given in own} if self.beta < 1 else {}
         reduced, inner = self.inner.reduce(own, state.inner, step, communicator)
         if own[0].scale != 1.0:
             for mean in reduced.mean.values():
@@ -83,6 +93,8 @@ class ErrorFeedback(Wrapper):
             for name, left in reduced.residual.items()
             if left.data_ptr() != state.residual[name].data_ptr()  # the method has no residual
         }
+        for name, old in before.items():
+            residual[name] = old.mul_(1 - self.beta).add_(residual[name], alpha=self.beta)
         return reduced, Memory(residual, inner)
 
     def _with_residual(self, segments: list[Segment], state: Memory, step: Step) -> list[Input]:

@@ -65,6 +65,21 @@ class Handed(Communicator):
         self._take_down(kind, rows)
         return super().all_to_all(rows, kind)
 
+    def all_to_all_ragged(
+        self,
+        fields: list[list[Tensor]],
+        counts: np.ndarray,
+        kinds: list[str],
+        arriving: np.ndarray | None = None,
+    ) -> tuple[list[list[Tensor]], np.ndarray]:
+        kept = counts.diagonal()
+        for tensors, kind in zip(fields, kinds, strict=True):
+            for row, tensor in enumerate(tensors):
+                self.handed[row, self.kinds.index(kind)] += tensor.nbytes - kept[row] * tensor.itemsize
+        if arriving is None:
+            self.handed[:, self.kinds.index("metadata")] -= 4  # all_to_all takes down what it keeps
+        return super().all_to_all_ragged(fields, counts, kinds, arriving)
+
     def exchange(
         self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
     ) -> list[Tensor]:

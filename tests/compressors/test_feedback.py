@@ -61,6 +61,29 @@ def test_ef21_is_its_definition() -> None:
         np.testing.assert_allclose(mean, believed.mean(0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", ["gradient", "step"])
+def test_low_pass_is_its_definition(scale: str) -> None:
+    """e' = (1 - beta) e + beta (p - C(p)): a part of what was sent stays (Chen et al., algorithm 1)."""
+    beta, rate, state = 0.25, 0.5, None
+    reducer = build_reducer(TopK(density=0.1), D, partial(ErrorFeedback, beta=beta, scale=scale))
+    residual = np.zeros((W, D))
+    for step in range(STEPS):
+        reduced, state, _ = reduce_once(reducer, gradients(step), state, step, learning_rate=rate)
+        p = residual + gradients(step).numpy() * (rate if scale == "step" else 1)
+        sent = np.where(top(p, 6), p, 0)
+        residual = (1 - beta) * residual + beta * (p - sent)
+        np.testing.assert_allclose(state.residual["a"].numpy(), residual, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(reduced.residual["a"].numpy(), p - sent, rtol=1e-5, atol=1e-6)
+        applied = reduced.mean["a"].numpy() * (rate if scale == "step" else 1)
+        np.testing.assert_allclose(applied, sent.mean(0), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("beta", [0, -0.1, 1.1, float("nan"), True, "0.5"])
+def test_beta_outside_its_range(beta: object) -> None:
+    with pytest.raises(ValueError, match=r"ErrorFeedback\.beta must be in \(0, 1\], got"):
+        ErrorFeedback(build_reducer(TopK(density=0.1), D), beta=beta)
+
+
 @pytest.mark.parametrize("masking", [True, False])
 def test_momentum_correction_is_its_definition(masking: bool) -> None:
     """u = m u + g, v += u; C(v) is sent, and v, with masking u too, forgets it (Lin et al., algorithm 4)."""

@@ -10,6 +10,7 @@ import torch
 from command_line import command
 
 from compressors.build import build_reducer
+from compressors.clt_k import CLTK
 from compressors.none import NoCompression
 from compressors.random_block import RandomBlock
 from compressors.top_k import TopK
@@ -71,6 +72,9 @@ def test_the_compression_of_simulated_workers_is_divided() -> None:
     clock.seconds, clock.ended = 0.3, 10.8
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3) / 8 + 0.2)
     assert clock.compression_seconds(1.0, 11.0, 1) == pytest.approx(0.7)
+    clock.leading_seconds = 0.1  # of one worker, not of each: added apart
+    assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3 - 0.1) / 8 + 0.2)
+    clock.leading_seconds = 0.0
     clock.ended = None  # a method that talks to nobody
     clock.seconds = 0.0
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx(1 / 8)
@@ -116,6 +120,40 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
     monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
     expected = 8 * (1.5 * 4000 - traffic_bytes) / (0.4 - 0.1)
     assert costs.summary() == {NAME: pytest.approx(expected)}
+
+
+def costs_with_leader(workers: int, processes: int, rank: int) -> StepCosts:
+    """12 steps as of CLT-k: worker t mod n works 0.2 s for all, then broadcasts 100 bytes."""
+    communicator = Communicator(workers, rank=rank, world_size=processes)
+    layout, reducer = layout_of(1000), build_reducer(CLTK(density=0.1), 1000)
+    costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
+    for step in range(12):
+        clock, leader = communicator.clock, step % workers
+        clock.restart()
+        communicator.broadcast_from(leader, torch.zeros(25), "indices")
+        clock.leading_seconds = 0.2 * (leader in communicator.local_workers)
+        ledger.close_step()
+        costs.add(SimpleNamespace(compression_seconds=0.3), ledger)
+    return costs
+
+
+@pytest.mark.parametrize("processes", [1, 2, 4])
+def test_a_leader_counts_the_same_in_any_number_of_processes(
+    processes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of 0.3 s and 0.2 s of the leader; its 100 bytes pass 2 links of a tree, one after the other."""
+    monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
+    monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.0)
+    monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, source: None)
+    rows: list[torch.Tensor] = []
+    monkeypatch.setattr(Communicator, "collect", lambda self, own: rows.append(own) or own)
+    everyones = [costs_with_leader(4, processes, rank) for rank in range(processes)]
+    for costs in everyones:
+        costs.summary()
+    joined = torch.cat(rows)
+    monkeypatch.setattr(Communicator, "collect", lambda self, own: joined)
+    expected = 8 * (1.5 * 4000 - 2 * 100) / (0.3 + 0.2 - 0.1)
+    assert [costs.summary()[NAME] for costs in everyones] == [pytest.approx(expected)] * processes
 
 
 def test_dense_training_and_a_single_worker_have_none() -> None:

@@ -1,6 +1,8 @@
 """Time in the collectives of a step, to separate communication from compression."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Self
 
 import torch
@@ -21,6 +23,8 @@ class Clock:
         self.exact = exact
         self.seconds = 0.0  # in collectives: sending, receiving and waiting
         self.rounds = 0  # sequential messages of a worker, lower bound
+        self.leading_seconds = 0.0  # work of local workers for which all others waited
+        self.detour_bytes = 0.0  # by which the busiest paths of collectives exceed the workers' mean
         self.ended: float | None = None  # end of the last collective, by ``now``
 
     def now(self) -> float:
@@ -32,6 +36,15 @@ class Clock:
         """Context manager around a collective with ``rounds`` sequential messages."""
         self.rounds += rounds
         return self
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """Context manager around work of one worker for which all others wait."""
+        started = self.now()
+        try:
+            yield
+        finally:
+            self.leading_seconds += self.now() - started
 
     def __enter__(self) -> None:
         self._started = self.now()
@@ -45,7 +58,8 @@ class Clock:
 
         This process compressed ``num_workers`` workers in a reduction of ``reduce_seconds`` that ended at
         ``ended``. The sum is computed once per process, as on each machine; all other time is divided by the
-        number of workers.
+        number of workers. ``leading_seconds`` are not included: one process of all has them in a step.
         """
         aggregation = 0.0 if self.ended is None else ended - self.ended
-        return (reduce_seconds - self.seconds - aggregation) / num_workers + aggregation
+        of_each = reduce_seconds - self.seconds - self.leading_seconds - aggregation
+        return of_each / num_workers + aggregation

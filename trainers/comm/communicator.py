@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import numpy as np
 import torch
@@ -178,15 +179,20 @@ class Communicator:
         self._require_kind(kind)
         if worker in self.local_workers:
             self._charged[kind][worker - self.local_workers.start] += tensor.nbytes
-        self._link += broadcast_bytes(tensor.nbytes, self.size, worker)[
-            self.local_workers.start : self.local_workers.stop
-        ]
-        with self.clock.collective(math.ceil(math.log2(self.size))):
+        link = np.array(broadcast_bytes(tensor.nbytes, self.size, worker))
+        self._link += link[self.local_workers.start : self.local_workers.stop]
+        rounds = math.ceil(math.log2(self.size))
+        self.clock.detour_bytes += rounds * tensor.nbytes - link[:, 0].mean()
+        with self.clock.collective(rounds):
             if self.world_size == 1:
                 return tensor
             moved = self._here(tensor)
             dist.broadcast(moved, worker // len(self.local_workers))
             return moved.to(tensor.device)
+
+    def leading(self) -> AbstractContextManager[object]:
+        """Context manager: work of one worker for which all others wait, such as before a broadcast."""
+        return self.clock.leading()
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
         """Send part ``[w, v]`` of ``[W, n, ...]`` to worker v; returns ``[W, n, ...]``, ``[w, v]`` from
@@ -206,6 +212,63 @@ class Communicator:
                 self._trade([list(sent.unbind())], [list(received.unbind())])
                 of_processes = received.to(rows.device)
         return of_processes.permute(2, 0, 1, *range(3, of_processes.dim())).flatten(1, 2)
+
+    def all_to_all_ragged(
+        self,
+        fields: list[list[Tensor]],
+        counts: np.ndarray,
+        kinds: list[str],
+        arriving: np.ndarray | None = None,
+    ) -> tuple[list[list[Tensor]], np.ndarray]:
+        """Per field the entries that each local worker receives, [...], joined in worker order, and their
+        counts ``[W, n]``.
+
+        ``fields`` has the entries of each local worker; of these ``counts[w, v]`` ``[W, n]`` go to worker v,
+        in order. A worker keeps those for itself, which are not charged. If ``arriving``, the counts ``[W,
+        n]`` of what arrives, are not known, counts are sent first, as metadata of 4 bytes for every other
+        worker.
+        """
+        local = range(len(counts))
+        away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
+        if arriving is None:
+            small = torch.from_numpy(counts.astype(np.int32))
+            arriving = self.all_to_all(small, "metadata").numpy().astype(np.int64)
+            self._charged["metadata"] -= small.itemsize  # for itself
+        reached = arriving.sum(1) - [arriving[w, worker] for w, worker in enumerate(self.local_workers)]
+        for tensors, kind in zip(fields, kinds, strict=True):
+            self._require_kind(kind)
+            self._charged[kind] += away * tensors[0].itemsize
+            self._link += np.stack([away, reached], 1) * tensors[0].itemsize
+        self._elements = math.inf
+        sizes = [[counts[w].tolist() for w in local], arriving.tolist()]
+        pieces = [[tensors[w].split(sizes[0][w]) for w in local] for tensors in fields]
+        with self.clock.collective(1):
+            if self.world_size > 1:
+                pieces = self._pass_on(pieces, arriving)
+            else:
+                pieces = [list(zip(*of_field, strict=True)) for of_field in pieces]
+        return [[torch.cat(list(of_worker)) for of_worker in of_field] for of_field in pieces], arriving
+
+    def _pass_on(self, pieces: list[Any], arriving: np.ndarray) -> list[Any]:
+        """Per field and local worker the pieces that arrive [n], from those that it sends [n]."""
+        local = range(len(arriving))
+        of_process = [range(p * len(local), (p + 1) * len(local)) for p in range(self.world_size)]
+        outgoing, incoming = [], []
+        for own in pieces:
+            outgoing.append(
+                [self._here(torch.cat([own[w][v] for w in local for v in to])) for to in of_process]
+            )
+            like = outgoing[-1][0]
+            incoming.append([like.new_empty(int(arriving[:, of].sum())) for of in of_process])
+        self._trade(outgoing, incoming)
+        found = []
+        for places, own in zip(incoming, pieces, strict=True):
+            received = [
+                place.to(own[0][0].device).split([int(arriving[v, w]) for w in of for v in local])
+                for place, of in zip(places, of_process, strict=True)
+            ]
+            found.append([[part[w * len(local) + v] for part in received for w in local] for v in local])
+        return found
 
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
         """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w.
@@ -237,6 +300,7 @@ class Communicator:
             self._require_kind(kind)
             each = rows.nbytes // len(rows)
             self._charged[kind] += (copies[local] > 0) * each
+            self.clock.detour_bytes += (copies.max() - copies.mean()) * each
             self._link += np.stack([copies[local], arrivals[local]], 1) * each
         self._elements = math.inf  # messages may hold sums, which no single worker's count describes
         sent = [self._here(rows) for rows in fields]

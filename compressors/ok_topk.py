@@ -1,0 +1,215 @@
+"""Ok-Topk: the largest magnitudes of the sum of all workers' Top-k, by regions of which each worker owns one.
+
+Li and Hoefler, 2022, https://arxiv.org/abs/2201.07598, algorithm 1. A worker keeps entries of at least its
+threshold, about k, and sends each to the owner of its region. Owners add what arrives, keep sums of at least
+the global threshold, about k of all, and send them to all. Every ``period`` steps the thresholds are found
+anew: each worker's k-th largest magnitude, and that of the sums, which then all go to all. Every
+``partition_period`` steps the regions are set to hold equally many entries of an average worker. Biased. An
+entry that no sum was sent of returns to its worker's residual. A worker sends at most 6 k (n - 1) / n values
+and indices if thresholds keep k entries and regions are even: 2 k (n - 1) / n of both to owners, and up to
+4 k (n - 1) / n of both in even gathers of k sums. 8 bytes for an fp32 value with its index.
+
+Deviations from the paper. Sums are dealt out evenly before they are gathered if an owner has more than twice
+the mean; without, the gather stays within the bound. Regions are kept as the positions of 64 quantiles, for
+any number of workers, and not as n - 1 positions.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.api import (
+    INDICES,
+    VALUES,
+    Communicator,
+    Input,
+    Reduced,
+    ReducerWithDensity,
+    Segment,
+    Shared,
+    Step,
+    Traits,
+    is_count,
+    require,
+)
+from compressors.core.backends import backend_of
+from compressors.core.entries import Entries, contains, edges_between, entries_of, finish
+from compressors.core.payloads import index_dtype
+from compressors.reused_threshold import ReusedThreshold, Thresholds
+
+QUANTILES = 64
+_KINDS = [VALUES, INDICES]
+
+
+class Agreed(NamedTuple):
+    """What all workers know alike of each segment; negative before the first step."""
+
+    thresholds: dict[str, Tensor]  # of sums, [1] float64
+    quantiles: dict[str, Tensor]  # mean positions of the workers' quantiles, [QUANTILES - 1] float64
+
+
+class OkState(NamedTuple):
+    """The state of Ok-Topk."""
+
+    local: Thresholds
+    agreed: Shared  # ``Agreed``
+
+
+@dataclass(frozen=True, kw_only=True)
+class OkTopk(ReducerWithDensity):
+    """Averages about k = max(1, floor(density * d)) positions of every segment.
+
+    An entry of a worker is sent if the final sum at its position contains it. A longer ``period`` takes less
+    time and fewer bytes, and keeps more or fewer than k entries if magnitudes change in between. Raises
+    ``ValueError`` for a density outside (0, 1] and for periods below 1.
+    """
+
+    period: int = 32  # the paper's values
+    partition_period: int = 64
+
+    traits = Traits(ragged=True, lossless_at={"density": 1.0, "schedule": "constant", "period": 1})
+    has_a_value_each = False  # owners send sums
+    examples = ({"density": 0.1}, {"density": 0.1, "period": 2, "partition_period": 1})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("period", "partition_period"):
+            value = getattr(self, name)
+            require(is_count(value), f"OkTopk.{name}", "an integer >= 1", value)
+
+    def init(self, segments: list[Segment]) -> OkState:
+        found = {s.name: torch.full((1,), -1.0, dtype=torch.float64) for s in segments}
+        quantiles = {s.name: torch.full((QUANTILES - 1,), -1.0, dtype=torch.float64) for s in segments}
+        return OkState(self._search.init(segments), Shared(Agreed(found, quantiles)))
+
+    def reduce(
+        self, inputs: list[Input], state: OkState, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, OkState]:
+        backend, agreed = backend_of(inputs[0].rows.device), state.agreed.state
+        codecs, found = self._search.choose(inputs, state.local, step, communicator)
+        local = backend.compress(codecs, inputs, step, communicator.local_workers)
+        edges = edges_between(inputs)
+        own = entries_of(local, edges)
+        unset = any(agreed.quantiles[given.name][0] < 0 for given in inputs)
+        if unset or step.number % self.partition_period == 0:
+            _partition(own, inputs, edges, agreed, communicator)
+        sums = _reduce_regions(own, inputs, edges, agreed, communicator)
+        if step.number % self.period == 0 or any(agreed.thresholds[given.name] < 0 for given in inputs):
+            everyones = _gather(sums, edges, communicator, is_even=True)
+            for given, part in zip(inputs, everyones.parts(edges), strict=True):
+                agreed.thresholds[given.name][0] = _threshold(part, self.elements_at(step, given.size), given)
+            final = _at_least(everyones, inputs, edges, agreed)
+        else:
+            large = [_at_least(of_owner, inputs, edges, agreed) for of_owner in sums]
+            final = _gather(large, edges, communicator, is_even=False)
+        kept = [contains(final.where, mine.where) for mine in own]
+        reduced = finish(final, own, kept, inputs, local, communicator.size)
+        return reduced, OkState(found, state.agreed)
+
+    @property
+    def _search(self) -> ReusedThreshold:
+        return ReusedThreshold(density=self.density, schedule=self.schedule, period=self.period)
+
+
+def _partition(
+    own: Sequence[Entries], inputs: list[Input], edges: np.ndarray, agreed: Agreed, communicator: Communicator
+) -> None:
+    """Set each segment's quantiles to the mean of those of all workers' entries."""
+    rows = [mine.parts(edges) for mine in own]
+    found = []
+    for number, given in enumerate(inputs):
+        of_workers = []
+        for parts in rows:
+            where = parts[number].where.cpu().numpy()
+            even = np.linspace(0, given.size, QUANTILES + 1)[1:-1]
+            ranks = np.arange(1, QUANTILES) * len(where) // QUANTILES
+            of_workers.append(where[ranks] if len(where) else even)
+        found.append(torch.from_numpy(np.array(of_workers, dtype=np.float64)))
+    means = communicator.all_reduce_mean([rows.to(communicator.device) for rows in found])
+    for given, mean in zip(inputs, means, strict=True):
+        agreed.quantiles[given.name].copy_(mean)
+
+
+def _reduce_regions(
+    own: Sequence[Entries], inputs: list[Input], edges: np.ndarray, agreed: Agreed, communicator: Communicator
+) -> list[Entries]:
+    """The sums of all workers' entries in the region of each local worker."""
+    bounds, size = [], communicator.size
+    shares = np.arange(QUANTILES + 1) / QUANTILES
+    for given, first in zip(inputs, edges.tolist(), strict=False):
+        known = [0.0, *agreed.quantiles[given.name].tolist(), float(given.size)]
+        inner = np.interp(np.arange(1, size) / size, shares, known)
+        bounds.append(first + np.ceil(inner).astype(np.int64))
+    starts = torch.from_numpy(np.concatenate(bounds))  # of regions 1 to n - 1 in every segment
+    firsts = torch.from_numpy(edges[1:-1])
+    sent: list[list[Tensor]] = [[], []]
+    counts = np.zeros((len(own), size), dtype=np.int64)
+    for row, mine in enumerate(own):
+        values, where = mine
+        segment = torch.searchsorted(firsts.to(where.device), where, right=True)
+        owner = torch.searchsorted(starts.to(where.device), where, right=True) - segment * (size - 1)
+        order = owner.argsort(stable=True)
+        counts[row] = np.bincount(owner.cpu().numpy(), minlength=size)
+        sent[0].append(values[order])
+        sent[1].append(where[order].to(index_dtype(int(edges[-1]))))
+    arrived, arriving = communicator.all_to_all_ragged(sent, counts, _KINDS)
+    return [_sums(*of_owner) for of_owner in zip(*arrived, arriving.tolist(), strict=True)]
+
+
+def _sums(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
+    """The sum at every position, in worker order; ``counts`` [n] entries came from each worker."""
+    places, number = where.long().unique(return_inverse=True)
+    total = torch.zeros(
+        len(places), dtype=torch.promote_types(values.dtype, torch.float32), device=values.device
+    )
+    for part, place in zip(values.split(counts), number.split(counts), strict=True):
+        total.index_add_(0, place, part.to(total.dtype))
+    return Entries(total.to(values.dtype), places)
+
+
+def _gather(
+    found: Sequence[Entries], edges: np.ndarray, communicator: Communicator, *, is_even: bool
+) -> Entries:
+    """All owners' entries on every worker; uneven ones are dealt out evenly before."""
+    fields = [[mine.values for mine in found], [mine.where.to(index_dtype(int(edges[-1]))) for mine in found]]
+    sizes = np.array([[len(mine.where) for mine in found]])
+    lengths = communicator.all_gather_counts(sizes, int(edges[-1]))  # [1, n]
+    total, size = int(lengths.sum()), communicator.size
+    if not is_even and lengths.max() * size > 2 * total:
+        starts = np.concatenate([[0], np.cumsum(lengths[0])])
+        targets = total * np.arange(size + 1) // size
+        moves = np.clip(  # [n, n], entries that go from one to another
+            np.minimum(starts[1:, None], targets[None, 1:])
+            - np.maximum(starts[:-1, None], targets[None, :-1]),
+            0,
+            None,
+        )
+        local = slice(communicator.local_workers.start, communicator.local_workers.stop)
+        fields, _ = communicator.all_to_all_ragged(fields, moves[local], _KINDS, moves.T[local])
+        lengths = np.diff(targets)[None]
+    gathered = communicator.all_gather_ragged([[torch.cat(rows)] for rows in fields], lengths, _KINDS)
+    (values,), (where,) = gathered
+    where, order = where.long().sort()
+    return Entries(values[order], where)
+
+
+def _threshold(part: Entries, k: int, given: Input) -> float:
+    """The k-th largest magnitude, or the smallest if there are fewer; above 0 unless all are asked for."""
+    if not len(part.values):
+        return torch.finfo(part.values.dtype).smallest_normal
+    found = part.values.abs().topk(min(k, len(part.values))).values[-1].item()
+    return found if k == given.size else max(found, torch.finfo(part.values.dtype).smallest_normal)
+
+
+def _at_least(found: Entries, inputs: list[Input], edges: np.ndarray, agreed: Agreed) -> Entries:
+    """Entries of at least their segment's threshold, and NaN."""
+    limits = torch.tensor([agreed.thresholds[given.name].item() for given in inputs], dtype=torch.float64)
+    segment = torch.searchsorted(
+        torch.from_numpy(edges[1:-1]).to(found.where.device), found.where, right=True
+    )
+    large = ~(found.values.double().abs() < limits.to(found.where.device)[segment])
+    return Entries(found.values[large], found.where[large])
