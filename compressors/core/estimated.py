@@ -11,7 +11,7 @@ from compressors.core.above import Above
 from compressors.core.backends import backend_of
 from compressors.core.codec import Codec, Traits
 from compressors.core.communicator import Communicator
-from compressors.core.norms import squared_norm
+from compressors.core.norms import layer_sums, squared_norm
 from compressors.core.payloads import Sparse
 from compressors.core.segments import Input, Step
 from compressors.core.surveys import Survey
@@ -53,6 +53,16 @@ class Rows:
         tails = self._tails(np.zeros(len(self.sizes)), self.wanted)
         pairs = zip(tails, self.wanted.tolist(), strict=True)
         return np.array([np.partition(tail, -k)[-k] for tail, k in pairs], dtype=np.float64)
+
+    def mean_logarithms(self, scale: np.ndarray) -> np.ndarray:
+        """The mean of log(|p| / scale + 2^-52) over each row, for positive ``scale`` [R]; [R] float64."""
+        scales = np.where(scale > 0, scale, 1).reshape(len(self.inputs), -1, 1)
+        means = []
+        for given, own in zip(self.inputs, torch.from_numpy(scales), strict=True):
+            magnitudes = given.seen().rows.double().abs_()
+            shares = magnitudes.div_(own.to(magnitudes.device, non_blocking=True)).add_(2.0**-52)
+            means.append(layer_sums(shares.log_(), np.array([0, given.size]), lambda x: x))
+        return torch.cat(means).cpu().numpy()[:, 0] / self.sizes
 
     def _tails(self, thresholds: np.ndarray, enough: np.ndarray) -> list[np.ndarray]:
         """Per row all magnitudes of at least the threshold, or the ``enough`` largest, and more."""

@@ -37,8 +37,7 @@ def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, add
         kinds = [*_excesses(level.double()), _itself][: 2 + adds_up]
         sums = [layer_sums(rows, given.segment.edges, of) for of in kinds]
         facts.append(torch.stack([counts, *(own.sum(1) for own in sums)], 1))
-        k = min(given.size, int(number.max()))
-        tails.append(rows.abs().topk(k).values.double())
+        tails.append(rows.abs().topk(min(given.size, int(number.max()))).values.double())
     sizes = [own.numel() for own in (*facts, *tails)]
     arrived = torch.cat([own.flatten() for own in (*facts, *tails)]).cpu().split(sizes)
     counts, excesses, squares, *totals = torch.cat(
@@ -46,7 +45,7 @@ def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, add
     ).T.numpy()
     rows_of = zip(arrived[len(facts) :], tails, strict=True)
     largest = [row.numpy() for own, shaped in rows_of for row in own.view(shaped.shape)]
-    floors = np.array([row[-1] for row in largest])
+    floors = np.array([row[-1] if len(row) else np.inf for row in largest])
     return Survey(counts.astype(np.int64), excesses, squares, largest, floors, *totals)
 
 

@@ -25,7 +25,7 @@ ORIGIN = "resume"  # in a setting: what the runs share that its runs began at ch
 # Methods that are not named after their file.
 CLASSES = {"none": "NoCompression", "clt_k": "CLTK", "qsgd": "QSGD"}
 CLASSES |= {"ef_sign": "EFSign", "signsgd": "SignSGD", "terngrad": "TernGrad"}
-CLASSES |= {"redsync": "RedSync"}
+CLASSES |= {"redsync": "RedSync", "sidco": "SIDCo"}
 
 
 class Word(NamedTuple):

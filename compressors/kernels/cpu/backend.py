@@ -193,7 +193,10 @@ class CpuKernels(Backend):
         def gather(first: int, last: int) -> None:
             surveying.gather(pieces, first, last, factor, offsets, masks, tail)
 
-        parallel_for(guess, len(wanted))
+        if wanted.any():
+            parallel_for(guess, len(wanted))
+        else:
+            floors.fill(np.inf)
         parallel_for(add_up, len(pieces))
         tail = np.empty(sums.running_total(kept, offsets), dtype=factor.dtype)
         parallel_for(gather, len(pieces))
