@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from compressors.api import CodecWithDensity, Sparse, Step, Traits, is_real, require, squared_norm, take
+from compressors.core.above import at_least
 from compressors.core.density import Constant
-from compressors.hard_threshold import at_least
 
 EXPECTED, EXCESS = 10, 1.3
 

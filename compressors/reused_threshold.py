@@ -23,10 +23,8 @@ from compressors.api import (
     is_count,
     require,
     squared_norm,
-    take,
 )
-from compressors.core.rules import AtLeast
-from compressors.hard_threshold import at_least
+from compressors.core.above import Above
 
 
 class Thresholds(NamedTuple):
@@ -77,7 +75,7 @@ class ReusedThreshold(CodecWithDensity):
                 state.by_segment[given.name].copy_(own)
         thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
         return [
-            _Above(thresholds=tuple(own), first=communicator.local_workers[0]) for own in thresholds
+            Above(thresholds=tuple(own), first=communicator.local_workers[0]) for own in thresholds
         ], state
 
     def _search(self, given: Input, step: Step) -> Tensor:
@@ -87,23 +85,3 @@ class ReusedThreshold(CodecWithDensity):
         if k < given.size:  # zeros are sent only if k is d
             found = found.clamp(min=torch.finfo(found.dtype).smallest_normal)
         return found.double()
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Above(Codec):
-    """Keeps x_i iff |x_i| >= the worker's threshold; ``first`` is the id of the first worker."""
-
-    thresholds: tuple[float, ...]
-    first: int
-
-    payload = Sparse
-    traits = Traits(ragged=True)
-
-    def rule(self, size: int, step: Step, workers: range) -> AtLeast:
-        return AtLeast(self.thresholds)
-
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, at_least(self.thresholds[step.worker - self.first], x))
-
-    def error_bound(self, x: Tensor, step: Step) -> float:
-        return squared_norm(x).item()

@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from compressors.api import INDICES, Codec, Field, Step, Traits, is_real, require, squared_norm
+from compressors.core.above import at_least
 from compressors.core.checks import require_density
 from compressors.core.payloads import index_dtype
-from compressors.hard_threshold import at_least, known_threshold
+from compressors.hard_threshold import known_threshold
 
 
 class Signed(NamedTuple):

@@ -20,6 +20,7 @@ from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide
 from compressors.core.segments import Input, Segment, Step
+from compressors.core.surveys import Survey, survey_rows
 
 _PACKAGES = {"cpu": "numba", "cuda": "triton"}
 _choice = "auto"
@@ -142,6 +143,15 @@ class Backend:
     def count_magnitudes(self, inputs: list[Input], histogram: Histogram) -> None:
         """Add every entry of p to its worker's histogram, without computing p in place."""
         count_pieces(inputs, histogram)
+
+    def survey(
+        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, adds_up: bool = False
+    ) -> Survey:
+        """The survey of all rows at ``levels`` [R], without computing p in place.
+
+        Tails most likely have at least ``wanted`` [R] entries. ``adds_up`` asks for the sums of p too.
+        """
+        return survey_rows(inputs, levels, wanted, adds_up)
 
 
 def require_own(codec: Codec, payload: object) -> None:

@@ -60,5 +60,13 @@ def _add_halves(sums: Tensor) -> Tensor:
 
 def layer_norms(rows: Tensor, edges: np.ndarray) -> Tensor:
     """``squared_norm`` of each layer of ``rows`` [W, d], which lie between ``edges`` [L + 1]: [W, L]."""
+    return layer_sums(rows, edges, Tensor.square_)
+
+
+def layer_sums(rows: Tensor, edges: np.ndarray, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """The sums of each layer's entries after ``change``, in the order of ``squared_norm``: [W, L] float64.
+
+    ``change`` works in place on float64 entries and keeps zeros.
+    """
     layers = rows.split(np.diff(edges).tolist(), dim=1)
-    return torch.stack([squared_norm(layer) for layer in layers], 1)
+    return torch.stack([_sum_of(layer, change) for layer in layers], 1)

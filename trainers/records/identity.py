@@ -30,6 +30,8 @@ CLASSES = {
     "none": "NoCompression",
     "powersgd": "PowerSGD",
     "qsgd": "QSGD",
+    "redsync": "RedSync",
+    "sidco": "SIDCo",
     "signsgd": "SignSGD",
     "terngrad": "TernGrad",
 }

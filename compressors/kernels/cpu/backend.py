@@ -14,7 +14,17 @@ from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
 from compressors.core.rules import AtLeast, Drawn, Largest
 from compressors.core.segments import Input, Segment, Step
-from compressors.kernels.cpu import guessing, magnitudes, measuring, native, packing, rounding, sums
+from compressors.core.surveys import Survey
+from compressors.kernels.cpu import (
+    guessing,
+    magnitudes,
+    measuring,
+    native,
+    packing,
+    rounding,
+    sums,
+    surveying,
+)
 from compressors.kernels.cpu.table import Table, Tables
 from compressors.kernels.cpu.threads import parallel_for
 
@@ -182,6 +192,43 @@ class CpuKernels(Backend):
             magnitudes.count(pieces, rows, first, last, factor, words, filled, SCALES, counts, squares)
 
         parallel_for(work, len(words))
+
+    def survey(
+        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, adds_up: bool = False
+    ) -> Survey:
+        if not _can_run(inputs):
+            return super().survey(inputs, levels, wanted, adds_up)
+        table = self._tables.of(inputs)
+        factor = _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
+        magnitude, floors = _MAGNITUDE[factor.dtype], np.empty(len(wanted), dtype=factor.dtype)
+        pieces, row_pieces, masks, kept = table.pieces, table.row_pieces, table.masks, table.counts
+        found, counts = np.empty((2 + adds_up, len(table.sums))), np.empty_like(kept)
+        levels, offsets = levels.astype(factor.dtype), np.empty(len(pieces) + 1, dtype=np.int64)
+
+        def guess(first: int, last: int) -> None:
+            guessing.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, floors)
+
+        def add_up(first: int, last: int) -> None:
+            facts = (found, counts, masks, kept)
+            surveying.survey(pieces, first, last, factor, levels, floors, adds_up, *facts)
+
+        def gather(first: int, last: int) -> None:
+            surveying.gather(pieces, first, last, factor, offsets, masks, tail)
+
+        if wanted.any():
+            parallel_for(guess, len(wanted))
+        else:
+            floors.fill(np.inf)
+        parallel_for(add_up, len(pieces))
+        tail = np.empty(sums.running_total(kept, offsets), dtype=factor.dtype)
+        parallel_for(gather, len(pieces))
+        begins = row_pieces[:-1]
+        tails = np.split(tail, offsets[begins[1:]])
+        excesses, squares, *totals = (
+            np.concatenate([of_segment.sum(1).numpy() for of_segment in own]) for own in _norms(table, found)
+        )
+        number = np.add.reduceat(counts, begins)
+        return Survey(number, excesses, squares, tails, floors.astype(np.float64), *totals)
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:

@@ -1,0 +1,70 @@
+"""Sums over the entries of each row, and a copy of the largest magnitudes, to estimate thresholds from.
+
+A row is the vector p of one worker in one segment: row s W + w is that of worker w in segment s.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compressors.core.norms import layer_sums
+from compressors.core.segments import Input
+
+
+class Survey(NamedTuple):
+    """Facts about R rows, with a level for each row."""
+
+    counts: np.ndarray  # [R] int64, number of entries with |p| >= level, and of NaN
+    excesses: np.ndarray  # [R] float64, sum of |p| - level over these entries
+    squares: np.ndarray  # [R] float64, sum of (|p| - level)^2 over them
+    tails: list[np.ndarray]  # of each row: magnitudes, in any order, at least those above the floor
+    floors: np.ndarray  # [R] float64
+    totals: np.ndarray | None = None  # [R] float64, sum of p, if asked for
+
+
+def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, adds_up: bool) -> Survey:
+    """The survey of all rows with ``levels`` [R]; tails have the ``wanted`` [R] largest magnitudes.
+
+    The definition. A device transfers its results to the host at once.
+    """
+    facts, tails = [], []
+    for given, level, number in zip(inputs, _split(levels, inputs), _split(wanted, inputs), strict=True):
+        rows, level = given.seen().rows, level.to(given.rows, non_blocking=True)[:, None]
+        counts = (~(rows.abs() < level)).sum(1).double()
+        kinds = [*_excesses(level.double()), _itself][: 2 + adds_up]
+        sums = [layer_sums(rows, given.segment.edges, of) for of in kinds]
+        facts.append(torch.stack([counts, *(own.sum(1) for own in sums)], 1))
+        tails.append(rows.abs().topk(min(given.size, int(number.max()))).values.double())
+    sizes = [own.numel() for own in (*facts, *tails)]
+    arrived = torch.cat([own.flatten() for own in (*facts, *tails)]).cpu().split(sizes)
+    counts, excesses, squares, *totals = torch.cat(
+        [own.view(shaped.shape) for own, shaped in zip(arrived, facts, strict=False)]
+    ).T.numpy()
+    rows_of = zip(arrived[len(facts) :], tails, strict=True)
+    largest = [row.numpy() for own, shaped in rows_of for row in own.view(shaped.shape)]
+    floors = np.array([row[-1] if len(row) else np.inf for row in largest])
+    return Survey(counts.astype(np.int64), excesses, squares, largest, floors, *totals)
+
+
+Of = Callable[[Tensor], Tensor]
+
+
+def _itself(x: Tensor) -> Tensor:
+    return x
+
+
+def _excesses(level: Tensor) -> tuple[Of, Of]:
+    """What magnitudes exceed ``level`` [W, 1] float64 by, and its square; 0 below the level."""
+
+    def excess(x: Tensor) -> Tensor:
+        return x.abs_().sub_(level).clamp_(min=0)
+
+    return excess, lambda x: excess(x).square_()
+
+
+def _split(of_rows: np.ndarray, inputs: list[Input]) -> list[Tensor]:
+    """[R] as one tensor [W] per segment."""
+    return list(torch.from_numpy(of_rows).split(len(inputs[0].rows)))

@@ -1,0 +1,72 @@
+"""Gaussian-k against its definition in NumPy."""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+import torch
+from methods import reduce_once, segment
+
+from compressors.api import Input, Step
+from compressors.build import build_reducer
+from compressors.gaussian_k import GaussianK
+from compressors.testing.cases import communicator_for
+
+SIZE, WORKERS = 30_000, 2
+
+
+def definition(p: np.ndarray, k: int, adjustments: int = 3) -> float:
+    """The threshold of algorithm 1."""
+    p = p.astype(np.float64)
+    threshold = p.mean() - NormalDist().inv_cdf(k / len(p) / 2) * p.std()
+    for _ in range(adjustments):
+        reached = (np.abs(p) >= threshold).sum()
+        if reached < 2 * k / 3:
+            threshold *= 0.5
+        elif reached > 4 * k / 3:
+            threshold *= 1.5
+    return threshold
+
+
+def drawn(power: int, seed: int = 0) -> torch.Tensor:
+    x = torch.randn(WORKERS, SIZE, generator=torch.Generator().manual_seed(seed))
+    return x.abs() ** power * x.sign() + 0.01
+
+
+@pytest.mark.parametrize("power", [1, 2, 5])  # one that fits, and two with a heavier tail
+@pytest.mark.parametrize("density", [0.1, 0.01, 0.001])
+def test_definition(power: int, density: float) -> None:
+    g, k = drawn(power), int(density * SIZE)
+    reduced, _, _ = reduce_once(build_reducer(GaussianK(density=density), SIZE), g)
+    for row, rest in zip(g.numpy(), reduced.residual["a"].numpy(), strict=True):
+        threshold = definition(row, k)
+        magnitudes = np.abs(row)
+        clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not within rounding of it
+        np.testing.assert_array_equal((rest == 0)[clear], (magnitudes >= threshold)[clear])
+
+
+def test_residual_and_gradient_are_added_first() -> None:
+    g, e = drawn(2), drawn(2, seed=1)
+    codec, communicator = (
+        GaussianK(density=0.01),
+        communicator_for(build_reducer(GaussianK(density=0.1), SIZE), 2),
+    )
+    inputs = [Input(segment(g.clone()), e.clone(), 0.5)]
+    (chosen,), _ = codec.choose(inputs, (), Step(0, 0), communicator)
+    expected = [definition(row, 300) for row in (e + 0.5 * g).numpy()]
+    assert chosen.thresholds == pytest.approx(expected, rel=1e-6)
+    assert torch.equal(inputs[0].segment.rows, g)
+    assert torch.equal(inputs[0].rows, e)
+
+
+def test_number_sent_of_normal_entries() -> None:
+    """Of normal entries a binomial number is sent, of mean k.
+
+    Over both workers the number is within 6 standard deviations of 2 k, with a probability of failure below
+    1e-8 (the estimates of mean and deviation add less than one standard deviation).
+    """
+    g = drawn(1) - 0.01
+    reduced, _, _ = reduce_once(build_reducer(GaussianK(density=0.01), SIZE), g)
+    sent = reduced.compressed["a"].counts.sum()
+    assert abs(sent - 2 * 300) < 6 * math.sqrt(2 * 300)
