@@ -28,6 +28,13 @@ def test_the_page_of_choices_names_every_choice(group: str) -> None:
         assert f"`{path.stem}`" in choices, f"{group}={path.stem}"
 
 
+@pytest.mark.parametrize("group", ["compressor", "feedback"])
+def test_the_page_of_methods_has_a_row_for_each(group: str) -> None:
+    page = (ROOT / "docs" / "methods.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")} <= set(rows)
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.split()) <= 900
     assert [line for line in README.splitlines() if len(line) > 100] == []

@@ -27,7 +27,9 @@ def table(text: str) -> dict[int, tuple[str, str]]:
 def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
     first, *comment = [line for line in path.read_text().splitlines() if line.startswith("# ")]
     assert first == "# @package _global_"
-    pattern = rf"# ([A-Z_0-9]+=\S+ )*python run.py -m \+sweeps={name_of(path)}( data.(download=true|root=DIR))?"
+    pattern = (
+        rf"# ([A-Z_0-9]+=\S+ )*python run.py -m \+sweeps={name_of(path)}( data.(download=true|root=DIR))?"
+    )
     assert re.fullmatch(pattern, comment[0])
     runs = math.prod(len(str(values).split(",")) for values in params_of(path).values())
     assert comment[1].startswith(f"# {runs} runs, ")
