@@ -22,7 +22,7 @@ from typing import Any
 from hydra import initialize_config_dir
 from load import ROOT, run_one
 
-sys.path.insert(0, str(ROOT))  # run.py is no package
+sys.path.insert(0, str(ROOT))  # run.py is not in a package
 
 EVERY = 8
 UNCOUNTED = 2  # first steps

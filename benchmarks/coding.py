@@ -2,13 +2,14 @@
 
     python benchmarks/coding.py [--rounds 15]
 
-One worker's message of ResNet-18's 11,173,962 elements in 62 layers, of which a threshold keeps 0.1, 1 and
-10 % of normal draws: bytes per kept element, beside value bytes plus log2 C(D, k) / 8; milliseconds to write
-it and to read it with its values added to the sum over workers, as ratios to one in-place add of D numbers.
-Then whole reductions with error feedback and a hard threshold, of 1 and of 8 workers in one process, on the
-plain wire and on coded ones, the ledger's error included. A round runs everything once; figures are medians,
-ratios medians of the rounds' ratios. Seconds are those of the process (of all its threads), which other work
-on the machine disturbs less than a clock on the wall.
+First table: one worker's message of ResNet-18's 11,173,962 elements in 62 layers, normal draws of which a
+threshold keeps 0.1, 1 and 10 %. It gives the bytes per kept element and the lower bound, value bytes plus
+log2 C(D, k) / 8 per element; the milliseconds to write the message, and to read it and add its values to the
+sum over workers, also as ratios to one in-place add of D numbers. Second table: whole reductions with error
+feedback and a hard threshold, for 1 and 8 workers in one process, without and with an encoding, including the
+ledger's error. A round runs everything once. Times are medians over rounds, ratios are medians of the rounds'
+ratios. Times are CPU times of the process and its threads, because other work on the machine affects wall
+time more.
 """
 
 import argparse
@@ -41,7 +42,7 @@ REDUCTIONS_HEAD = """\
 | workers | density | wire | bytes per element | bound | reduce and ledger, ms | / add of all workers |
 |---:|---:|---|---:|---:|---:|---:|"""
 DENSITIES = (0.001, 0.01, 0.1)
-GOALS = {(0.001, "fp32"): 5.9, (0.001, "bf16"): 3.8}  # bytes per element, of indices=auto
+GOALS = {(0.001, "fp32"): 5.9, (0.001, "bf16"): 3.8}  # bytes per element with indices=auto
 VALUE_BYTES = {"fp32": 4, "bf16": 2, "fp16": 2, "int8": 1, "int4": 1 / 2, "int2": 1 / 4}
 WIRES = [
     *(Encoding(indices=i, values="fp32") for i in ("plain", "bitmap", "rice", "auto")),
@@ -57,7 +58,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def medians(work: dict[str, Callable[[], object]], rounds: int) -> dict[str, tuple[float, float]]:
-    """Milliseconds of everything, and its ratio to ``add``."""
+    """Milliseconds of each entry of ``work``, and its ratio to ``add``."""
     found: dict[str, list[float]] = {name: [] for name in work}
     for number in range(rounds + 1):
         for name, one in work.items():
@@ -94,7 +95,7 @@ def measure_messages(rounds: int) -> None:
                 parts, _ = write(form, positions, values, False)
                 message = np.concatenate([part for _, part in parts])
                 name = f"{wire.indices} | {wire.values} | {by}"
-                sizes[name] = (len(message) + 4) / len(positions)  # with its length, which goes ahead
+                sizes[name] = (len(message) + 4) / len(positions)  # including its length, which is sent first
 
                 def write_it(form=form, positions=positions, values=values) -> None:
                     np.concatenate([part for _, part in write(form, positions, values, False)[0]])
@@ -116,7 +117,7 @@ def measure_messages(rounds: int) -> None:
 
 
 def entropy(k: int) -> float:
-    """Bytes to tell which k of all elements are sent."""
+    """Lower bound in bytes for the set of the k sent elements."""
     nats = math.lgamma(SIZE + 1) - math.lgamma(k + 1) - math.lgamma(SIZE - k + 1)
     return nats / math.log(2) / 8
 

@@ -1,4 +1,4 @@
-"""Counts of collectives, and calls with known traffic, for the network benchmarks.
+"""Counts of calls of collectives, and calls with known traffic, for the network benchmarks.
 
 An *exchange* is the communicator's gather on CPUs: each process sends a tensor to all others, in a call of
 ``batch_isend_irecv`` that may contain several tensors.
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from trainers.comm.communicator import Communicator
 
 COLLECTIVES = ("all_reduce", "exchange")
-TINY, TINY_CALLS = 8, 20  # fp32 elements of a call that carries next to nothing, and how many there are
-DENSE = 11_173_962  # elements of a call next to which headers are small: ResNet-18's D
+TINY, TINY_CALLS = 8, 20  # fp32 elements of an almost empty call, and the number of such calls
+DENSE = 11_173_962  # elements of a call whose headers are negligible: ResNet-18's D
 
 
 def tiny_calls(communicator: "Communicator") -> dict[str, Callable[[], object]]:
-    """A call of each of ``COLLECTIVES`` between the processes of ``communicator``, with ``TINY`` elements."""
+    """A function per name in ``COLLECTIVES`` that calls it between all processes with ``TINY`` elements."""
     tiny = torch.ones(1, TINY)
     return {
         "all_reduce": lambda: communicator.all_reduce_mean([tiny], lambda rows: rows.sum(0)),

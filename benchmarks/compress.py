@@ -57,9 +57,9 @@ class Case(NamedTuple):
     settings: dict[str, bool]
 
     def reducer(self, density: float, num_parameters: int, wire: Encoding = PLAIN) -> Reducer:
-        """With error feedback; a threshold is the one that normal draws pass at ``density``."""
+        """The reducer with error feedback; a threshold is that of normal draws at ``density``."""
         path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
-        begins = {"threshold": threshold_of(density), "k_high": density}  # of the methods that have these
+        begins = {"threshold": threshold_of(density), "k_high": density}  # of the methods with these settings
         method = configured(path, {**self.settings, **begins}, density)
         return build_reducer(method, num_parameters, ErrorFeedback, encoding=wire)
 
@@ -68,7 +68,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Every yaml in conf/compressor, with every choice of its flags."""
+    """Every yaml in conf/compressor, with every combination of its flags."""
     found = []
     for path in sorted((ROOT / "conf" / "compressor").glob("*.yaml")):
         settings = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
@@ -79,7 +79,7 @@ def cases() -> list[Case]:
 
 
 def threshold_of(density: float) -> float:
-    """The magnitude that a share ``density`` of standard normal draws exceeds."""
+    """The magnitude that a fraction ``density`` of standard normal draws exceeds."""
     return -statistics.NormalDist().inv_cdf(density / 2)
 
 
@@ -103,7 +103,7 @@ def gradients(layout: Layout, workers: int, num_elements: int) -> tuple[Tensor, 
 
 
 def yardsticks(segments: list[Segment], density: float) -> dict[str, Callable[[], object]]:
-    """What every measurement is held against, on the same segments."""
+    """The reference operations, on the same segments."""
     sums = [torch.zeros_like(s.rows, memory_format=torch.contiguous_format) for s in segments]
     layers = [piece for s in segments for piece in s.rows.split(np.diff(s.edges).tolist(), dim=1)]
 
@@ -151,7 +151,7 @@ class Reduction:
 
     @property
     def elements_sent(self) -> float:
-        """Of the last step, mean over workers."""
+        """Elements sent in the last step, mean over workers."""
         return sum(int(sent.sum()) for sent in self.sent.values()) / len(self.communicator.local_workers)
 
 
@@ -174,7 +174,7 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
         order = list(work)
         shuffle(order)
         for name in order:
-            flat.copy_(drawn)  # a lossless method may leave the mean there
+            flat.copy_(drawn)  # a lossless method may write the mean into the gradients
             if name in reductions:
                 reductions[name].forget()
             started = time.perf_counter()
@@ -201,7 +201,7 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
 
 
 def default_job(threads: int) -> None:
-    """Print where the seconds of the default command's steps go."""
+    """Print the times of the parts of the default job's steps."""
     with tempfile.TemporaryDirectory() as output:
         command = [f"threads={threads}", f"trainer.steps={JOB_STEPS}", "tracker=none", f"output={output}"]
         subprocess.run([sys.executable, "run.py", *command], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
@@ -235,12 +235,12 @@ def default_job(threads: int) -> None:
 
 
 def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """Resident bytes of this process above those before the gradients existed."""
+    """Resident bytes of this process minus those before the gradients were allocated."""
     torch.set_num_threads(arguments.threads)
     communicator = Communicator(arguments.workers)
     small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), ((1000,),))]
-    Reduction(case.reducer(arguments.density, 1000), small, communicator)()  # loads what is loaded late
-    layout = resnet18_layout(scope)  # the model stays alive, so that its memory is not used again
+    Reduction(case.reducer(arguments.density, 1000), small, communicator)()  # loads all modules
+    layout = resnet18_layout(scope)  # keeps the model, so that its memory is not reused
     before = resident("VmRSS")
     flat, segments = gradients(layout, arguments.workers, arguments.elements)
     flat.normal_()
@@ -248,9 +248,9 @@ def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str
     reducer = case.reducer(arguments.density, flat.shape[1])
     state = reducer.init(segments)
     reduced, peak = None, 0
-    for step in range(MEMORY_STEPS):  # the last step's mean lives on, as ``.grad`` does in training
+    for step in range(MEMORY_STEPS):  # keeps the last step's mean, like ``.grad`` in training
         flat.normal_()
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
         reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, step), communicator)
         peak = max(peak, resident("VmHWM") - before)
     assert reduced is not None
@@ -264,7 +264,7 @@ def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str
 
 
 def resident(field: str) -> int:
-    """Bytes: VmRSS, resident now, or VmHWM, the most that was resident since the last reset."""
+    """Resident bytes of this process: VmRSS is the current value, VmHWM the maximum since the last reset."""
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith(field))
 

@@ -28,7 +28,7 @@ from threadpoolctl import threadpool_limits
 from trainers.comm.communicator import Communicator
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # run.py is no package
+sys.path.insert(0, str(ROOT))  # run.py is not in a package
 
 EXPERIMENTS = (  # name, steps per round, goal in ms per step
     ("madelon_sgd", 2000, 0.25),
@@ -60,10 +60,10 @@ def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
     """A loop over workers in NumPy: gradient, error feedback, compression, mean."""
     model, loader = trainer.model, trainer.loader
     rows = loader.whole()
-    table = rows.features[rows.indices]  # this worker's rows one after the other, that one's next
+    table = rows.features[rows.indices]  # rows ordered by worker
     blocks = np.split(table, np.cumsum(rows.lengths)[:-1])
     workers, size, step_size, l2 = len(blocks), table.shape[1], model.step_size, model.l2
-    reducer = trainer.reducer  # feedback, measurement, method; without feedback one less
+    reducer = trainer.reducer  # feedback, measurement, method; one level less without feedback
     while hasattr(reducer, "inner"):
         reducer = reducer.inner
     codec = getattr(reducer, "codec", None)
@@ -109,7 +109,7 @@ def trainer_seconds(experiment: str, method: str, steps: int, root: Path, name: 
 
 
 def draw_rows(folder: Path) -> str:
-    """Rows of madelon's shape and range; the file's name."""
+    """Write rows of madelon's shape and range; returns the file's name."""
     rng = np.random.default_rng(0)
     path = folder / "libsvm" / "like_madelon"
     path.parent.mkdir(parents=True)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from train import Records, build  # beside this file
+from train import Records, build  # in this folder
 
 from compressors.api import Reducer, Wrapper
 from trainers.diagnostics.probe import Probe
@@ -30,7 +30,7 @@ CHOICES += ("xi,selection_error,staleness,bound", "gap", "hindsight")
 
 
 class Seconds:
-    """What a probe spent in each step beside the reducer that it watches."""
+    """Seconds of a probe in each step, without the reducer that it wraps."""
 
     def __init__(self, probe: Probe) -> None:
         self.measured: list[float] = []
@@ -54,7 +54,7 @@ class Seconds:
 
 
 class Timed(Wrapper):
-    """The watched reducer, timed."""
+    """The wrapped reducer, timed."""
 
     def __init__(self, inner: Reducer, seconds: Seconds) -> None:
         self.inner = inner
@@ -71,11 +71,11 @@ class Timed(Wrapper):
 
 
 def train(experiment: str, overrides: list[str], steps: int) -> tuple[float, Seconds]:
-    """Median seconds of a step up to the gradient, and what a probe spent."""
+    """Median seconds of a step without the probe, and the seconds of the probe."""
     length = [f"trainer.steps={steps}", "trainer.log_every=1000000", "trainer.evaluate_every=1e6"]
     preset = [] if experiment == "default" else [f"experiment={experiment}"]
     trainer = build([*preset, *overrides, *length], torch.device("cpu"))
-    object.__setattr__(trainer, "_evaluate", lambda state: {})  # quality is not what is timed
+    object.__setattr__(trainer, "_evaluate", lambda state: {})  # evaluation is not timed
     state, taken = trainer._state(), []
     seconds = Seconds(state.probe)
     step = state.gradient_step
@@ -104,7 +104,7 @@ def main() -> None:
     overrides = [word for word in options.words if "=" in word]
     experiments = [word for word in options.words if "=" not in word] or EXPERIMENTS
     torch.set_num_threads(1)
-    keep_freed_memory()  # as run.py does
+    keep_freed_memory()  # like run.py
     print(f"torch {torch.__version__}, CPU, one thread; medians of {options.steps} steps\n")
     print("| experiment | compressor | diagnostics | step without, ms | measured, ms | others, ms | cost |")
     print("|---|---|---|---:|---:|---:|---:|")

@@ -3,8 +3,8 @@
     sudo python benchmarks/exchanges.py [--rates 500mbit 1gbit] [--entries 3350000] [--rounds 5]
 
 Every host is a network namespace on this machine with one process and one thread; links are throttled by
-tc-tbf. Prints the median time of torch's all-gathers, of its all-to-all, of the communicator's exchange and,
-of the same number of bytes that leave a host, of an all-reduce, over gloo, beside the link's own time.
+tc-tbf. Prints median times over gloo of torch's all-gathers, its all-to-all, the communicator's exchange, and
+an all-reduce with as many bytes leaving a host, all compared with the time that the link needs.
 """
 
 import argparse
@@ -26,7 +26,7 @@ HOSTS = 2
 
 
 def ways(entries: int) -> dict[str, Callable[[], object]]:
-    """What is timed, each with ``entries`` fp32 numbers."""
+    """The timed collectives by name, each with ``entries`` fp32 numbers."""
     own = torch.ones(1, entries)
     communicator = Communicator(HOSTS, rank=dist.get_rank(), world_size=HOSTS)
     everyones = torch.empty(HOSTS, entries)
@@ -40,7 +40,7 @@ def ways(entries: int) -> dict[str, Callable[[], object]]:
 
 
 def host(rate: str, entries: int, rounds: int) -> None:
-    """One process; the first one prints a line per way."""
+    """The process of one host; the first one prints a line per collective."""
     torch.set_num_threads(1)
     with process_group(torch.device("cpu"), timeout_seconds=600):
         taken: dict[str, list[float]] = {name: [] for name in ways(entries)}
@@ -87,7 +87,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def run_hosts(hosts: netns.Hosts, rate: str, options: argparse.Namespace) -> list[int]:
-    """A process on each host, to its end; their statuses."""
+    """Run a process on each host to its end; returns their exit statuses."""
     processes = []
     for number in range(HOSTS):
         sizes = ["--entries", str(options.entries), "--rounds", str(options.rounds)]

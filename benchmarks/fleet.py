@@ -18,7 +18,7 @@ ENDED = "a host's process ended, as it says above"
 
 
 def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
-    """What a process on a host needs in order to find those on the others."""
+    """Environment variables by which a process on a host finds the processes on the other hosts."""
     return os.environ | {
         "RANK": str(host),
         "WORLD_SIZE": str(hosts.count),
@@ -28,12 +28,12 @@ def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
         "GLOO_SOCKET_IFNAME": netns.INTERFACE,
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}",
-        "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no names
+        "TORCH_CPP_LOG_LEVEL": "ERROR",  # these addresses have no host names
     }
 
 
 class Fleet:
-    """The processes, as who tells them what to do sees them; ``program`` is a file of this folder."""
+    """The processes on the hosts, from the controlling process; ``program`` is a file of this folder."""
 
     def __init__(self, hosts: netns.Hosts, program: str, arguments: list[str] | None = None) -> None:
         self.hosts = hosts
@@ -62,8 +62,8 @@ class Fleet:
 
     def stop(self) -> None:
         for process in self.processes:
-            with suppress(BrokenPipeError):  # what a dead one was told and did not read
-                process.stdin.close()  # they end when nobody speaks to them
+            with suppress(BrokenPipeError):  # a dead process has not read its last line
+                process.stdin.close()  # the processes end when their input is closed
         for process in self.processes:
             try:
                 process.wait(10)
@@ -74,7 +74,7 @@ class Fleet:
 
 @contextmanager
 def fleet(count: int, program: str, arguments: list[str] | None = None) -> Iterator[Fleet]:
-    """Processes on ``count`` hosts; both are gone afterwards."""
+    """Processes on ``count`` hosts; both are removed at the end."""
     with netns.hosts(count) as hosts:
         made = Fleet(hosts, program, arguments)
         try:
@@ -85,7 +85,7 @@ def fleet(count: int, program: str, arguments: list[str] | None = None) -> Itera
 
 
 class Channel:
-    """Lines to and from who tells this process what to do."""
+    """Lines to and from the controlling process."""
 
     def __init__(self, answers: TextIO) -> None:
         self.answers = answers
@@ -96,12 +96,12 @@ class Channel:
     def hear(self) -> dict[str, Any]:
         line = sys.stdin.readline()
         if not line:
-            sys.exit(1)  # nobody is there any more
+            sys.exit(1)  # the controlling process has ended
         return json.loads(line)
 
 
 def open_channel() -> Channel:
-    """This process's, opened once: whatever else it prints goes to standard error."""
+    """Open this process's channel, once; all other output then goes to standard error."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return Channel(answers)

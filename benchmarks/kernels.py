@@ -7,9 +7,9 @@ and count in one call, compared with an in-place add of that size; exact Top-k c
 ``torch.topk(p.abs(), k)``, with a check that the sets are equal; selection and packing of a random block
 compared with a copy of as many entries; rounding, packing and residual of each quantiser compared with an
 in-place add, and its decoding. Then the reduction of 8 workers' gradients of ResNet-18 compared with
-their forward and backward passes on 32 images of 32 x 32 each. A round runs everything once, the figure is
-the median of the rounds' ratios. Seconds are those of the process (all of its threads), which other work on
-the machine disturbs less than a clock on the wall.
+their forward and backward passes on 32 images of 32 x 32 each. A round runs everything once; results are
+medians of the rounds' ratios. Times are CPU times of the process and its threads, because other work on the
+machine affects wall time more.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def threshold_of(density: float) -> float:
-    """The magnitude that a share ``density`` of standard normal draws exceeds."""
+    """The magnitude that a fraction ``density`` of standard normal draws exceeds."""
     return -statistics.NormalDist().inv_cdf(density / 2)
 
 
@@ -92,8 +92,8 @@ def measure_selection(rounds: int) -> None:
     for number in range(rounds + 1):
         for name, one in work.items():
             rest.zero_()
-            gradient.copy_(drawn)  # which a selection consumes
-            repeats = 50 if name in ("copy", "random block 1 %") else 1  # microseconds each
+            gradient.copy_(drawn)  # a selection consumes it
+            repeats = 50 if name in ("copy", "random block 1 %") else 1  # calls take microseconds
             taken = seconds(lambda one=one, repeats=repeats: [one() for _ in range(repeats)]) / repeats
             if number > 0:  # the first round compiles
                 found[name].append(taken)
@@ -170,7 +170,7 @@ def measure_step(rounds: int) -> None:
     for number in range(rounds + 1):
         taken = seconds(lambda number=number: workers.compute(batches, number))
         kept = torch.cat([segment.rows for segment in segments], 1)  # [W, D]
-        with torch.no_grad():  # before the first step ResNet's branches have no gradient at all
+        with torch.no_grad():  # before the first step the gradients of ResNet's branches are zero
             for parameter, step in zip(model.parameters(), layout.views(kept.mean(0)), strict=True):
                 parameter -= 0.1 * step
         for name, reducer in reducers.items():

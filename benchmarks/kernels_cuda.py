@@ -2,13 +2,12 @@
 
     python -m benchmarks.kernels_cuda [--device cuda|cpu] [--quick] [--seconds 240]
 
-Fp32 vectors of 11 M, 100 M and 1 B entries, one segment of one worker. The yardstick is a copy that moves as
-many bytes as the work does by its definition, whatever it moves in fact: 12 for each entry for a selection
-with its error (e and g are read, p is written), 16 for a reduction with feedback (the mean is written too),
-8 for one without. "mark" is the one kernel that adds, marks and sums; "select" all that a step does, its wait
-for the count included. Times are the device's own, medians; caches are overwritten before each. `make gpu`
-runs this among its parts. On a CPU (for tests) the kernels run in Triton's interpreter, the methods in what
-a CPU has.
+The vectors have 11 M, 100 M and 1 B fp32 entries, one segment of one worker. The reference is a copy of as
+many bytes as the operation moves by definition: 12 per entry for a selection with its error (e and g are
+read, p is written), 16 for a reduction with feedback (the mean is written too), 8 without feedback. "mark" is
+the kernel that adds, marks and sums; "select" is the whole selection, including the wait for the count. Times
+are medians of the device's times; caches are overwritten before each measurement. `make gpu` runs this as a
+part. On a CPU (for tests) the kernels run in Triton's interpreter and the methods use the CPU's kernels.
 """
 
 import argparse
@@ -33,7 +32,7 @@ TOPK = "torch.topk(p.abs(), k)"
 
 
 def measure_kernels(options: Options, record: Record) -> None:
-    """The kernels by themselves, ``torch.topk`` and PowerSGD beside them; what they select, checked."""
+    """Measure the kernels, ``torch.topk`` and PowerSGD, and check what the kernels select."""
     steps = ((_measure_size, "kernels", 48), (check_size, "what the kernels select", 48))
     for work, what, bytes_an_entry in steps:
         for label, size in sizes_of(options).items():
@@ -92,7 +91,7 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
     taken = {name: yardstick.time(one, rest.zero_) for name, one in work.items()}
     for name, times in taken.items():
         row = {"ms": times.median, "lowest_ms": times.lowest, "highest_ms": times.highest}
-        if name != TOPK:  # not the same work
+        if name != TOPK:  # another operation, for comparison
             row |= of_bandwidth(times.median)
         row["times_faster_than_topk"] = taken[TOPK].median / times.median
         if name.startswith("select"):
@@ -106,7 +105,7 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
 
 
 class _Bucket:
-    """As much of DistributedDataParallel's bucket as PowerSGD's hook asks for."""
+    """The part of DistributedDataParallel's bucket that PowerSGD's hook uses."""
 
     def __init__(self, buffer: Tensor, gradients: list[Tensor]) -> None:
         self._buffer, self._gradients = buffer, gradients
@@ -125,7 +124,7 @@ class _Bucket:
 
 
 def _measure_power_sgd(options: Options, record: Record, label: str, size: int) -> None:
-    """torch's hook, rank 4, on ResNet-18's tensors, as often as the size needs them."""
+    """Measure torch's hook with rank 4 on ResNet-18's tensors, repeated up to the size."""
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
 
     from models.resnet import resnet18
@@ -148,7 +147,7 @@ def _measure_power_sgd(options: Options, record: Record, label: str, size: int) 
     def reduce() -> None:
         powerSGD_hook.powerSGD_hook(state, bucket).wait()
 
-    for _ in range(3):  # it begins with plain all-reduces
+    for _ in range(3):  # its first steps are plain all-reduces
         buffer.copy_(drawn)
         reduce()
     times = Yardstick(options, 2).time(reduce, lambda: buffer.copy_(drawn))
@@ -173,7 +172,7 @@ def main() -> None:
         raise SystemExit("error: this benchmark needs a GPU that torch can use")
     if arguments.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
-    from benchmarks.gpu import methods  # which the part of the kernels can do without
+    from benchmarks.gpu import methods  # the kernels' part does not need it
     from benchmarks.gpu.page import tables
 
     rows: list[dict[str, Any]] = []

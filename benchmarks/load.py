@@ -28,14 +28,14 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # run.py is no package
+sys.path.insert(0, str(ROOT))  # run.py is not in a package
 
 JOBS = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=3", "trainer.batch_size=8"]
 PARTS = 10
 
 
 def run_one(overrides: Sequence[str], output: str) -> Path:
-    """One run, as a job of run.py; its folder."""
+    """One run, like a job of run.py; returns its folder."""
     import run
     from trainers.run import session
 
@@ -55,7 +55,7 @@ def resident_bytes() -> int:
 
 
 def children() -> int:
-    """Processes below this one, such as W&B's."""
+    """Number of child processes of this process, such as W&B's."""
     count = 0
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -66,7 +66,7 @@ def children() -> int:
 
 
 class Watch:
-    """Notes memory and clocks every so many records, in the place of the terminal."""
+    """A tracker in place of the terminal that records memory and times at intervals."""
 
     def __init__(self, every: int) -> None:
         self.every = every

@@ -1,8 +1,8 @@
 """Hosts on one machine: network namespaces on a bridge, with links of a chosen rate. Linux, as root.
 
-Every host's ``eth0`` is one end of a pair of virtual interfaces, its other end a port of a bridge in a
-namespace of its own. Both ends pass what they send through a token bucket (tc-tbf), as a switch does.
-Nothing is added to the namespace that the machine itself lives in.
+Every host's ``eth0`` is one end of a pair of virtual interfaces; the other end is a port of a bridge in a
+separate namespace. Both ends send through a token bucket (tc-tbf), like a switch. The machine's own namespace
+is not changed.
 """
 
 import json
@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 PREFIX = "total-error"
 INTERFACE = "eth0"
-# What may leave at once, faster than the rate: at 1 Gbit/s little more than one packet of 64 kB as the kernel
-# hands it on, at low rates ten frames, or else the bucket is full before the kernel has woken up.
+# Bytes that may leave at once, faster than the rate. At 1 Gbit/s this is little more than one packet of 64 kB
+# of the kernel. At low rates it is ten frames; with fewer the bucket is full before the kernel wakes up.
 BURST_SECONDS, LEAST_BURST = 6e-4, 15_000
-QUEUE_SECONDS = 0.1  # what does not leave within is dropped
+QUEUE_SECONDS = 0.1  # packets that wait longer are dropped
 _UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 class Refused(Exception):
-    """The machine cannot have such hosts, in one line."""
+    """The machine does not support such hosts; the message is one line."""
 
 
 def require_namespaces(program: str) -> None:
@@ -38,13 +38,13 @@ def require_namespaces(program: str) -> None:
 
 
 def require_folder(page: Path | None) -> None:
-    """Raise ``Refused`` for a page that is to be written where no folder is."""
+    """Raise ``Refused`` if the folder of ``page`` does not exist."""
     if page is not None and not page.parent.is_dir():
         raise Refused(f"--to must be in a folder that exists, got {page}")
 
 
 def bits_per_second(rate: str) -> float:
-    """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``Refused`` for what is no rate."""
+    """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``Refused`` for an invalid rate."""
     if rate == "unlimited":
         return float("inf")
     for unit, factor in _UNITS.items():
@@ -62,7 +62,7 @@ def token_bucket(rate: float) -> list[str]:
 
 
 class Counters(NamedTuple):
-    """Of an interface, as the kernel counts; bytes with the headers of the link layer."""
+    """The kernel's counters of an interface; bytes include the headers of the link layer."""
 
     sent_bytes: int
     sent_packets: int
@@ -82,7 +82,7 @@ class Hosts:
         return f"10.77.0.{host + 1}"
 
     def command(self, host: int, command: list[str]) -> list[str]:
-        """``command`` as it is run on a host."""
+        """The command that runs ``command`` on a host."""
         return ["ip", "netns", "exec", self.names[host], *command]
 
     def build(self) -> None:
@@ -100,13 +100,13 @@ class Hosts:
                 _ip("-n", name, "link", "set", interface, "up")
 
     def counters(self, host: int) -> Counters:
-        """What a host's interface has carried so far."""
+        """The counters of a host's interface since its creation."""
         (said,) = json.loads(_ip("-n", self.names[host], "-j", "-s", "link", "show", "dev", INTERFACE))
         sent, received = said["stats64"]["tx"], said["stats64"]["rx"]
         return Counters(sent["bytes"], sent["packets"], received["bytes"], received["packets"])
 
     def throttle(self, rate: float) -> None:
-        """Let every link carry ``rate`` bits per second each way; infinity for what the machine can do."""
+        """Limit every link to ``rate`` bits per second in each direction; infinity for no limit."""
         ends = [(name, INTERFACE) for name in self.names]
         ends += [(self.switch, f"port{host}") for host in range(self.count)]
         for namespace, interface in ends:
@@ -117,13 +117,13 @@ class Hosts:
                 _run(["tc", "-n", namespace, *root, *token_bucket(rate)])
 
     def remove(self) -> None:
-        for name in (*self.names, self.switch):  # and with them their interfaces
+        for name in (*self.names, self.switch):  # their interfaces are removed with them
             _run(["ip", "netns", "delete", name], may_fail=True)
 
 
 @contextmanager
 def hosts(count: int) -> Iterator[Hosts]:
-    """``count`` hosts that are gone afterwards, however it ends; those of killed programs too."""
+    """``count`` hosts, removed at the end in all cases; hosts of killed programs are removed too."""
     remove_abandoned()
     made = Hosts(count)
     with sigterm_as_exit():
@@ -136,7 +136,7 @@ def hosts(count: int) -> Iterator[Hosts]:
 
 @contextmanager
 def sigterm_as_exit() -> Iterator[None]:
-    """Have SIGTERM and SIGHUP unwind the program, as Ctrl-C does, so that it can clean up."""
+    """Let SIGTERM and SIGHUP raise an exception like Ctrl-C, so that the program can clean up."""
 
     def leave(number: int, _: object) -> None:
         raise SystemExit(128 + number)

@@ -3,11 +3,11 @@
     sudo python benchmarks/network.py [--hosts 2 4] [--rates 100mbit 1gbit 10gbit] [--rounds 1] [--to FILE.md]
 
 Every host is a network namespace on this machine with one process, one worker and one thread; links are
-throttled by tc-tbf. It needs Linux, root and iproute2, and takes its namespaces away again. ResNet-18 on
-8x8 digits. Methods take turns, in the opposite order in every other round, and go through all rates in
-one training; times are medians of the steps of all rounds. It prints, and with --to writes, beside a
-figure: the parts of a step, time to a test accuracy, bytes beside the interface's own counters, and
-how far the predicted break-even bandwidth is from the measured one.
+throttled by tc-tbf. It needs Linux, root and iproute2, and removes its namespaces. The model is ResNet-18 on
+8x8 digits. Methods run alternately, in reverse order in every second round; one training goes through all
+rates. Times are medians of the steps of all rounds. It prints, and with --to writes with a figure: the parts
+of a step, the time to a test accuracy, the bytes compared with the interface's counters, and the difference
+between predicted and measured break-even bandwidth.
 """
 
 import argparse
@@ -23,11 +23,11 @@ import network_tables as tables
 from fleet import QUIET_SECONDS, Fleet, fleet
 from network_measured import UNLIMITED, Measured, Method, Rate, Window
 
-TURN_STEPS = 4  # of a method, before it is the next one's turn
-WARM_UP = 3  # steps, over links that are not throttled
+TURN_STEPS = 4  # steps of a method in its turn
+WARM_UP = 3  # steps over links without a limit
 OURS = ("none", "top_k", "hard_threshold", "random_block")
 TORCHS = ("ddp", "ddp_fp16", "ddp_powersgd")
-# Whose compression takes so long that there is a crossing that links can be throttled to.
+# Methods with slow compression, whose break-even rate is within the range of tc-tbf.
 CROSSING = (
     Method("hard_threshold", settings=("kernels=reference",)),
     Method("top_k", settings=("kernels=reference",)),
@@ -36,14 +36,14 @@ CROSSING = (
     Method("top_k"),
 )
 CROSSING_RATES = ("500mbit", "1gbit", "2gbit", "4gbit", "8gbit", "unlimited")
-EVALUATE_EVERY = 10  # steps, on the way to the target
+EVALUATE_EVERY = 10  # steps between evaluations up to the target
 
 
 def work(hosts: Fleet, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
-    """Have a job done; what each host answers, and what each rate's window carried."""
+    """Run a job; returns the answer of each host and the traffic in each rate's window."""
     hosts.tell(**job)
     readings, calls = [], []
-    for rate in [*rates, UNLIMITED]:  # after the last window nothing is throttled
+    for rate in [*rates, UNLIMITED]:  # no limit after the last window
         answers = hosts.hear()
         time.sleep(QUIET_SECONDS)
         readings.append([hosts.hosts.counters(host).sent_bytes for host in range(hosts.hosts.count)])
@@ -57,7 +57,7 @@ def work(hosts: Fleet, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dic
 
 
 def train(hosts: Fleet, job: dict[str, Any]) -> dict[str, Any]:
-    """Have a training without windows done; what the first host answers."""
+    """Run a training without windows; returns the first host's answer."""
     hosts.tell(**job, windows=[])
     return hosts.hear()[0]["done"]
 
@@ -87,7 +87,7 @@ def job_of(method: Method, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> Measured:
-    """The main table: all methods at all rates, in turns; and what is no payload."""
+    """The main table: all methods at all rates, alternately; and the traffic besides payloads."""
     measured = Measured(hosts.hosts.count, options.batch_size)
     order = methods(options.methods)
     for turn in range(options.rounds):
@@ -104,7 +104,7 @@ def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) 
 
 
 def measure_turns(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> measuring.Turns:
-    """Steps of all methods in turns of a few, so that what else the machine does meets them alike."""
+    """Steps of all methods, a few in turn, so that other work on the machine affects them equally."""
     order = methods(options.methods)
     order += [Method("none", settings=("trainer.reduction=all_reduce",))] if Method("none") in order else []
     steps = [1, *(1 if at.bits_per_second < measuring.SLOW_BELOW else TURN_STEPS for at in rates)]
@@ -116,7 +116,7 @@ def measure_turns(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) 
 
 
 def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuring.Crossing]:
-    """Dense and compressed steps at rates around the one where they take the same time."""
+    """Dense and compressed steps at rates around the one at which they take the same time."""
     rates = [measuring.rate(text) for text in CROSSING_RATES]
     measured = Measured(hosts.hosts.count, options.batch_size)
     predictions: dict[Method, list[float]] = {}
@@ -132,18 +132,18 @@ def measure_crossings(hosts: Fleet, options: argparse.Namespace) -> list[measuri
 
 
 def measure_accuracy(hosts: Fleet, options: argparse.Namespace) -> dict[Method, list[tuple[int, float]]]:
-    """Test accuracies on the way to the target, which do not depend on the rate."""
+    """Test accuracies up to the target; they do not depend on the rate."""
     found = {}
     length = {"steps": options.most_steps, "evaluate_every": EVALUATE_EVERY, "target": options.target}
     for method in methods(options.methods):
-        if not method.overlap:  # which gives equal results
+        if not method.overlap:  # it gives the same results
             found[method] = train(hosts, {**job_of(method, options), **length})["reached"]
             print(f"to {options.target:.0%}: {method}, {found[method][-1]}", file=sys.stderr, flush=True)
     return found
 
 
 def require_measurable(options: argparse.Namespace) -> None:
-    """Raise ``netns.Refused`` for what would leave nothing to measure, or nowhere to write it."""
+    """Raise ``netns.Refused`` for options with nothing to measure, or without a folder to write to."""
     least = {
         "hosts": (min(options.hosts), 2),
         "rounds": (options.rounds, 1),

@@ -1,8 +1,8 @@
 """One host of the network benchmark, controlled by network.py through lines of JSON.
 
-Our methods run through run.py's own trainer; torch's DistributedDataParallel with its hooks trains the
-same model on the same batches with the same optimizer. Before each window of steps a host says that
-it is there and waits until the links carry the window's rate.
+This project's methods run through run.py's trainer. torch's DistributedDataParallel with its hooks trains the
+same model on the same batches with the same optimizer. Before each window of steps a host reports that it is
+ready and waits until the links have the window's rate.
 """
 
 import statistics
@@ -38,23 +38,23 @@ from trainers.ledger import Ledger
 from trainers.settings import WORKER_ORDER
 
 ALONE_STEPS = 5
-MANY = 10**6  # steps that a training has which is not run to its end
+MANY = 10**6  # steps of a training that is stopped earlier
 PARTS = ("step", "gradient", "reduce", "communication", "update")
 
 
 class Reached(Exception):
-    """The target accuracy, or the last step, at which a training ends."""
+    """A training has reached the target accuracy or its last step."""
 
 
 def window(to: Channel, calls: Counter[str]) -> None:
-    """Between two windows: say so, and wait until the counters are read and the links have the next rate."""
+    """Report the end of a window, and wait until the counters are read and the links have the next rate."""
     to.tell(calls=dict(calls))
     calls.clear()
     to.hear()
 
 
 class Windows:
-    """A tracker that cuts a training into windows of steps, and keeps their times."""
+    """A tracker that divides a training into windows of steps and records their times."""
 
     def __init__(self, channel: Channel, calls: Counter[str], steps: list[int]) -> None:
         self.channel, self.calls = channel, calls
@@ -75,7 +75,7 @@ class Windows:
 
 
 class Nowhere:
-    """A tracker for who is not asked."""
+    """A tracker that ignores everything."""
 
     def log(self, record: dict[str, float]) -> None: ...
 
@@ -99,7 +99,7 @@ def build(job: dict[str, Any], *settings: str) -> Any:
     process, processes = dist.get_rank(), dist.get_world_size()
     overrides = [*job["overrides"], f"workers={processes}", "tracker=none", *settings]
     named = [word.split("=")[1] for word in overrides if word.startswith("trainer.reduction=")]
-    reduction = named[-1] if named else WORKER_ORDER  # as run.py takes it from the config
+    reduction = named[-1] if named else WORKER_ORDER  # like run.py
     communicator = Communicator(processes, rank=process, world_size=processes, reduction=reduction)
     return train.build(overrides, torch.device("cpu"), communicator)
 
@@ -118,7 +118,7 @@ def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str
     never = [
         "trainer.log_every=1000000",
         "trainer.evaluate_every=1e6",
-    ]  # norms and quality are not what is timed
+    ]  # norms and evaluation are not timed
     trainer = build(job, f"trainer.steps={sum(steps)}", *never)
     object.__setattr__(trainer, "_evaluate", lambda state: {})
     tracker = Windows(channel, calls, steps)
@@ -150,7 +150,7 @@ def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[s
         return {"reached": tracker.reached}
     tracker = Windows(channel, calls, job["windows"])
     alone = dist.new_subgroups(1)[0]
-    other = build(job, "trainer.steps=1")  # whose updates leave the caches as those of a step do
+    other = build(job, "trainer.steps=1")  # its updates use the caches like those of a step
     advance = stepper(other, other.model, job["method"], alone)
     found: dict[str, list[float]] = {"compute": [], "alone": []}
     for step in range(1 + 2 * ALONE_STEPS):
@@ -167,7 +167,7 @@ def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[s
 
 
 def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
-    """Trainings side by side in one process, a few steps of each in turn at every rate: times in seconds."""
+    """Several trainings in one process, a few steps of each in turn at every rate; times in seconds."""
     advances = []
     for one in job["jobs"]:
         trainer = build(
@@ -179,7 +179,7 @@ def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[st
             advance = Advance(trainer._state(), trainer.loader, trainer.communicator)
             advances.append(partial(one_of_ours, trainer.model, advance))
     number, found = 0, []
-    for steps in job["steps"]:  # of a turn; the first one warms up
+    for steps in job["steps"]:  # steps of a turn; the first one warms up
         times: list[list[float]] = [[] for _ in advances]
         for turn in range(job["rounds"]):
             for position in range(len(advances))[:: -1 if turn % 2 else 1]:
@@ -197,12 +197,12 @@ def one_of_ours(model: Any, advance: Advance, _: int) -> dict[str, float]:
 
 
 def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callable[..., dict[str, float]]:
-    """One step of DDP around ``model``: its number to its times in seconds.
+    """A function that takes one step of DDP around ``model``, from the step's number to its times in seconds.
 
-    In the group ``alone``, of one process, nothing travels.
+    With the group ``alone``, which has one process, nothing is sent.
     """
-    # Over gloo the PowerSGD hook needs all in one bucket: of several, the second round of messages begins in
-    # another order on every process, and they abort.
+    # Over gloo the PowerSGD hook needs a single bucket. With several, processes begin the second round of
+    # messages in different orders and abort.
     bucket = {"bucket_cap_mb": 100} if method == "ddp_powersgd" else {}
     parallel = DistributedDataParallel(
         model, process_group=alone, broadcast_buffers=False, gradient_as_bucket_view=True, **bucket
@@ -233,8 +233,8 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
 
 
 def control_of(communicator: Communicator) -> Callable[[], None]:
-    """What a step of the trainer sends that is no part of the algorithm."""
-    parameter = torch.nn.Parameter(torch.zeros(1))  # of any model: the ledger collects sums over layers
+    """The collectives of a trainer's step that are not part of the algorithm."""
+    parameter = torch.nn.Parameter(torch.zeros(1))  # for every model: the ledger collects sums over layers
     layout = Layout({"parameter": parameter}, "layer")
     ledger = Ledger(layout, communicator, NoCompression())
 
@@ -246,7 +246,7 @@ def control_of(communicator: Communicator) -> Callable[[], None]:
 
 
 def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
-    """Windows of known traffic: nothing, each collective with next to nothing, a step's control, dense."""
+    """Windows of known traffic: nothing, almost empty collectives, the control of a step, a dense step."""
     processes = dist.get_world_size()
     communicator = Communicator(processes, rank=dist.get_rank(), world_size=processes)
     dense = torch.zeros(DENSE)
@@ -266,7 +266,7 @@ def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dic
 def main() -> None:
     channel = open_channel()
     torch.set_num_threads(1)
-    keep_freed_memory()  # torch's ways too: it is no merit of compression
+    keep_freed_memory()  # torch's collectives too, because this difference is not due to compression
     with process_group(torch.device("cpu"), timeout_seconds=600):
         calls = count_calls()
         channel.tell(at="ready")

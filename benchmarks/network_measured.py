@@ -11,11 +11,11 @@ from netns import bits_per_second
 
 from trainers.comm.links import all_reduce_bytes, gather_bytes
 
-CALIBRATIONS = (*COLLECTIVES, "control")  # ``TINY_CALLS`` of each
+CALIBRATIONS = (*COLLECTIVES, "control")  # each with ``TINY_CALLS`` calls
 DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY
-CONTROL = {"exchange": 2}  # calls of a step of ours that carry nothing of the algorithm
-SETTLING = 1  # steps of a window that are not counted
-SLOW_STEPS, SLOW_BELOW = 3, 5e8  # of a window in which a dense step takes seconds; bits per second
+CONTROL = {"exchange": 2}  # calls of this project's step that are not part of the algorithm
+SETTLING = 1  # first steps of a window, which are not timed
+SLOW_STEPS, SLOW_BELOW = 3, 5e8  # steps of a window; at rates below, in bits per second
 TITLES = {
     "ddp": "DDP",
     "ddp_fp16": "DDP, fp16_compress_hook",
@@ -29,7 +29,7 @@ class Rate(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A way to train; ``settings`` are of run.py, beside those that all have."""
+    """A method of training; ``settings`` are its settings of run.py beside the common ones."""
 
     name: str
     overlap: bool = False
@@ -41,14 +41,14 @@ class Method(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What a window of steps carried."""
+    """Traffic in a window of steps."""
 
-    sent_bytes: float  # by the interface of a host, mean over hosts
-    calls: dict[str, float]  # of collectives
+    sent_bytes: float  # counted by a host's interface, mean over hosts
+    calls: dict[str, float]  # calls of collectives
 
 
 class Parts(NamedTuple):
-    """A step in seconds, medians. With overlap the parts lie side by side and exceed the step."""
+    """Medians of a step and its parts in seconds. With overlap the sum of the parts exceeds the step."""
 
     step: float
     compute: float  # forward and backward
@@ -58,26 +58,26 @@ class Parts(NamedTuple):
 
 
 class Turns(NamedTuple):
-    """Steps of several methods in turns, in one training each."""
+    """Steps of several methods that ran alternately, in one training each."""
 
     hosts: int
     methods: list[Method]
     rates: list[Rate]
-    seconds: list[list[list[float]]]  # [rate][method][round], medians of a turn
+    seconds: list[list[list[float]]]  # [rate][method][round], medians over a turn
 
     def against(self, rate: int, method: int, other: int) -> float:
-        """How many times a step of the other one a step takes: median over rounds."""
+        """Time of the method's step divided by that of the other one, median over rounds."""
         pairs = zip(self.seconds[rate][method], self.seconds[rate][other], strict=True)
         return statistics.median(own / theirs for own, theirs in pairs)
 
 
 class Crossing(NamedTuple):
-    """Where a method stops to pay; bits per second."""
+    """The rate above which a method is slower than dense training, in bits per second."""
 
     method: Method
     points: list[tuple[Rate, float, float]]  # seconds of a dense and of a compressed step
     predicted: float
-    measured: float  # 0: it never pays; infinite: it does at every rate
+    measured: float  # 0: never faster; infinite: faster at every rate
 
 
 def rate(text: str) -> Rate:
@@ -88,31 +88,31 @@ UNLIMITED = rate("unlimited")
 
 
 def traffic(collective: str, num_bytes: float, processes: int) -> float:
-    """Bytes that leave a process which gives ``num_bytes`` to the collective, without headers."""
+    """Bytes without headers that leave a process which passes ``num_bytes`` to the collective."""
     return (all_reduce_bytes if collective == "all_reduce" else gather_bytes)(num_bytes, processes)
 
 
 def steps_at(method: Method, at: Rate, steps: int) -> int:
-    """How many steps a window has."""
+    """The number of steps of a window."""
     is_slow = method.name in ("ddp", "ddp_fp16", "none") and at.bits_per_second < SLOW_BELOW
     return min(SLOW_STEPS, steps) if is_slow else steps
 
 
 class Measured:
-    """All that was measured with one number of hosts."""
+    """All measurements with one number of hosts."""
 
     def __init__(self, hosts: int, batch_size: int) -> None:
         self.hosts, self.batch_size = hosts, batch_size
         self.steps: dict[tuple[Method, Rate], list[dict[str, float]]] = defaultdict(list)
-        # What the last window carried, and its steps.
+        # Traffic of the last window, and its steps.
         self.windows: dict[tuple[Method, Rate], tuple[Window, list[dict[str, float]]]] = {}
         self.alone: dict[Method, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         self.per_call: dict[str, float] = {}  # header bytes
-        self.control_bytes = 0.0  # of a step
+        self.control_bytes = 0.0  # per step
         self.share: dict[Rate, float] = {}  # header bytes per byte of a dense all-reduce
 
     def add(self, method: Method, rates: list[Rate], answer: dict[str, Any], windows: list[Window]) -> None:
-        """Take in a training, whose first window has no rate."""
+        """Add a training, whose first window has no rate."""
         for at, steps, window in zip(rates, answer["steps"][1:], windows, strict=True):
             self.steps[method, at] += steps[SETTLING:]
             self.windows[method, at] = window, steps
@@ -120,7 +120,7 @@ class Measured:
             self.alone[method][name] += answer.get(name, [])
 
     def calibrate(self, rates: list[Rate], windows: list[Window]) -> None:
-        """Take in windows of known traffic: ``CALIBRATIONS``, then a dense run at each rate."""
+        """Add windows of known traffic: ``CALIBRATIONS``, then a dense run at each rate."""
         for name, window in zip(CALIBRATIONS, windows, strict=False):
             sent = window.sent_bytes / TINY_CALLS
             if name == "control":
@@ -136,22 +136,24 @@ class Measured:
             name: statistics.median(step[name] for step in self.steps[method, at])
             for name in self.steps[method, at][0]
         }
-        if method.name.startswith("ddp"):  # its parts overlap: what it takes alone, and what is left
+        if method.name.startswith("ddp"):  # its parts overlap: the time of each alone, and the rest
             compute = statistics.median(self.alone[method]["compute"])
             compression = max(0.0, statistics.median(self.alone[method]["alone"]) - compute)
             waiting = max(0.0, found["gradient"] - compute - compression)
             return Parts(found["step"], compute, compression, waiting, found["update"])
         compression = found["reduce"] - found["communication"]
         compute = found["gradient"]
-        # Beside the backward pass it holds what could not be hidden, which a step without has not.
+        # With overlap it also contains time that the backward pass could not hide.
         plain = Method("ddp") if method.name == "none" else method._replace(overlap=False)
         if plain != method and (plain, at) in self.steps:
             compute = self.parts(plain, at).compute
         return Parts(found["step"], compute, compression, found["communication"], found["update"])
 
     def bytes_of(self, method: Method, at: Rate) -> tuple[float, float, float, float]:
-        """Of a step: what the ledger says, what of it leaves a host, what its interface sent, and the
-        percent by which that differs from what the second and its headers come to. NaN for torch's."""
+        """Bytes per step: of the ledger, those that leave a host, those of its interface, and a difference.
+
+        The difference in per cent is that of the interface from the second number plus its headers. NaN for
+        torch's methods."""
         window, charged = self.windows[method, at]
         steps = len(charged)
         ledger, leaving = (
@@ -169,10 +171,10 @@ class Measured:
 
 
 def crossing(points: list[tuple[Rate, float, float]]) -> float:
-    """Bits per second at which compressed steps come to take as long as dense ones.
+    """Bits per second at which compressed steps take as long as dense ones.
 
     ``points`` are rates with the seconds of a dense and of a compressed step. Between two rates the logarithm
-    of their ratio is taken to be linear in that of the rate.
+    of the ratio of both is interpolated linearly in the logarithm of the rate.
     """
     advantages = [
         (at.bits_per_second, math.log(dense / ours)) for at, dense, ours in sorted(points, key=_by_rate)

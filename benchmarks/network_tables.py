@@ -25,7 +25,7 @@ from trainers.break_even import ANY_BANDWIDTH
 
 
 def head(options: Any, command: str) -> list[str]:
-    """What was run, on which machine, when, with which versions."""
+    """Command, machine, date and versions."""
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("torch", "numpy", "numba"))
     facts = [line.split(":")[1].strip() for line in _processor() if line.startswith("model name")]
     machine = f"{facts[0] if facts else platform.processor()}, {os.cpu_count()} cores, {platform.system()}"
@@ -84,7 +84,7 @@ def describe(measured: Measured, rates: list[Rate]) -> list[str]:
 
 
 def describe_turns(turns: Turns) -> list[str]:
-    """Steps of methods in turns: medians, and ratios of what stood beside each other."""
+    """Steps of alternating methods: medians, and ratios within a round."""
     lines = [
         f"\n## In turns of a few steps, {turns.hosts} hosts\n",
         "Median of a step in ms; over DDP's in the same round; with overlap, over the same method without.\n",
@@ -110,7 +110,7 @@ def describe_accuracy(
     measured: Measured | None,
     rates: list[Rate],
 ) -> list[str]:
-    """Steps to the target, and that many times a step at each rate."""
+    """Number of steps to the target, and its product with the step's time at each rate."""
     if not reached:
         return []
     lines = [
@@ -152,7 +152,7 @@ def describe_crossings(crossings: list[Crossing]) -> list[str]:
 
 
 def draw(results: list[Measured], rates: list[Rate], path: Path) -> None:
-    """A step's seconds over the rate, a panel per number of hosts."""
+    """Draw a step's seconds over the rate, with a panel per number of hosts."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(

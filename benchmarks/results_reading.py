@@ -1,9 +1,9 @@
-"""Time to read a thousand run folders of a thousand logged steps, and to make tables of them.
+"""Time to read a thousand run folders with a thousand logged steps, and to make tables of them.
 
     python benchmarks/results_reading.py [--runs N] [--steps N] [--in FOLDER]
 
-Writes such folders, with as many metrics as a real step has, reads them and writes both tables of `python -m
-results table`. Prints the seconds, and for comparison those of json.loads for every line, from a tenth of the
+Writes such folders, with as many metrics as a real step, reads them and writes both tables of `python -m
+results table`. Prints the seconds, and for comparison those of json.loads for the lines of a tenth of the
 folders.
 """
 
@@ -27,7 +27,7 @@ from results.tables.tidy import wide_table, write_long, write_table  # noqa: E40
 
 
 def write_runs(folder: Path, runs: int, steps: int) -> None:
-    """Runs of Top-k, ten seeds of every density; numbers with as many digits as real ones."""
+    """Write runs of Top-k with ten seeds per density; numbers have as many digits as real ones."""
     for number in range(runs):
         density = round(0.001 * 1.01 ** (number // 10), 9)
         lines = [record(number, step) for step in range(1, steps + 1)]

@@ -24,7 +24,7 @@ def seconds_to_help() -> float:
 
 
 def seconds_to_first_step() -> float:
-    """Until the first record is in metrics.jsonl, with every default but the model."""
+    """Seconds until metrics.jsonl has its first record, with all defaults except the model."""
     output = Path(tempfile.mkdtemp())
     command = [sys.executable, "run.py", "model=mlp", "trainer.steps=2", f"output={output}"]
     started = time.perf_counter()

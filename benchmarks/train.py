@@ -27,7 +27,7 @@ from trainers.config.errors import ConfigError
 from trainers.launch.memory import keep_freed_memory
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))  # run.py is no package
+sys.path.insert(0, str(ROOT))  # run.py is not in a package
 
 METHODS = ("none", "top_k", "hard_threshold")
 UNCOUNTED = 2
@@ -41,7 +41,7 @@ class Records(list):
 
 
 class TimedLoader:
-    """A loader whose batches are timed, and counted in samples or tokens."""
+    """A loader that times its batches and counts their samples or tokens."""
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
@@ -67,7 +67,7 @@ def presets(folder: str) -> list[str]:
 
 
 def build(overrides: list[str], device: torch.device, communicator: Communicator | None = None) -> Any:
-    """The trainer of one experiment, in this process alone or among those of ``communicator``."""
+    """The trainer of one experiment, in this process alone or in the processes of ``communicator``."""
     from trainers.run.build import build_trainer
 
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
@@ -79,12 +79,12 @@ def build(overrides: list[str], device: torch.device, communicator: Communicator
 
 
 def measure(overrides: list[str], steps: int, device: torch.device) -> dict[str, Any]:
-    """Medians in seconds, and the amount of data in a step."""
+    """Median seconds of the parts of a step, and the amount of data per step."""
     length = [f"trainer.steps={steps + UNCOUNTED}", "trainer.log_every=1", "trainer.evaluate_every=1e6"]
     trainer = build(overrides + length, device)
     loader = TimedLoader(trainer.loader)
     object.__setattr__(trainer, "loader", loader)
-    object.__setattr__(trainer, "_evaluate", lambda average: {})  # quality is not what is timed
+    object.__setattr__(trainer, "_evaluate", lambda average: {})  # evaluation is not timed
     records = Records()
     trainer.run(records)
     counted = records[UNCOUNTED:]
@@ -105,7 +105,7 @@ def main() -> None:
     device = torch.device(options.device)
     os.environ["DATA_DIR"] = options.root
     torch.set_num_threads(1)
-    keep_freed_memory()  # as run.py does
+    keep_freed_memory()  # like run.py
     where = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU, one thread"
     print(f"torch {torch.__version__}, {where}; medians of {options.steps} steps\n")
     print("| experiment | compressor | per second | step, ms | reading | gradient | reduction | update |")
@@ -115,7 +115,7 @@ def main() -> None:
             chosen = [f"experiment={experiment}", f"compressor={method}", *overrides]
             try:
                 found = measure(chosen, options.steps, device)
-            except (ConfigError, OSError, ValueError) as error:  # its data are missing, say
+            except (ConfigError, OSError, ValueError) as error:  # for example, its data is missing
                 print(f"| {experiment} | {method} | {' '.join(str(error.__cause__ or error).split())} |")
                 break
             step = found["step"]

@@ -32,8 +32,8 @@ from trainers.layout import SCOPES
 from trainers.run.environment import environment
 from trainers.settings import ALL_REDUCE, WORKER_ORDER
 
-HEADER_BYTES = 66  # of a packet: Ethernet's 14, IP's 20, TCP's 20 and 12 of its timestamps
-TOLERANCE = 2.0  # percent
+HEADER_BYTES = 66  # header bytes of a packet: Ethernet 14, IP 20, TCP 20 and its timestamps 12
+TOLERANCE = 2.0  # per cent
 CODED = (Encoding(indices="auto", values="bf16"), Encoding(indices="auto", values="int8"))
 COLUMNS = ("link", "interface", "%", "less headers, %")
 HEAD = ["method", "wire", "scope", "reduction", "handed over"]
@@ -49,7 +49,7 @@ TEXT = (
 
 
 class Job(NamedTuple):
-    """A line of the table. ``reduction`` is empty for a method that is gathered."""
+    """A line of the table. ``reduction`` is empty for a gathered method."""
 
     case: Case
     scope: str
@@ -75,22 +75,22 @@ class Job(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What happened on H hosts; each last axis is sent, received."""
+    """Traffic of H hosts; the last axis is (sent, received)."""
 
     handed_over: float  # bytes, mean over hosts
     link: np.ndarray  # [H, 2] bytes that the communicator charged
     carried: np.ndarray  # [H, 2] bytes that the interface counted
     packets: np.ndarray  # [H, 2]
-    calls: dict[str, float]  # of collectives, mean over hosts
+    calls: dict[str, float]  # calls of collectives, mean over hosts
 
     @property
     def payload(self) -> np.ndarray:
-        """Bytes that TCP carried, [H, 2]."""
+        """Bytes of TCP payload, [H, 2]."""
         return self.carried - HEADER_BYTES * self.packets
 
 
 def jobs(scopes: list[str], methods: list[str] | None) -> Iterator[Job]:
-    """Everything that is measured."""
+    """All jobs to measure."""
     for scope in scopes:
         for case in cases():
             if methods and case.name not in methods:
@@ -104,7 +104,7 @@ def jobs(scopes: list[str], methods: list[str] | None) -> Iterator[Job]:
 
 
 def measure(hosts: Fleet, message: dict[str, Any]) -> Window:
-    """What it takes to have a job done by all hosts."""
+    """Run a job on all hosts; returns its traffic."""
     before = _counters(hosts)
     hosts.tell(**message)
     answers = hosts.hear()
@@ -120,7 +120,7 @@ def measure(hosts: Fleet, message: dict[str, Any]) -> Window:
 
 
 def preambles(windows: dict[str, Window]) -> dict[str, float]:
-    """What gloo adds to a call of each collective, bytes sent or received by a host; mean over both."""
+    """Bytes that gloo adds to a call of each collective, mean of those sent and received by a host."""
     return {
         name: float(np.mean(window.payload - window.link)) / window.calls[name]
         for name, window in windows.items()
@@ -128,8 +128,9 @@ def preambles(windows: dict[str, Window]) -> dict[str, float]:
 
 
 def off(window: Window, per_call: dict[str, float], *, of_mean: bool) -> np.ndarray:
-    """Percent by which interfaces differ from the link less headers, [2]: of the host furthest off, or of
-    the mean over hosts."""
+    """Difference in per cent, [2], of the interfaces' bytes without headers from the charged link bytes.
+
+    It is that of the host with the largest difference, or with ``of_mean`` that of the mean over hosts."""
     headers = sum(count * per_call[name] for name, count in window.calls.items())
     counted, charged = window.payload - headers, window.link
     if of_mean:
@@ -139,7 +140,7 @@ def off(window: Window, per_call: dict[str, float], *, of_mean: bool) -> np.ndar
 
 
 def line(job: Job, window: Window, percent: np.ndarray, steps: int) -> list[str]:
-    """The cells of a table's row."""
+    """A row of the table."""
     cells = [
         str(job.case),
         _wire_text(job.wire),
@@ -154,7 +155,7 @@ def line(job: Job, window: Window, percent: np.ndarray, steps: int) -> list[str]
 
 
 def measure_hosts(count: int, options: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The lines about ``count`` hosts, and what is further off than the tolerance."""
+    """The rows for ``count`` hosts, and the jobs whose difference exceeds the tolerance."""
     with fleet(count, "wire_host.py") as hosts:
         measure(hosts, {"work": COLLECTIVES[0]})  # opens connections
         empty = measure(hosts, {"work": "nothing"})
@@ -182,7 +183,7 @@ def measure_hosts(count: int, options: argparse.Namespace) -> tuple[list[str], l
 
 
 def require_measurable(options: argparse.Namespace) -> None:
-    """Raise ``netns.Refused`` for what would leave nothing to measure, or nowhere to write it."""
+    """Raise ``netns.Refused`` for options with nothing to measure, or without a folder to write to."""
     for name, given, least in (("hosts", min(options.hosts), 2), ("steps", options.steps, 1)):
         if given < least:
             raise netns.Refused(f"--{name} must be at least {least}, got {given}")
@@ -226,7 +227,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _fits(case: Case, wire: Encoding) -> bool:
-    """Whether the method sends what this wire codes."""
+    """Whether this encoding applies to what the method sends."""
     try:
         case.reducer(0.5, DENSE, wire)
     except ValueError:
@@ -235,7 +236,7 @@ def _fits(case: Case, wire: Encoding) -> bool:
 
 
 def _percent(number: float) -> str:
-    return f"{round(number, 2) + 0.0:+.2f}"  # no -0.00
+    return f"{round(number, 2) + 0.0:+.2f}"  # avoids -0.00
 
 
 def _wire_text(wire: Encoding) -> str:
@@ -243,7 +244,7 @@ def _wire_text(wire: Encoding) -> str:
 
 
 def _counters(hosts: Fleet) -> np.ndarray:
-    """Of every host's interface, [H, 4]."""
+    """Counters of every host's interface, [H, 4]."""
     return np.array([hosts.hosts.counters(host) for host in range(hosts.hosts.count)])
 
 

@@ -18,11 +18,11 @@ from trainers.comm.communicator import Communicator
 from trainers.launch.process_group import process_group
 from trainers.settings import ALL_REDUCE
 
-PROBES = Path("/proc/sys/net/ipv4/tcp_early_retrans")  # of tail losses, in this host's network namespace
+PROBES = Path("/proc/sys/net/ipv4/tcp_early_retrans")  # probes for tail losses, per network namespace
 
 
 def do(job: dict[str, Any]) -> Communicator:
-    """The steps of a job; the communicator that they were charged to."""
+    """Run the steps of a job; returns the communicator that charged them."""
     processes = dist.get_world_size()
     communicator = Communicator(
         processes,
@@ -61,7 +61,7 @@ def buffers(scope: str) -> tuple[Tensor, list[Segment]]:
 
 def main() -> None:
     channel = open_channel()
-    # Otherwise TCP sends a segment again where the other host is slow to acknowledge it.
+    # Otherwise TCP sends a segment again if the other host acknowledges it late.
     PROBES.write_text("0", encoding="ascii")
     torch.set_num_threads(1)
     with process_group(torch.device("cpu"), timeout_seconds=600):

@@ -30,8 +30,8 @@ from benchmarks.gpu.parts import PARTS, TOTAL_SECONDS
 
 ROOT = Path(__file__).parents[2]
 LAST_LINES = 15
-OLDEST_TORCH = (2, 9)  # as pyproject.toml has it
-PACKAGES = {"hydra": "hydra-core", "yaml": "PyYAML", "sklearn": "scikit-learn"}  # to be installed as
+OLDEST_TORCH = (2, 9)  # as in pyproject.toml
+PACKAGES = {"hydra": "hydra-core", "yaml": "PyYAML", "sklearn": "scikit-learn"}  # names for pip
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return _refuse("--device cpu measures nothing: it needs --quick")
     pages = ROOT / ("outputs/gpu" if arguments.quick else "results/pages/gpu")
     arguments.out = arguments.out or pages
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the running part is stopped too
     machine = _machine()
     missing = _missing(machine, arguments.device)
     for name, why in missing.items():
@@ -91,7 +91,7 @@ def _refuse(why: str) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Of a part: the project is found although it is not installed."""
+    """Environment of a part: Python finds the project without an installation."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
@@ -108,7 +108,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _missing(machine: Mapping[str, Any], device: str) -> dict[str, str]:
-    """What is not there and some part needs, with a word on it."""
+    """Missing requirements of the parts, with reasons."""
     found = {}
     needed = ["torch", "numpy", *dict.fromkeys(need for part in PARTS.values() for need in part.needs)]
     for name in needed:
@@ -127,7 +127,7 @@ def _missing(machine: Mapping[str, Any], device: str) -> dict[str, str]:
 def _begin(
     arguments: argparse.Namespace, machine: dict[str, Any], chosen: list[str], words: Sequence[str] | None
 ) -> dict[str, Any]:
-    """What is known before anything is measured; other parts' numbers of the same machine stay."""
+    """The page's numbers before the measurement; other parts' numbers from the same machine are kept."""
     kept: dict[str, Any] = {}
     path = arguments.out / "numbers.json"
     if len(chosen) < len(PARTS) and path.is_file():
@@ -147,7 +147,7 @@ def _begin(
 
 
 def _commit() -> str:
-    """Of these files, and whether they are changed; results are none of it."""
+    """Commit of these files, and whether they are modified; result files are ignored."""
     git = ["git", "-C", str(ROOT)]
     try:
         commit = subprocess.run(
@@ -161,15 +161,15 @@ def _commit() -> str:
 
 
 def _run(name: str, device: str, quick: bool, limit: float) -> dict[str, Any]:
-    """A part in a process of its own."""
+    """Run a part in its own process."""
     command = [sys.executable, "-m", "benchmarks.gpu.part", name, f"--device={device}"]
     return supervise([*command, f"--seconds={limit - 5:.0f}", *(["--quick"] if quick else [])], limit)
 
 
 def supervise(command: Sequence[str], limit: float) -> dict[str, Any]:
-    """What became of a command that is given --rows=FILE, the rows that it left there, its last lines.
+    """Run a command with --rows=FILE; returns its fault, its rows, and its last lines of output.
 
-    When its time is over it is ended with all that it started; its rows are kept.
+    After ``limit`` seconds the command and all processes that it started are stopped; its rows are kept.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -199,7 +199,7 @@ def supervise(command: Sequence[str], limit: float) -> dict[str, Any]:
 
 
 def _end(child: subprocess.Popen) -> None:
-    """The whole group: a part starts processes of its own."""
+    """Stop the whole process group, because a part starts other processes."""
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()

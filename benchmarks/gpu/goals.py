@@ -18,7 +18,7 @@ class Goal(NamedTuple):
 
 
 def judge(rows: Sequence[Row], quick: bool) -> list[Goal]:
-    """Every goal, in the order in which they are read; what is ``quick`` says nothing about speed."""
+    """Every goal, in the order of the page. A ``quick`` run has no goals on speed."""
     of_speed = [] if quick else rows
     return [
         *_working(rows),

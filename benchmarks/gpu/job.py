@@ -1,4 +1,4 @@
-"""The default job with 8 workers in one process, on the device and on the CPU, as a user starts it."""
+"""The default job with 8 workers in one process, on the device and on the CPU, by the user's command."""
 
 import json
 import os
@@ -37,7 +37,7 @@ class Run(NamedTuple):
 
 
 def measure(options: Options, record: Record) -> None:
-    """All runs, several at a time: their numbers count here, not their pace."""
+    """All runs, several at once, because their speed is not measured."""
     here, seeds = options.device.type, SEEDS[:1] if options.quick else SEEDS
     runs = [Run(device, TOP_K, 0) for device in (here, "cpu")]
     runs += [Run(device, THRESHOLD, seed) for seed in seeds for device in (here, "cpu")]

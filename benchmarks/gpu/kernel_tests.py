@@ -11,11 +11,11 @@ from pathlib import Path
 from benchmarks.gpu.measuring import Options, Record
 
 ROOT = Path(__file__).parents[2]
-FILES = {  # and what each needs beside pytest and triton
+FILES = {  # with the packages that each needs beside pytest and triton
     "tests/compressors/kernels/test_gpu_kernels.py": (),
     "tests/compressors/kernels/test_gpu_reducers.py": ("hydra", "omegaconf"),
 }
-FEW = "totals_of_many or ties_of_many"  # where it is enough to see that they run
+FEW = "totals_of_many or ties_of_many"  # for a check that they run
 
 
 def measure(options: Options, record: Record) -> None:

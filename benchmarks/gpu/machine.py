@@ -1,4 +1,4 @@
-"""Description of the machine as JSON, from a separate process that does not keep the GPU.
+"""Description of the machine as JSON, from a separate process that then releases the GPU.
 
 python -m benchmarks.gpu.machine
 """
@@ -13,7 +13,7 @@ import subprocess
 from trainers.run.processor import processor
 
 PACKAGES = ("torch", "torchvision", "triton", "numba", "numpy", "hydra-core", "pytest")
-DATASHEETS = {  # bytes per second that a GPU's memory is sold with, in 10^9, by a part of its name
+DATASHEETS = {  # data-sheet memory bandwidth in 10^9 bytes per second, by a part of the GPU's name
     "H200": 4800,
     "H100 NVL": 3938,
     "H100 PCIe": 2039,
@@ -31,13 +31,13 @@ DATASHEETS = {  # bytes per second that a GPU's memory is sold with, in 10^9, by
 
 
 def datasheet_bandwidth(name: str) -> int | None:
-    """In 10^9 bytes per second, None for a GPU that is not known here."""
+    """Memory bandwidth in 10^9 bytes per second, None for an unknown GPU."""
     known = sorted((part for part in DATASHEETS if part in name), key=len)
     return DATASHEETS[known[-1]] if known else None
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages that are there."""
+    """Versions of Python and of the installed packages."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:

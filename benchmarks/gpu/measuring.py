@@ -12,21 +12,21 @@ from typing import NamedTuple, Protocol
 import torch
 import torch.distributed as dist
 
-MOST_ROUNDS, SECONDS = 50, 1.0  # rounds of one measurement, and how long they may take together
+MOST_ROUNDS, SECONDS = 50, 1.0  # maximum rounds of one measurement, and maximum seconds of all rounds
 
 
 class Record(Protocol):
-    """Keeps a row of a table, at once."""
+    """Writes a row of a table immediately."""
 
     def __call__(self, table: str, /, **row: object) -> None: ...
 
 
 class Options(NamedTuple):
-    """What a part is told."""
+    """Options of a part."""
 
     device: torch.device
-    quick: bool  # small sizes and few rounds: whether it works, not how fast
-    ends: float  # by ``time.monotonic``, when it is stopped
+    quick: bool  # small sizes and few rounds, to check that the code works
+    ends: float  # end of the part's time, by ``time.monotonic``
 
     @property
     def seconds_left(self) -> float:
@@ -34,7 +34,7 @@ class Options(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Milliseconds of some rounds."""
+    """Milliseconds of the rounds of a measurement."""
 
     median: float
     lowest: float
@@ -43,10 +43,10 @@ class Times(NamedTuple):
 
 
 def attempt(record: Record, what: str, work: Callable[[], object]) -> bool:
-    """Whether ``work`` could be done; a row says why not, and what comes after it is still measured."""
+    """Whether ``work`` succeeded. After an error a row has the reason, and the measurement continues."""
     try:
         work()
-    except Exception as error:  # of compilers, libraries and drivers, which raise errors of many kinds
+    except Exception as error:  # compilers, libraries and drivers raise many types of errors
         reason = (str(error).splitlines() or [""])[0]
         record("failures", what=what, error=f"{type(error).__name__}: {reason}"[:300])
         return False
@@ -54,7 +54,7 @@ def attempt(record: Record, what: str, work: Callable[[], object]) -> bool:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for what the device was given to do."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -67,11 +67,11 @@ def milliseconds(
     rounds: int = MOST_ROUNDS,
     seconds: float = SECONDS,
 ) -> Times:
-    """How long ``work`` takes, after ``before``, which is not counted.
+    """Times of ``work`` in milliseconds; ``before`` runs first in each round and is not timed.
 
-    The first two rounds, which compile and allocate, are left out; only the first one where it takes longer
-    than ``seconds``. No round begins after ``seconds``, but the first. On a GPU the time is between two of
-    its events, what it waits for the host included.
+    The first two rounds, which compile and allocate, are left out; only the first one if it takes longer
+    than ``seconds``. Except for the first one, no round begins after ``seconds``. On a GPU the time is that
+    between two events, including time in which the GPU waits for the host.
     """
     started = time.perf_counter()
     _round(work, device, before)
@@ -100,9 +100,9 @@ def _round(work: Callable[[], object], device: torch.device, before: Callable[[]
 
 
 def kernel_milliseconds(work: Callable[[], object], device: torch.device) -> dict[str, float]:
-    """Per kernel of a GPU how long it ran in one call of ``work``, the longest first; nothing on a CPU.
+    """Milliseconds of each GPU kernel in one call of ``work``, longest first; empty on a CPU.
 
-    Their sum, beside the time of the whole, says how long the GPU had nothing to do.
+    The time of the call minus their sum is the idle time of the GPU.
     """
     if device.type != "cuda":
         return {}
@@ -114,7 +114,7 @@ def kernel_milliseconds(work: Callable[[], object], device: torch.device) -> dic
 
 
 def free_bytes(device: torch.device) -> int:
-    """Of the device's memory, what torch holds in reserve included."""
+    """Free bytes of the device's memory, including torch's unused reserve."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -123,14 +123,14 @@ def free_bytes(device: torch.device) -> int:
 
 
 def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
-    """The most memory that was in use during ``work``: torch's tensors on a GPU, resident on a CPU."""
+    """Peak memory during ``work``: torch's tensors on a GPU, resident memory on a CPU."""
     if device.type == "cuda":
         synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
         work()
         synchronize(device)
         return torch.cuda.max_memory_allocated(device)
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM starts anew
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
     work()
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
@@ -138,7 +138,7 @@ def peak_bytes(work: Callable[[], object], device: torch.device) -> int:
 
 @contextmanager
 def lone_group(device: torch.device) -> Iterator[None]:
-    """A process group of this process alone: NCCL on a GPU, gloo on a CPU; over the loopback interface."""
+    """A process group with only this process, over the loopback interface: NCCL on a GPU, gloo on a CPU."""
     for library in ("GLOO", "NCCL"):
         os.environ.setdefault(f"{library}_SOCKET_IFNAME", "lo")
     on_gpu = device.type == "cuda"

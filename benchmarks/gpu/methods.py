@@ -13,13 +13,13 @@ from compressors.core import backends
 from trainers.comm.communicator import Communicator
 from trainers.layout import WHOLE
 
-WITH_FEEDBACK, WITHOUT = 16.0, 8.0  # bytes of an entry: e, g and p, or g alone; and the mean
+WITH_FEEDBACK, WITHOUT = 16.0, 8.0  # bytes per entry: e, g and p, or only g; and the mean
 
 
 def measure(options: Options, record: Record) -> None:
-    """The smallest size first, until the time is over."""
+    """Measure all methods, the smallest size first, until the time is over."""
     record("backend", compression_by=backends.describe(options.device))
-    seconds: dict[str, float] = {}  # that each took at 100 M, to know what 1 B will take at most
+    seconds: dict[str, float] = {}  # seconds of each method at 100 M, an estimate for 1 B
     for label, size in sizes_of(options).items():
         if fits(options, record, f"methods at {label}", 40 * size + 2**29):
             _measure_size(options, record, label, size, seconds)
@@ -58,7 +58,7 @@ def _times(options: Options, yardstick: Yardstick, case: Case, drawn: Tensor) ->
     reduction = Reduction(reducer, [Segment(WHOLE, flat, ((size,),))], communicator)
 
     def before() -> None:
-        flat.copy_(drawn)  # a method may leave the mean there
+        flat.copy_(drawn)  # a method may write the mean into the gradients
         reduction.forget()
 
     times = yardstick.time(reduction, before)

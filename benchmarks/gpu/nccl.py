@@ -1,8 +1,8 @@
 """Tests of collectives with NCCL: one process, and one process per GPU.
 
-Every collective of the communicator is compared with its expected result, which each process can compute;
-then some steps of DistributedDataParallel with a reducer as its hook are compared with the trainer's step,
-bit for bit. On a CPU it is gloo, with one process and two.
+Every collective of the communicator is compared with its expected result, which each process computes. Then
+some steps of DistributedDataParallel with a reducer as its hook are compared with the trainer's steps, bit
+for bit. On a CPU the same tests run with gloo, with one and two processes.
 """
 
 import json
@@ -55,7 +55,7 @@ def measure(options: Options, record: Record) -> None:
 
 
 def among_others(told: dict[str, object]) -> None:
-    """One of several processes; the first one leaves its times in a file."""
+    """One of several processes; the first one writes its times to a file."""
     process, processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = choose_device(str(told["device"]), processes, process)
     if device.type == "cpu":
@@ -67,7 +67,7 @@ def among_others(told: dict[str, object]) -> None:
 
 
 def _look(processes: int, process: int, device: torch.device, quick: bool) -> Iterator[tuple[str, float]]:
-    """What was looked at, and its milliseconds. Raises ``AssertionError`` where a result is not right."""
+    """The names of the tests and their milliseconds. Raises ``AssertionError`` for a wrong result."""
     for check in (_check_torchs, _check_sums, _check_gathers, _check_moves):
         synchronize(device)
         started = time.perf_counter()
@@ -82,7 +82,7 @@ def _look(processes: int, process: int, device: torch.device, quick: bool) -> It
 
 
 def _rows(worker: int, device: torch.device, *shape: int) -> Tensor:
-    """What a worker has: whole numbers, of which sums are exact in any order."""
+    """A worker's rows: integers, whose sums are exact in any order."""
     generator = torch.Generator().manual_seed(worker)
     return torch.randint(-100, 100, shape, generator=generator).float().to(device)
 
@@ -122,9 +122,7 @@ def _check_gathers(processes: int, process: int, device: torch.device) -> None:
     everyones = [_rows(worker, device, 60) for worker in range(workers)]
     rows = torch.stack([everyones[worker] for worker in of.local_workers])
     assert torch.equal(of.all_gather(rows, "values"), torch.stack(everyones)), "all_gather"
-    counts = np.array(
-        [[worker % 3 * 20 for worker in of.local_workers]]
-    )  # the first process's first one sends none
+    counts = np.array([[worker % 3 * 20 for worker in of.local_workers]])  # the first worker sends no entries
     lengths = of.all_gather_counts(counts, 60)
     assert lengths.tolist() == [[worker % 3 * 20 for worker in range(workers)]], "all_gather_counts"
     cut = [everyones[worker][: worker % 3 * 20] for worker in range(workers)]
@@ -181,7 +179,7 @@ def _loss_of_worker(model: nn.Module, inputs: Tensor, memory: Carry) -> tuple[Te
 
 
 def _check_hook(processes: int, process: int, device: torch.device, codec: TopK | HardThreshold) -> float:
-    """Milliseconds of a step; the weights are those that the trainer's own step gives."""
+    """Milliseconds of a step; checks that the weights equal those of the trainer's step."""
     model = _network(device)
     devices = [device] if device.type == "cuda" else None
     of_torch = DistributedDataParallel(model, device_ids=devices, bucket_cap_mb=0.02)

@@ -38,7 +38,7 @@ NAMED = {
 
 
 def page(numbers: Mapping[str, Any]) -> str:
-    """Markdown: where, whether the goals are met, and every table."""
+    """The page in Markdown: machine, goals, and every table."""
     parts: Mapping[str, Any] = numbers["parts"]
     rows = [row for own in parts.values() for row in own.get("rows", [])]
     lines = ["# On a GPU", "", *_about(numbers), "", "## Goals", ""]
@@ -56,7 +56,7 @@ def page(numbers: Mapping[str, Any]) -> str:
 
 
 def tables(rows: Sequence[Row]) -> list[str]:
-    """Markdown, a table for each of those that the rows name."""
+    """The tables in Markdown, one for each name in ``rows``."""
     lines: list[str] = []
     for name in dict.fromkeys(row["table"] for row in rows):
         own = [{k: v for k, v in row.items() if k != "table"} for row in rows if row["table"] == name]
@@ -113,7 +113,7 @@ def _table(rows: Sequence[Row]) -> list[str]:
 
 
 def _heading(key: str) -> str:
-    """``reduce_ms`` to "reduce, ms": the unit is the last word."""
+    """ "reduce, ms" from ``reduce_ms``: the last word is the unit."""
     name, _, unit = key.rpartition("_")
     if name and unit in ("ms", "mib"):
         return f"{name.replace('_', ' ')}, {unit.replace('mib', 'MiB')}"

@@ -1,5 +1,4 @@
-"""The preset of the paper's ResNet-18 on CIFAR-10 at its full batch, and the predicted time for 300
-epochs."""
+"""The paper's preset of ResNet-18 on CIFAR-10 at its full batch, with the predicted time of 300 epochs."""
 
 import os
 import statistics
@@ -47,7 +46,7 @@ def _measure(options: Options, overrides: list[str], steps: int) -> dict[str, ob
     device = options.device
     length = [f"trainer.steps={steps + UNCOUNTED}", "trainer.log_every=1", "trainer.evaluate_every=1e6"]
     trainer = build([*overrides, *length], device)
-    object.__setattr__(trainer, "_evaluate", lambda average: {})  # it is measured below
+    object.__setattr__(trainer, "_evaluate", lambda average: {})  # evaluation is measured below
     records = Records()
     trainer.run(records)
     parts = ("step", "gradient", "reduce", "update")
@@ -56,7 +55,7 @@ def _measure(options: Options, overrides: list[str], steps: int) -> dict[str, ob
         for part in parts
     }
     settings = trainer.settings
-    for _ in range(2):  # the first one chooses its loops
+    for _ in range(2):  # in the first evaluation cuDNN selects its algorithms
         synchronize(device)
         started = time.perf_counter()
         evaluate(
@@ -68,7 +67,7 @@ def _measure(options: Options, overrides: list[str], steps: int) -> dict[str, ob
         )
         synchronize(device)
         evaluation = time.perf_counter() - started
-    each_epoch = 1 + (settings.average_reset_epochs is not None)  # its running average is tested as well
+    each_epoch = 1 + (settings.average_reset_epochs is not None)  # the average weights are tested too
     num_steps = round(EPOCHS / trainer.epochs_per_step)
     step_seconds = statistics.median(r["time/step_seconds"] for r in records[UNCOUNTED:])
     seconds = num_steps * step_seconds + EPOCHS * each_epoch * evaluation

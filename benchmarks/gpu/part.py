@@ -23,7 +23,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     arguments = parser.parse_args(words)
     ends = time.monotonic() + arguments.seconds
-    os.environ.pop("TRITON_INTERPRET", None)  # Triton decides when it is imported
+    os.environ.pop("TRITON_INTERPRET", None)  # Triton reads it at its import
     if arguments.device == "cpu":
         os.environ["TRITON_INTERPRET"] = "1"
     import torch
@@ -34,7 +34,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if device.type == "cuda":
         torch.cuda.set_device(device)
     else:
-        torch.set_num_threads(1)  # as run.py does
+        torch.set_num_threads(1)  # like run.py
     torch.manual_seed(0)
     with arguments.rows.open("a", encoding="utf-8") as file:
 

@@ -7,12 +7,12 @@ MODELS = ("torchvision", "scipy")
 
 
 class Part(NamedTuple):
-    """One measurement, made by a function in a process of its own."""
+    """One measurement, made by a function in its own process."""
 
     title: str
     entry: str  # module:function, called with ``Options`` and ``Record``
-    seconds: float  # after which it is ended; what earlier parts left over comes on top
-    needs: tuple[str, ...] = ()  # modules, beside torch and numpy
+    seconds: float  # time limit; unused time of earlier parts is added
+    needs: tuple[str, ...] = ()  # required modules beside torch and numpy
 
 
 PARTS = {
@@ -50,4 +50,4 @@ PARTS = {
         ("pytest", "triton", *CONFIGS, *MODELS),
     ),
 }
-TOTAL_SECONDS = 525.0  # of all parts together: below nine minutes with what comes around them
+TOTAL_SECONDS = 525.0  # of all parts; below nine minutes including the rest

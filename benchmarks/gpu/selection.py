@@ -12,18 +12,18 @@ from compressors.random_k import RandomK
 from compressors.top_k import TopK
 from trainers.layout import WHOLE
 
-MANY_ROWS = (8, 3)  # of 1 B entries each, more than 2^31 together; the first number that there is room for
+MANY_ROWS = (8, 3)  # rows of 1 B entries, together more than 2^31; the first number that fits is used
 
 
 def check_size(options: Options, record: Record, label: str, size: int) -> None:
-    """The kernels' payload, residual, error and norm beside the reference's, on the device, bit for bit."""
+    """Compare the kernels' payload, residual, error and norm with the reference's, bit for bit."""
     from compressors.kernels.gpu.backend import GpuKernels
 
     gradient = torch.randn(1, size, device=options.device)
     for codec in (HardThreshold(threshold=threshold_of(DENSITY)), TopK(density=DENSITY)):
         found = []
         for backend in (GpuKernels(), Backend()):
-            # Nothing is rounded in 0 + 1 g, so that it does not matter whether that is one operation or two.
+            # 0 + 1 g is exact, so one or two operations give the same bits.
             rest = torch.zeros_like(gradient)
             (own,) = backend.compress([codec], [whole(gradient, rest)], Step(0, 0), range(1))
             (payload,) = own.payloads
@@ -36,7 +36,7 @@ def check_size(options: Options, record: Record, label: str, size: int) -> None:
 
 
 def check_many(options: Options, record: Record) -> None:
-    """As many rows as there is room for."""
+    """Check the selection in as many rows as fit."""
     size = QUICK["tiny"] if options.quick else SIZES["1 B"]
     for num_rows in MANY_ROWS[1:] if options.quick else MANY_ROWS:
         if fits(options, record, f"{num_rows} rows of {size:,}", 10 * num_rows * size):
@@ -45,7 +45,7 @@ def check_many(options: Options, record: Record) -> None:
 
 
 def _check_planted(options: Options, record: Record, num_rows: int, size: int) -> None:
-    """A few entries among zeros are found, in rows that together have more than 2^31 entries."""
+    """Check that a few entries among zeros are selected in rows with more than 2^31 entries together."""
     from compressors.kernels.gpu.backend import GpuKernels
 
     device, kernels = options.device, GpuKernels()
@@ -72,7 +72,7 @@ def _check_planted(options: Options, record: Record, num_rows: int, size: int) -
     look(HardThreshold(threshold=0.5), at, signs, len(at))
     rest.zero_()
     look(TopK(density=(len(at) + 0.5) / size), at, signs, len(at))
-    gradient.fill_(1.0)  # whose squares add up exactly
+    gradient.fill_(1.0)  # their squares have an exact sum
     rest.zero_()
     codec, step = RandomK(density=DENSITY), Step(0, 0, segment=WHOLE)
     drawn = torch.from_numpy(codec.rule(size, step, range(1)).positions[0]).to(device)

@@ -13,7 +13,7 @@ from trainers.layout import WHOLE
 SIZES = {"11 M": 11_173_962, "100 M": 100_000_000, "1 B": 1_000_000_000}
 QUICK = {"tiny": 9_000}
 DENSITY = 0.001
-SELECTED = 12  # bytes of an entry: e and g read, p written
+SELECTED = 12  # bytes per entry: e and g are read, p is written
 
 
 def sizes_of(options: Options) -> dict[str, int]:
@@ -21,7 +21,7 @@ def sizes_of(options: Options) -> dict[str, int]:
 
 
 def threshold_of(density: float) -> float:
-    """The magnitude that a share ``density`` of standard normal draws exceeds."""
+    """The magnitude that a fraction ``density`` of standard normal draws exceeds."""
     return -statistics.NormalDist().inv_cdf(density / 2)
 
 
@@ -30,7 +30,7 @@ def whole(rows: Tensor, memory: Tensor | None = None) -> Input:
 
 
 def fits(options: Options, record: Record, label: str, num_bytes: int) -> bool:
-    """Whether the device has room; a row says where it has none."""
+    """Whether the device has enough free memory; if not, a row states it."""
     free = free_bytes(options.device)
     if num_bytes > free:
         needed = f"{num_bytes / 2**30:.1f} GiB of memory, and {free / 2**30:.1f} are free"
@@ -39,7 +39,7 @@ def fits(options: Options, record: Record, label: str, num_bytes: int) -> bool:
 
 
 class Yardstick:
-    """A copy on the device, and caches that hold something else before each measurement."""
+    """A copy on the device as reference, and a function that overwrites the caches before a measurement."""
 
     def __init__(self, options: Options, num_bytes: int) -> None:
         self.options = options

@@ -1,7 +1,7 @@
 """Training steps of ResNet-18 with and without compression: time, memory, and reduced precision.
 
-CIFAR's shapes, 128 images a worker, the trainer's own step without its files and evaluation. The batches are
-random tensors that lie on the device.
+CIFAR's shapes, 128 images per worker, the trainer's step without its files and evaluation. The batches are
+random tensors on the device.
 """
 
 import gc
@@ -41,7 +41,7 @@ RATE = 0.01
 
 
 class Setting(NamedTuple):
-    """One kind of step."""
+    """Settings of a step."""
 
     method: str
     scope: str = "layer"
@@ -52,7 +52,7 @@ class Setting(NamedTuple):
 
     @property
     def of_model(self) -> str:
-        """How the forward and backward passes are computed."""
+        """Settings of the forward and backward passes."""
         found = [self.precision]
         if self.channels_last:
             found.append("channels_last")
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
 
 
 class Training:
-    """A model and what a step of it needs; called, it takes a step. Milliseconds of every part are kept."""
+    """A model with everything for a step. A call takes a step and records the milliseconds of every part."""
 
     def __init__(self, options: Options, setting: Setting) -> None:
         torch.manual_seed(0)
@@ -74,7 +74,7 @@ class Training:
         layout = Layout(dict(self.model.named_parameters()), setting.scope)
         self.num_parameters = layout.num_parameters
         if setting.compiled:
-            # A CPU's compiler takes minutes: where only the path is looked at, the graph is run as it is.
+            # A CPU's compiler takes minutes, so a quick run uses the graph without compilation.
             self.model.compile(backend="aot_eager" if options.quick else "inductor")
         if setting.precision == "bf16":
             require_bf16(self.device)
@@ -118,9 +118,9 @@ class Training:
             own.append(1e3 * second)
 
     def measured(self, options: Options, seconds: float) -> dict[str, float]:
-        """Medians in milliseconds of the steps that fit in ``seconds``, after four that do not count.
+        """Medians in milliseconds of the steps within ``seconds``, after four steps that are not timed.
 
-        ``loss`` is that of the last one that does not count, the same step for all.
+        ``loss`` is that of the fourth step, so all settings report the same step.
         """
         for _ in range(4):
             self()
@@ -135,7 +135,7 @@ class Training:
 
 
 class _Small(nn.Module):
-    """Of a class of its own: torch.compile leaves the forward passes of torch's containers alone."""
+    """A separate class, because torch.compile does not compile the forward of torch's containers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,7 +147,7 @@ class _Small(nn.Module):
 
 
 def _network(options: Options) -> tuple[nn.Module, tuple[int, ...], int]:
-    """The model, the shape of a sample, and how many samples a worker has in a step."""
+    """The model, the shape of a sample, and the number of samples per worker and step."""
     if options.quick:
         return _Small(), (3, 8, 8), 4
     return resnet18(input_shape=(3, 32, 32), num_classes=10), (3, 32, 32), 128
@@ -158,7 +158,7 @@ def _batch(shape: tuple[int, ...], size: int, device: torch.device) -> LabelledB
 
 
 def _plain(options: Options, workers: int) -> Callable[[], None]:
-    """torch's own loop: forward, backward, update, for as many batches."""
+    """A plain torch loop: forward, backward, update, for as many batches."""
     torch.manual_seed(0)
     model, shape, size = _network(options)
     model.to(options.device)
@@ -176,14 +176,14 @@ def _plain(options: Options, workers: int) -> Callable[[], None]:
 
 
 def _forget(options: Options) -> None:
-    """Free what the last training held, so that the next one begins alike."""
+    """Free the memory of the last training, so that all begin alike."""
     if options.device.type == "cuda":
         gc.collect()
         torch.cuda.empty_cache()
 
 
 def measure(options: Options, record: Record) -> None:
-    """Steps of one worker and of eight, with the parts that the compression takes."""
+    """Measure steps of one and of eight workers, with the times of compression."""
     record("backend", compression_by=backends.describe(options.device))
     many = 2 if options.quick else 8
     seconds = 0.05 if options.quick else 1.5
@@ -216,7 +216,7 @@ def measure(options: Options, record: Record) -> None:
 
 
 def measure_memory(options: Options, record: Record) -> None:
-    """The most memory that a step has in use, and what of it is the gradients' and residuals' own."""
+    """Measure the peak memory of a step, and the part of gradients and residuals."""
     many = 2 if options.quick else 8
     for workers in (1, many):
         _forget(options)
@@ -247,8 +247,8 @@ def _mib(step: Callable[[], None], options: Options) -> float:
 
 
 def measure_precision(options: Options, record: Record) -> None:
-    """Steps of one worker with a compressor, in every way that the model can be computed."""
-    from torch import _dynamo  # which takes seconds to import
+    """Measure steps of one worker with a compressor, for every precision and mode of the model."""
+    from torch import _dynamo  # the import takes seconds
 
     method = "hard_threshold, the rule at 0.1 %"
     fp32 = None
@@ -267,7 +267,7 @@ def measure_precision(options: Options, record: Record) -> None:
         try:
             training = Training(options, setting)
             found = training.measured(options, 0.05 if options.quick else 1.5)
-        except Exception as error:  # of a compiler, say: the other ways are still to be seen
+        except Exception as error:  # for example of a compiler; the other modes are still measured
             record("precision", **row, failed=(str(error).splitlines() or [type(error).__name__])[0])
             continue
         fp32 = fp32 or found["step_ms"]
