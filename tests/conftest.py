@@ -1,7 +1,8 @@
-"""Settings for all tests, made before they load anything.
+"""Settings for all tests, made before they import anything.
 
-Without a GPU Triton's kernels run in its interpreter. Workers of pytest-xdist share the cores: a thread each.
-A shell that starts tests in the background makes them ignore Ctrl-C, and all that they start: not here.
+Without a GPU, Triton's kernels run in its interpreter. Workers of pytest-xdist share the cores, with one
+thread each. A shell that starts tests in the background lets them and their children ignore SIGINT; this is
+undone.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""run.py in two processes with the environment that torchrun gives them; the arguments are run.py's."""
+"""run.py in two processes with the environment that torchrun sets; the arguments are those of run.py."""
 
 import os
 import runpy

@@ -1,4 +1,4 @@
-"""A call in a forked process with a limit on its memory, time and disk, and what became of it."""
+"""A call in a forked process with limits on its memory, time and disk, and its outcome."""
 
 import json
 import os
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MEMORY_BYTES = 3 * 2**30  # beyond what the process had
-DISK_BYTES = 2**30  # of one file that it writes
-PATIENCE_SECONDS = 180  # by the clock, which runs on while others compute
+MEMORY_BYTES = 3 * 2**30  # bytes in addition to those of the process
+DISK_BYTES = 2**30  # bytes of one file that it writes
+PATIENCE_SECONDS = 180  # wall time, which includes other processes' work
 
 
 class Attempt(NamedTuple):
@@ -22,12 +22,12 @@ class Attempt(NamedTuple):
 
     kind: str
     said: str
-    seconds: float  # of computing
-    megabytes: float  # peak of the memory that was added
+    seconds: float  # CPU seconds
+    megabytes: float  # peak of the additional memory
 
 
 def attempt(call: Callable[[], object], refusals: tuple[type[Exception], ...]) -> Attempt:
-    """What became of ``call`` in a process of its own, whose stdout and stderr go to this one's."""
+    """The outcome of ``call`` in a forked process, which shares stdout and stderr with this one."""
     reader, writer = os.pipe()
     start = time.monotonic()
     child = os.fork()

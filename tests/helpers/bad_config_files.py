@@ -1,4 +1,4 @@
-"""Config files that nobody can use: no YAML, more than a config may hold, or what files may not decide."""
+"""Invalid config files: no YAML, too large, or with content that config files must not have."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ ALIAS_BOMB = "\n".join(["a0: &a0 x", *TENFOLD])
 TEXT_BOMB = "\n".join(["a0: xxxxxxxxxx", *(f"a{i + 1}: " + f"${{a{i}}}" * 10 for i in range(9))])
 LIST_BOMB = "\n".join(["a0: [x, x]", *(f"a{i + 1}:" + f"\n- ${{a{i}}}" * 10 for i in range(9))])
 
-# What YAML or the reader of it does not take
+# Text that YAML or its reader refuses
 UNREADABLE = {
     "duplicate key": GOOD + "seed: 2\n",
     "duplicate key below": GOOD + "model: {hidden: [1], hidden: [2]}\n",
@@ -56,7 +56,7 @@ UNREADABLE = {
     "header": "# @package\n" + GOOD,
     "long header": "# @package a b\n" + GOOD,
 }
-# Defaults lists without end, of something else, or with what is not there
+# Endless defaults lists, invalid ones, and ones with missing entries
 DEFAULTS = {
     "itself": "defaults:\n  - nice\n",
     "itself among others": "defaults:\n  - config\n  - nice\n  - _self_\nseed: 1\n",
@@ -91,7 +91,7 @@ DEFAULTS = {
     "nothing": "",
     "nothing of ours": "seed: 1\n",
 }
-# What Hydra reads in a config before a program does
+# Keys that Hydra reads before the program
 HYDRAS = {
     "searchpath": {"searchpath": ["pkg://json.tool"]},
     "no searchpath": {"searchpath": []},
@@ -127,7 +127,7 @@ HYDRAS = {
     "help": {"help": 5},
     "output_subdir": {"output_subdir": "x"},
 }
-# What interpolations make of a config
+# Interpolations
 INTERPOLATIONS = {
     "of itself": GOOD + "name: ${name}\n",
     "in a circle": GOOD + "name: ${output}\noutput: ${name}\n",
@@ -145,7 +145,7 @@ INTERPOLATIONS = {
     "Hydra's": GOOD + "name: ${hydra:nothing}\n",
     "decoded": GOOD + "workers: ${oc.decode:'['}\n",
 }
-ONLY_PRIMARY = ("nothing", "nothing of ours")  # an experiment may say nothing
+ONLY_PRIMARY = ("nothing", "nothing of ours")  # an experiment may be empty
 SMALL = {"model": "mlp", "data": "digits", "compressor": "top_k"}
 SETTINGS = {"workers": 2, "trainer": {"steps": 2, "batch_size": 8}}
 SECTIONS_OF_HYDRA = (
@@ -165,7 +165,7 @@ SECTIONS_OF_HYDRA = (
 
 
 def as_experiment(text: str) -> str:
-    """What stands in a primary config, as an option of ``experiment``."""
+    """The text of a primary config as an option of ``experiment``."""
     named = text.replace("- config\n", "- /experiment/quick\n").replace("- nice", "- /experiment/nice")
     return "# @package _global_\n" + named
 
@@ -183,7 +183,7 @@ def named_files() -> dict[str, str]:
 
 
 def damaged() -> st.SearchStrategy[str]:
-    """A good file with something in it that no file may hold."""
+    """A valid file with one forbidden part."""
     good = GOOD + "name: somewhere\nmodel: {hidden: [1, 2]}\n"
 
     def put(place: int, what: str) -> str:
@@ -225,7 +225,7 @@ def tags() -> st.SearchStrategy[str]:
 
 
 def written(bad: list[str]) -> str:
-    """The file that says what these words say on a command line, in a small run."""
+    """The config file with the same settings as these words on the command line of a small run."""
     parser = OverridesParser.create()
     chosen, settings = dict(SMALL), json.loads(json.dumps(SETTINGS))
     for override in parser.parse_overrides(bad):

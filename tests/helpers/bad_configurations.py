@@ -1,4 +1,4 @@
-"""Command lines that nobody can train, each of them bad for sure, over all of what can be typed."""
+"""Generators of invalid command lines of all kinds."""
 
 from bad_settings import SECTIONS, bad_settings, setting, typed, words
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ SMALL = (
     "trainer.batch_size=8",
 )
 GROUPS = (*SECTIONS, "budget")
-# What Hydra's grammar has no rule for, what cannot be interpolated, options that there are not
+# Words outside Hydra's grammar, failing interpolations, unknown options
 GARBAGE = r"""
 =
 a=[
@@ -71,7 +71,7 @@ name=\${seed}
 name=${oc.decode:'"x'}
 workers=${oc.create:{a:1}}
 """.strip().splitlines()
-# What a ``_target_`` could be made to run
+# Functions that a ``_target_`` could run
 CODE = r"""
 os.system
 subprocess.call
@@ -105,7 +105,7 @@ compressors.top_k
 compressors.top_k.TopK.encode
 """.strip().splitlines()
 NO_NAMES = ["", 1, None, [], {"_target_": "os.system"}, True]
-# Code and keys in places where they have nothing to be
+# Code and keys in wrong places
 MISPLACED = r"""
 +model.x={_target_: os.system}
 +model.x=[[{_target_: os.system}]]
@@ -129,7 +129,7 @@ hydra.job_logging={version: 1, root: {}, x: {(): os.system}}
 +tracker.folder=x
 tracker._target_=trainers.run.trackers.WeightsAndBiases
 """.strip().splitlines()
-# Good alone and not beside one another, and models beside other kinds of data
+# Valid alone but not together, and models with data of another kind
 CONTRADICTIONS = r"""
 model=lstm data=digits
 model=neumf data=digits
@@ -226,7 +226,7 @@ workers=99999999999999999999
 
 
 def bad_places() -> st.SearchStrategy:
-    """Names that lead out of the output folder, and outputs that are no folder."""
+    """Names with paths outside the output folder, and outputs that are not folders."""
     names = [
         "..",
         ".",
@@ -254,7 +254,7 @@ def bad_places() -> st.SearchStrategy:
 
 
 def unknown_names() -> st.SearchStrategy:
-    """Groups, options and settings that there are not."""
+    """Unknown groups, options and settings."""
     letters = st.text("abcxyz_é", min_size=8, max_size=30)
     return st.one_of(
         st.builds(lambda group, name: [f"{group}={name}"], st.sampled_from(GROUPS), letters),
@@ -271,7 +271,7 @@ def unknown_names() -> st.SearchStrategy:
 
 
 def attacks() -> st.SearchStrategy:
-    """``_target_``s that would run something else than a factory, and keys in the wrong place."""
+    """``_target_``s that are not factories, and keys in the wrong place."""
     names = st.sampled_from([*CODE, *NO_NAMES])
     named = st.builds(
         lambda section, name: [f"{section}._target_={typed(name)}"], st.sampled_from(SECTIONS), names
@@ -280,24 +280,24 @@ def attacks() -> st.SearchStrategy:
 
 
 def garbage() -> st.SearchStrategy:
-    """Single words that mean nothing."""
+    """Single words without a meaning."""
     return st.sampled_from([[word] for word in GARBAGE])
 
 
 def contradictions() -> st.SearchStrategy:
-    """Words that contradict each other, or these data."""
+    """Words that contradict each other or the data."""
     return st.sampled_from([line.split() for line in CONTRADICTIONS])
 
 
 def bad_command_lines() -> st.SearchStrategy[list[str]]:
-    """Words for run.py, which no run can come of."""
+    """Command lines that run.py must refuse."""
     settings = st.one_of(*bad_settings())
     others = [bad_places(), unknown_names(), garbage(), attacks(), contradictions()]
     return st.one_of(settings, settings, *others).map(with_small)
 
 
 def with_small(bad: list[str]) -> list[str]:
-    """The bad words after those that make a run small; a word that is given twice counts once."""
+    """The bad words after those of a small run; a setting that occurs twice keeps its last word."""
     given = {word.split("=")[0] for word in bad}
     own_model = given & {"model", "data"} and "model.hidden" not in given
     dropped = given | ({"model"} if own_model and "model" in given else set())

@@ -1,11 +1,11 @@
-"""Settings that are none, key by key: of the wrong type, out of range, or null."""
+"""Invalid values of every setting: of the wrong type, out of range, or null."""
 
 from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
 
-WORDS = {  # a setting of each kind of word, with all that it may be
+WORDS = {  # settings with a fixed set of valid words
     "device": ("auto", "cpu", "cuda"),
     "scope": ("layer", "global"),
     "data.partition": ("iid", "contiguous", "by_label", "dirichlet"),
@@ -59,7 +59,7 @@ FLAGS = (
 )
 RATINGS = "data=synthetic_ratings model=neumf"
 SPEECH = "data=python_docs model=lstm"
-COUNTS = (  # whole numbers of at least 1; no null
+COUNTS = (  # integers >= 1, not null
     "workers",
     "processes",
     "threads",
@@ -108,7 +108,7 @@ COUNTS_OR_NULL = (
     "data=sst2 model=bert data.train_rows",
 )
 POSITIVE = (
-    "timeout_seconds",  # real numbers above 0; no null
+    "timeout_seconds",  # numbers > 0, not null
     "trainer.evaluate_every",
     "trainer.steps=null trainer.epochs",
     "optimizer=adam optimizer.lr",
@@ -158,7 +158,7 @@ POSITIVE_OR_NULL = (
     "trainer.average_reset_epochs",
 )
 NUMBERS_OR_NULL = ("data=libsvm data.name=rows model=logistic_l2 model.offset",)
-LARGE = (  # whose product with other sizes has to be allocated
+LARGE = (  # sizes whose product with other sizes is allocated
     "data=image_folder data.name=x data.image_size",
     "data=image_folder data.name=x data.decoders",
     "data=python_docs model=bert data.objective=masked model.positions",
@@ -172,13 +172,13 @@ LARGE = (  # whose product with other sizes has to be allocated
     "trainer.steps",
 )
 SEEDS = ("seed", f"{RATINGS} data.draw_seed")
-PARTS = (  # which are methods by themselves
+PARTS = (  # settings that are methods themselves
     "compressor=chain compressor.first",
     "compressor=chain compressor.second",
     "compressor=two_way compressor.up",
     "compressor=two_way compressor.down",
 )
-SHARES = (  # in [0, 1); no null
+SHARES = (  # in [0, 1), not null
     f"{CORRECTED} feedback.momentum",
     "feedback=ef21_sgdm feedback.momentum",
     "optimizer.momentum",
@@ -188,7 +188,7 @@ SHARES = (  # in [0, 1); no null
     f"{RATINGS} model.dropout",
 )
 NAN, INFINITE = float("nan"), float("inf")
-LISTS = {  # with a list that is none of theirs
+LISTS = {  # settings with an invalid list
     "data=image_folder data.name=x data.mean": ([], ["a"], [None], [NAN] * 3, [INFINITE] * 3, [10**400] * 3),
     "data=image_folder data.name=x data.std": ([], [0] * 3, ["a"], [None], [INFINITE] * 3, [1e39] * 3),
     "data=image_folder data.name=x data.channels": ([1], [3], []),
@@ -239,7 +239,7 @@ SECTIONS = (
 
 
 def nested(depth: int) -> list:
-    """A list in a list in a list ..."""
+    """A list nested ``depth`` times."""
     return [] if depth == 0 else [nested(depth - 1)]
 
 
@@ -262,7 +262,7 @@ negative = st.one_of(st.integers(max_value=-1), st.floats(max_value=-1e-3, allow
 
 
 def typed(value: Any) -> str:
-    """A value as Hydra's grammar wants it."""
+    """A value in Hydra's grammar."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -283,7 +283,7 @@ def setting(keys: Any, values: st.SearchStrategy, null: bool = False) -> st.Sear
 
 
 def bad_settings() -> Iterator[st.SearchStrategy]:
-    """One setting that is none: of the wrong type, out of its range, or null."""
+    """One invalid setting: of the wrong type, out of its range, or null."""
     zero = st.just(0)
     yield setting(COUNTS, st.one_of(not_numbers, zero, fractions, negative, too_long), null=True)
     yield setting(COUNTS_OR_NULL, st.one_of(not_numbers, zero, fractions, negative, too_long))

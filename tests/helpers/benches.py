@@ -18,12 +18,12 @@ needs_root = pytest.mark.skipif(
 
 
 def modules(monkeypatch: pytest.MonkeyPatch, *names: str) -> dict[str, ModuleType]:
-    """Files of benchmarks/, which import each other by their bare names."""
+    """Modules of benchmarks/, which import each other by their file names."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     return {name: importlib.import_module(name) for name in names}
 
 
 def namespaces() -> list[str]:
-    """The hosts that are there now."""
+    """The network namespaces of hosts that exist now."""
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True).stdout
     return [line for line in listed.splitlines() if line.startswith("total-error-")]

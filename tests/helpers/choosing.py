@@ -1,4 +1,4 @@
-"""ACCORDION at work on made-up gradients, whose layers change at times of their own."""
+"""ACCORDION on synthetic gradients, whose layers change at different times."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ GROWTH = {
     "b": [1, 1, 1, 1, 1, 1, 4, 4, 4, 4, 4, 4],
     "c": [2.0**e for e in range(EPOCHS)],
 }
-RATES = [0.1] * 10 + [0.01] * 2  # falls in the middle of a period
+RATES = [0.1] * 10 + [0.01] * 2  # in the middle of a period
 
 
 def settings(**changes: Any) -> Accordion:
@@ -26,7 +26,7 @@ def settings(**changes: Any) -> Accordion:
 
 
 def gradients(step: int) -> torch.Tensor:
-    """[n, D]: a part that stays and noise, each layer scaled by its epoch."""
+    """[n, D]: a constant part plus noise; each layer is scaled depending on the epoch."""
     epoch, size = step // STEPS_PER_EPOCH, sum(SIZES.values())
     steady = torch.randn(size, generator=torch.Generator().manual_seed(1000))
     noise = torch.randn(WORKERS, size, generator=torch.Generator().manual_seed(step))
@@ -40,7 +40,7 @@ def choose(
     feedback: str = "gradient",
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Some epochs of a reducer alone: means, elements sent and bytes of every step."""
+    """Some epochs of a reducer without a model: means, elements sent and bytes of every step."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     reducer = build_reducer(settings(), sum(SIZES.values()), FEEDBACKS[feedback])
     flat = torch.zeros(len(communicator.local_workers), sum(SIZES.values()))

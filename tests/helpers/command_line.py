@@ -1,4 +1,4 @@
-"""run.py as a user runs it."""
+"""run.py by its command line."""
 
 import json
 import os
@@ -21,10 +21,10 @@ TIMEOUT_SECONDS = 300
 def command(
     *overrides: str, launcher: list[str] | None = None, script: str = "run.py", **environment: str
 ) -> subprocess.CompletedProcess:
-    """Run run.py in a process of its own, forked from a Python that has imported torch and its like.
+    """Run run.py in a new process, forked from a Python that has imported torch and other slow modules.
 
-    ``launcher``: what is typed in front of the overrides, as ``PYTHON``, which starts from nothing.
-    ``script`` takes the place of run.py.
+    ``launcher`` is typed before the overrides, for example ``PYTHON``, which starts a new interpreter.
+    ``script`` replaces run.py.
     """
     clean = _clean(environment)
     if launcher is None:
@@ -41,7 +41,7 @@ def command(
 
 
 class Background:
-    """run.py as ``command`` starts it, in the background and a session of its own; used as a ``Popen``."""
+    """run.py like ``command``, but in the background and in its own session; has the methods of ``Popen``."""
 
     def __init__(self, *overrides: str, **environment: str) -> None:
         self.returncode: int | None = None
@@ -62,7 +62,7 @@ class Background:
         return status
 
     def communicate(self, timeout: float = TIMEOUT_SECONDS) -> tuple[str, str]:
-        """What it has printed, when it has ended."""
+        """Its output, after it has ended."""
         self.wait(timeout)
         out, err = (Path(file.name).read_text() for file in self._streams.values())
         return out, err
@@ -91,7 +91,7 @@ def _warm_python() -> "WarmPython":
 
 
 class WarmPython:
-    """warm_python.py, which ends when this process does; ``modules`` are what else it imports."""
+    """A server warm_python.py, which ends with this process; it also imports ``modules``."""
 
     def __init__(self, *modules: str) -> None:
         words = [sys.executable, str(Path(__file__).with_name("warm_python.py")), *modules]
@@ -106,7 +106,7 @@ class WarmPython:
         session: bool = False,
         **streams: str | None,
     ) -> int:
-        """Begin a script in ``ROOT``; the process's id, which stays its own until ``wait`` has returned.
+        """Start a script in ``ROOT``; returns the process's id, which is not reused before ``wait`` returns.
 
         ``stdout`` and ``stderr`` are paths, or None for one that is closed.
         """
@@ -147,6 +147,6 @@ class WarmPython:
             return subprocess.CompletedProcess(arguments, status, out.read_text(), err.read_text())
 
     def kill(self) -> None:
-        """With what it has forked, which is in its group."""
+        """Kill the server and its forked processes, which are in its group."""
         with suppress(ProcessLookupError):
             os.killpg(self.server.pid, signal.SIGKILL)

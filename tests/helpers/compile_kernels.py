@@ -1,8 +1,8 @@
-"""Compile every Triton kernel to machine code of two kinds of GPUs; a line for each, with what it takes.
+"""Compile every Triton kernel for two types of GPUs, and print a line with the resources of each.
 
     python tests/helpers/compile_kernels.py
 
-No GPU is needed, but the interpreter must not be asked for (TRITON_INTERPRET).
+It needs no GPU, but TRITON_INTERPRET must not be set.
 """
 
 import subprocess
@@ -27,7 +27,7 @@ TABLES = {
     "draws",
     "jobs",
     "sent",
-}  # tables and offsets of 64 bits
+}  # 64-bit tables and offsets
 NUMBERS = {"tiles", "num_rows", "size"}
 TOP = "the leading digit"
 EVERY = [
@@ -51,7 +51,7 @@ EVERY = [
 
 
 def kind_of(name: str, entry: str, key: str) -> str:
-    """The type of the kernels' argument of this name."""
+    """The type of the kernels' argument with this name."""
     if name in NUMBERS:
         return "i32"
     if name in ("factor", "values", "out", "total"):
@@ -64,7 +64,7 @@ def kind_of(name: str, entry: str, key: str) -> str:
 
 
 def resources(machine_code: bytes) -> str:
-    """Registers, stack and shared memory, as the CUDA tools that come with triton read them."""
+    """Registers, stack and shared memory, from the CUDA tools in the triton package."""
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(machine_code)

@@ -1,4 +1,4 @@
-"""Configs composed as the command line does."""
+"""Configs composed like on the command line."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ CONF = Path(__file__).parents[2] / "conf"
 
 
 def resolved(*overrides: str) -> dict[str, Any]:
-    """The composed config as run.py sees it."""
+    """The composed config that run.py gets."""
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", list(overrides), return_hydra_config=True)

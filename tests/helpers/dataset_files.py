@@ -1,4 +1,4 @@
-"""Files of MNIST, Fashion-MNIST and CIFAR, written by hand, and what is known of the real ones."""
+"""Small files in the formats of MNIST, Fashion-MNIST and CIFAR, and facts about the real files."""
 
 import gzip
 from pathlib import Path
@@ -42,7 +42,7 @@ def idx_bytes(array: Tensor) -> bytes:
 def write_idx(
     root: Path, folder: str, zipped: bool = False, train: int = 7, test: int = 4
 ) -> dict[str, Tensor]:
-    """The four files of one dataset in ``root``; what they hold, by the start of their names."""
+    """Write the four files of one dataset to ``root``; returns their content by the start of the names."""
     raw = root / folder / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     held = {}
@@ -61,7 +61,7 @@ def write_idx(
 
 
 def write_cifar(root: Path, name: str, per_file: int = 3) -> tuple[Tensor, Tensor]:
-    """All files of one dataset; images and fine labels of train and test in file order."""
+    """Write all files of one dataset; returns images and fine labels of train and test in file order."""
     _, folder, train, test = CIFAR[name]
     (root / folder).mkdir()
     images = pixels(per_file * (len(train) + 1), 3, 32, 32)

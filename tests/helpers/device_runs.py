@@ -1,4 +1,4 @@
-"""Whole trainings on the pretended device, and what the host waited for in them."""
+"""Whole trainings on the pretended device, with the waits of the host."""
 
 import copy
 import importlib.util
@@ -34,7 +34,7 @@ from trainers.run import training
 from trainers.run.build import build_trainer
 
 ROOT = CONF.parent
-# A small network, and an epoch in every step, so that densities and regimes that follow epochs change
+# A small network, and one epoch per step, so that schedules over epochs change
 SETTINGS = (
     "experiment=quick",
     "model.hidden=[8]",
@@ -56,7 +56,7 @@ GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_look"
 
 
 def methods() -> dict[str, Case]:
-    """Every method of conf/compressor and of examples/methods, with every example that it gives."""
+    """Every method of conf/compressor and of examples/methods, with all of its examples."""
     found = cases_in(CONF)
     for path in sorted((ROOT / "examples" / "methods").glob("*.py")):
         found += cases_of(*_classes_in(path))
@@ -76,7 +76,7 @@ def _classes_in(path: Path) -> list[Any]:
 
 
 def options(group: str) -> list[str]:
-    """The yamls of a group, those to come too."""
+    """The names of all yamls of a group."""
     return [path.stem for path in sorted((CONF / group).glob("*.yaml"))]
 
 
@@ -92,15 +92,15 @@ class _Records:
 
 
 class Refused(Exception):
-    """Settings that a method does not go with, refused before training in all processes alike."""
+    """A method refuses the settings before training, in all processes."""
 
 
 def train(
     overrides: Sequence[str], method: str, device: torch.device, process: int = 0, processes: int = 1
 ) -> dict[str, Any]:
-    """What a training left: its records, and its weights on the CPU.
+    """The records of a training, and its weights on the CPU.
 
-    ``overrides`` are of ``SETTINGS``, or of the experiment that the first one names.
+    ``overrides`` change ``SETTINGS``, or the experiment that the first one names.
     """
     settings = ("tracker=none",) if "experiment=" in overrides[0] else SETTINGS
     config = copy.deepcopy(_composed(*settings, *overrides))
@@ -134,9 +134,9 @@ def _with_method(trainer: Trainer, config: dict[str, Any], name: str) -> Trainer
 def train_all(
     process: int, processes: int, trainings: list[tuple[str, list[str]]], folder: str = ""
 ) -> dict[str, Any]:
-    """``train`` of each (method, overrides) on the device and, if alone, on the CPU; by their ``name_of``.
+    """``train`` of each (method, overrides) on the device and, with one process, on the CPU.
 
-    What was not equal on the CPU, an error, what the host waited for, and what was handed to NCCL.
+    Returns by ``name_of``: differences from the CPU, an error, the waits of the host, and the calls of NCCL.
     """
     torch.set_num_threads(1)
     found: dict[str, Any] = {}
@@ -156,8 +156,8 @@ def train_all(
                 except Refused as error:
                     own["error"] = f"ValueError: {error}"
                     continue
-                except Exception as error:  # any: the other trainings of this process are still to be seen
-                    if processes > 1:  # the others would wait
+                except Exception as error:  # any error: the other trainings of this process must still run
+                    if processes > 1:  # the other processes would wait
                         raise
                     own["error"] = f"{type(error).__name__}: {error}"
                     continue
@@ -173,7 +173,7 @@ def name_of(method: str, overrides: Sequence[str]) -> str:
 
 @contextmanager
 def _steps_marked(waits: list[Wait]) -> Iterator[None]:
-    """A line between the waits of one step and those of the next."""
+    """Put a mark between the waits of consecutive steps."""
     reduce_gradients = Advance.reduce_gradients
 
     def marking(self: Advance, *args: Any, **kwargs: Any) -> Any:
@@ -196,7 +196,7 @@ def steps_of(waits: list[Any]) -> list[list[Wait]]:
 
 
 def part_of(wait: Wait) -> str:
-    """Which part of a step waited, in the words of docs/design.md."""
+    """The part of a step that waited, by its name in docs/design.md."""
     if wait.what == "torch.cuda.synchronize":
         return "clock"
     if any(frame in wait.frames for frame in GRADIENTS):
@@ -215,17 +215,17 @@ def _is_in(wait: Wait, frame: str) -> bool:
 
 
 def _unlike(expected: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """What differs between two trainings."""
+    """The differences of two trainings."""
     unlike = [] if torch.equal(expected["weights"], found["weights"]) else ["weights"]
     one, other = expected["records"], found["records"]
     return unlike + [name for name in one.keys() | other.keys() if one.get(name) != other.get(name)]
 
 
 def run_all(process: int, processes: int, runs: list[list[str]], folder: str) -> dict[str, Any]:
-    """run.py's training with each of these overrides: begun on the CPU, gone on with on the device, twice.
+    """run.py's training with each of these overrides: started on the CPU and resumed on the device, twice.
 
-    By overrides: what of the records, the summary and the last checkpoint differs from a run on the CPU that
-    was not broken off, and what the host waited for.
+    Returns by overrides: the differences of records, summary and last checkpoint from an uninterrupted run
+    on the CPU, and the waits of the host.
     """
     found: dict[str, Any] = {}
     for number, overrides in enumerate(runs):
@@ -257,7 +257,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def with_hook(process: int, processes: int, folder: str, steps: int) -> dict[str, Any]:
-    """Somebody's own script with DistributedDataParallel and the hook, on the device."""
+    """A user's script with DistributedDataParallel and the hook, on the device."""
     with pretended_device() as waits, pretended_nccl(f"{folder}/meeting", process, processes) as calls:
         model = network().to("cuda")
         ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)

@@ -1,4 +1,4 @@
-"""Commands as the docs print them, checked without running what they train or measure."""
+"""Checks of the docs' commands without running their training or measurement."""
 
 import re
 import shlex
@@ -13,7 +13,7 @@ from results.studies.command import STUDIES
 from sweeps.__main__ import KEEP_GOING, command_of, files_of, studies
 from trainers.config.checks import check
 
-SHORTENED = ("...", "STUDY", "NAME", "OUTPUT", "FILE")  # words that stand for what a reader fills in
+SHORTENED = ("...", "STUDY", "NAME", "OUTPUT", "FILE")  # placeholders in commands
 INSTALLATION = re.compile(
     r"python3\.11 -m venv \.venv"
     r"|(\.venv/bin/python -m |\.venv/bin/)?pip install .+"
@@ -104,7 +104,7 @@ def require_results(words: list[str]) -> None:
 
 
 def require_overrides(words: list[str]) -> None:
-    """Compose and check the config, of a sweep that of its first job."""
+    """Compose and check the config; for a sweep, that of its first job."""
     words = [word for word in words if word not in ("-m", "--help") and word not in SHORTENED]
     typed = [word for word in words if not any(part in SHORTENED for part in re.split("[=/]", word))]
     overrides = [first_of(word) for word in typed if own_config(word)]
@@ -119,5 +119,5 @@ def first_of(word: str) -> str:
 
 
 def own_config(word: str) -> bool:
-    """Not a method that a reader writes, and no file that a command before made."""
+    """Whether the word names a config of the project, not one of a reader or of an earlier command."""
     return not re.match(r"compressor=(my_method|stride)|compressor\.every=|budget=matched", word)

@@ -29,7 +29,7 @@ def prose(page: Path) -> str:
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Code blocks in a language; "" are commands and output."""
+    """Code blocks in a language; "" means commands and output."""
     return [block for found, block in FENCE.findall(page.read_text()) if found == language]
 
 
@@ -41,18 +41,18 @@ def entries(nav: list[Any]) -> list[str]:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """Anchors of the headings; those on which code hosts and the site would differ are left out."""
+    """Anchors of the headings, without those that differ between code hosts and the site."""
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
     return {slug(heading) for heading in headings if slug(heading) == re.sub("-+", "-", slug(heading))}
 
 
 def slug(heading: str) -> str:
-    """As GitHub does it; Python-Markdown also joins hyphens."""
+    """The anchor of a heading by GitHub's rule; Python-Markdown also joins hyphens."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-")
 
 
 def commands() -> set[str]:
-    """Every line to be typed: in blocks without a language, and in code spans of prose."""
+    """Every command: in blocks without a language, and in code spans of prose."""
     found = set()
     for page in PAGES:
         for block in blocks(page, ""):
@@ -64,5 +64,5 @@ def commands() -> set[str]:
 
 
 def is_output(block: str) -> bool:
-    """Blocks that show output, formulas or diagrams are told by their first words."""
+    """Whether a block shows output, a formula or a diagram, by its first words."""
     return not re.match(r"(sudo|python|\.venv/bin/|torchrun|make|wandb|export|python3\.11) ?", block)

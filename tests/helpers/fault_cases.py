@@ -1,4 +1,4 @@
-"""Faults at random: what happens to a run, when and to whom; each case follows from its number."""
+"""Random faults of a run; a case's number determines the fault, its time and its process."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from interrupting import DYING, fill, is_alive, last_step, run_folder, session, 
 STEPS = 40
 RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "optimizer=adam"]
 RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
-# What every case would import anew
+# Modules that every case would import again
 IMPORTS = (
     "wandb",
     "run",
@@ -42,28 +42,28 @@ IMPORTS += (
 )
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-NETWORK = {  # in a network and a host name of its own
+NETWORK = {  # in its own network and host name
     "unknown host name": "hostname nowhere.invalid; ip link set lo up",
     "no free port": 'ip link set lo up; echo "40000 40000" > /proc/sys/net/ipv4/ip_local_port_range',
     "no loopback": "true",
 }
-# Where dying_run.py ends a run, and how often it may come there before
+# Points at which dying_run.py kills a run, and the maximum count at each
 DEATHS = {"tensors": 4, "description": 4, "old checkpoint": 2, "record": 40, "summary": 3, "checkpoints": 1}
 
 
 @dataclass
 class Case:
-    """A run, and one thing that happens to it."""
+    """A run and one fault."""
 
     number: int
     kind: str
     what: str
     processes: int
-    tracker: bool  # Weights & Biases, as by default
-    cold: bool  # a new interpreter, which imports all itself
-    seconds: float | None  # after the start, or
-    records: int  # after so many
-    victim: int  # of the ranks, for what happens to one
+    tracker: bool  # Weights & Biases, the default
+    cold: bool  # a new interpreter, without preloaded modules
+    seconds: float | None  # seconds after the start, or
+    records: int  # records before the fault
+    victim: int  # the rank with the fault
 
     @property
     def overrides(self) -> list[str]:
@@ -77,7 +77,7 @@ class Case:
         return f"{self.number}: {self.kind}, {self.what}, after {moment}, {', '.join(words)}"
 
 
-KINDS = {  # how many of a hundred, and what there is of each
+KINDS = {  # frequencies in per cent
     "signal": (34, ("SIGINT everybody", "SIGINT", "SIGTERM", "SIGTERM everybody", "SIGKILL")),
     "signal to a rank": (6, ("SIGINT", "SIGTERM", "SIGKILL")),
     "halt": (2, ("SIGSTOP",)),
@@ -96,11 +96,9 @@ def case_of(number: int) -> Case:
     together = kind in ("signal to a rank", "halt", "network") or choose.random() < (
         0.15 if kind == "signal" else 0.05
     )
-    together = together and kind != "death"  # which ends the process that is typed
+    together = together and kind != "death"  # this ends the started process
     cold = kind == "network" or choose.random() < 0.06
-    soonest = (
-        0.5 if cold else 0.0
-    )  # Python's own start, before the first line of a script, answers in its way
+    soonest = 0.5 if cold else 0.0  # while Python itself starts, it has its own messages
     return Case(
         number=number,
         kind=kind,
@@ -116,7 +114,7 @@ def case_of(number: int) -> Case:
 
 @dataclass
 class Outcome:
-    """What a case left: its status, what it said, and what is wrong with that."""
+    """The outcome of a case: its status, its output, and its faults."""
 
     case: Case
     status: int
@@ -128,7 +126,7 @@ class Outcome:
 
 
 class Bench:
-    """Runs cases one after the other in ``folder``, on one warm Python."""
+    """Runs cases in sequence in ``folder``, with one server of warm_python.py."""
 
     def __init__(self, folder: Path, seconds: float = 180) -> None:
         self.folder = folder
@@ -137,7 +135,7 @@ class Bench:
 
     @contextmanager
     def happen(self, case: Case) -> Iterator[Outcome]:
-        """Let it happen; where a disk was full there is room again when the block begins."""
+        """Run the case; a full disk has free space again when the block begins."""
         folder = self.folder / str(case.number)
         folder.mkdir()
         if case.kind != "full disk":
@@ -150,7 +148,7 @@ class Bench:
         shutil.rmtree(folder)
 
     def again(self, outcome: Outcome) -> Outcome:
-        """The same command with nothing in its way, and without Weights & Biases, which changes nothing."""
+        """The same command without a fault and without Weights & Biases, which does not change results."""
         case = Case(outcome.case.number, "none", "again", 1, False, False, None, 0, 0)
         folder = self.folder / str(case.number)
         return self._run(case, folder, outcome.output, lambda: None)

@@ -1,4 +1,4 @@
-"""The run that tests of faults disturb, and what it is when nothing does."""
+"""The run that tests of faults disturb, and its undisturbed result."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Vectors for tests of a GPU's kernels, on the GPU where there is one; they need no config."""
+"""Vectors for tests of the GPU kernels, on the GPU if there is one; no config is needed."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Damage that any file can take: a file, and a generator of what is drawn."""
+"""Random damage to files of any format."""
 
 import gzip
 import os
@@ -29,7 +29,7 @@ def _edit(change: Callable[[bytes, Random], bytes]) -> Damage:
 
 
 def _some(content: bytes, draw: Random) -> slice:
-    """A piece that is not empty; of a start or end now and then, where headers and checksums are."""
+    """A non-empty range of bytes, sometimes at the start or end, where headers and checksums are."""
     length = min(len(content), 1 + int(draw.expovariate(1 / draw.choice([2, 16, 200]))))
     start = draw.choice([0, len(content) - length, draw.randrange(len(content) - length + 1)])
     return slice(start, start + length)
@@ -76,7 +76,7 @@ def _swap_lines(content: bytes, draw: Random) -> bytes:
 
 
 def _number(content: bytes, draw: Random) -> bytes:
-    """Another number in the place of one of the file's digits."""
+    """Replace one of the file's digits by another number."""
     places = [place for place, byte in enumerate(content) if 0x30 <= byte <= 0x39]
     place = draw.choice(places or [0])
     strange = [
@@ -94,7 +94,7 @@ def _number(content: bytes, draw: Random) -> bytes:
 
 
 def _sparse(path: Path, draw: Random) -> None:
-    """As large as files get, without a block on the disk."""
+    """Make the file as large as possible without using blocks on the disk."""
     os.truncate(path, draw.choice([2**33, 2**40]))
 
 
@@ -142,12 +142,12 @@ DAMAGE: dict[str, Damage] = {
 
 
 def gzip_bomb(content: bytes, zeros: int = 3 * 2**30, what: bytes = b"\0") -> bytes:
-    """``content`` and about so many more bytes, packed a thousandfold."""
+    """``content`` and about ``zeros`` more bytes, compressed a thousand times."""
     block = 2**25 // len(what)
     packed = gzip.compress(what * block, compresslevel=9, mtime=0)
     return gzip.compress(content, mtime=0) + packed * (zeros // (block * len(what)))
 
 
 def copy(source: Path, target: Path) -> None:
-    """A folder as it stands."""
+    """Copy a folder."""
     shutil.copytree(source, target, symlinks=True)

@@ -1,6 +1,6 @@
-"""Damage to a run folder, by accident or on purpose: every kind takes a source of chance and the folder.
+"""Damage to a run folder, accidental or deliberate; every function takes a random generator and the folder.
 
-A forger recomputes checksums: what is left to find him out by is what the files say.
+Deliberate changes have recomputed checksums, so only the content of the files can reveal them.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ Damage = Callable[[random.Random, Path], None]
 
 
 def facts_of(step: int, num_workers: int, **changes: Any) -> dict[str, Any]:
-    """What a run writes down beside the tensors of a checkpoint, where nothing has happened yet."""
+    """Facts of a checkpoint in addition to its tensors, without skipped steps and searches."""
     return {
         "step": step,
         "epoch": step / 10,
@@ -71,7 +71,7 @@ def facts_of(step: int, num_workers: int, **changes: Any) -> dict[str, Any]:
 
 
 def describe(path: Path, description: Any) -> None:
-    """Write a description with a checksum that holds."""
+    """Write a description with a correct checksum."""
     line = json.dumps(description)
     path.write_text(f"{line}\n{hashlib.blake2b(line.encode()).hexdigest()}\n")
 
@@ -81,7 +81,7 @@ def described(path: Path) -> dict[str, Any]:
 
 
 def forge(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:
-    """Let ``change`` change the description of every checkpoint, and their checksums with them."""
+    """Apply ``change`` to the description of every checkpoint, and update the checksums."""
     for path in sorted(folder.glob("checkpoint/step-*/part-0-*.json")):
         description = described(path)
         change(description)
@@ -93,7 +93,7 @@ def forge_facts(folder: Path, **facts: Any) -> None:
 
 
 def rename(folder: Path, shift: int) -> None:
-    """Say of every checkpoint, by its name too, that it is from another step."""
+    """Give every checkpoint another step, also in its name."""
 
     def say(description: dict[str, Any]) -> None:
         description["step"] += shift
@@ -107,7 +107,7 @@ def rename(folder: Path, shift: int) -> None:
 
 
 def forge_records(folder: Path, change: Callable[[list[str]], list[str]]) -> None:
-    """Let ``change`` change the lines of metrics.jsonl, and what checkpoints say of them."""
+    """Apply ``change`` to the lines of metrics.jsonl, and update the checkpoints' facts about them."""
     path = folder / "metrics.jsonl"
     content = path.read_bytes()
     lengths = {}
@@ -124,7 +124,7 @@ def forge_records(folder: Path, change: Callable[[list[str]], list[str]]) -> Non
 
 
 def forge_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
-    """Let ``change`` change the names and tensors of every checkpoint's first part."""
+    """Apply ``change`` to the names and tensors of every checkpoint's first part."""
     for path in sorted(folder.glob("checkpoint/step-*/part-0-*.safetensors")):
         tensors = load_file(path)
         change(tensors)
@@ -133,14 +133,14 @@ def forge_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], None
 
 
 def seal(path: Path) -> None:
-    """Make a part's description say of its file what that is now."""
+    """Update a part's description to its changed file."""
     description = described(path.with_suffix(".json"))
     content = path.read_bytes()
     description |= {"bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
     describe(path.with_suffix(".json"), description)
 
 
-# Kinds
+# Kinds of damage
 
 
 def shape(draw: random.Random, folder: Path) -> None:
@@ -148,20 +148,20 @@ def shape(draw: random.Random, folder: Path) -> None:
 
 
 def described_shape(draw: random.Random, folder: Path) -> None:
-    """In place of a description, with its checksum."""
+    """Replace a description, with a correct checksum."""
     for path in folder.glob("checkpoint/step-*/part-0-*.json"):
         line = draw.choice(SHAPES)
         path.write_bytes(line + b"\n" + hashlib.blake2b(line).hexdigest().encode() + b"\n")
 
 
 def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Paths to everything inside."""
+    """Paths to all values in ``value``."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [found for key, part in inner for found in [(*path, key), *places_in(part, (*path, key))]]
 
 
 def change_place(draw: random.Random, value: Any) -> None:
-    """Another value for something inside, or none, or one more; the upper levels as often as all below."""
+    """Change, remove or add a value inside ``value``; upper levels as often as all lower ones together."""
     paths = places_in(value)
     depth = draw.randint(1, max(map(len, paths)))
     path = draw.choice([path for path in paths if len(path) <= depth])
@@ -193,7 +193,7 @@ def step(draw: random.Random, folder: Path) -> None:
 
 
 def record(draw: random.Random, folder: Path) -> None:
-    """What no record can hold, or another step or epoch: another loss could be the right one."""
+    """An invalid value in a record, or another step or epoch; another loss could be valid."""
 
     def change(lines: list[str]) -> list[str]:
         number = draw.randrange(len(lines))
@@ -209,7 +209,7 @@ def record(draw: random.Random, folder: Path) -> None:
 
 
 def lines(draw: random.Random, folder: Path) -> None:
-    """Of metrics.jsonl: out of order, missing, twice, or none."""
+    """Lines of metrics.jsonl out of order, missing, repeated, or all removed."""
 
     def change(found: list[str]) -> list[str]:
         one, other = sorted(draw.sample(range(len(found)), 2))
@@ -220,7 +220,7 @@ def lines(draw: random.Random, folder: Path) -> None:
 
 
 def tensors(draw: random.Random, folder: Path) -> None:
-    """One is missing, of another shape or type, or there once more under another name."""
+    """A tensor is missing, has another shape or type, or is repeated under another name."""
     what, chance = draw.randrange(4), draw.random()
 
     def change(found: dict[str, torch.Tensor]) -> None:
@@ -238,7 +238,7 @@ def tensors(draw: random.Random, folder: Path) -> None:
 
 
 def header(draw: random.Random, folder: Path) -> None:
-    """A file of tensors that is none."""
+    """An invalid header of a safetensors file."""
     for path in folder.glob("checkpoint/step-*/part-0-*.safetensors"):
         content = bytearray(path.read_bytes())
         content[: draw.randrange(1, 200)] = draw.randbytes(draw.randrange(1, 200))
@@ -270,7 +270,7 @@ def flip(draw: random.Random, folder: Path) -> None:
 
 
 def link_places(folder: Path) -> list[Path]:
-    """Where a run writes or looks, whether something is there or not."""
+    """Paths that a run reads or writes, existing or not."""
     saved = [path.relative_to(folder) for path in folder.glob("checkpoint/**/*")]
     names = [*FILES, *PARTIAL, "metrics.previous.jsonl", "checkpoint", "wandb", "wandb/run-id.txt"]
     places = [folder / name for name in (*names, *saved, "checkpoint/step-000000008")]
@@ -279,7 +279,7 @@ def link_places(folder: Path) -> list[Path]:
 
 
 def put_link(place: Path, outside: Path) -> None:
-    """A link at ``place`` to something of the same kind in ``outside``, which takes the place's content."""
+    """Put a link at ``place`` to a path in ``outside``, to which the content of ``place`` is moved."""
     place.parent.mkdir(exist_ok=True)
     is_folder = place.is_dir() or place.name in ("checkpoint", "wandb") or place.name.startswith("step-")
     target = outside / ("folder" if is_folder else "file")
@@ -298,7 +298,7 @@ def link(draw: random.Random, folder: Path) -> None:
 
 
 def thing(draw: random.Random, folder: Path) -> None:
-    """A pipe or a folder where a file should be, a file where a folder should be."""
+    """A pipe or a folder in place of a file, a file in place of a folder."""
     place = draw.choice(link_places(folder)[:-1])
     place.parent.mkdir(exist_ok=True)
     if place.is_dir():
@@ -313,12 +313,12 @@ def thing(draw: random.Random, folder: Path) -> None:
 
 
 def outside_of(folder: Path) -> Path:
-    """Of the output, which the folder lies in: what no run may change."""
+    """The folder outside the run's output, which no run may change."""
     return folder.parents[2] / "outside"
 
 
 def state_of(folder: Path) -> dict[str, tuple[int, str]]:
-    """Everything in a folder: its kind and times, its content."""
+    """Types, times and content of all entries of a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()

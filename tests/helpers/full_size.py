@@ -1,4 +1,4 @@
-"""Data of the papers' sizes that hold nothing: one black image, seen as often as it takes."""
+"""Datasets of the papers' sizes that need no memory: one black image, repeated."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import torch
 from data.classification import ClassificationDataset, Split
 from data.images.augment import Augmentation
 
-SHAPES = {  # of an image, classes, training images
+SHAPES = {  # shape of an image, number of classes and of training images
     "mnist": ((1, 28, 28), 10, 60_000),
     "cifar10": ((3, 32, 32), 10, 50_000),
     "cifar100": ((3, 32, 32), 100, 50_000),
@@ -38,19 +38,19 @@ def black(
 
 
 def has_images(data: dict[str, Any]) -> bool:
-    """Whether the config of a dataset can be stubbed."""
+    """Whether ``stub`` can replace the dataset of this config."""
     return _name(data) in SHAPES
 
 
 def stub(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the files of a dataset out: its factory makes ``black`` images."""
+    """Replace the factory of a dataset by ``black``, which needs no files."""
     name = _name(data)
 
     def factory(**settings: Any) -> ClassificationDataset:
         return black(name=name, **settings)
 
     module = data["_target_"].rpartition(".")[0]
-    factory.__module__ = module  # no config may name what is not defined there
+    factory.__module__ = module  # a config may only name functions that are defined there
     monkeypatch.setattr(f"{module}.{name}", factory)
 
 

@@ -1,4 +1,4 @@
-"""Trainings of a small network that measure the gap, and the residuals that it is to be beside."""
+"""Trainings of a small network that measure the gap, and the residuals to compare it with."""
 
 from dataclasses import replace
 from typing import Any
@@ -26,7 +26,7 @@ RATE = 0.1
 
 
 def watched(communicator: Communicator, name: str, scope: str, feedback: str, **changes: Any) -> Trainer:
-    """A trainer whose every step is measured, and every third without effect as a gradient is not finite."""
+    """A trainer with measurements in every step; every third step is skipped for a non-finite gradient."""
     plain = trainer(communicator)
     method, _, own = name.partition("-")
     codec = named(method, {"shared_coordinates": not own}).method(threshold=0.02, density=0.2)
@@ -37,7 +37,7 @@ def watched(communicator: Communicator, name: str, scope: str, feedback: str, **
 
 
 def squared_norm_of_mean_residual(communicator: Communicator, snapshot: Snapshot) -> float:
-    """In float64, of all n workers; 0 where there are no residuals."""
+    """In float64, over all n workers; 0 without residuals."""
     rows = [
         torch.cat([t.flatten() for name, t in state.tensors.items() if name.startswith("reducer/residual")])
         for state in snapshot.workers.values()
@@ -52,7 +52,7 @@ def squared_norm_of_mean_residual(communicator: Communicator, snapshot: Snapshot
 def gaps(
     process: int, processes: int, name: str, scope: str, feedback: str, start: Any = None
 ) -> list[dict[str, float]]:
-    """Per step that had an effect the record, and ||mean residual||^2 as ``residual``."""
+    """The record of each step that was not skipped, with ||mean residual||^2 as ``residual``."""
     layout = {"rank": process, "world_size": processes, "reduction": "worker_order"}
     communicator = Communicator(WORKERS, **layout)
     records, snapshots = Records(), Snapshots(start)
@@ -77,7 +77,7 @@ def saved(step: int, setting: tuple[str, str, str]) -> Snapshot:
 
 
 def gone_on(process: int, processes: int, step: int) -> dict[str, list[dict[str, float]]]:
-    """``gaps`` of all settings of ``top_k``, begun again at the state that one process had after a step."""
+    """``gaps`` of all settings of ``top_k``, resumed from the state of one process after a step."""
     return {
         "/".join(setting): gaps(process, processes, *setting, start=saved(step, setting))
         for setting in SETTINGS

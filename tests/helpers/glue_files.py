@@ -1,4 +1,4 @@
-"""SST-2 and a WordPiece vocabulary, written by hand."""
+"""Small files of SST-2 and a WordPiece vocabulary."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def write_rows(path: Path, rows: list[tuple[str, object]]) -> None:
 
 
 def write_sst2(root: Path, train=TRAIN, validation=VALIDATION) -> None:
-    """Both files and the vocabulary, where ``data=sst2`` looks for them."""
+    """Write both files and the vocabulary to the paths that ``data=sst2`` reads."""
     write_vocabulary(root)
     write_rows(root / "glue" / "SST-2" / "train.tsv", train)
     write_rows(root / "glue" / "SST-2" / "dev.tsv", validation)

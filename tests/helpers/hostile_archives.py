@@ -1,4 +1,4 @@
-"""Zip and tar files as a forger makes them."""
+"""Hostile zip and tar files."""
 
 import gzip
 import io
@@ -13,11 +13,11 @@ from hostile_files import FORMATS, Damage, Format, put
 
 from data.download import take_from_tar, take_from_zip
 
-MOST_BYTES = 2**26  # of a member
+MOST_BYTES = 2**26  # bytes of a member
 
 
 def take(archive: Path) -> None:
-    """What a dataset would take out of ``archive``."""
+    """Extract the member that a dataset would read from ``archive``."""
     root = archive.parent
     take_it = take_from_zip if archive.suffix == ".zip" else take_from_tar
     targets = {name: root / "out" / name for name in ("in/a", "in/b")}
@@ -55,7 +55,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 400, **more: ob
 
 
 def directory(field: int, value: bytes) -> Damage:
-    """Other bytes in the first entry of a zip file's directory."""
+    """Damage that changes a field in the first entry of a zip file's directory."""
 
     def change(content: bytes) -> bytes:
         start = content.index(b"PK\x01\x02") + field

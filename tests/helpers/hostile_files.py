@@ -1,6 +1,6 @@
-"""Every format that a dataset is read from: an honest file of each, and what a forger makes of it.
+"""Every file format of the datasets: a valid file of each, and hostile changes to it.
 
-A format's own damage comes beside that of ``file_damage``, which any file can take.
+Each format has its own damage in addition to that of ``file_damage``.
 """
 
 import bz2
@@ -25,16 +25,16 @@ MLP = ("model=mlp", "model.hidden=[4]")
 
 
 class Format(NamedTuple):
-    """``write`` puts an honest dataset below a root, ``files`` are those of it that are damaged."""
+    """``write`` writes a valid dataset below a root; ``files`` are its files to damage."""
 
-    words: tuple[str, ...]  # of the command line that reads it
+    words: tuple[str, ...]  # overrides of the command line that reads it
     write: Callable[[Path], Any]
     files: str  # a glob below the root
     own: dict[str, Damage]
 
 
 def put(content: bytes | Callable[[bytes], bytes]) -> Damage:
-    """Damage that gives a file another content, which may follow from the one it has."""
+    """Damage that replaces a file's content; a function gets the old content."""
 
     def damage(path: Path, draw: Random) -> None:
         path.write_bytes(content(path.read_bytes()) if callable(content) else content)
@@ -46,7 +46,7 @@ def put(content: bytes | Callable[[bytes], bytes]) -> Damage:
 
 
 def lengths(*numbers: int, body: int | None = None) -> Damage:
-    """An idx header of these lengths, in front of what followed the old one or of ``body`` zeros."""
+    """Damage: an idx header with these lengths, before the old data or before ``body`` zeros."""
 
     def change(content: bytes) -> bytes:
         header = bytes([0, 0, 8, len(numbers) % 256]) + b"".join(struct.pack(">I", n) for n in numbers)
@@ -56,7 +56,7 @@ def lengths(*numbers: int, body: int | None = None) -> Damage:
 
 
 def zipped(damage: Damage) -> Damage:
-    """``damage`` to what lies in a gzip file."""
+    """``damage`` to the content of a gzip file."""
 
     def damaged(path: Path, draw: Random) -> None:
         path.write_bytes(gzip.decompress(path.read_bytes()))
@@ -98,7 +98,7 @@ CIFAR = {
 
 
 def rows(text: str, count: int = 1) -> Damage:
-    """Rows behind those of a LIBSVM file."""
+    """Damage that appends rows to a LIBSVM file."""
     return put(lambda content: content + text.encode() * count)
 
 

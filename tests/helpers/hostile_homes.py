@@ -1,4 +1,4 @@
-"""A server on this machine that answers with whatever bytes it is given, as slowly as it is told."""
+"""A server on this machine that sends given bytes at a given speed."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def endless(start: bytes, again: bytes) -> Iterator[bytes]:
 OK = b"HTTP/1.1 200 OK"
 CHUNKED = b"Transfer-Encoding: chunked"
 FOUND = b"HTTP/1.1 302 Found"
-HOMES = {  # what each home answers, anew for every connection
+HOMES = {  # the answer of each server, created for every connection
     "garbage for a status line": lambda: [b"\x00\xff garbage\r\n\r\n"],
     "a status of no number": lambda: answer(b"HTTP/1.1 abc OK"),
     "a status of 999999": lambda: answer(b"HTTP/1.1 999999 OK"),
@@ -77,7 +77,7 @@ HOMES = {  # what each home answers, anew for every connection
     "silence": lambda: slowly(b"", b"x", pause_seconds=30),
 }
 
-HARMLESS = {"a header that is no header"}  # what comes after them is whole
+HARMLESS = {"a header that is no header"}  # the rest after them is complete
 
 
 def slowly(start: bytes, rest: bytes, pause_seconds: float = 0.02) -> Iterator[bytes]:
@@ -86,7 +86,7 @@ def slowly(start: bytes, rest: bytes, pause_seconds: float = 0.02) -> Iterator[b
 
 
 def damaged_answers(count: int) -> Iterator[bytes]:
-    """An honest answer, and a chunked one, with any damage."""
+    """A valid answer and a chunked one, each with random damage."""
     chunked = OK + b"\r\n" + CHUNKED + b"\r\n\r\n898\r\n" + BODY + b"\r\n0\r\n\r\n"
     for number in range(count):
         draw = Random(number)
@@ -96,7 +96,7 @@ def damaged_answers(count: int) -> Iterator[bytes]:
 
 @contextmanager
 def home(parts: Iterable[bytes]) -> Iterator[str]:
-    """The address of a server that sends ``parts`` to whoever connects, once."""
+    """The address of a server that sends ``parts`` to the first connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_serve, args=(server, parts), daemon=True)
         thread.start()

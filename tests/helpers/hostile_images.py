@@ -1,4 +1,4 @@
-"""Folders of images as a forger makes them: other formats, bombs, and folders without end."""
+"""Hostile folders of images: other formats, decompression bombs, endless folders."""
 
 import struct
 import zlib
@@ -13,7 +13,7 @@ from PIL import Image
 
 
 def png(width: int, height: int, bits: int = 1, colour: int = 0, rows: int | None = None) -> bytes:
-    """A PNG of zeros, with the first ``rows`` of its rows alone."""
+    """A PNG of zeros with only the first ``rows`` of its rows."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return (
@@ -30,7 +30,7 @@ def png(width: int, height: int, bits: int = 1, colour: int = 0, rows: int | Non
 
 
 def saved(kind: str, mode: str = "RGB", size: tuple[int, int] = (8, 6), **settings: object) -> Damage:
-    """An image that Pillow writes in the format ``kind``, whatever its name ends in."""
+    """Damage that writes an image in Pillow's format ``kind`` under the old name."""
 
     def damage(path: Path, draw: Random) -> None:
         with path.open("wb") as file:
@@ -44,13 +44,13 @@ def pixmap(header: str) -> Damage:
 
 
 def _loop(path: Path, draw: Random) -> None:
-    """Two links to the folder around them: each level of following doubles what is found."""
+    """Two links to their own folder: each level of links doubles the number of files."""
     for name in ("again", "once_more"):
         (path.parent / name).symlink_to(path.parent)
 
 
 def _ladder(path: Path, draw: Random) -> None:
-    """Folders that each hold two links to the next one: no loop, and 2^30 ways to the bottom."""
+    """Folders with two links each to the next one: no loop, but 2^30 paths to the last."""
     folders = [path.parent.parent.parent.parent / f"rung{number}" for number in range(30)]
     for number, folder in enumerate(folders):
         folder.mkdir()
@@ -61,7 +61,7 @@ def _ladder(path: Path, draw: Random) -> None:
 
 
 def _beside(name: str, damage: Damage) -> Damage:
-    """``damage`` to one more file of that name."""
+    """``damage`` to an additional file with this name."""
 
     def damaged(path: Path, draw: Random) -> None:
         other = path.parent / name
@@ -139,7 +139,7 @@ FORMATS["images cut out"] = Format(
 
 
 def fake_ghostscript(folder: Path, marker: Path) -> Path:
-    """A folder with a ``gs`` that leaves a mark."""
+    """A folder with a program ``gs`` that creates the file ``marker``."""
     program = folder / "bin" / "gs"
     program.parent.mkdir()
     program.write_text(f"#!/bin/sh\ntouch {marker}\n")

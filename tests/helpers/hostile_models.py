@@ -1,4 +1,4 @@
-"""Pretrained models as a forger makes them: configurations of any shape, and safetensors that lie."""
+"""Hostile pretrained models: invalid configurations and safetensors files."""
 
 import json
 import struct
@@ -10,11 +10,11 @@ from typing import Any
 from glue_files import UNITS, write_sst2
 from hostile_files import Damage, Format, put
 
-import data.torchvision_shim  # noqa: F401  has to come before the first import of transformers
+import data.torchvision_shim  # noqa: F401  must precede the first import of transformers
 
 
 def write_pretrained(root: Path) -> None:
-    """SST-2, and beside it a BERT as the hub keeps them."""
+    """Write SST-2, and a BERT in the hub's format."""
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
@@ -86,7 +86,7 @@ CONFIG: dict[str, Damage] = {
 
 
 def header(change: Callable[[dict], Any]) -> Damage:
-    """Another header in front of the same tensors."""
+    """Damage: another header before the same tensors."""
 
     def changed(content: bytes) -> bytes:
         (length,) = struct.unpack("<Q", content[:8])
@@ -104,7 +104,7 @@ def of_all(**fields: Any) -> Callable[[dict], dict]:
 
 
 def numbers(value: bytes) -> Damage:
-    """Every number of every tensor is this one."""
+    """Damage: every number of every tensor has these bytes."""
 
     def changed(content: bytes) -> bytes:
         (length,) = struct.unpack("<Q", content[:8])
@@ -114,7 +114,7 @@ def numbers(value: bytes) -> Damage:
 
 
 def _index(path: Path, draw: Random) -> None:
-    """A list of files in the place of the file."""
+    """Replace the file by an index of several files."""
     path.rename(path.with_name("other.safetensors"))
     index = {"metadata": {}, "weight_map": {"bert.x": "../../../etc/passwd", "y": "other.safetensors"}}
     path.with_name("model.safetensors.index.json").write_text(json.dumps(index))

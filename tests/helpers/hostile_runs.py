@@ -1,4 +1,4 @@
-"""Run folders that nobody's run wrote: a good one with one thing about it changed, drawn by a seed."""
+"""Hostile run folders: a valid one with one random change."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from run_folders import TARGETS, write_run
 
-# What a page, a table or a figure could take for something else, and what it cannot show
+# Texts that a page, table or figure could misinterpret or cannot show
 TEXTS = (
     "<script>hacked=1</script>",
     "<img src=x onerror=hacked=1>",
@@ -66,9 +66,9 @@ FILES = ("summary.json", "config.yaml", "metrics.jsonl", "environment.json")
 
 
 def write_hostile(folder: Path, seed: int, workers: int) -> str:
-    """A run folder below ``folder`` with something about it that no run leaves; what was done to it.
+    """Write a run folder below ``folder`` with one change that no run makes; returns the change in words.
 
-    Runs with other ``workers`` are of another setting.
+    Runs with other ``workers`` have another setting.
     """
     draw = random.Random(seed)
     compressor = draw.choice(sorted(TARGETS))
@@ -85,7 +85,7 @@ def _replace_file(path: Path, draw: random.Random) -> str:
 
 
 def _link(path: Path, draw: random.Random) -> str:
-    """Something else in the place of a file: nothing, a folder, a pipe, a link out, to itself or a device."""
+    """Replace a file by nothing, a folder, a pipe, or a link to the outside, to itself or to a device."""
     name, kind = draw.choice(FILES), draw.choice(("nothing", "folder", "pipe", "out", "loop", "device"))
     file = path / name
     content = file.read_bytes()
@@ -122,13 +122,13 @@ def _remove(path: Path, draw: random.Random) -> str:
 
 
 def _grow(path: Path, draw: random.Random) -> str:
-    """Very many keys beside one."""
+    """Add very many keys."""
     many = {f"k{i}": i for i in range(draw.choice((100, 3000)))}
     return _edit(path, draw, lambda inside, key: inside.update(many), f"and {len(many)} others")
 
 
 def _edit(path: Path, draw: random.Random, change: Any, said: str) -> str:
-    """Change one key of one file, at any depth; of records, in one line or in all."""
+    """Change one key of one file at any depth; in metrics.jsonl, in one line or in all."""
     name = draw.choice(("summary.json", "config.yaml", "config.yaml", "metrics.jsonl", "environment.json"))
     file = path / name
     text = file.read_text()
@@ -151,5 +151,5 @@ def _edit(path: Path, draw: random.Random, change: Any, said: str) -> str:
 
 
 def _as_yaml(config: Any) -> str:
-    """A lone half of a pair is no Unicode, which a file cannot hold; an escape can."""
+    """YAML text; a lone surrogate cannot be written to a file, but its escape can."""
     return yaml.safe_dump(config, allow_unicode=False)

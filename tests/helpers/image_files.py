@@ -1,4 +1,4 @@
-"""Trees of small images, written by hand."""
+"""Folder trees of small images."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 
 def write_image(path: Path, seed: int, *, mode: str = "RGB", size: tuple[int, int] = (8, 6)) -> np.ndarray:
-    """Noise of ``size`` (width, height), written to ``path``; its pixels."""
+    """Write noise of ``size`` (width, height) to ``path``; returns the pixels."""
     width, height = size
     depth = len(Image.new(mode, (1, 1)).getbands())
     shape = (height, width) if depth == 1 else (height, width, depth)
@@ -20,7 +20,7 @@ def write_image(path: Path, seed: int, *, mode: str = "RGB", size: tuple[int, in
 def write_tree(
     folder: Path, counts: dict[str, int], *, mode: str = "RGB", size: tuple[int, int] = (8, 6)
 ) -> list[np.ndarray]:
-    """``counts`` images of every class, FOLDER/CLASS/N.png; their pixels, by class and then number."""
+    """Write ``counts`` images of every class to FOLDER/CLASS/N.png; returns pixels by class and number."""
     return [
         write_image(folder / name / f"{number}.png", 1000 * label + number, mode=mode, size=size)
         for label, name in enumerate(sorted(counts))

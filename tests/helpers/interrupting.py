@@ -1,4 +1,4 @@
-"""run.py in the background, so that it can be killed, stopped and starved; and what it leaves."""
+"""run.py in the background, to be killed, stopped or left without disk space, and its results."""
 
 import json
 import os
@@ -24,7 +24,7 @@ DYING = str(Path(__file__).with_name("dying_run.py"))
 
 
 class Running:
-    """A command in the background; it and all that it started end with the ``with`` block."""
+    """A command in the background; it and its child processes end with the ``with`` block."""
 
     def __init__(self, *words: str, log: Path, launcher: Sequence[str] = (), **environment: str) -> None:
         self.out, self.err = log.with_suffix(".out"), log.with_suffix(".err")
@@ -52,11 +52,11 @@ class Running:
         return self.process.poll() is None
 
     def session(self, *words: str) -> list[int]:
-        """Processes of this command that are alive, those with one of ``words`` in their command line."""
+        """Living processes of this command, only those with one of ``words`` in their command line."""
         return session(self.process.pid, *words)
 
     def ranks(self) -> list[int]:
-        """The processes that train below a launcher, ours or torchrun."""
+        """The training processes of a launcher, the project's own or torchrun."""
         found = self.session("spawn_main", "run.py", "dying_run.py")
         return [pid for pid in found if pid != self.process.pid]
 
@@ -71,7 +71,7 @@ class Running:
             time.sleep(0.002)
 
     def until_gone(self, seconds: float = 20) -> None:
-        """Wait until nothing of this command is left."""
+        """Wait until no process of this command is left."""
         end = time.monotonic() + seconds
         while self.session():
             assert time.monotonic() < end, f"still there: {self.session()}"
@@ -92,7 +92,7 @@ def is_alive(pid: int) -> bool:
 
 
 def session(leader: int, *words: str) -> list[int]:
-    """Processes that are alive in the session or below ``leader``, those with one of ``words``."""
+    """Living processes in the session or below ``leader``, only those with one of ``words``."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -100,14 +100,14 @@ def session(leader: int, *words: str) -> list[int]:
             command = (entry / "cmdline").read_text() + (entry / "comm").read_text()
         except OSError:  # it has just ended
             continue
-        own = leader in (int(parent), int(session))  # W&B's service has a session of its own
+        own = leader in (int(parent), int(session))  # W&B's service has its own session
         if own and state != "Z" and (not words or any(word in command for word in words)):
             found.append(int(entry.name))
     return sorted(found)
 
 
 def run_folder(output: Path) -> Path | None:
-    """The only run folder below ``output``, if it is there yet."""
+    """The only run folder below ``output``, or None if it does not exist yet."""
     found = [path.parent for path in output.glob("*/*/config.yaml")]
     assert len(found) <= 1
     return found[0] if found else None
@@ -120,7 +120,7 @@ def num_records(output: Path) -> int:
 
 
 def last_step(output: Path) -> int:
-    """The last step on record, 0 without one."""
+    """The last step in metrics.jsonl, 0 without one."""
     folder = run_folder(output)
     path = folder / "metrics.jsonl" if folder else None
     lines = path.read_bytes().split(b"\n")[:-1] if path is not None and path.exists() else []
@@ -128,14 +128,14 @@ def last_step(output: Path) -> int:
 
 
 def saved_step(output: Path) -> int:
-    """The step of the newest checkpoint that is whole by its names, 0 without one."""
+    """The step of the newest checkpoint with all files, 0 without one."""
     folder = run_folder(output)
     found = [path for path in step_folders(folder / "checkpoint") if is_complete(path)] if folder else []
     return int(found[0].name.removeprefix("step-")) if found else 0
 
 
 def left_behind(output: Path) -> dict[str, Any]:
-    """All that a finished run found: records and summary but for the clock, every tensor of its end."""
+    """Results of a finished run: records and summary without times, all tensors of the last checkpoint."""
     folder = run_folder(output)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "finished"
@@ -153,7 +153,7 @@ def left_behind(output: Path) -> dict[str, Any]:
 
 
 def records_of(folder: Path) -> list[dict[str, Any]]:
-    """metrics.jsonl but for the clock."""
+    """The records of metrics.jsonl without times."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [_without_clock(json.loads(line)) for line in lines]
 
@@ -174,7 +174,7 @@ def _without_clock(record: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def small_disk(folder: Path, options: str) -> Iterator[Path | None]:
-    """A filesystem of its own at ``folder``; None where this user may not make one."""
+    """A small filesystem at ``folder``; None if this user may not mount one."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", options, "none", str(folder)]
     try:
@@ -189,7 +189,7 @@ def small_disk(folder: Path, options: str) -> Iterator[Path | None]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all that is left of a small disk; the file that holds it."""
+    """Fill a small disk; returns the file that fills it."""
     path = folder / "filler"
     with path.open("ab", buffering=0) as file:
         for size in (2**16, 2**12, 1):

@@ -1,4 +1,4 @@
-"""Entry points of launched processes for the tests of the launcher; ``run`` calls one by its name."""
+"""Entry points of processes for the tests of the launcher; ``run`` calls one by name."""
 
 import os
 import signal

@@ -14,11 +14,11 @@ def write_rows(
     labels: tuple = (-1, 1),
     seed: int = 0,
 ) -> Path:
-    """Rows drawn at random, half of whose labels a hidden x explains; the file's path."""
+    """Write random rows whose labels depend partly on a hidden x; returns the file's path."""
     rng = np.random.default_rng(seed)
     table = rng.standard_normal((rows, features)).round(3)
     table[rng.random(table.shape) > density] = 0
-    table[0, -1] = 1.0  # so that the file tells how many features there are
+    table[0, -1] = 1.0  # so that the file determines the number of features
     is_high = table @ rng.standard_normal(features) + 2 * rng.standard_normal(rows) > 0
     lines = [
         " ".join([str(labels[int(high)]), *(f"{i + 1}:{v:g}" for i, v in enumerate(row) if v)])

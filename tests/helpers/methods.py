@@ -1,4 +1,4 @@
-"""Every compressor that conf/compressor offers, with the settings that it is to be tested with."""
+"""Every compressor of conf/compressor, with the settings for its tests."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +35,7 @@ CONF = Path(__file__).parents[2] / "conf"
 
 
 def cases() -> list[Case]:
-    """All yamls, with each of the examples that the method named there gives of itself."""
+    """All yamls, each with all examples of its method."""
     return cases_in(CONF)
 
 

@@ -1,4 +1,4 @@
-"""numba after what it puts off until it first compiles, which takes a third of a second."""
+"""numba with the imports that it delays until its first compilation, a third of a second."""
 
 import numba
 

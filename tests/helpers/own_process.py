@@ -1,4 +1,4 @@
-"""run.py in the process of a test, with a training that does nothing."""
+"""run.py in a test's process, without training."""
 
 import sys
 
@@ -9,7 +9,7 @@ from trainers.loop import Trainer
 
 
 def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: str) -> tuple[int, str]:
-    """Status and errors of run.py in this process, where training would be a no-op."""
+    """Exit status and errors of run.py in this process; the training is replaced by nothing."""
     monkeypatch.setattr(Trainer, "run", lambda *_: {"compression/total_error": 0.0})
     monkeypatch.setattr("trainers.run.report.print_summary", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["run.py", *words])

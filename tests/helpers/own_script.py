@@ -1,4 +1,4 @@
-"""Somebody's own training script, with and without DistributedDataParallel."""
+"""A user's training script, with and without DistributedDataParallel."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from trainers.step import ExplicitStep
 STEPS = 5
 WIDTH = 32
 BUCKET_MEGABYTES = (
-    0.005  # the network fills several; DistributedDataParallel regroups them after the first step
+    0.005  # the network has several buckets; DistributedDataParallel regroups them after the first step
 )
 
 
@@ -48,7 +48,7 @@ def weights(model: nn.Module) -> Tensor:
 
 
 def with_hook(process: int, processes: int) -> dict[str, Any]:
-    """As the README shows it, with buckets of 5 kB, of which the model fills several."""
+    """The README's script with buckets of 5 kB, so that the model has several."""
     model = network()
     ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
     buckets: list[int] = []
@@ -67,7 +67,7 @@ def with_hook(process: int, processes: int) -> dict[str, Any]:
 
 
 def by_hand(workers: int, steps: int = STEPS) -> Tensor:
-    """The same training in one process, compressing after the backward pass."""
+    """The same training in one process, with compression after the backward pass."""
     model = network()
     layout = Layout(dict(model.named_parameters()), "layer")
     communicator = Communicator(workers)
@@ -85,7 +85,7 @@ def by_hand(workers: int, steps: int = STEPS) -> Tensor:
 
 
 def failing_hook(process: int, processes: int) -> str:
-    """What the backward pass says when the reducer fails in its thread."""
+    """The error of the backward pass when the reducer fails in its thread."""
     model = network()
     ddp_model = DistributedDataParallel(model)
     state = CompressionState(build_reducer(HardThreshold(threshold=1.0), 10), model)

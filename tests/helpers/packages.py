@@ -1,4 +1,4 @@
-"""Installed packages, as Python sees them: a folder of metadata beside the code."""
+"""Installed packages: a folder of metadata beside the code."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "my_compressor"
 
 
 def write_metadata(folder: Path, name: str, entry_points: str, version: str = "1.0") -> None:
-    """What an installer writes down of a distribution in ``folder``."""
+    """Write an installer's metadata of a distribution to ``folder``."""
     place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     place.mkdir(parents=True)
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -15,7 +15,7 @@ def write_metadata(folder: Path, name: str, entry_points: str, version: str = "1
 
 
 def install_example(folder: Path) -> None:
-    """The example package by a link, with the metadata that its pyproject.toml asks for."""
+    """Install the example package by a link, with the metadata of its pyproject.toml."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     text = "".join(
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
@@ -26,7 +26,7 @@ def install_example(folder: Path) -> None:
 
 
 def install(folder: Path, module: str, files: dict[str, str], group: str = "compressors") -> None:
-    """A distribution with these files below ``module``, declared in a group of ours."""
+    """Install a distribution with these files below ``module``, with an entry point of this project."""
     for name, text in {"__init__.py": "", **files}.items():
         path = folder / module / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Faults that a GPU would show, each in a function of one line: the pretended device has to find them all."""
+"""Faults on a GPU, each in a function of one line; the pretended device must detect all of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -126,7 +126,7 @@ WAITED_FOR = (
 
 
 def allowed(x: Tensor) -> None:
-    """What a GPU does by itself."""
+    """Operations that a GPU allows without a wait."""
     x.add_(torch.tensor(1.0)).mul_(2)
     torch.ones(3).to(x.device, non_blocking=True)
     x[x > 5] = 0.0
@@ -137,7 +137,7 @@ def allowed(x: Tensor) -> None:
 
 
 def try_all(process: int, processes: int) -> dict[str, list[str]]:
-    """By function: the fault that it raised, or what it made the host wait for, and where."""
+    """The fault or wait of each function, and its place."""
     found = {}
     for function in (*REFUSED, *WAITED_FOR, allowed):
         with pretended_device() as waits:
@@ -152,7 +152,7 @@ def try_all(process: int, processes: int) -> dict[str, list[str]]:
 
 
 def line_of(function: Callable[..., Any]) -> str:
-    """Where a function of one line does what it does."""
+    """The line of a one-line function's body."""
     return f"tests/helpers/planted_faults.py:{function.__code__.co_firstlineno + 1}"
 
 
@@ -167,7 +167,7 @@ class AskingTopK(TopK):
 
 @dataclass(frozen=True, kw_only=True)
 class StrayTopK(TopK):
-    """Top-k that adds a tensor of the CPU."""
+    """Top-k that adds a CPU tensor."""
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
         return super().encode(x.add_(torch.zeros(len(x))), step)
@@ -197,7 +197,7 @@ HANDED_OVER = (_hand_over_cpu, _hand_over_columns, _hand_over_short_numbers, _ga
 
 
 def hand_over_all(process: int, processes: int, folder: str) -> dict[str, str]:
-    """What NCCL's rules say of each."""
+    """The error of NCCL's rules for each function."""
     found = {}
     with pretended_device(), pretended_nccl(f"{folder}/meeting", process, processes):
         x = torch.arange(6.0).view(2, 3).to("cuda")
@@ -215,9 +215,9 @@ def hand_over_all(process: int, processes: int, folder: str) -> dict[str, str]:
 
 
 def cross(process: int, processes: int, folder: str) -> Plain:
-    """A message that one process sends before a collective and the other one receives behind it.
+    """A message that one process sends before a collective and the other one receives after it.
 
-    gloo takes it, as what is sent waits in a buffer; NCCL would never end.
+    gloo accepts this, because it buffers messages; NCCL would wait for ever.
     """
     with pretended_device(), pretended_nccl(f"{folder}/meeting", process, processes) as calls:
         x = torch.ones(2, device="cuda")

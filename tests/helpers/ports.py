@@ -33,7 +33,7 @@ def is_loopback(address: str) -> bool:
 
 
 def _address(hexadecimal: str) -> str:
-    """The kernel writes an address as words of 32 bits in the order of its own bytes."""
+    """An address from the kernel's format: 32-bit words in the machine's byte order."""
     words = [hexadecimal[start : start + 8] for start in range(0, len(hexadecimal), 8)]
     packed = b"".join(int(word, 16).to_bytes(4, sys.byteorder) for word in words)
     return socket.inet_ntop(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, packed)

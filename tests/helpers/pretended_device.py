@@ -1,7 +1,7 @@
-"""A device that is not there: tensors that torch holds to be on a GPU, over memory of the CPU.
+"""A pretended GPU: tensors that torch treats as on a GPU, in CPU memory.
 
-``pretended_operators`` makes the device; here it is called ``cuda`` by Python code, so that the project takes
-the ways that it takes on a GPU. Registering a device lasts as long as a process: use it in one of its own.
+``pretended_operators`` makes the device. Here Python code sees it as ``cuda``, so that the project runs its
+code for GPUs. A registered device cannot be removed, so use it in a separate process.
 """
 
 import os
@@ -35,7 +35,7 @@ CUDA = torch.device("cuda", 0)
 
 
 class _Disguise(TorchFunctionMode):
-    """Lets Python code read and write ``cuda`` for the pretended device."""
+    """Shows the pretended device as ``cuda`` to Python code."""
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -47,7 +47,7 @@ class _Disguise(TorchFunctionMode):
             return is_pretended(args[0])
         if func in (Tensor.numpy, Tensor.__array__) and is_pretended(args[0]):
             raise fault("numpy() of a tensor on the device")
-        if func is Tensor.__deepcopy__ and is_pretended(args[0]):  # torch would want an allocator for it
+        if func is Tensor.__deepcopy__ and is_pretended(args[0]):  # torch would require an allocator for it
             return args[1].setdefault(id(args[0]), args[0].detach().clone())
         if func is Tensor.pin_memory:
             return args[0].clone()
@@ -55,7 +55,7 @@ class _Disguise(TorchFunctionMode):
             return func(args[0], disguised(args[1]))
         try:
             return func(*changed(args, _disguised), **{k: changed(v, _disguised) for k, v in kwargs.items()})
-        except RuntimeError as error:  # torch has looked before the operator reached us
+        except RuntimeError as error:  # torch checks it before it calls the operator
             if func is Tensor.to and kwargs.get("non_blocking") and is_pretended(args[0]):
                 raise fault("copy to the CPU that nobody waits for") from None  # torch asks for pinned memory
             if not re.search(r"(on|in) the same device", str(error)):
@@ -64,7 +64,7 @@ class _Disguise(TorchFunctionMode):
 
 
 def disguised(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A hook of a backward pass, which torch calls without the modes that are on."""
+    """A hook of a backward pass with the active modes, without which torch would call it."""
 
     @wraps(function)
     def called(*args: Any) -> Any:
@@ -110,11 +110,11 @@ _begin_future = torch.futures.Future.__init__
 
 
 def _begin_future_here(future: torch.futures.Future, *, devices: object = None) -> None:
-    """Without devices, whose streams it would keep in step."""
+    """A future without devices, whose streams it would synchronise."""
     _begin_future(future)
 
 
-# Triton's interpreter plays the device: it works on the memory itself.
+# Triton's interpreter computes for the device, directly on its memory.
 _INTERPRETER = {
     "_init_args_hst": lambda self, args, kwargs: (
         [to_host(own) for own in args],
@@ -126,7 +126,7 @@ _INTERPRETER = {
 
 @contextmanager
 def pretended_device() -> Iterator[list[Wait]]:
-    """``cuda`` is there; what the host waits for inside is in the list."""
+    """Context manager with a ``cuda`` device; the host's waits in it are appended to the list."""
     install(SimpleNamespace(**_CUDA, _is_in_bad_fork=lambda: False))
     with ExitStack() as stack:
         waits = stack.enter_context(noting())

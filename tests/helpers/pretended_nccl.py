@@ -1,8 +1,8 @@
-"""NCCL's rules, kept over gloo: a process group for the tensors of the pretended device.
+"""NCCL's rules over gloo: a process group for tensors of the pretended device.
 
-What NCCL refuses, or waits for without end, is refused here: tensors of the CPU, tensors that do not lie side
-by side, types that it does not know, empty messages. What every process asked for is kept in order;
-``require_met`` plays it: a call ends when the other processes that it needs have come to theirs.
+It refuses everything that NCCL refuses or that makes it wait for ever: CPU tensors, non-contiguous tensors,
+unknown types, empty messages. It records the calls of every process in order. ``require_met`` simulates them:
+a call ends when all processes that it needs have reached their matching calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,7 +30,7 @@ _TYPES = {
 
 
 class Call(NamedTuple):
-    """One message or collective as a process asked for it."""
+    """One message or collective, as called by a process."""
 
     name: str
     dtype: str
@@ -38,13 +38,13 @@ class Call(NamedTuple):
     peer: int = -1  # the other process of a message, the first one of a broadcast
 
 
-Group = list[Call]  # calls that are started together: the messages of a batch, or one collective
-Plain = list[list[list[Any]]]  # the same in lists, to be sent from a process to another
+Group = list[Call]  # calls that start together: the messages of a batch, or one collective
+Plain = list[list[list[Any]]]  # the same in lists, for transfer between processes
 _calls: list[Group] = []
 
 
 def _checked(name: str, tensor: Tensor, *, message: bool = False) -> Tensor:
-    """The memory of a tensor that NCCL would take."""
+    """The memory of a tensor that NCCL accepts."""
     shape = list(tensor.shape)
     if not is_pretended(tensor):
         raise fault(f"{name}: a tensor {shape} of the CPU is handed to NCCL")
@@ -62,7 +62,7 @@ def _call(name: str, tensor: Tensor, peer: int = -1) -> Call:
 
 
 class _Works:
-    """What NCCL gives for a batch of messages: one thing to wait for."""
+    """NCCL's result of a batch of messages: one object to wait for."""
 
     def __init__(self, works: Sequence[dist.Work]) -> None:
         self.works = works
@@ -73,7 +73,7 @@ class _Works:
 
 
 class PretendedNCCL(dist.ProcessGroup):
-    """Collectives of the device's tensors, which gloo carries out on their memory."""
+    """Collectives of the device's tensors, which gloo executes on their memory."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: Any) -> None:
         super().__init__(rank, size)
@@ -124,9 +124,9 @@ def _create(store: dist.Store, rank: int, size: int, timeout: Any) -> PretendedN
 
 @contextmanager
 def pretended_nccl(meeting: str, rank: int, size: int) -> Iterator[list[Group]]:
-    """In place of gloo's group, which is made anew behind it; what this process calls is in the list.
+    """Replace gloo's process group, on a new one; this process's calls are appended to the list.
 
-    ``meeting`` is the beginning of the names of two files, where the ``size`` processes meet.
+    ``meeting`` is the prefix of the names of two files by which the ``size`` processes connect.
     """
     _calls.clear()
     if not hasattr(dist.Backend, BACKEND.upper()):
@@ -153,8 +153,8 @@ def as_groups(plain: Plain) -> list[Group]:
 def require_met(processes: Sequence[Sequence[Group]]) -> None:
     """Raise ``DeviceFault`` unless all calls of all processes find their counterparts.
 
-    A process goes on to its next group when all calls of this one are done. A message is when the peer's
-    group holds its counterpart, a collective when all processes are at one that is alike.
+    A process continues with its next group when all calls of the current one are done. A message is done when
+    the peer's current group has its counterpart, a collective when all processes are at an equal one.
     """
     left = [[list(group) for group in groups if group] for groups in processes]
     while any(left):
@@ -164,7 +164,7 @@ def require_met(processes: Sequence[Sequence[Group]]) -> None:
 
 
 def _meet(left: list[list[Group]]) -> bool:
-    """Take out what can be done now; whether there was anything."""
+    """Remove all calls that can be done now; returns whether there were any."""
     fronts = [groups[0] if groups else [] for groups in left]
     done = _meet_all(fronts) or any(_meet_two(fronts, process) for process in range(len(fronts)))
     for groups in left:
@@ -174,7 +174,7 @@ def _meet(left: list[list[Group]]) -> bool:
 
 
 def _meet_all(fronts: list[Group]) -> bool:
-    """A collective, of which nobody does any other."""
+    """Remove a collective if all processes have reached it; returns whether they have."""
     first = [front[0] if front else None for front in fronts]
     if first[0] is None or first[0].name in ("send", "recv") or any(call != first[0] for call in first):
         return False
@@ -184,7 +184,7 @@ def _meet_all(fronts: list[Group]) -> bool:
 
 
 def _meet_two(fronts: list[Group], sender: int) -> bool:
-    """The first message from ``sender`` to each other process that has come to receive it."""
+    """Remove the first message from ``sender`` to each waiting process; returns whether there was one."""
     done = False
     for receiver, front in enumerate(fronts):
         sent = next((own for own in fronts[sender] if own.name == "send" and own.peer == receiver), None)

@@ -1,8 +1,8 @@
-"""Operators of a device that is not there, computed on the CPU.
+"""Operators of a pretended device, computed on the CPU.
 
-Its tensors lie on torch's PrivateUse1 device, over memory of the CPU: dispatch, autograd and composite
-operators treat them as another device's. What a GPU would refuse is refused, with the operator and the
-caller's line; what the host would wait for is noted. Registering a device lasts as long as a process.
+Its tensors are on torch's PrivateUse1 device, in CPU memory. Dispatch, autograd and composite operators treat
+them as those of another device. Calls that a GPU would refuse are refused, with the operator and the caller's
+line. Calls that make the host wait are recorded. A registered device cannot be removed from a process.
 """
 
 import ctypes
@@ -18,21 +18,21 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "pretended"
-PLAYERS = ("pretended_device.py", "pretended_operators.py", "pretended_nccl.py")  # whose lines are nobody's
-_CPU, _EXTENSION = 1, 12  # DLPack's numbers of devices; torch reads the second one as PrivateUse1
+PLAYERS = ("pretended_device.py", "pretended_operators.py", "pretended_nccl.py")  # not reported
+_CPU, _EXTENSION = 1, 12  # DLPack's device types; torch reads the second one as PrivateUse1
 _KEY = torch._C.DispatchKey.PrivateUse1
 
 
 class DeviceFault(RuntimeError):
-    """What a GPU would refuse, or read before it is there."""
+    """A call that a GPU would refuse, or a read of data that may not have arrived."""
 
 
 class Wait(NamedTuple):
     """A call that makes the host wait for the device."""
 
-    what: str  # the operator, or what was copied where
+    what: str  # the operator, or the direction of a copy
     line: str  # the innermost line of the project
-    frames: tuple[str, ...]  # file:function of the project, from the inside out
+    frames: tuple[str, ...]  # file:function of the project, innermost first
 
 
 _listening: list[list[Wait]] = []
@@ -42,15 +42,15 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 def _moved(tensor: Tensor, kind: int) -> Tensor:
-    """The same memory, said to be another device's."""
+    """A tensor on another device over the same memory."""
     capsule = torch._C._to_dlpack(tensor.detach())
     device = ctypes.cast(_pointer(capsule, b"dltensor"), ctypes.POINTER(ctypes.c_int32))
-    device[2], device[3] = kind, 0  # behind the pointer to the entries
+    device[2], device[3] = kind, 0  # after the pointer to the entries
     return torch._C._from_dlpack(capsule)
 
 
 def host_view(tensor: Tensor) -> Tensor:
-    """The memory of a pretended tensor as the CPU's, for who plays the device."""
+    """A CPU tensor over the memory of a pretended tensor, for the simulation of the device."""
     return _moved(tensor, _CPU)
 
 
@@ -59,7 +59,7 @@ def is_pretended(value: object) -> bool:
 
 
 def _frames() -> tuple[str, tuple[str, ...]]:
-    """The innermost line of the project, and all of its functions that are running, from the inside out."""
+    """The innermost line of the project, and its running functions, innermost first."""
     frame, line, found = sys._getframe(1), "", []
     while frame is not None:
         path = Path(frame.f_code.co_filename)
@@ -78,7 +78,7 @@ def note_wait(what: str) -> None:
 
 @contextmanager
 def noting() -> Iterator[list[Wait]]:
-    """What the host waits for inside is in the list."""
+    """Context manager; the host's waits in it are appended to the list."""
     waits: list[Wait] = []
     _listening.append(waits)
     try:
@@ -115,7 +115,7 @@ def _to_device(value: Any) -> Any:
     return _moved(value, _EXTENSION) if isinstance(value, Tensor) else value
 
 
-# Operators that tell the host how much they have found, or a number.
+# Operators that return a size or a number to the host.
 _TELLING = {
     "aten::_local_scalar_dense",
     "aten::_unique2",
@@ -131,7 +131,7 @@ _INDEXING = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index
 
 
 def _check(op: Any, given: dict[str, Any]) -> None:
-    """Refuse tensors of the CPU beside those of the device, but for numbers and for indices."""
+    """Refuse CPU tensors together with the device's, except scalars and indices."""
     name, tensors = op._schema.name, _tensors(list(given.values()))
     if name in _INDEXING:
         _check_indices(name, given)
@@ -151,7 +151,7 @@ def _check(op: Any, given: dict[str, Any]) -> None:
 
 
 def _check_indices(name: str, given: dict[str, Any]) -> None:
-    # of aten::index torch makes an aten::nonzero before; filling with one number takes no positions
+    # torch calls aten::nonzero before aten::index; filling with one number needs no positions
     looks = name != "aten::index" and given["values"].numel() > 1
     for own in _tensors([index for index in given["indices"] if index is not None]):
         if not is_pretended(given["self"]) and is_pretended(own):
@@ -161,7 +161,7 @@ def _check_indices(name: str, given: dict[str, Any]) -> None:
 
 
 def _with_tensors(schema: Any, args: tuple) -> tuple:
-    """Numbers as tensors again, where torch had made some of them and taken them back on the way here."""
+    """Arguments with numbers as tensors, where torch has unwrapped tensors of numbers."""
     others = [value for value in args if isinstance(value, Tensor)]
     numbers = [
         isinstance(value, (bool, int, float, complex)) and str(own.type) == "Tensor"
@@ -174,7 +174,7 @@ def _with_tensors(schema: Any, args: tuple) -> tuple:
 
 
 def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The operator on the CPU; what is written to or given back whole is what was handed over."""
+    """The operator on the CPU; tensors that it writes or returns unchanged are the given ones."""
     schema = op._schema
     args = _with_tensors(schema, args)
     given = {own.name: value for own, value in zip(schema.arguments, args, strict=False)} | kwargs
@@ -202,13 +202,13 @@ def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _on_host_kernel(op: Any) -> Callable[..., Any]:
-    """The CPU's own kernel, for views, which touch no memory."""
+    """The CPU's kernel, for views, which do not read memory."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return lambda *args, **kwargs: op.redispatch(keys, *args, **kwargs)
 
 
 def _set(target: Tensor, source: Tensor) -> None:
-    """Let ``target`` be ``source``, as a tensor that takes its size from what is written to it."""
+    """Make ``target`` equal to ``source``, including its size."""
     torch.ops.aten.set_.source_Tensor(target, source)
 
 
@@ -240,7 +240,7 @@ def _scalar(tensor: Tensor) -> Any:
 def _lstm_cell(
     inputs: Tensor, hidden: Tensor, cx: Tensor, input_bias: Tensor | None, hidden_bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``_thnn_fused_lstm_cell``, which torch asks GPUs for and the CPU lacks; and its gates."""
+    """``_thnn_fused_lstm_cell``, which torch has only for GPUs; also returns the gates."""
     gates = inputs + hidden
     if input_bias is not None and hidden_bias is not None:
         gates = gates + input_bias + hidden_bias
@@ -253,7 +253,7 @@ def _lstm_cell(
 def _lstm_cell_backward(
     grad_hy: Tensor | None, grad_cy: Tensor | None, cx: Tensor, cy: Tensor, gates: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of the gates before their functions, of ``cx`` and of the bias."""
+    """Gradients of the gates before activation, of ``cx`` and of the bias."""
     i, f, g, o = gates.chunk(4, 1)
     grad_hy = torch.zeros_like(cy) if grad_hy is None else grad_hy
     through = grad_hy * o * (1 - cy.tanh().square())
@@ -269,7 +269,7 @@ def _lstm_cell_backward(
 
 
 def install(module: object) -> None:
-    """Register the device, once and for the rest of the process; ``module`` is what torch.cuda is of GPUs."""
+    """Register the device for the rest of the process; ``module`` corresponds to torch.cuda."""
     if _library:
         return
     _setup_privateuseone_for_python_backend(NAME, backend_module=module)
@@ -285,6 +285,6 @@ def install(module: object) -> None:
     aten.impl("copy_", _copy, "PrivateUse1")
     aten.impl("resize_", _resize, "PrivateUse1")
     aten.impl("_local_scalar_dense", _scalar, "PrivateUse1")
-    for name in ("convolution", "convolution_backward"):  # torch looks for a device's own otherwise
+    for name in ("convolution", "convolution_backward"):  # else torch looks for the device's own
         op = getattr(torch.ops.aten, name).default
         aten.impl(op, lambda *args, op=op, **kwargs: _compute(op, *args, **kwargs), "PrivateUse1")

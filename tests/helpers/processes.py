@@ -1,4 +1,4 @@
-"""Real processes that talk over gloo, for tests that hold one layout against another."""
+"""Processes that communicate over gloo, for tests that compare layouts."""
 
 import multiprocessing
 import os
@@ -15,17 +15,17 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-# What takes long to import
+# Modules with slow imports
 PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
 PRELOADED += ["hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"]
 PRELOADED += ["compressors.testing.processes", "trainers.run.build", "pretended_nccl"]
 
 
 def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any) -> list[Any]:
-    """``entry(process, processes, *arguments)`` in fresh processes; what each one returned.
+    """Run ``entry(process, processes, *arguments)`` in new processes; returns the result of each.
 
-    ``entry`` must be importable from tests/helpers and return tensors, numbers, strings, lists
-    and dicts. They are forked by a server that has computed nothing.
+    ``entry`` must be importable from tests/helpers and return tensors, numbers, strings, lists and dicts.
+    The processes are forked by a server that has not computed anything.
     """
     start_server()
     with tempfile.TemporaryDirectory() as folder:
@@ -37,9 +37,9 @@ def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any)
 
 @cache
 def start_server() -> None:
-    """Start the process that forks all others; it looks for modules where this process does.
+    """Start the process that forks all others, with the module path of this process.
 
-    A process has one such server, which imports nothing more once it runs: it must be this one.
+    There is one server per process. It imports all modules at its start, so it must be started here.
     """
     multiprocessing.set_forkserver_preload(PRELOADED)
     with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):

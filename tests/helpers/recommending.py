@@ -13,7 +13,7 @@ LENGTH = ("trainer.steps=12", "trainer.batch_size=128", "trainer.evaluate_every=
 
 
 class Records(list):
-    """A tracker that keeps what it is told, but for the times."""
+    """A tracker that keeps all records without times."""
 
     def log(self, record: dict[str, float]) -> None:
         self.append({name: value for name, value in record.items() if not name.startswith("time/")})

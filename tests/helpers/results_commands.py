@@ -1,4 +1,4 @@
-"""``python -m results`` as a user types it, in this process."""
+"""The command ``python -m results`` in this process."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,5 +6,5 @@ from results.__main__ import main
 
 
 def command_of_results(*words: str) -> Callable[[Sequence[str]], int]:
-    """``python -m results WORDS``, of which the further arguments are a list; returns its status."""
+    """Run ``python -m results WORDS``; returns its exit status."""
     return lambda arguments: main([*words, *arguments])

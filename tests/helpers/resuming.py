@@ -1,4 +1,4 @@
-"""Trainings that break off and go on, in this process."""
+"""Interrupted and resumed trainings in this process."""
 
 import json
 from collections.abc import Iterator
@@ -20,17 +20,17 @@ CLOCKED = ("wall_seconds", BREAK_EVEN, "checksums")
 
 
 class Crash(Exception):
-    """What ends a training in the middle, without a chance to save anything."""
+    """Ends a training without saving anything."""
 
 
 def config_of(output: Path, *overrides: str) -> dict[str, Any]:
-    """A config that leaves a checkpoint at its end."""
+    """A config that keeps a checkpoint at its end."""
     return resolved("tracker=none", f"output={output}", "checkpoint.at_end=true", *overrides)
 
 
 @contextmanager
 def crash_after(step: int) -> Iterator[None]:
-    """Break off every training behind that step, when what is being written is on disk."""
+    """Interrupt every training after that step, when current writes are on disk."""
     after_step = Checkpoints.after_step
 
     def crashing(self: Checkpoints, state: Any, snapshot: Any = None) -> None:
@@ -46,7 +46,7 @@ def crash_after(step: int) -> Iterator[None]:
 
 
 def outcome(config: dict[str, Any]) -> dict[str, Any]:
-    """All that a finished run left behind, but times."""
+    """The results of a finished run, without times."""
     folder = RunFolder(config)
     (parts,) = folder.checkpoints.glob("step-*")
     tensors: dict[str, torch.Tensor] = {}
@@ -65,7 +65,7 @@ def timeless(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Bit for bit."""
+    """Assert that two outcomes are equal bit for bit."""
     assert one["records"] == other["records"]
     assert one["summary"] == other["summary"]
     assert one["tensors"].keys() == other["tensors"].keys()
@@ -74,6 +74,6 @@ def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 
 def train(config: dict[str, Any]) -> dict[str, Any]:
-    """``outcome`` of the run, from wherever it begins, in one process and thread."""
+    """``outcome`` of the run, new or resumed, in one process and thread."""
     training.train(config)
     return outcome(config)

@@ -1,4 +1,4 @@
-"""Run folders written by hand, for what reads them."""
+"""Small run folders for tests of their readers."""
 
 import hashlib
 import json
@@ -42,11 +42,11 @@ def write_run(
     modified: bool = False,
     **config: Any,
 ) -> Path:
-    """A finished run at ``folder``/NAME/ID, NAME being mlp-digits-METHOD; its folder.
+    """Write a finished run to ``folder``/NAME/ID, with NAME mlp-digits-METHOD; returns its folder.
 
-    ``settings`` are the compressor's. ``config`` holds further settings by their top-level key; a
-    dictionary is merged into the default one. ``records`` default to three steps; ``summary`` is added
-    to the totals of the last record, a value of None takes a key out.
+    ``settings`` are the compressor's. ``config`` has other settings by top-level key; a dictionary is merged
+    into the default one. ``records`` default to three steps. ``summary`` is added to the totals of the last
+    record; a value of None removes a key.
     """
     name = name or f"mlp-digits-{compressor}"
     lines = [_record(step) for step in (10, 20, 30)] if records is None else list(records)
@@ -70,7 +70,7 @@ def write_run(
 
 
 def _record(step: int) -> dict[str, Any]:
-    """What a step leaves, with numbers that are easy to check: 4 bytes of value and of index, k = 10."""
+    """The record of a step with simple numbers: values and indices of 4 bytes, k = 10."""
     return {
         "step": step,
         "epoch": step / 10,

@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tests/helpers/searching.py
 
-prints docs/papers/autolrs.md's table of quadratics: the rate found over the best constant one.
+prints the table of quadratics in docs/papers/autolrs.md: the found rate divided by the best constant one.
 """
 
 import math
@@ -24,7 +24,7 @@ from trainers.settings import TrainerSettings
 
 
 def best_rate(curvature: Tensor, steps: int) -> float:
-    """The constant rate after which many steps of gradient descent from (1, ..., 1) f is least."""
+    """The constant rate with the least f after ``steps`` steps of gradient descent from (1, ..., 1)."""
     curvature = curvature.double()
 
     def loss(rate: float) -> float:
@@ -63,7 +63,7 @@ def settings(**changes: Any) -> AutoLRS:
 
 
 def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
-    """The rate that a search finds for a quadratic's first stage of that many steps, and the summary."""
+    """The rate that a search finds for a quadratic's first stage of ``steps`` steps, and the summary."""
     model, communicator = Quadratic(curvature), Communicator(2)
     layout = Layout(dict(model.named_parameters()), "layer")
     task = SimpleNamespace(loss=lambda model, batch, memory: (model(), None))
@@ -96,7 +96,7 @@ def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
 
 
 def train_small(process: int, processes: int) -> dict[str, Any]:
-    """Records without times, and weights, of a training whose rates are searched for."""
+    """Records without times, and weights, of a training with a search for its rates."""
     torch.set_num_threads(1)
     config = resolved(
         *("model=mlp", "data=digits", "compressor=top_k", "workers=4", "trainer.batch_size=8"),
@@ -112,7 +112,7 @@ def train_small(process: int, processes: int) -> dict[str, Any]:
 
 
 def print_quadratics() -> None:
-    """A row for each condition number, a column for each tau; minutes."""
+    """Print a row per condition number and a column per tau; takes minutes."""
     for condition in (3, 10, 30, 100):
         curvature = torch.logspace(0, math.log10(condition), 20, dtype=torch.float64)
         shares = [find_rate(curvature, tau)[0] / best_rate(curvature, tau) for tau in (50, 100, 200)]

@@ -18,7 +18,7 @@ from trainers.comm.communicator import Communicator
 
 
 class Signs(NamedTuple):
-    """A bit for each element of a segment, and the magnitude of all."""
+    """A sign bit for each element of a segment, and one magnitude."""
 
     bits: Annotated[Tensor, Field("signs", 8)]  # [ceil(d / 8)] uint8
     scale: Annotated[Tensor, Field("metadata")]  # [1]
@@ -26,7 +26,7 @@ class Signs(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledSign(Codec):
-    """The mean magnitude times the sign of every entry, as EF-signSGD sends."""
+    """The mean magnitude times the sign of every entry, like EF-signSGD."""
 
     payload = Signs
     traits = Traits(exact=False, dense=True)
@@ -46,7 +46,7 @@ class ScaledSign(Codec):
 
 
 class SignsAt(NamedTuple):
-    """Signs of some entries and where these are; all have one magnitude."""
+    """Signs and positions of some entries, and one magnitude."""
 
     indices: Annotated[Tensor, Field("indices", 1)]  # [k] int32
     bits: Annotated[Tensor, Field("signs", 8)]  # [ceil(k / 8)] uint8
@@ -65,7 +65,7 @@ class SignsAt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SignAbove(Codec):
-    """Of entries of at least the threshold, the threshold with their sign, as Strom sends."""
+    """The threshold with the sign of each entry of at least the threshold, like Strom."""
 
     threshold: float
 

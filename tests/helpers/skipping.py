@@ -1,4 +1,4 @@
-"""A training in which now and then one worker's images hold a NaN."""
+"""A training in which one worker's images have a NaN in some steps."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,12 +19,12 @@ from trainers.loop import Trainer
 from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
 
-BAD_STEPS = {3: 2, 4: 0, 7: 3}  # counted from 1, and the worker; of 8
+BAD_STEPS = {3: 2, 4: 0, 7: 3}  # step, counted from 1: worker with NaN
 STEPS = 8
 
 
 class Loader:
-    """Batches of the local workers, some of them spoiled."""
+    """Batches of the local workers, some with NaN."""
 
     epochs_per_step = 0.25
 
@@ -41,7 +41,7 @@ class Loader:
 
 
 class Snapshots(dict[int, Snapshot]):
-    """Keeps the state after every step, in the place of checkpoints."""
+    """Keeps the state after every step, in place of checkpoints."""
 
     def __init__(self, start: Snapshot | None = None) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def trainer(
 
 
 def tensors_of(snapshot: Snapshot) -> dict[str, Tensor]:
-    """Everything in it, by name."""
+    """All tensors of a snapshot by name."""
     workers = {
         f"{worker}/{name}": tensor
         for worker, state in snapshot.workers.items()
@@ -109,7 +109,7 @@ def without_clock(records: list[dict[str, float]]) -> list[dict[str, float]]:
 
 
 def train(process: int, processes: int) -> dict[str, Any]:
-    """Records, and the state after every step, as far as this process holds it."""
+    """Records, and this process's part of the state after every step."""
     records, snapshots = Records(), Snapshots()
     trainer(Communicator(WORKERS, rank=process, world_size=processes)).run(records, snapshots)
     return {
@@ -119,7 +119,7 @@ def train(process: int, processes: int) -> dict[str, Any]:
 
 
 def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
-    """The same, begun again by another trainer at the state after this step."""
+    """The same, resumed by another trainer from the state after this step."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     records, snapshots = Records(), Snapshots()
     trainer(communicator).run(records, snapshots)
@@ -134,7 +134,7 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
 
 
 def stop(process: int, processes: int, overlap: bool, dense: bool) -> dict[str, Any]:
-    """What a training says that stops at the first bad step, and what became of the weights."""
+    """The message of a training that stops at the first NaN, and its weights."""
     communicator, snapshots = Communicator(WORKERS, rank=process, world_size=processes), Snapshots()
     training = trainer(communicator, nonfinite="stop", overlap=overlap, dense=dense)
     try:

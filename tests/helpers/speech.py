@@ -23,7 +23,7 @@ class Records(list):
 
 
 def write_words(root: Path, words: int) -> str:
-    """Files in WikiText-2's place that name so many words once each, ten to a line."""
+    """Write files of WikiText-2 with ``words`` different words, ten per line."""
     folder = root / "wikitext-2"
     folder.mkdir()
     lines = [" ".join(f"Word{i}" for i in range(start, start + 10)) for start in range(0, words, 10)]
@@ -33,7 +33,7 @@ def write_words(root: Path, words: int) -> str:
 
 
 def write_text(root: Path) -> str:
-    """A file in WikiText-2's place whose words follow one another in a pattern."""
+    """Write files of WikiText-2 whose words follow a pattern."""
     folder = root / "wikitext-2"
     folder.mkdir(parents=True)
     for split, lines in (("train", 60), ("valid", 13), ("test", 11)):

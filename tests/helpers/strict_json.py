@@ -1,11 +1,11 @@
-"""JSON as its standard has it: without Infinity and NaN."""
+"""JSON by its standard, without Infinity and NaN."""
 
 import json
 from pathlib import Path
 
 
 def require_json(path: Path) -> None:
-    """Every file of JSON, or of a line of it for each record or checksum, is read as others would read it."""
+    """Check that the file is standard JSON, or has lines of standard JSON."""
     text = path.read_text(encoding="utf-8")
     is_whole = path.name in ("summary.json", "environment.json")
     for part in [text] if is_whole else text.splitlines():

@@ -1,4 +1,4 @@
-"""The files of sweeps/: their names and what they cross."""
+"""The files of sweeps/: their names and parameters."""
 
 from pathlib import Path
 
@@ -9,12 +9,12 @@ SWEEPS = [path for path in sorted((ROOT / "sweeps").glob("**/*.yaml")) if path.p
 
 
 def name_of(path: Path) -> str:
-    """As it is typed."""
+    """The name on the command line."""
     return path.relative_to(ROOT / "sweeps").with_suffix("").as_posix()
 
 
 def params_of(path: Path) -> dict[str, str]:
-    """What is crossed, also by the sweep of the same study that a file begins with."""
+    """The swept parameters, including those of the sweep that a file includes."""
     sweep = yaml.safe_load(path.read_text())
     below = [ROOT / f"sweeps/{name}.yaml" for name in sweep.get("defaults", ()) if isinstance(name, str)]
     found = {key: value for file in below if file.exists() for key, value in params_of(file).items()}

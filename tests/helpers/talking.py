@@ -1,4 +1,4 @@
-"""One of everything that a communicator offers, said by 4 workers in any number of processes."""
+"""One call of every method of a communicator, by 4 workers in any number of processes."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def add_up(rows: Tensor) -> Tensor:
 
 
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
-    """What this process heard."""
+    """The results that this process received."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
     reduced = Communicator(WORKERS, rank=process, world_size=processes)
     local_workers = communicator.local_workers
@@ -80,7 +80,7 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
 
 
 def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
-    """What each local worker heard, sent and was charged for, by what multi-round methods use."""
+    """Results, sent bytes and charges of each local worker, for the calls of multi-round methods."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     local_workers, heard = communicator.local_workers, {}
 

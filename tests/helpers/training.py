@@ -1,4 +1,4 @@
-"""A few training steps of a small network with everything that tempts a process to differ."""
+"""A few training steps of a small network with everything that could depend on the process."""
 
 from typing import Any, NamedTuple
 
@@ -17,18 +17,18 @@ from trainers.overlapped_step import OverlappedStep
 from trainers.step import ExplicitStep, GradientStep
 
 WORKERS, BATCH, STEPS = 4, 8, 4
-MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, to have both in one go
+MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, so that one training covers both
 
 
 class Images(NamedTuple):
-    """A batch."""
+    """A batch of images."""
 
     images: Tensor
     labels: Tensor
 
 
 class SmallNet(nn.Module):
-    """BatchNorm, dropout, a layer of one element, a buffer that the forward pass reads."""
+    """A network with BatchNorm, dropout, a layer of one element, and a buffer that the forward pass reads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class SmallNet(nn.Module):
 
 
 def settings() -> list[tuple[str, str, str]]:
-    """(compressor, scope, feedback) of everything that must not depend on the layout."""
+    """(compressor, scope, feedback) of all methods whose results must not depend on the layout."""
     return [
         (str(case), scope, feedback)
         for case in cases()
@@ -62,7 +62,7 @@ def flat_of(workers: WorkerGradients) -> Tensor:
 
 
 def loss_of(model: nn.Module, batch: Images, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Cross entropy, pulled to where the worker's outputs were in its last batch."""
+    """Cross entropy plus a term towards the worker's outputs in its last batch."""
     outputs = model(batch.images)
     pull = 0.0 if memory is None else 0.1 * (outputs.mean(0) - memory).square().sum()
     return F.cross_entropy(outputs, batch.labels) + pull, outputs.detach().mean(0)
@@ -98,7 +98,7 @@ def train(
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
-        several = {"bucket_megabytes": 1e-3}  # buckets: the net's parameters take 3 kB
+        several = {"bucket_megabytes": 1e-3}  # bucket size; the network's parameters have 3 kB
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)
     else:
         gradients = WorkerGradients(model, loss_of, layout, communicator, **pieces)
@@ -129,7 +129,7 @@ def train_all(
 
 
 def train_all_reduced(process: int, processes: int) -> dict[str, dict[str, Any]]:
-    """``train`` for every setting whose mean is an all-reduce, by the backend's own."""
+    """``train`` for every setting whose mean is an all-reduce, with the backend's all-reduce."""
     return {
         "/".join(setting): train(*setting, process, processes, reduction="all_reduce")
         for setting in settings()
@@ -152,7 +152,7 @@ WIRES = {
 
 
 def coded_settings() -> list[tuple[str, str, str, str, str]]:
-    """(compressor, scope, feedback, indices, values) of coded wires."""
+    """(compressor, scope, feedback, indices, values) of all encodings."""
     return [
         (name, scope, feedback, *wire)
         for name, wires in WIRES.items()
@@ -163,7 +163,7 @@ def coded_settings() -> list[tuple[str, str, str, str, str]]:
 
 
 def train_coded(process: int, processes: int, overlap: bool = False) -> dict[str, dict[str, Any]]:
-    """``train`` on every coded wire."""
+    """``train`` with every encoding."""
     return {
         "/".join(setting): train(
             *setting[:3], process, processes, overlap, Encoding(indices=setting[3], values=setting[4])

@@ -1,4 +1,4 @@
-"""Processes of which the last cannot read its batch."""
+"""Processes, the last of which cannot read its batch."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ from trainers.reading import UnreadableDataError, read_together
 
 
 def read_where_the_last_process_fails(process: int, processes: int) -> str:
-    """What each process says of it."""
+    """The message of each process."""
 
     def read() -> None:
         if process == processes - 1:

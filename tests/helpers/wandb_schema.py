@@ -1,9 +1,9 @@
 """The documented format of a W&B grid sweep, as a JSON schema.
 
-Written from https://docs.wandb.ai/guides/sweeps/sweep-config-keys: top-level keys, of which program, method
-and parameters are required; a metric's name and goal; what a grid can take of a parameter, value or values.
-W&B's own schema is in its package ``sweeps``, which needs numpy below 2: it does not install beside this
-project.
+Written from https://docs.wandb.ai/guides/sweeps/sweep-config-keys. It has the top-level keys, of which
+program, method and parameters are required; a metric's name and goal; and value or values of a grid's
+parameter. W&B's own schema is in its package ``sweeps``, which requires numpy below 2 and so cannot be
+installed beside this project.
 """
 
 GRID_SWEEP = {

@@ -1,9 +1,8 @@
-"""A Python that has imported what takes seconds, and forks a process for every script it is asked to run.
+"""A Python server with slow modules imported, which forks a process for every requested script.
 
-Each one has the arguments, environment, folder and open files that a new interpreter would be given, and ends
-as one does. A request is a line of JSON on stdin, answered by a line on stdout: the id of the process that
-runs a script or, to ``{"wait": ID}``, its exit status when it has ended. What else to import is named on the
-command line.
+Each process has the arguments, environment, folder and open files of a new interpreter, and ends like one. A
+request is a line of JSON on stdin. The answer is a line on stdout: the id of the process that runs a script
+or, for ``{"wait": ID}``, its exit status when it has ended. The command line names further modules to import.
 """
 
 import atexit
@@ -21,7 +20,7 @@ from pathlib import Path
 
 from warm_spawning import fork_template
 
-# None of it is the project's; wandb is left out, since it reads the environment when it is imported
+# No modules of the project, and not wandb, because it reads the environment when it is imported
 IMPORTS = (
     *(
         "filelock",
@@ -37,7 +36,7 @@ IMPORTS = (
 
 
 def serve() -> dict | None:
-    """Answer requests until there are no more; in a forked process, what it was asked to run."""
+    """Answer requests until the input ends; in a forked process, returns the request to run."""
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
@@ -52,7 +51,7 @@ def serve() -> dict | None:
 
 
 def become(request: dict) -> None:
-    """Take the place of a new interpreter that runs the script, in a session of its own if asked for."""
+    """Imitate a new interpreter that runs the script, in its own session if requested."""
     if request["session"]:
         os.setsid()
     os.chdir(request["folder"])
@@ -73,9 +72,9 @@ def become(request: dict) -> None:
 
 
 def run_to_the_end(main: Callable[[], object]) -> None:
-    """Call ``main`` and end as an interpreter does, short of freeing every object of every module.
+    """Call ``main`` and end like an interpreter, but without freeing the objects of all modules.
 
-    That takes three times as long as a small run: it copies the memory shared with the server.
+    Freeing them copies memory shared with the server, which takes three times as long as a small run.
     """
     try:
         main()
@@ -90,16 +89,16 @@ def run_to_the_end(main: Callable[[], object]) -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except OSError:  # the interpreter has a message and a status for it
+    except OSError:  # the interpreter handles it with a message and a status
         sys.exit(status)
     os._exit(status or 0)
 
 
 if __name__ == "__main__":
-    sys.path.insert(1, str(Path.cwd()))  # where modules of the project are, if they are asked for
+    sys.path.insert(1, str(Path.cwd()))  # the path of the project's modules
     for name in (*IMPORTS, *sys.argv[1:]):
         importlib.import_module(name)
-    gc.freeze()  # else a collection copies the memory shared with the server
+    gc.freeze()  # otherwise a garbage collection copies memory shared with the server
     asked = serve()
     if asked is not None:
         become(asked)

@@ -1,9 +1,8 @@
-"""multiprocessing's fresh processes, forked from a copy of this process instead of started from nothing.
+"""multiprocessing's spawned processes, forked from a copy of this process to save their imports.
 
-The copy waits from the moment that ``fork_template`` is called and forks twice for every request: the process
-in between ends, and the fresh one becomes a child of the process that asked. It has the arguments,
-environment, folder, open files and signals that a new interpreter would be given; what it need not do again
-is to import.
+The copy is made by ``fork_template`` and forks twice for every request: the intermediate process ends, and
+the new one becomes a child of the requesting process. It has the arguments, environment, folder, open files
+and signals of a new interpreter.
 """
 
 import ctypes
@@ -22,22 +21,22 @@ from functools import partial
 from multiprocessing.spawn import spawn_main
 from typing import Any
 
-SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # of prctl
-NAME = "spawn_main"  # of the fresh processes in /proc/PID/comm
+SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # option of prctl
+NAME = "spawn_main"  # name of the new processes in /proc/PID/comm
 _ASKED = (signal.SIGINT, signal.SIGTERM)
-_MOST_BYTES, _MOST_FILES = 2**20, 64  # of a request
+_MOST_BYTES, _MOST_FILES = 2**20, 64  # largest number of bytes of a request
 _prctl = ctypes.CDLL(None).prctl
 
 
 def fork_template() -> Callable[[], Any] | None:
-    """Make multiprocessing's ``spawn`` fork a copy of this process; in every fresh process, what to call."""
+    """Make multiprocessing's ``spawn`` fork a copy of this process; returns what a new process calls."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork():
         theirs.close()
         _ask_for_processes(ours)
         return None
     ours.close()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)  # what a terminal sends to all is not meant for the copy
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)  # a terminal sends its signals also to the copy
     while True:
         text, files, _, _ = socket.recv_fds(theirs, _MOST_BYTES, _MOST_FILES)
         if not text:
@@ -59,7 +58,7 @@ def fork_template() -> Callable[[], Any] | None:
 
 
 def _ask_for_processes(template: socket.socket) -> None:
-    """Replace multiprocessing's function that starts an interpreter, in this process alone."""
+    """Replace multiprocessing's function that starts an interpreter, in this process only."""
     from_nothing, owner = multiprocessing.util.spawnv_passfds, os.getpid()
 
     def spawn(path: bytes, words: Sequence[str], files: Sequence[int]) -> int:
@@ -94,7 +93,7 @@ def _is_open(number: int) -> bool:
 
 
 def _become(request: dict[str, Any], files: list[int]) -> Callable[[], Any]:
-    """Take the place of the interpreter that was asked for, up to its main function."""
+    """Imitate the requested interpreter up to its main function."""
     free = max(*files, *request["files"]) + 1
     aside = [fcntl.fcntl(number, fcntl.F_DUPFD, free) for number in files]
     for number in {0, 1, 2, *files}:

@@ -1,4 +1,4 @@
-"""Reductions of random gradients under every diagnostic, and what a plain computation needs."""
+"""Reductions of random gradients with every diagnostic, and the tensors to compute its metrics directly."""
 
 from typing import Any
 
@@ -29,12 +29,12 @@ SETTINGS = [
 
 
 def learning_rate(step: int) -> float:
-    """One that drops in the middle."""
+    """A learning rate that drops in the middle."""
     return RATES[step >= STEPS // 2]
 
 
 def gradient(step: int, worker: int) -> Tensor:
-    """[D], of a size that differs between layers and workers, with a part that all workers share."""
+    """[D], with a scale that differs between layers and workers, and a part that all workers share."""
     common, own = (
         torch.randn(sum(SIZES), generator=torch.Generator().manual_seed(seed))
         for seed in (step, 1000 + 100 * step + worker)
@@ -44,7 +44,7 @@ def gradient(step: int, worker: int) -> Tensor:
 
 
 def segments_of(flat: Tensor, scope: str) -> list[Segment]:
-    """``flat`` [W, D] as layers, or whole."""
+    """Segments of ``flat`` [W, D], one per layer or one for all."""
     if scope == "global":
         return [Segment("model", flat, tuple((size,) for size in SIZES))]
     rows = flat.split(SIZES, dim=1)
@@ -52,7 +52,7 @@ def segments_of(flat: Tensor, scope: str) -> list[Segment]:
 
 
 def diagnostics(feedback: str, every: int = 1) -> Diagnostics:
-    """All that error feedback, or none, can give."""
+    """All diagnostics that this feedback supports."""
     return Diagnostics(
         every=every,
         xi=Xi(),
@@ -71,7 +71,7 @@ def reducer_of(method: str, feedback: str) -> Any:
 def watched(
     method: str, scope: str, feedback: str, process: int = 0, processes: int = 1, every: int = 1
 ) -> list[dict[str, Any]]:
-    """Per step the metrics, the bytes charged, and e, g and p - C(p) of the local workers, [W, D] each."""
+    """For each step metrics, charged bytes, and e, g and p - C(p) of the local workers, [W, D] each."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     probe = Probe(reducer_of(method, feedback), diagnostics(feedback, every))
     flat = torch.empty(len(communicator.local_workers), sum(SIZES))
