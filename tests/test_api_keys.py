@@ -1,4 +1,4 @@
-"""No API key gets into a run folder, a log or what Weights & Biases is told."""
+"""No API key is written to a run folder, a log or Weights & Biases."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from trainers.config import guard as config_guard
 from trainers.config.api_keys import refuse_keys
 
-KEY = "0123456789abcdef0123456789abcdef01234567"  # of the form that Weights & Biases gives
+KEY = "0123456789abcdef0123456789abcdef01234567"  # in the format of Weights & Biases
 QUICK = ("experiment=quick", "trainer.steps=2")
 
 config_guard.install()
@@ -26,7 +26,7 @@ def test_configs_read_no_variable_but_ours(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_file_of_a_run_holds_the_key(tmp_path: Path) -> None:
-    """Nor another variable that is called a secret; the project's name is found, so looking does find."""
+    """Other secret variables are not written either; the project's name is found, so the search works."""
     output = tmp_path / "o"
     secrets = {
         "WANDB_API_KEY": KEY,

@@ -1,4 +1,4 @@
-"""Whatever is typed, a run that cannot be ends before training: one line, status not 0, no traceback."""
+"""Invalid command lines and config files: one line before training, status not 0, no traceback."""
 
 import resource
 import signal
@@ -42,8 +42,8 @@ import run
 import trainers.launch.processes
 from trainers.loop import Trainer
 
-LONGEST_SECONDS = 60  # on a machine that does much else
-MOST_BYTES = 4 * 2**30  # beyond what the process has already
+LONGEST_SECONDS = 60  # on a busy machine
+MOST_BYTES = 4 * 2**30  # in addition to the memory of the process
 
 
 class TrainedError(BaseException):
@@ -64,7 +64,7 @@ class TooSlowError(BaseException):
 
 @contextmanager
 def bounded() -> Iterator[None]:
-    """An end to the time and memory that a refusal takes."""
+    """Context manager that limits the time and memory of a refusal."""
 
     def too_slow(*_: Any) -> None:
         raise TooSlowError(f"not refused within {LONGEST_SECONDS} s: {sys.argv}")
@@ -83,9 +83,9 @@ def bounded() -> Iterator[None]:
 
 
 def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, says: str = "") -> str:
-    """The one line that run.py says of these words in this process, and that nothing is left of a run.
+    """The one line that run.py prints for these words in this process; asserts that there is no run folder.
 
-    A third of them keep the tracker that is the default; those of a file that ``says`` another its own.
+    A third of them keep the default tracker; a file that ``says`` another tracker keeps that.
     """
 
     def decides(key: str) -> bool:
@@ -114,7 +114,7 @@ def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, 
 
 
 def refuse_file(text: str, is_primary: bool, folder: Path, capfd: pytest.CaptureFixture) -> str:
-    """The same of a primary config, or of an experiment, that somebody else wrote."""
+    """The same for an untrusted primary config or experiment."""
     theirs, output = folder / "theirs", folder / "o"
     path = theirs / "nice.yaml" if is_primary else theirs / "experiment" / "nice.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def refuse_file(text: str, is_primary: bool, folder: Path, capfd: pytest.Capture
 def test_bad_configurations(
     tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """500 command lines and config files. Some data are there, so that the settings of others are read."""
+    """500 command lines and config files. Some datasets exist, so that their settings are read."""
     for split in ("train", "test"):
         write_tree(tmp_path / "data" / "x" / split, {"ant": 40, "bee": 40})
     write_rows(tmp_path / "data", "rows", rows=60, features=10)
@@ -226,7 +226,7 @@ def test_bad_configurations_as_typed(words: list[str], tmp_path: Path) -> None:
 
 
 def test_every_setting_is_among_them() -> None:
-    """A new key in conf/ has to be thought of here too."""
+    """A new key in conf/ must be added here."""
     tables = (WORDS, FLAGS, COUNTS, COUNTS_OR_NULL, POSITIVE, POSITIVE_OR_NULL, NOT_NEGATIVE)
     tables += (NUMBERS_OR_NULL, NOT_NEGATIVE_OR_NULL, SEEDS, SHARES, LISTS, TEXTS, TEXTS_OR_NULL, LARGE)
     tables += (PARTS,)

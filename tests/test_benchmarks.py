@@ -1,4 +1,4 @@
-"""The benchmarks still know the project: their commands take minutes, this a moment."""
+"""Quick checks that the benchmarks work with the current code; their commands take minutes."""
 
 import importlib.util
 import sys
@@ -24,7 +24,7 @@ def test_compress_builds_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("compress", monkeypatch)
     reducers = {str(case): case.reducer(0.01, 1000) for case in module.cases()}
     assert {"none", "top_k", "hard_threshold"} <= reducers.keys()
-    assert "threshold=2.5758" in repr(reducers["hard_threshold"])  # what 1 % of normal draws exceed
+    assert "threshold=2.5758" in repr(reducers["hard_threshold"])  # 1 % of normal draws exceed it
 
 
 def test_results_reading_writes_runs_and_reads_them(

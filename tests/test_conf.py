@@ -1,4 +1,4 @@
-"""Every yaml in conf/ composes and builds what it names; the commands in the docs stay true."""
+"""Every yaml in conf/ composes and builds its parts; the docs' commands are correct."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from trainers.run.build import build_trainer
 CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
     for p in sorted(CONF.glob("*/**/*.yaml"))
-    if "sweeps" not in p.relative_to(CONF).parts  # they have a test of their own
+    if "sweeps" not in p.relative_to(CONF).parts  # they have their own test
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
 NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2"}

@@ -1,4 +1,4 @@
-"""The convex experiments from the command line's config to the summary, on small problems."""
+"""The convex experiments on small problems, from the config to the summary."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ SETTINGS = {
 PLAIN = ("sgd", "uneven")
 
 
-# What a method does to vectors does not depend on where they come from: all of each, not all with all
+# A method does not depend on the source of its vectors, so not all combinations are tested
 NAMES = [f"{method}/{setting}" for method in ("none", "top_k") for setting in SETTINGS]
 NAMES += [f"{method}/{setting}" for method in METHODS if method not in ("none", "top_k") for setting in PLAIN]
 
@@ -101,7 +101,7 @@ def layouts(root: Path) -> dict[int, dict]:
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_layouts_agree(layouts: dict[int, dict], processes: int, name: str) -> None:
-    """Bit for bit where payloads are gathered; within rounding where an all-reduce sums."""
+    """Bit for bit for gathered payloads; within rounding for an all-reduce."""
     one, other = layouts[1][name], layouts[processes][name]
     gathered = name.split("/")[0] in ("top_k", "hard_threshold", "random_k own")
     if gathered:
@@ -111,20 +111,20 @@ def test_layouts_agree(layouts: dict[int, dict], processes: int, name: str) -> N
         for key, value in a.items():
             if key.startswith("time/"):
                 continue
-            # means over workers and f(x) - f* itself are sums that lose their last digits
+            # means over workers and f(x) - f* are sums with rounding errors
             assert b[key] == (pytest.approx(value, rel=1e-9, abs=1e-11) if not gathered else value), key
 
 
 def test_settings_are_not_the_same_thing(layouts: dict[int, dict]) -> None:
     names = [name for name in layouts[1] if name.startswith(("top_k", "hard_threshold"))]
-    ends = {name: tuple(layouts[1][name]["x"].tolist()) for name in names}  # a linear method sees means only
+    ends = {name: tuple(layouts[1][name]["x"].tolist()) for name in names}  # linear: depends on means only
     alike = [(a, b) for a in ends for b in ends if a < b and ends[a] == ends[b]]
     assert not alike
 
 
 @pytest.mark.parametrize("settings", [[], ["workers=7", "data.partition=dirichlet", "data.alpha=0.2"]])
 def test_gd_without_compression_is_gradient_descent(root: Path, settings: list[str]) -> None:
-    """To 1e-12 relative over 1000 steps, also where workers hold different numbers of rows."""
+    """To 1e-12 relative over 1000 steps, also if workers have different numbers of rows."""
     found = trainer(
         root, "compressor=none", "workers=5", "trainer.batch_size=null", "trainer.steps=1000", *settings
     )
@@ -143,7 +143,7 @@ def test_gd_without_compression_is_gradient_descent(root: Path, settings: list[s
     "compressor", [["compressor=top_k", "budget.density=0.1"], ["compressor.threshold=1e-9"]]
 )
 def test_star_converges_linearly_to_the_optimum(root: Path, compressor: list[str]) -> None:
-    """l2 is taken large, so that a short run gets there."""
+    """l2 is large, so that a short run converges."""
     typed = [
         "data.name=even",
         "trainer.batch_size=null",
@@ -158,7 +158,7 @@ def test_star_converges_linearly_to_the_optimum(root: Path, compressor: list[str
     gradient_descent = train(root, *[t for t in typed if "shift" not in t], *compressor)
     without = gradient_descent["records"][-1]["convex/distance_squared"]
     if "compressor=top_k" in compressor:
-        assert without > 1e3 * distances[-1]  # workers that disagree at x* keep an error alive
+        assert without > 1e3 * distances[-1]  # gradients of workers at x* that differ keep the error above 0
 
 
 def test_records_before_the_first_step_and_after(root: Path) -> None:

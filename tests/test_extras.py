@@ -1,4 +1,4 @@
-"""Extras of pyproject.toml: what the main job does without, and what is said where one is missing."""
+"""Extras of pyproject.toml: the main job works without them; messages name a missing one."""
 
 import re
 import sys
@@ -77,7 +77,7 @@ def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The default; the warm Python would import it anew, so in this process."""
+    """The default tracker. It runs in the test's process, because warm_python.py would import wandb."""
     from trainers.run.trackers import open_wandb_if_installed
 
     assert open_wandb_if_installed(folder=tmp_path) == []

@@ -1,4 +1,4 @@
-"""`make gpu` as far as a CPU can run it: its parts in small sizes, their supervision, the page."""
+"""`make gpu` on a CPU: its parts in small sizes, their supervision, the page."""
 
 import ast
 import json
@@ -44,7 +44,7 @@ def interpreter(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_of(measure: Callable[[Options, Any], None], seconds: float = 600.0) -> dict[str, list[dict]]:
-    """What a part records on the CPU, by table."""
+    """The rows that a part records on the CPU, by table."""
     found: dict[str, list[dict]] = {}
 
     def record(table: str, /, **row: object) -> None:
@@ -176,7 +176,7 @@ def test_the_papers_preset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that ``run.py`` understands, and what is said of numbers that differ between the devices."""
+    """Commands that ``run.py`` accepts, and the message on numbers that differ between devices."""
     asked: list[dict] = []
     wrong: dict[str, float] = {}
 
@@ -224,7 +224,7 @@ def test_a_wrong_sum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tests_are_counted_and_failures_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of a file outside of tests/, which starts in a moment."""
+    """With a file outside of tests/, which starts quickly."""
     file = tmp_path / "test_some.py"
     lines = ["import pytest", "def test_a(): pass", "def test_b(): assert 1 == 2, 'one is not two'"]
     file.write_text("\n".join([*lines, "@pytest.mark.skip", "def test_c(): pass"]))
@@ -259,7 +259,7 @@ def test_what_a_part_left_is_kept_however_it_ends() -> None:
 
 
 def test_a_part_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
-    """In its time, which nobody waits for twice."""
+    """It is stopped at its limit."""
     mark = tmp_path / "alive"
     other = f"import time, pathlib; time.sleep(1.6); pathlib.Path({str(mark)!r}).touch()"
     script = (
@@ -289,7 +289,7 @@ MACHINE = {
 
 
 def command_line(monkeypatch: pytest.MonkeyPatch, found: dict, *words: str, machine: dict = MACHINE) -> int:
-    """The driver's, with parts that end as ``found`` says."""
+    """The command line of the driver, with parts that end as in ``found``."""
     monkeypatch.setattr(driver, "_machine", lambda: json.loads(json.dumps(machine)))
     monkeypatch.setattr(driver, "_run", lambda name, *_: dict(found[name]))
     return driver.main(words)
@@ -379,7 +379,7 @@ def test_goals_of_speed() -> None:
 
 
 class Event:
-    """Of a GPU whose every piece of work takes 3 ms."""
+    """An event of a GPU on which every operation takes 3 ms."""
 
     now = 0.0
 
@@ -395,7 +395,7 @@ class Event:
 
 
 def test_the_ways_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a GPU that is made up: what the CPU's ways leave out."""
+    """With a simulated GPU: the code that does not run on a CPU."""
     device, waits = torch.device("cuda", 0), []
     made_up = {
         "Event": Event,
@@ -420,7 +420,7 @@ def test_the_ways_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rounds_end_with_their_time() -> None:
-    """A first round that takes too long is the only one that does not count."""
+    """If the first round takes too long, only this round is left out."""
     worked: list[int] = []
 
     def work() -> None:
@@ -466,9 +466,9 @@ def test_pages_have_no_row_of_two_lines() -> None:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_loads_no_package_that_it_does_not_name(name: str) -> None:
-    """Read from the sources, from the entry on: what is imported at the top of a file."""
+    """Read from the sources: modules imported at the top of files, starting at the entry."""
     optional = {need for part in PARTS.values() for need in part.needs}
-    allowed = {*PARTS[name].needs, "numba", "yaml"}  # imported by what uses them, where they are there
+    allowed = {*PARTS[name].needs, "numba", "yaml"}  # imported by their users, if installed
     seen: set[str] = set()
     waiting = [PARTS[name].entry.partition(":")[0], "benchmarks.gpu.part"]
     while waiting:

@@ -1,4 +1,4 @@
-"""The page of --help: every setting with its explanation, aligned, as wide as the terminal."""
+"""The page of --help: every setting with its explanation, aligned, in the terminal's width."""
 
 import re
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def leaves(settings: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[t
     "path", [CONF / "config.yaml", *OWN], ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
 def test_every_setting_is_explained(path: Path) -> None:
-    """Or refers to another one, which is."""
+    """Or it refers to a setting with an explanation."""
     text = path.read_text()
     settings = yaml.safe_load(text)
     own = {key: value for key, value in settings.items() if key not in ("defaults", "hydra")}

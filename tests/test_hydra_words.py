@@ -1,4 +1,4 @@
-"""Hydra's own options and settings, as a user types them."""
+"""Hydra's own options and settings on the command line."""
 
 from pathlib import Path
 

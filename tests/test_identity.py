@@ -37,7 +37,7 @@ from trainers.records.identity import (
     text,
 )
 
-# Another valid word where a setting takes a few words only; any other setting takes another number or name.
+# Another valid word for settings with a fixed set of words; other settings take another number or name.
 OTHER_WORDS = {
     "compressor.schedule": "exponential",
     "data.objective": "masked",
@@ -58,7 +58,7 @@ OTHER_WORDS = {
     "wire.indices": "rice",
     "wire.values": "bf16",
 }
-# Written by hand: all that the choices in conf/ hold and that cannot change a result as they stand there.
+# Written by hand: all settings of the choices in conf/ that cannot change a result with their defaults.
 IDLE = {
     *("budget.density", "budget.schedule", "budget.threshold"),
     *("checkpoint.at_end", "checkpoint.every_minutes", "checkpoint.every_steps", "checkpoint.redistribute"),
@@ -70,7 +70,7 @@ IDLE = {
     *("tracker.project", "tracker.tags"),
 }
 LIBSVM = "data.convex.libsvm.libsvm"
-# What matters under some settings only: the key, what is set where it cannot, what is set where it can.
+# Settings with an effect in some configs only: key, config without effect, config with effect.
 DEPENDS = [
     ("data.alpha", {"data.partition": "by_label"}, {"data.partition": "dirichlet"}),
     ("data.root", {}, {"data._target_": "data.images.folder.image_folder"}),
@@ -114,14 +114,14 @@ DEPENDS = [
         },
     ),
 ]
-KNOWN_IDS = (  # of presets: folders of runs that were made by this version are found again by later ones
+KNOWN_IDS = (  # ids of presets: later versions must find the run folders of this version
     ("quick", "top_k", "5a84d453b9"),
     ("three_parameters/lstm", "top_k", "f6231a26b3"),
     ("convex/madelon_sgd", "top_k", "1bb7024eb7"),
     ("small/neumf", "hard_threshold", "df31329cdc"),
     ("autolrs/resnet20", "none", "37a6310616"),
 )
-KNOWN_IDS_OF_DATA = (  # the same of each choice of data, with a model that fits
+KNOWN_IDS_OF_DATA = (  # the same for each choice of data, with a suitable model
     ("breast_cancer", "logistic_regression", "f7ab37567f"),
     ("cifar10", "resnet18", "aec0802ec7"),
     ("cifar100", "googlenet_cifar100", "27f197c860"),
@@ -164,7 +164,7 @@ def leaves(config: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
     for name, value in config.items():
         if isinstance(value, dict):
             yield from leaves(value, f"{prefix}{name}.")
-        elif name not in ("_target_", "_partial_"):  # chosen by their group; said to Hydra
+        elif name not in ("_target_", "_partial_"):  # chosen by their group, for Hydra
             yield f"{prefix}{name}", value
 
 
@@ -193,7 +193,7 @@ def other(key: str, value: Any) -> Any:
 
 
 def outcome(one: Identity, two: Identity) -> set[str]:
-    """Which of the values differ."""
+    """The values that differ between two identities."""
     return {name for name in ("method", "setting", "seed", "id") if getattr(one, name) != getattr(two, name)}
 
 
@@ -255,7 +255,7 @@ def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> Non
 @pytest.mark.parametrize("compressor", ["compressors.top_k.TopK", "compressors.none.NoCompression"])
 @pytest.mark.parametrize("overlap", [False, True])
 def test_buckets_are_idle_where_nothing_is_reduced_in_them(compressor: str, overlap: bool) -> None:
-    """A dense step of one worker per process has buckets without being asked to."""
+    """A dense step with one worker per process has buckets by default."""
     config = changed(base(), **{"compressor._target_": compressor, "trainer.overlap": overlap})
     entry = without_effect(config, "trainer.bucket_megabytes")
     assert entry.is_idle == (compressor.endswith("TopK") and not overlap)
@@ -264,12 +264,12 @@ def test_buckets_are_idle_where_nothing_is_reduced_in_them(compressor: str, over
 
 @pytest.mark.parametrize("key", ["threads", "device", "trainer.overlap", "trainer.bucket_megabytes"])
 def test_what_may_change_the_last_bits_says_so(key: str) -> None:
-    """Of buckets, where the backend's all-reduce adds up: it cuts every message into as many pieces."""
+    """The size of buckets under the backend's all-reduce, which cuts every message into as many pieces."""
     assert "rounding" in without_effect(changed(base(), **{"trainer.overlap": True}), key).reason
 
 
 def test_ignored_settings_are_those_that_a_factory_of_the_group_takes() -> None:
-    """What is stated of a setting that was renamed or removed would be stated of nothing."""
+    """An entry for a renamed or removed setting would have no effect."""
     taken = {
         key
         for path in FILES
@@ -295,7 +295,7 @@ def test_facts_of_a_start_change_no_identity_and_refuse_what_they_make_idle(fact
     keys = [key for entry in WITHOUT_EFFECT if entry.fact == fact for key in entry.keys]
     assert keys
     for key in keys:
-        refuse_idle(base(), [key])  # of which the config alone knows nothing
+        refuse_idle(base(), [key])  # not determined by the config alone
         with pytest.raises(ValueError, match=f"^{key} has no effect"):
             refuse_idle(base(), [key], {fact})
 
@@ -332,7 +332,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
             for key, parameter in inspect.signature(factory).parameters.items():
                 if f"{path.parent.name}.{key}" in USUAL and parameter.default is not parameter.empty:
                     told.setdefault(f"{path.parent.name}.{key}", set()).add(parameter.default)
-    del told["feedback.scale"]  # none takes a preset's and does not look at it
+    del told["feedback.scale"]  # none accepts a preset's feedback and ignores it
     from compressors.core.density import Exponential
 
     told |= {
@@ -353,7 +353,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
 
 @pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)
 def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
-    """A new setting needs an entry in ``USUAL`` where its default is not null."""
+    """A new setting needs an entry in ``USUAL`` if its default is not null."""
     assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
 
 
@@ -374,7 +374,7 @@ def test_parts_that_moved_are_where_they_are_said_to_be() -> None:
 
 @pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
 def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
-    """Which is what configs of older code hold, in run folders among others."""
+    """Configs of older versions, for example in run folders, have this name."""
     places = {group.place: key for key, group in GROUPS.items() if f"{name}.".startswith(f"{group.place}.")}
     group = places[max(places, key=len)]
     now, before, else_ = (

@@ -1,4 +1,4 @@
-"""The image presets: the paper's settings at full size, small twins beside them, 97 % on MNIST."""
+"""The image presets: the paper's settings at full size, their small versions, 97 % on MNIST."""
 
 import json
 import subprocess
@@ -18,7 +18,7 @@ from trainers.run.build import build_trainer
 
 ROOT = Path(__file__).parents[1]
 NETWORKS = ("resnet18", "googlenet", "senet18")
-PAPER = {  # network and parameters as the released code builds it, lambda by the paper's rule for 0.1 %
+PAPER = {  # network and parameters of the released code, lambda by the paper's rule for 0.1 %
     "resnet18_cifar10": ("resnet.resnet18", 11_173_962, 4.730e-3),
     "resnet18_cifar100": ("resnet.resnet18", 11_220_132, 4.720e-3),
     "googlenet_cifar10": ("googlenet.googlenet", 6_166_250, 6.367e-3),
@@ -43,7 +43,7 @@ def test_paper_presets_are_the_papers_at_full_size(preset: str, monkeypatch: pyt
     assert trainer.reducer.inner.codec.threshold == pytest.approx(threshold, rel=2e-4)
     assert trainer.reducer.scale == "gradient"
     assert (trainer.communicator.size, trainer.settings.batch_size) == (8, 256)
-    assert trainer.epochs_per_step == 1 / 24  # 24 whole batches of 256 in a shard of 6,250
+    assert trainer.epochs_per_step == 1 / 24  # 24 full batches of 256 in a shard of 6,250
     assert trainer.num_steps == 7200
     assert (trainer.dataset.reshard, trainer.dataset.partition) == ("epoch", "iid")
     assert trainer.settings.clip_norm is None
@@ -56,7 +56,7 @@ def test_paper_presets_are_the_papers_at_full_size(preset: str, monkeypatch: pyt
 
 
 def assert_decayed_as_released(trainer: Any, preset: str) -> None:
-    """All tensors of BatchNorm too; but none of CIFAR-10's ResNet-18, 8 of whose 40 the release decays."""
+    """All tensors of BatchNorm too, but none of CIFAR-10's ResNet-18; there the release decays 8 of 40."""
     by_decay: dict[float, set[int]] = {}
     for group in trainer.optimizer.param_groups:
         assert (group["lr"], group["momentum"]) == (0.1, 0.9)
@@ -72,7 +72,7 @@ def assert_decayed_as_released(trainer: Any, preset: str) -> None:
 
 
 def test_paper_schedule_and_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates fall with the first step of an epoch; passes over whole shards would take 125 steps more."""
+    """Rates fall at the first step of an epoch; passes over whole shards would need 125 more steps."""
     config = resolved("experiment=paper/resnet18_cifar10", "data.drop_last=false")
     stub(config["data"], monkeypatch)
     trainer = built(config)
@@ -92,7 +92,7 @@ def test_every_network_and_data_set_of_the_paper_has_its_preset() -> None:
 
 
 def test_no_run_of_the_network_that_was_called_senet18_is_taken_for_one_of_this() -> None:
-    """It had a variant in its settings; run ids are hashes of settings."""
+    """That network's settings had a variant, so its run ids differ."""
     config = resolved("model=senet18")
     earlier = config | {"model": {"_target_": "models.senet.senet18", "variant": "auto"}}
     assert config["model"] == {"_target_": "models.senet.senet18"}
@@ -101,7 +101,7 @@ def test_no_run_of_the_network_that_was_called_senet18_is_taken_for_one_of_this(
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_small_twins_differ_in_numbers_only(network: str) -> None:
-    """The same parts under other settings; the average restarts after the last epoch, that is, never."""
+    """The same parts with other settings; the average would restart after the last epoch, so never."""
     paper, small = (
         resolved(f"experiment={e}") for e in (f"paper/{network}_cifar10", f"small/{network}_digits")
     )

@@ -1,6 +1,6 @@
 """Arrows point one way: run.py -> trainers -> compressors; models and data import no trainer.
 
-python tests/test_imports.py     # draws the packages' arrows anew in docs/design.md
+python tests/test_imports.py     # draws the packages' arrows in docs/design.md again
 """
 
 import ast
@@ -103,7 +103,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
     },
     "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},
 }
-KIT = ("compressors", "testing")  # tests for others to import, which no part of a training does
+KIT = ("compressors", "testing")  # tests that other packages import; no part of a training imports them
 KIT_MAY_IMPORT = MAY_IMPORT["compressors"] | {"hydra", "omegaconf", "pytest", "trainers"}
 ONLY_IN = {
     "torch.distributed": {
@@ -154,7 +154,7 @@ def sources() -> list[Path]:
 
 
 def known_to(path: Path) -> set[str]:
-    """What a file may import."""
+    """The modules that a file may import."""
     parts = path.relative_to(ROOT).parts
     if parts[:2] == KIT:
         return KIT_MAY_IMPORT
@@ -162,7 +162,7 @@ def known_to(path: Path) -> set[str]:
 
 
 def arrows() -> dict[str, set[str]]:
-    """Which package imports which when it is imported; the files of a package apart from its own packages."""
+    """Imports between packages at import time; a package's own files are separate from its sub-packages."""
     modules = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources()}
     modules |= {name.removesuffix(".__init__"): path for name, path in modules.items()}
     found: dict[str, set[str]] = {}
@@ -175,7 +175,7 @@ def arrows() -> dict[str, set[str]]:
 
 
 def package_of(module: str) -> str:
-    """Of the packages in a folder of the top level; what lies deeper counts as theirs."""
+    """The package of a module: a folder in a top-level folder, including its sub-packages."""
     is_package = (ROOT / module.replace(".", "/") / "__init__.py").exists()
     package = module if is_package else module.rpartition(".")[0] or module
     return ".".join(package.split(".")[:2])
@@ -208,7 +208,7 @@ def test_directions() -> None:
 
 
 def test_results_read_files_and_share_names_alone() -> None:
-    """No trainer; of our packages only what a run is called and what its files must hold, without torch."""
+    """They import no trainer and no torch; of this project only names of runs and schemas of files."""
     for path in sorted((ROOT / "results").rglob("*.py")):
         modules = {m for m in imports(path) if m.split(".")[0] in OURS - {"results"}}
         assert all(module.startswith("trainers.records.") for module in modules), path.name
@@ -220,7 +220,7 @@ def test_results_read_files_and_share_names_alone() -> None:
 
 
 def test_no_module_waits_for_itself() -> None:
-    """Levels of imports: 1 for a file that imports none of ours."""
+    """Levels of imports: a file without imports of this project has level 1."""
     paths = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources()}
     levels: dict[str, int] = {}
 
@@ -258,7 +258,7 @@ def test_torchvision_comes_after_its_shim() -> None:
 
 
 def test_heavy_packages_are_imported_by_what_uses_them() -> None:
-    """At the top of a file they would slow down every start."""
+    """At the top of a file they would slow every start."""
     for path in sources():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -1,4 +1,4 @@
-"""Jobs of a sweep in processes of their own: killed for real, one by one and with everything above them."""
+"""Jobs of a sweep in separate processes, killed singly and together with their parents."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
         *JOBS, *ENDLESS, "seed=0,1", f"output={tmp_path}", f"processes={processes}", *launcher
     )
     wait_for_job(process, tmp_path, seed=0)
-    if number == signal.SIGINT:  # as a terminal does it
+    if number == signal.SIGINT:  # like a terminal
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
@@ -161,7 +161,7 @@ def wait_for_job(process: Background, output: Path, seed: int) -> int:
 
 
 def session(leader: int) -> list[int]:
-    """Processes, but those that have ended, of the session that ``leader`` began."""
+    """Living processes of the session that ``leader`` began."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""The language model from the config to its records: layouts, the state between steps, the presets."""
+"""The language model: layouts, the state between steps, presets."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def layouts(root: str) -> dict[int, dict]:
 @pytest.mark.parametrize("processes", [2, 4])
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_layouts_agree(layouts: dict[int, dict], processes: int, name: str) -> None:
-    """Bit for bit where payloads are gathered, within rounding where an all-reduce sums."""
+    """Bit for bit for gathered payloads, within rounding for an all-reduce."""
     one, other = layouts[1][name], layouts[processes][name]
     tolerance = 1e-5 if name == "none" else 0
     torch.testing.assert_close(other["weights"], one["weights"], rtol=tolerance, atol=tolerance)
@@ -47,7 +47,7 @@ def test_the_settings_differ(layouts: dict[int, dict]) -> None:
 
 
 def test_each_worker_goes_on_from_its_own_state(root: str) -> None:
-    """The state after two steps is the one of reading the worker's first two windows in a row."""
+    """The state after two steps equals that of reading the worker's first two windows at once."""
     found = trainer(root, "model.dropout=0")
     loss = found.dataset.task.loss
     gradients = WorkerGradients(found.model, loss, found.layout, found.communicator, seed=0)
@@ -60,7 +60,7 @@ def test_each_worker_goes_on_from_its_own_state(root: str) -> None:
 
 
 def test_learns(root: str) -> None:
-    """Better than the 19 words' frequencies can do."""
+    """Better than a prediction from the frequencies of the 19 words."""
     records, settings = (
         Records(),
         ["trainer.steps=100", "model.width=32", "model.layers=1", "model.dropout=0"],
@@ -70,7 +70,7 @@ def test_learns(root: str) -> None:
 
 
 def test_paper_preset(tmp_path: Path) -> None:
-    """The paper's sizes on a text of as many words as WikiText-2 has in lower case."""
+    """The paper's sizes on a text with as many words as lower-cased WikiText-2."""
     config = resolved("experiment=paper/lstm_wikitext2", f"data.root={write_words(tmp_path, 28_910)}")
     found = build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))
     assert found.layout.num_parameters == 28_977_312

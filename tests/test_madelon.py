@@ -1,4 +1,4 @@
-"""The published constants, on madelon itself, where it lies in $DATA_DIR or .data."""
+"""The published constants on madelon, if $DATA_DIR or .data has it."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Nearest right names in the refusals of misspelt settings and choices."""
+"""Nearest valid names in the refusals of misspelt settings and choices."""
 
 from pathlib import Path
 

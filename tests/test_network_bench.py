@@ -1,4 +1,4 @@
-"""The network bench: what it makes of measurements, its refusals, and one small run where this is root."""
+"""The network benchmark: evaluation of measurements, refusals, and a small run as root."""
 
 import math
 import os
@@ -39,7 +39,7 @@ def test_rates_are_read(bench: dict[str, ModuleType]) -> None:
 
 
 def test_a_burst_is_short(bench: dict[str, ModuleType]) -> None:
-    """0.6 ms of the rate, and ten frames at the lowest ones."""
+    """0.6 ms at the rate, and ten frames at the lowest rates."""
     assert bench["netns"].token_bucket(1e9)[:5] == ["tbf", "rate", "1000000000bit", "burst", "75000"]
     assert bench["netns"].token_bucket(1e6)[4] == "15000"
 
@@ -49,7 +49,7 @@ def points(module: ModuleType, *rows: tuple[str, float, float]) -> list[tuple]:
 
 
 def test_a_crossing_lies_where_both_take_the_same_time(bench: dict[str, ModuleType]) -> None:
-    """Twice as fast at 1 Gbit/s, half as fast at 4: in the middle on a logarithmic axis, 2."""
+    """Twice as fast at 1 Gbit/s, half as fast at 4 Gbit/s: equal at 2, the middle on a logarithmic axis."""
     module = bench["network_measured"]
     rows = points(module, ("4gbit", 1.0, 2.0), ("1gbit", 2.0, 1.0), ("100mbit", 9.0, 1.0))
     assert module.crossing(rows) == pytest.approx(2e9)
@@ -89,7 +89,7 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
 
 @pytest.mark.parametrize("name", ["none", "random_k"])
 def test_what_leaves_a_host_does_not_follow_from_a_name(bench: dict[str, ModuleType], name: str) -> None:
-    """random_k with shared coordinates is averaged, with its own gathered."""
+    """random_k with shared coordinates is averaged, otherwise it is gathered."""
     module = bench["network_measured"]
     measured, method, rate = module.Measured(4, 16), module.Method(name), module.rate("1gbit")
     charged = [step(0.5) | {"link_bytes": link} for link in (150_000.0, 250_000.0)]
@@ -109,7 +109,7 @@ def test_windows_keep_what_a_step_charged_to_the_link(bench: dict[str, ModuleTyp
 
 
 class Quiet:
-    """A channel to nobody."""
+    """A channel without a receiver."""
 
     def tell(self, **said: object) -> None: ...
 
@@ -196,7 +196,7 @@ def test_exchanges_that_cannot_be_timed_are_refused(
 
 
 class Stubs:
-    """Hosts of which the second one says that it is there and ends."""
+    """Hosts, the second of which reports that it is ready and ends."""
 
     count = 2
 
@@ -253,7 +253,7 @@ def test_hosts_count_and_are_gone_afterwards(bench: dict[str, ModuleType]) -> No
 @needs_root
 @pytest.mark.slow
 def test_a_small_bench(tmp_path: Path) -> None:
-    """Throttled steps take as long as the link must take, the ledger agrees, and nothing stays."""
+    """Throttled steps take the link's time, the ledger agrees, and no namespace remains."""
     before = namespaces()
     page = tmp_path / "network.md"
     some = ["--methods", "ddp", "none", "top_k", "--steps", "3", "--parts", "steps", "--to", str(page)]
@@ -277,7 +277,7 @@ def test_a_small_bench(tmp_path: Path) -> None:
 @needs_root
 @pytest.mark.slow
 def test_exchanges_over_a_throttled_link() -> None:
-    """No way beats the link, and ours is not the slowest."""
+    """No collective is faster than the link, and this project's exchange is not the slowest."""
     before = namespaces()
     command = [sys.executable, "benchmarks/exchanges.py", "--rates", "200mbit", "--entries", "500000"]
     options = {"cwd": ROOT, "env": ENVIRONMENT, "capture_output": True, "text": True, "check": False}

@@ -1,4 +1,4 @@
-"""Trainings on the pretended device: the CPU's results, no faults, and no more waits than documented."""
+"""Trainings on the pretended device: results of the CPU, no faults, only documented waits."""
 
 import re
 from collections import Counter
@@ -29,10 +29,10 @@ DESIGN = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
 METHODS = methods()
 FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]  # of each method
 REFERENCE = "kernels=reference"
-HOOK_STEPS = 3  # two of them after DistributedDataParallel has regrouped its buckets
+HOOK_STEPS = 3  # two steps after DistributedDataParallel has regrouped its buckets
 PIECES = ("trainer.batch_size=64", "trainer.micro_batch_size=32")
-KERNELS = ("kernels=auto", "trainer.steps=2")  # Triton's, in its interpreter
-# Updates that torch does for all parameters at once on a GPU, in other ways than on the CPU
+KERNELS = ("kernels=auto", "trainer.steps=2")  # Triton's kernels, in its interpreter
+# Updates of all parameters at once, for which torch uses other code on a GPU
 UPDATES = {
     "nesterov": ("optimizer.momentum=0.9", "optimizer.nesterov=true", "optimizer.weight_decay=0"),
     "released nesterov": ("optimizer.momentum=0.9", "optimizer.nesterov=release"),
@@ -58,13 +58,13 @@ QUICK = [
     ("top_k", [REFERENCE, "trainer.clip_norm=0.1", "trainer.nonfinite=skip", *PIECES]),
 ]
 WIRES = ([], ["wire.indices=auto"], ["wire.indices=rice", "wire.values=int8"], ["wire.values=bf16"])
-# In two processes: all kinds of collectives, in one reduction and beside the backward pass
+# In two processes: all kinds of collectives, in one reduction and during the backward pass
 TOGETHER = [
     (method, [REFERENCE, "trainer.steps=2", "trainer.batch_size=64", *layout])
     for method in ("none", "hard_threshold", "clt_k", "two_way")
     for layout in (["workers=4"], ["workers=2", "trainer.overlap=true", "trainer.bucket_megabytes=1e-4"])
 ]
-# Where the host may wait outside of steps: data and model go to the device, and what is told comes from it
+# Waits allowed outside of steps: copies of data and model to the device, and of metrics from it
 ALLOWED = {
     *(
         "trainers/run/build.py:build_trainer",
@@ -82,7 +82,7 @@ ALLOWED = {
 
 
 def documented(segments: int) -> dict[str, tuple[int, int]]:
-    """Waits of a reduction, with compiled kernels and without, by method; "" is any other."""
+    """Waits of a reduction with and without compiled kernels, by method; "" means any other."""
     rows = re.findall(
         r"^\| (?:`(\w+)`|any other)[^|]*\| ([SW\d+ ]+) \| ([SW\d+ ]+) \|$", DESIGN, re.MULTILINE
     )
@@ -96,7 +96,7 @@ def value(formula: str, segments: int) -> int:
 
 
 def require_documented(result: dict[str, Any], method: str, reference: bool, scope: str = "layer") -> None:
-    """The waits of every step are those of docs/design.md."""
+    """Assert that the waits of every step are those of docs/design.md."""
     known, name = (
         documented(1 if scope == "global" else NUM_SEGMENTS),
         (METHODS | device_runs.PLANTED)[method].name,
@@ -162,7 +162,7 @@ def is_allowed(wait: Wait) -> bool:
 
 
 def require_together(trainings: list[tuple[str, list[str]]], processes: int, folder: Path) -> None:
-    """NCCL's rules are kept, and the result is that of one process on the CPU."""
+    """Assert that NCCL's rules are kept and the result equals that of one process on the CPU."""
     results = run_in_processes(train_all, processes, trainings, str(folder))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -205,7 +205,7 @@ SMALL = [f"small/{path.stem}" for path in sorted((device_runs.CONF / "experiment
 @pytest.mark.slow
 @pytest.mark.parametrize("preset", ["accordion/resnet20", "autolrs/resnet20", *SMALL])
 def test_every_small_preset_runs_on_the_device(preset: str) -> None:
-    """Not its result: torch takes other loops for attention and LSTMs on a GPU."""
+    """Results are not compared: torch uses other code for attention and LSTMs on a GPU."""
     overrides = [f"experiment={preset}", REFERENCE, "trainer.epochs=null", "trainer.steps=2"]
     (result,) = run_in_processes(train_all, 1, [("", overrides)])[0].values()
     if "download" in result.get("error", ""):
@@ -234,7 +234,7 @@ def test_every_method_with_every_feedback_scope_and_kernels(method: str) -> None
     for (_, overrides), result in zip(crossed, results.values(), strict=True):
         if result.get("error", "").startswith(
             "ValueError: "
-        ):  # a refusal, which test_bad_configurations reads
+        ):  # a refusal; test_bad_configurations checks its text
             continue
         require_alike(result)
         scope = next(one.removeprefix("scope=") for one in overrides if one.startswith("scope="))

@@ -1,4 +1,4 @@
-"""Compressors, feedbacks, models and data of installed packages, and what these may not do."""
+"""Compressors, feedbacks, models and data of installed packages, and restrictions on these packages."""
 
 import json
 import os
@@ -31,7 +31,7 @@ METHOD = (EXAMPLE / "my_compressor" / "stride.py").read_text()
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that Python looks in for packages; what is imported of it is forgotten."""
+    """A folder on Python's path for packages; modules imported from it are removed afterwards."""
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
@@ -57,7 +57,7 @@ def test_the_example_is_the_one_of_the_guide() -> None:
 
 
 def test_a_run_of_an_installed_method_is_like_any_other(tmp_path: Path) -> None:
-    """And it is recorded with the package that the method comes from."""
+    """The record has the package of the method."""
     site, output = tmp_path / "site", tmp_path / "o"
     install_example(site)
     words = (*TINY, "trainer.steps=12", "compressor=stride", "compressor.every=20")
@@ -307,7 +307,7 @@ def test_a_module_that_cannot_be_imported_ends_a_run_in_a_line(
 
 
 def test_sub_packages_of_this_project(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A factory may lie in any file below its group's package, which must be there."""
+    """A factory may be in any file below its group's package, which must exist."""
     (tmp_path / "compressors" / "feedback" / "more").mkdir(parents=True)
     for name in ("top_k", "feedback/__init__", "feedback/plain", "feedback/more/deep", "feedback/_own"):
         (tmp_path / "compressors" / f"{name}.py").touch()
@@ -364,7 +364,7 @@ def test_of_two_versions_the_first_on_the_path_counts(site: Path, tmp_path: Path
 
 
 def test_packages_that_share_a_namespace_share_its_configs(site: Path, tmp_path: Path) -> None:
-    """And one that two distributions declare joins the configs once."""
+    """Configs that two distributions declare are added once."""
     for place, name in ((site, "one"), (tmp_path / "more", "two")):
         (place / "shared" / name).mkdir(parents=True)
         (place / "shared" / "conf").mkdir()
@@ -381,7 +381,7 @@ def test_packages_that_share_a_namespace_share_its_configs(site: Path, tmp_path:
 
 @pytest.mark.slow
 def test_the_example_installs_into_a_fresh_environment(tmp_path: Path) -> None:
-    """Without a network: what it depends on is taken from this environment."""
+    """Without a network: its dependencies are those of this environment."""
     source, venv, output = tmp_path / "source", tmp_path / "venv", tmp_path / "o"
     shutil.copytree(EXAMPLE, source, ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"))
     python = venv / "bin" / "python"

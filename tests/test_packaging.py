@@ -1,4 +1,4 @@
-"""Files for other tools: they do what the Makefile does, and say what pyproject.toml says."""
+"""Files for other tools: they agree with the Makefile and pyproject.toml."""
 
 import re
 import subprocess
@@ -53,7 +53,7 @@ def test_the_image_installs_what_the_makefile_installs() -> None:
 
 
 def test_figures_take_less_than_four_megabytes() -> None:
-    """All PNGs of results/pages, which the repository holds; PDFs are made on demand."""
+    """All PNGs of results/pages in the repository; PDFs are made on demand."""
     assert sum(path.stat().st_size for path in (ROOT / "results/pages").glob("**/*.png")) < 4e6
 
 

@@ -1,4 +1,4 @@
-"""The sweeps of the paper at full size: they compose, and cost what their comments say."""
+"""The sweeps of the paper at full size: composition, and the costs in their comments."""
 
 import math
 import re
@@ -14,19 +14,19 @@ from trainers.records.identity import identify
 
 PAPER = [path for path in SWEEPS if path.parent.name == "paper"]
 PRESETS = {f"paper/{path.stem}" for path in (CONF / "experiment/paper").glob("*.yaml")}
-IMAGES, WORDS = 50_000, 2_088_628  # of CIFAR's and WikiText-2's training splits
+IMAGES, WORDS = 50_000, 2_088_628  # samples of CIFAR's and WikiText-2's training splits
 POSITIVES = 20_000_263 - 138_493  # ratings of MovieLens-20M, without the last one of each user
 
 
 def jobs(path: Path) -> list[dict[str, str]]:
-    """Jobs of a sweep in which every value of every setting comes up, all at seed 0."""
+    """Jobs of a sweep that contain every value of every setting, all with seed 0."""
     values = {key: str(of_key).split(",") for key, of_key in params_of(path).items()} | {"seed": ["0"]}
     most = max(map(len, values.values()))
     return [{key: of_key[i % len(of_key)] for key, of_key in values.items()} for i in range(most)]
 
 
 def steps_of(config: dict[str, Any]) -> int:
-    """The length of a run, from the sizes that the data sets are published with."""
+    """The number of steps of a run, from the published sizes of the datasets."""
     settings, samples = config["trainer"], config["workers"] * (config["trainer"]["batch_size"] or 1)
     if settings["steps"]:
         return settings["steps"]
@@ -68,7 +68,7 @@ def test_every_preset_of_the_paper_is_in_a_sweep() -> None:
 
 
 def test_runs_of_two_sweeps_are_the_same_runs() -> None:
-    """So that nothing is trained twice."""
+    """Then no run is trained twice."""
     words = ["compressor=top_k", "budget.density=0.001", "feedback=ef", "scope=layer", "seed=0"]
     found = [
         resolved(f"+sweeps=paper/{sweep}", "experiment=paper/resnet18_cifar10", *words)

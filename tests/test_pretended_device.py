@@ -1,4 +1,4 @@
-"""The pretended device finds the faults that it is there for, and nothing else."""
+"""The pretended device: it detects all planted faults, and no others."""
 
 import re
 from pathlib import Path

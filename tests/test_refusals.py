@@ -1,4 +1,4 @@
-"""Refusals before training, in one line, of what cannot be run."""
+"""Refusals of invalid runs before training, in one line."""
 
 import sys
 from pathlib import Path
@@ -95,7 +95,7 @@ REFUSED = {
 def test_refusals(
     overrides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    """One line, before training, and nothing in the output folder that looks like a run."""
+    """One line, before training, and no run folder."""
     typed = overrides.split()
     keys = {text.split("=")[0] for text in typed}
     hidden_only_in_mlp = [text for text in SMALL if not ("model" in keys and text.startswith("model"))]
@@ -131,7 +131,7 @@ def test_refusals_outside_a_job(bad: list[str]) -> None:
     ],
 )
 def test_several_processes_refuse_in_one_line(bad: str, tmp_path: Path) -> None:
-    """Also what only the first process notices: an output folder that cannot be written."""
+    """Also errors of the first process only: an output folder that cannot be written."""
     result = command(*SMALL, "tracker=none", "processes=2", f"output={tmp_path}", *bad.split())
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""The command line from end to end: real processes, real files."""
+"""The command line from end to end, in separate processes with real files."""
 
 import json
 import math
@@ -21,7 +21,7 @@ def only_folder(output: Path) -> Path:
 
 
 def records(folder: Path) -> list[dict[str, float]]:
-    """metrics.jsonl without what a clock measured."""
+    """The records of metrics.jsonl without times."""
     lines = (folder / "metrics.jsonl").read_text().splitlines()
     return [{k: v for k, v in json.loads(line).items() if not k.startswith("time/")} for line in lines]
 
@@ -31,7 +31,7 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 
 def test_several_diagnostics_are_chosen_by_commas(tmp_path: Path) -> None:
-    """And a finished run that did not take one says so."""
+    """A finished run without one of them prints a message."""
     overrides = [*SMALL, "compressor=top_k", "tracker=none", f"output={tmp_path}"]
     first = command(*overrides, "diagnostics=xi,selection_error")
     assert first.returncode == 0, first.stderr
@@ -49,7 +49,7 @@ def test_several_diagnostics_are_chosen_by_commas(tmp_path: Path) -> None:
 
 
 def test_the_main_command(tmp_path: Path) -> None:
-    """ResNet-18 on digits under the hard threshold, cut short; then found again."""
+    """A short run of ResNet-18 on digits with the hard threshold; the same command finds it again."""
     overrides = ["compressor=hard_threshold", "model=resnet18", "workers=2", "trainer.batch_size=4"]
     overrides += ["trainer.steps=2", f"output={tmp_path}"]
     first = command(*overrides, launcher=PYTHON)
@@ -83,7 +83,7 @@ def test_the_main_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressor", ["top_k", pytest.param("none", marks=pytest.mark.slow)])
 def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> None:
-    """One process, our own launcher, and two processes as torchrun starts them."""
+    """One process, two processes of the project's launcher, and two of torchrun."""
     common = [*SMALL, f"compressor={compressor}", "tracker=none"]
     ways = {
         "one": command(*common, f"output={tmp_path / 'one'}"),
@@ -116,7 +116,7 @@ def test_torchrun_itself_does_not_change_a_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("method", [["compressor=top_k", "trainer.overlap=true"], ["compressor=none"]])
 def test_overlap_gives_the_same_numbers_in_the_same_files(method: list[str], tmp_path: Path) -> None:
-    """Dense steps of one worker per process need not be asked."""
+    """Dense steps with one worker per process overlap by default."""
     common = [*SMALL, "workers=2", "tracker=none"]
     found = []
     for way in (method[:1], [*method, "processes=2"]):

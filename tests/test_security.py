@@ -1,4 +1,4 @@
-"""Attempts of hostile input, and slips of the user, to run code or to leave ``output``."""
+"""Hostile input, and mistakes of users, that would run code or write outside ``output``."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 QUICK = ("experiment=quick", "trainer.steps=2")
 
 
-# Files from strangers
+# Untrusted files
 
 
 def touch(marker: Path) -> dict:
@@ -37,7 +37,7 @@ def log_file(marker: Path) -> dict:
     return {"version": 1, "root": {"handlers": ["x"]}, "handlers": {"x": handler}}
 
 
-HYDRA_SECTIONS = {  # with what each of them does to the marker where nobody guards
+HYDRA_SECTIONS = {  # with their effect on the marker without a guard
     "callbacks": lambda marker: {"callbacks": {"x": touch(marker)}},
     "run": lambda marker: {"run": {"dir": str(marker)}},
     "output_subdir": lambda marker: {"output_subdir": str(marker)},
@@ -53,7 +53,7 @@ MORE_SECTIONS = {
 
 
 def strangers_file(folder: Path, section: dict) -> list[str]:
-    """An experiment with a ``hydra`` section of its own, and the words that use it."""
+    """An experiment with a ``hydra`` section, and the command line that uses it."""
     path = folder / "theirs" / "experiment" / "nice.yaml"
     path.parent.mkdir(parents=True)
     defaults = {"defaults": ["/experiment/quick", "_self_"]}
@@ -143,7 +143,7 @@ def test_files_choose_nothing_of_hydras(
 def test_a_file_in_the_place_of_a_launcher_that_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    """The file that is found first makes the settings, also under the name of one that is installed."""
+    """Hydra uses the first file that it finds, also under the name of an installed launcher."""
     words = strangers_file(tmp_path, {})
     path = tmp_path / "theirs" / "hydra" / "launcher" / "joblib.yaml"
     path.parent.mkdir(parents=True)
@@ -169,7 +169,7 @@ def test_launchers_are_typed(
 
 
 def test_jobs_in_other_processes_are_guarded_too(tmp_path: Path) -> None:
-    """There the sweep's own files are composed, one by one, by what joblib started."""
+    """The processes of joblib compose the sweep's files one by one."""
     marker = tmp_path / "marker"
     words = strangers_file(tmp_path, HYDRA_SECTIONS["run"](marker) | {"output_subdir": "x"})
     words = [word for word in words if not word.startswith("experiment=")]
@@ -249,14 +249,14 @@ def test_targets_are_found_at_every_depth(hidden: object) -> None:
 def test_ones_own_compressor_needs_a_file_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A method nested in another too."""
+    """Also for a method nested in another."""
     text = (ROOT / "compressors" / "top_k.py").read_text()
     (tmp_path / "compressors").mkdir()
     for name in ("stride", "chain"):
         (tmp_path / "compressors" / f"{name}.py").write_text(text)
     module = types.ModuleType("compressors.stride")
     monkeypatch.setitem(sys.modules, "compressors.stride", module)
-    exec(compile(text, "stride.py", "exec"), module.__dict__)  # as an import would
+    exec(compile(text, "stride.py", "exec"), module.__dict__)  # like an import
     config = {"compressor": {"_target_": "compressors.stride.TopK", "density": 0.1}}
     check_factories(config)
     nested = {"_target_": "compressors.chain.Chain", "first": dict(config["compressor"])}
@@ -269,7 +269,7 @@ def test_ones_own_compressor_needs_a_file_and_nothing_else(
     check_targets({"compressor": nested})
 
 
-# Places
+# Paths
 
 
 def test_a_link_to_itself_is_refused_in_a_line(

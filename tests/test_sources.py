@@ -1,4 +1,4 @@
-"""The project's own sources open no pickle, evaluate no text, start no shell, follow no archive's paths."""
+"""The project's sources: no pickle, no evaluated text, no shell, no paths from archives."""
 
 import ast
 from pathlib import Path
@@ -30,7 +30,7 @@ FORBIDDEN_METHODS = {
     "exec_module",
     "urlretrieve",
 }
-NEEDED = {  # a call, and what must be said in it
+NEEDED = {  # a call, and its required argument
     "torch.load": ("weights_only", {"True"}),
     "np.load": ("allow_pickle", {"False"}),
     "numpy.load": ("allow_pickle", {"False"}),
@@ -39,7 +39,7 @@ NEEDED = {  # a call, and what must be said in it
 
 
 def faults(source: str) -> list[str]:
-    """What a source does that opens a door: pickles, eval, shells, archives unpacked as they say."""
+    """Unsafe calls of a source: pickles, eval, shells, extraction to paths of an archive."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.Import, ast.ImportFrom)):

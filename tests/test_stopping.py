@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C on real processes: the step ends, its state is saved, the same command goes on."""
+"""SIGTERM and Ctrl-C: the step ends, the state is saved, the same command continues."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ sys.meta_path.insert(0, AtImport())
 
 @pytest.mark.parametrize("module", ["trainers.launch.stopping", "trainers.config.guard", "numpy.random"])
 def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
-    """In the imports of run.py, and in those of torch."""
+    """During the imports of run.py, and during those of torch."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
     process = start_cold(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
     _, told = process.communicate(timeout=300)
@@ -58,7 +58,7 @@ def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> N
 
 
 def start_cold(*overrides: str, **environment: str) -> subprocess.Popen:
-    """A run from a new interpreter in a process group of its own, as a terminal gives it one."""
+    """A run from a new interpreter in its own process group, as from a terminal."""
     return subprocess.Popen(
         [sys.executable, "run.py", *SETTINGS, *overrides],
         cwd=ROOT,
@@ -86,15 +86,15 @@ def wait_for_records(folder: RunFolder, process: subprocess.Popen | Background, 
 def test_the_same_command_goes_on(
     tmp_path: Path, whole: dict, number: signal.Signals, processes: int, everybody: bool
 ) -> None:
-    """Ctrl-C reaches everybody in the group, a job scheduler's SIGTERM the first process alone.
+    """Ctrl-C reaches all processes of the group, a job scheduler's SIGTERM only the first process.
 
-    Several processes listen on the loopback interface alone, and meet in a folder that is gone afterwards.
+    Several processes listen only on the loopback interface; their folder for the connection is removed.
     """
     config = resolved(*SETTINGS, f"output={tmp_path}")
     folder = RunFolder(config)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    # One of these runs starts from a new interpreter, and so do its processes
+    # One of these runs and its processes start new interpreters
     start = start_cold if everybody else partial(Background, *SETTINGS)
     process = start(f"output={tmp_path}", f"processes={processes}", TMPDIR=str(temporary))
     wait_for_records(folder, process, 20)
@@ -109,6 +109,6 @@ def test_the_same_command_goes_on(
     assert "; its state is saved; the same command goes on from there" in told
     assert "Traceback" not in told
     assert not (folder.path / "summary.json").exists()
-    finished = command(*SETTINGS, f"output={tmp_path}")  # in one process, whatever it was before
+    finished = command(*SETTINGS, f"output={tmp_path}")  # in one process, whatever the number before
     assert finished.returncode == 0 and "going on after step" in finished.stdout
     assert_same(whole, outcome(config))

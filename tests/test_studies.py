@@ -1,4 +1,4 @@
-"""Sweeps of studies: one name everywhere, one command that runs them, the same runs as ever."""
+"""Sweeps of studies: one name everywhere, one command that runs them, unchanged run ids."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from results.studies.command import STUDIES, load
 from sweeps.__main__ import files_of, main, studies
 from trainers.records.identity import identify
 
-# The id of the last job: with another one, what has finished would run anew
+# The id of the last job; with another id, finished runs would be repeated
 RUNS = {
     "accordion/accordion": "a6cdb80c2c",
     "accordion/none_and_threshold": "0be4017987",
@@ -56,7 +56,7 @@ RUNS = {
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
-    """Commands and variables that the sweeps would start; a word ``status=N`` is what one ends with."""
+    """Commands and variables that the sweeps would start; a word ``status=N`` sets the exit status."""
     found: list[tuple[list[str], dict[str, str]]] = []
 
     def run(words: Sequence[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:

@@ -22,20 +22,20 @@ COMPRESSORS: dict[str, dict[str, Any]] = {
 
 
 def compose(words: list[str]) -> dict[str, Any]:
-    """As Hydra does, of a compressor's settings alone."""
+    """Compose a compressor's settings like Hydra."""
     values = dict(word.split("=") for word in words)
     settings = dict(COMPRESSORS[values.pop("compressor")])
     for key, value in values.items():
         owner, _, name = key.partition(".")
         if owner == "compressor":
-            assert name in settings  # else Hydra refuses it
+            assert name in settings  # otherwise Hydra refuses it
         if owner == "compressor" or (owner == "budget" and name in settings):
             settings[name] = value
     return {"compressor": settings}
 
 
 def jobs(**values: list[str]) -> list[list[str]]:
-    """All combinations, as Hydra makes them."""
+    """All combinations, in Hydra's order."""
     words = [[f"{key.replace('__', '.')}={value}" for value in of_key] for key, of_key in values.items()]
     return [list(job) for job in product(*words)]
 
@@ -62,7 +62,7 @@ def test_a_setting_of_one_value_goes_where_it_belongs() -> None:
 
 
 def test_jobs_of_one_compressor_stay_as_they_are() -> None:
-    every = jobs(compressor=["none"], budget__density=["0.01", "0.02"])  # which is refused when it runs
+    every = jobs(compressor=["none"], budget__density=["0.01", "0.02"])  # refused when it runs
     assert jobs_with_own_settings(every, compose) == every
 
 

@@ -1,4 +1,4 @@
-"""Sweeps: what their files say of themselves, and that being killed costs only the job at hand."""
+"""Sweeps: the comments of their files, and a kill that costs only the running job."""
 
 import json
 import math
@@ -18,7 +18,7 @@ JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size
 
 
 def table(text: str) -> dict[int, tuple[str, str]]:
-    """Job number to status and the rest of its line, from the table at the end of a sweep."""
+    """Status and rest of the line by job number, from the table at the end of a sweep."""
     lines = re.findall(r"^ +(\d+)  (finished|skipped|failed|lost) +\d+  (.*)$", text, re.M)
     return {int(number): (status, rest.strip()) for number, status, rest in lines}
 

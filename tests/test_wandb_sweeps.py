@@ -1,4 +1,4 @@
-"""Sweep files for Weights & Biases: its schema, its own way to a command line, the same runs as Hydra's."""
+"""Sweep files for Weights & Biases: schema, command lines of its agent, the same runs as Hydra's sweeps."""
 
 import copy
 import itertools
@@ -20,7 +20,7 @@ FILES = sorted((SWEEPS / "wandb").glob("*.yaml"))
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """The command line of every run, made as W&B's agent makes it."""
+    """The command line of every run, as made by W&B's agent."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
     sweep = yaml.safe_load(path.read_text())
@@ -44,14 +44,14 @@ def hydra_runs(path: Path) -> list[list[str]]:
 
 
 def settings(overrides: list[str]) -> frozenset[tuple[str, str]]:
-    """What overrides say, numbers by their value, without where the run goes."""
+    """The settings of overrides, numbers by value, without paths."""
     pairs = [override.split("=") for override in overrides]
     kept = [(key, value) for key, value in pairs if not key.startswith(("output", "tracker"))]
     return frozenset((key, f"{float(value):g}" if value[0].isdigit() else value) for key, value in kept)
 
 
 def chosen(overrides: list[str]) -> str:
-    """The run that overrides describe, without where it goes."""
+    """The run of these overrides, without paths."""
     config = resolved(*overrides)
     check(config)
     refuse_idle_settings(config, {override.split("=")[0].lstrip("+") for override in overrides})
@@ -75,7 +75,7 @@ def test_file_keeps_to_the_schema(path: Path) -> None:
         sweep | {"metric": {"name": "test/accuracy", "goal": "maximise"}},
         sweep | {"comand": []},
     ):
-        assert not validator.is_valid(broken)  # the schema sees what is wrong
+        assert not validator.is_valid(broken)  # the schema detects errors
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

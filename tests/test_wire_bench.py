@@ -1,4 +1,4 @@
-"""The wire bench: what it takes for a difference, its refusals, and a small run where this is root."""
+"""The wire benchmark: differences, refusals, and a small run as root."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def window(wire: ModuleType, link: Any, *, surplus: Any = 0, calls: float = 2) -> Any:
-    """One in which every interface carried the link's bytes, headers and a ``surplus`` [H, 2]."""
+    """A window in which every interface carried the link's bytes, headers and a ``surplus`` [H, 2]."""
     link, surplus = np.broadcast_arrays(np.array(link, dtype=float), surplus)
     packets = np.full(link.shape, 30)
     carried = link + surplus + 66 * packets + calls * PER_CALL["exchange"]
@@ -40,7 +40,7 @@ def test_nothing_is_off_where_the_interface_carries_the_link_and_headers(wire: M
 def test_a_host_and_a_direction_are_judged_by_themselves(
     wire: ModuleType, host: int, way: int, found: list[float]
 ) -> None:
-    """Nothing evens out between hosts, or between what is sent and what is received."""
+    """Differences of hosts, or of sent and received bytes, do not cancel."""
     surplus = np.zeros((2, 2))
     surplus[host, way], surplus[1 - host, way] = -3_000, 1_000
     assert wire.off(window(wire, LINK, surplus=surplus), PER_CALL, of_mean=False) == pytest.approx(found)
@@ -57,7 +57,7 @@ def test_what_gloo_adds_is_what_neither_link_nor_packets_explain(wire: ModuleTyp
 
 
 def test_all_ways_of_sending_are_measured(wire: ModuleType) -> None:
-    """All-reduced in both reductions, gathered, of different lengths, and coded."""
+    """All-reduced with both reductions, gathered, of different lengths, and encoded."""
     found = {str(job) for job in wire.jobs(["layer"], None)}
     shared = "random_k, shared_coordinates=true, layer"
     assert {"none, layer, worker_order", "none, layer, all_reduce"} <= found
@@ -81,7 +81,7 @@ def test_a_line_beyond_the_tolerance_is_the_status(
     capsys: pytest.CaptureFixture,
     tmp_path: Path,
 ) -> None:
-    """And the page names it, with the host that is furthest off."""
+    """The page names it, with the largest difference of a host."""
 
     def measure(hosts: None, message: dict[str, Any]) -> Any:
         if message["work"] in PER_CALL:
@@ -133,7 +133,7 @@ def test_no_root_is_said_in_a_line(
 @needs_root
 @pytest.mark.slow
 def test_link_bytes_are_what_interfaces_carry() -> None:
-    """All-reduced, gathered, of different lengths and coded, between 3 hosts; nothing stays."""
+    """All-reduced, gathered, of different lengths and encoded, between 3 hosts; no namespace remains."""
     before = namespaces()
     some = ["--methods", "random_k", "top_k", "hard_threshold", "--scopes", "layer", "--steps", "1"]
     command = [sys.executable, "benchmarks/wire.py", "--hosts", "3", *some]

@@ -1,4 +1,4 @@
-"""Batches of a dataset, and the settings that all of them check."""
+"""Batches of datasets, and settings that all datasets check."""
 
 from pathlib import Path
 

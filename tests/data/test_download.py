@@ -25,13 +25,13 @@ from trainers.config.instantiation import make
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """Answers /whole with 1,000 bytes, /short with half of what it promises, /away with another address."""
+    """A server: /whole has 1,000 bytes, /short sends half of its length, /away redirects."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(302 if self.path == "/away" else 200)
             if self.path == "/away":
-                self.send_header("Location", "/whole")  # http, as this server is
+                self.send_header("Location", "/whole")  # allow http, which this server uses
             if self.path == "/short":
                 self.send_header("Content-Length", "2000")
             self.end_headers()
@@ -76,7 +76,7 @@ def test_addresses_are_https(url: str, tmp_path: Path) -> None:
 
 
 def outcome(parts: object, folder: Path) -> str:
-    """What a download from such a home comes to: nothing for a whole file, or what is said, in one line."""
+    """The outcome of a download from such a server: empty for a complete file, else the one-line error."""
     with home(parts) as url:
         try:
             fetch(url, folder / "x", hashlib.md5(BODY).hexdigest(), max_bytes=2**20)
@@ -177,7 +177,7 @@ def test_bombs_and_rubbish(take, suffix: str, tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
-FILES = {  # below data.root, of the datasets that can be downloaded
+FILES = {  # files below data.root of the datasets that can be downloaded
     "cifar10": "cifar-10-batches-bin/data_batch_1.bin",
     "cifar100": "cifar-100-binary/train.bin",
     "fashion_mnist": "FashionMNIST/raw/t10k-labels-idx1-ubyte",

@@ -18,7 +18,7 @@ from trainers.config.words import home_expanded
     "make", [os.mkfifo, lambda path: path.mkdir(), lambda path: path.symlink_to("/dev/zero")]
 )
 def test_only_regular_files_are_opened(make, tmp_path: Path) -> None:
-    """A pipe would be waited for, a device read for ever."""
+    """Reading a pipe would wait; reading a device would never end."""
     path = tmp_path / "x"
     make(path)
     for read in (require_file, open_bounded, read_lines):
@@ -29,7 +29,7 @@ def test_only_regular_files_are_opened(make, tmp_path: Path) -> None:
 def test_size_is_looked_at_first(tmp_path: Path) -> None:
     path = tmp_path / "x"
     path.touch()
-    os.truncate(path, 2**40)  # and yet no block on the disk
+    os.truncate(path, 2**40)  # a sparse file uses no block on the disk
     with pytest.raises(FileBoundError, match=f"{path} must have at most 100 bytes, got {2**40}"):
         open_bounded(path, 100)
 

@@ -1,4 +1,4 @@
-"""Files that somebody damaged or forged: read in bounds, with a sane result, or refused in one line."""
+"""Damaged and hostile data files: read within bounds with a valid result, or refused in one line."""
 
 import math
 import os
@@ -27,9 +27,9 @@ from trainers.run.build import build_trainer
 
 FORMATS |= MODELS
 DRAWN = 500
-PER_COMMAND = 10  # one of so many goes through run.py as well
-REFUSALS = (ConfigError, OSError)  # an image that cannot be read while it trains is an ``OSError``
-MEGABYTES, SECONDS = 1500, 20  # that a file may take
+PER_COMMAND = 10  # one case in this many also runs through run.py
+REFUSALS = (ConfigError, OSError)  # an image that cannot be read during training raises ``OSError``
+MEGABYTES, SECONDS = 1500, 20  # limit for reading a file
 
 
 class Case(NamedTuple):
@@ -42,7 +42,7 @@ class Case(NamedTuple):
 
 
 def cases() -> list[Case]:
-    """Each format's own damage once, then any damage to any format, ``DRAWN`` times."""
+    """Each format's own damage once, then ``DRAWN`` random cases of all damage and formats."""
     found = [(name, damage) for name, kind in FORMATS.items() for damage in kind.own]
     draw = Random(0)
     pairs = [(name, damage) for name in FORMATS for damage in DAMAGE]
@@ -70,7 +70,7 @@ def config_of(words: tuple[str, ...]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An honest dataset of every format, all of them read once; forks then have all imports and kernels."""
+    """A valid dataset of every format, read once, so that forks have all imports and kernels."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # OpenMP's threads would be missing in a fork
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -82,7 +82,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def write_honest(name: str, folder: Path) -> None:
-    """Write a dataset and read it from where its damaged copies will lie, so that its config is composed."""
+    """Write a dataset and read it from the path of its damaged copies, so that its config is composed."""
     (folder / name).mkdir()
     FORMATS[name].write(folder / name)
     shutil.copytree(folder / name, folder / "root")
@@ -91,7 +91,7 @@ def write_honest(name: str, folder: Path) -> None:
 
 
 def damaged(case: Case, honest: Path) -> Path:
-    """A copy of the honest dataset with one file damaged; which one it is."""
+    """Copy the valid dataset and damage one file; returns its path."""
     shutil.copytree(honest / case.format, honest / "root")
     draw = Random(case.number)
     kind = FORMATS[case.format]
@@ -101,7 +101,7 @@ def damaged(case: Case, honest: Path) -> Path:
 
 
 def read(words: list[str]) -> None:
-    """Build all that a run would, and look at what it would train and be tested on."""
+    """Build all parts of a run, and check its training and test batches."""
     if words[0].startswith("archive="):
         with refusing():
             hostile_archives.take(Path(words[0].removeprefix("archive=")))
@@ -128,7 +128,7 @@ def check(batch: Any) -> None:
 
 
 def faults(case: Case, path: Path, found: Attempt) -> list[str]:
-    """What is wrong with how a file was read or refused."""
+    """The faults of how a file was read or refused."""
     wrong = []
     if found.kind not in ("loaded", "refused"):
         wrong.append(found.said.strip()[-1500:])
@@ -178,7 +178,7 @@ def test_hostile_files(honest: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def faults_of_command(words: list[str], output: Path, found: Attempt) -> list[str]:
-    """What is wrong with what run.py says of the same file."""
+    """The faults of run.py's output for the same file."""
     result = command(*words, f"output={output}")
     shutil.rmtree(output, ignore_errors=True)
     if result.returncode == 0:

@@ -1,4 +1,4 @@
-"""Every partition deals out every sample once; what each one promises about sizes and labels."""
+"""Partitions: each sample once, and the sizes and labels of each kind."""
 
 import pytest
 import torch
@@ -21,12 +21,12 @@ def shards_of(
 
 
 def counts(targets: Tensor, shards: list[Tensor]) -> Tensor:
-    """Samples of every label at every worker, [n, labels]."""
+    """Number of samples per worker and label, [n, labels]."""
     return torch.stack([targets[shard].bincount(minlength=int(targets.max()) + 1) for shard in shards])
 
 
 def inequality(shares: Tensor) -> float:
-    """Mean total variation distance between a worker's labels and everyone's; ``shares`` [n, labels]."""
+    """Mean total variation distance between a worker's labels and all labels; ``shares`` is [n, labels]."""
     own = shares / shares.sum(1, keepdim=True)
     everyone = shares.sum(0) / shares.sum()
     return float((own - everyone).abs().sum(1).mean() / 2)

@@ -1,4 +1,4 @@
-"""Every dataset of conf/data keeps to ``data.protocols``."""
+"""Every dataset of conf/data implements ``data.protocols``."""
 
 import inspect
 import re
@@ -17,7 +17,7 @@ from compressors.core.randomness import generator
 from data.protocols import Dataset, Loader, Task
 
 OPTIONS = sorted(path.stem for path in CONF.glob("data/*.yaml"))
-SMALL = {  # settings of the command line, and what writes the files
+SMALL = {  # settings of the command line, and the function that writes the files
     **{option: ((f"data={option}",), None) for option in ("breast_cancer", "digits", "python_docs")},
     "masked": (("data=python_docs", "data.objective=masked"), None),
     "synthetic_ratings": (("data=synthetic_ratings", "data.users=40"), None),
@@ -33,7 +33,7 @@ SMALL = {  # settings of the command line, and what writes the files
 
 
 def settings_of(protocol: type) -> dict[str, list[str]]:
-    """The methods of a protocol with the names of their arguments; of a property, none."""
+    """The methods of a protocol with the names of their arguments; a property has none."""
     members = {name: member for name, member in vars(protocol).items() if not name.startswith("_")}
     return {
         name: list(inspect.signature(member).parameters) if inspect.isfunction(member) else []
@@ -50,7 +50,7 @@ def check(part: object, protocol: type) -> None:
 
 @cache
 def classes_of(option: str) -> tuple[type, ...]:
-    """What the factory of an option says that it returns."""
+    """The declared return type of an option's factory."""
     target = re.findall(r"^_target_: (\S+)", (CONF / f"data/{option}.yaml").read_text(), re.MULTILINE)[0]
     returned = get_type_hints(hydra.utils.get_method(target))["return"]
     return get_args(returned) or (returned,)

@@ -1,4 +1,4 @@
-"""Batches follow from the step alone; every pass reads every sample of the shard once."""
+"""Samplers: batches depend on the step alone; every pass reads every sample of the shard once."""
 
 from functools import partial
 
@@ -51,7 +51,7 @@ def test_batches_follow_from_the_step_alone(size, batch_size, visits):
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 9), st.booleans(), st.integers(0, 3))
 def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, size, drop_last, seed):
-    """Each pass is a partition, other than that of the pass before; batches follow from the step alone."""
+    """Each pass is a new partition; batches depend on the step alone."""
     workers = min(workers, count)
     size = min(size, count // workers)
     data = dataset(count, reshard="epoch", drop_last=drop_last)
@@ -69,7 +69,7 @@ def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, s
 
 
 def test_without_resharding_each_worker_reads_its_shard_in_every_pass() -> None:
-    """With it, other samples: 8 of 64 each, of which 1 in 8 comes back by chance."""
+    """With resharding a worker gets other samples: 8 of 64 each, of which 1 in 8 repeats by chance."""
     for reshard, back in (("never", range(64, 65)), ("epoch", range(20))):
         readers = dataset(64, reshard=reshard).samplers(8, range(8), 8, partial(generator, 0))
         first, second = ([set(reader.batch(step).tolist()) for reader in readers] for step in (0, 1))
@@ -126,7 +126,7 @@ def test_drop_last_with_a_batch_larger_than_a_shard_is_refused() -> None:
 
 @pytest.mark.parametrize("setting", [{"reshard": "never", "drop_last": False}, {}])
 def test_by_default_batches_are_as_they_were(setting: dict) -> None:
-    """Written down before there was a choice."""
+    """The expected batches are those of the version without these settings."""
     readers = dataset(10, **setting).samplers(2, range(2), 2, partial(generator, 0))
     assert [[reader.batch(step).tolist() for step in range(4)] for reader in readers] == EARLIER
 

@@ -1,4 +1,4 @@
-"""The tables that come with scikit-learn against its own loaders."""
+"""Tables of scikit-learn, compared with its own loaders."""
 
 import pytest
 import sklearn.datasets
@@ -23,7 +23,7 @@ def test_tables_are_scikit_learns() -> None:
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer"])
 def test_split_is_disjoint_complete_and_a_fifth_of_every_class(name: str) -> None:
-    """Tables whose samples are numbers tell where each of them went."""
+    """Samples that are numbers show the split of each."""
     reference = getattr(sklearn.datasets, f"load_{name}")()
     targets = torch.from_numpy(reference.target).long()
     train, test = split_stratified(torch.arange(len(targets)), targets)

@@ -1,4 +1,4 @@
-"""Disks that are full, too small or read-only: a line, and later the same command goes on."""
+"""Full, small and read-only disks: one line, and later the same command continues."""
 
 import os
 import re
@@ -39,7 +39,7 @@ WIDE = [*SMALL, METHODS["gathered"], "model.hidden=[512]", "checkpoint.every_ste
 
 @pytest.mark.parametrize("disk", ["size=3m"], indirect=True)
 def test_a_disk_too_small_for_checkpoints(disk: Path, tmp_path: Path) -> None:
-    """The first one fits; the others are not written, which is said, and the training goes on."""
+    """The first one fits. The others are not written, with a message, and the training continues."""
     overrides = [*WIDE, f"output={disk / 'out'}"]
     with Running(*overrides, "trainer.steps=400", log=tmp_path / "log") as running:
         running.until(lambda: running.err.read_text().count("a checkpoint was not written") >= 2)
@@ -61,7 +61,7 @@ def test_a_disk_too_small_for_checkpoints(disk: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("disk", ["size=64m"], indirect=True)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_disk_that_fills_up(disk: Path, processes: int, reference: dict[str, Any], tmp_path: Path) -> None:
-    """Records cannot be written: one line, and when there is space again the same command goes on."""
+    """Records cannot be written: one line. With new space the same command continues."""
     overrides = [*SMALL, METHODS["gathered"], *LONG, f"output={disk / 'out'}", f"processes={processes}"]
     with Running(*overrides, log=tmp_path / "log") as running:
         running.until(lambda: last_step(disk / "out") > 50)
@@ -84,7 +84,7 @@ def test_a_disk_that_fills_up(disk: Path, processes: int, reference: dict[str, A
 
 @pytest.mark.parametrize("disk", ["size=64m,nr_inodes=100"], indirect=True)
 def test_a_disk_without_room_for_the_summary(disk: Path, reference: dict[str, Any], tmp_path: Path) -> None:
-    """No new file can be made, but the open one written to: checkpoints and summary fail, records do not."""
+    """Only open files can be written: checkpoints and summary fail, records do not."""
     overrides = [*SMALL, METHODS["gathered"], *LONG, f"output={disk / 'out'}"]
     with Running(*overrides, log=tmp_path / "log") as running:
         running.until(lambda: last_step(disk / "out") > 50)
@@ -103,7 +103,7 @@ def test_a_disk_without_room_for_the_summary(disk: Path, reference: dict[str, An
 
 
 def use_inodes(folder: Path) -> Iterator[Path]:
-    """Take all names that a small disk can still hold, also those set free in the next moments."""
+    """Use all free inodes of a small disk, also those that are freed in the next moments."""
     end = time.monotonic() + 0.5
     number = 0
     while time.monotonic() < end:

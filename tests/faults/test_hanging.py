@@ -1,4 +1,4 @@
-"""A process that answers no more is given up by the others."""
+"""A process that stops answering: the others end."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Runs killed at random moments and inside a write; what the same command makes of it."""
+"""Runs killed at random moments and during a write, and their continuation by the same command."""
 
 import os
 import random
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, processes: int) -> None:
-    """SIGKILL to a random process of the run at random moments, some steps after its start each time."""
+    """Send SIGKILL to a random process of the run at random moments, each time some steps after the start."""
     random_numbers = random.Random(processes)
     overrides = [*overrides, f"processes={processes}", f"output={tmp_path / 'out'}"]
     saved = 0
@@ -46,7 +46,7 @@ def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, proce
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_killed_at_random_moments(processes: int, reference: dict[str, Any], tmp_path: Path) -> None:
-    """A gathered method, against a run in one process that nothing disturbed."""
+    """A gathered method, compared with an undisturbed run in one process."""
     kill_again_and_again(tmp_path, [*SMALL, METHODS["gathered"], *LONG], KILLS, processes)
     require_same(left_behind(tmp_path / "out"), reference)
 

@@ -1,4 +1,4 @@
-"""torchrun starts a run again whose process died, and ends with all of it."""
+"""torchrun restarts a run after the death of a process, and ends with all its processes."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_torchrun_restarts_a_run_whose_process_died_in_a_write(
     dying_rank: str, short_reference: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Killed at the fourth checkpoint of each try, torchrun's restarts bring it to its end."""
+    """It is killed at the fourth checkpoint of each try; torchrun's restarts finish it."""
     overrides = [*SMALL, METHODS["gathered"], "trainer.steps=60", f"output={tmp_path}"]
     launcher = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=3", DYING, "tensors", "4"]
     result = command(*overrides, launcher=launcher, DYING_RANK=dying_rank)
@@ -64,5 +64,5 @@ def test_survivors_below_torchrun_say_it_in_a_line(tmp_path: Path) -> None:
         own = [line for line in running.errors() if line.startswith("error: ")]
         assert own == ["error: another process ended or did not answer for 1800 s"]
         frames = [line for line in running.err.read_text().splitlines() if f'File "{ROOT}' in line]
-        # torchrun's own traceback is enough; it may be installed below this very folder
+        # torchrun's own traceback is allowed; torchrun may be installed below this folder
         assert all("site-packages" in frame for frame in frames)

@@ -1,4 +1,4 @@
-"""Weights & Biases that crashes or cannot be reached, and the training that goes on."""
+"""Weights & Biases that crashes or cannot be reached: the training continues."""
 
 import os
 import signal

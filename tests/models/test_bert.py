@@ -1,4 +1,4 @@
-"""BERT's sizes, kinds and refusals; pretrained folders written by transformers itself."""
+"""BERT: sizes, tasks, refusals, and pretrained folders written by transformers."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def count(model: torch.nn.Module) -> int:
 
 
 def bert_count(words: int, layers: int, width: int, positions: int = 512) -> int:
-    """Embeddings of words, positions and two kinds of sentence, their norm; the layers."""
+    """Parameters of the embeddings of words, positions and two sentence types, their norm, and the layers."""
     attention = 4 * (width * width + width)
     feed_forward = 2 * 4 * width * width + 5 * width
     return (words + positions + 2 + 2) * width + layers * (attention + feed_forward + 4 * width)
@@ -36,7 +36,7 @@ def bert_count(words: int, layers: int, width: int, positions: int = 512) -> int
     ],
 )
 def test_parameter_counts(config: str, classifier: int, masked: int) -> None:
-    """By formula and by number; tied weights count once."""
+    """By a formula and by published numbers; tied weights count once."""
     layers, width = SIZES[config]
     body = bert_count(30_522, layers, width)
     assert body + width * width + width + 2 * width + 2 == classifier
@@ -104,7 +104,7 @@ def test_dropout_reaches_every_layer() -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A masked model saved as the hub keeps them."""
+    """A masked model in the hub's format."""
     from transformers import BertConfig, BertForMaskedLM
 
     torch.manual_seed(1)
@@ -249,7 +249,7 @@ def test_small_presets_build(preset: str, compressor: str, tmp_path: Path) -> No
 
 
 def test_fine_tuning_preset_is_bert_base() -> None:
-    """Devlin et al., 2019: 32 sentences in all, 3 epochs; the model by shape alone."""
+    """Devlin et al., 2019: 32 sentences per step, 3 epochs; the model is on the meta device."""
     config = resolved("experiment=bert_sst2")
     assert config["workers"] * config["trainer"]["batch_size"] == 32 and config["trainer"]["epochs"] == 3
     settings = {key: value for key, value in config["model"].items() if key != "_target_"}

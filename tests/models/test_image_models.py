@@ -1,4 +1,4 @@
-"""Counts of parameters, shapes at every size of image, and what the image networks refuse."""
+"""Image networks: parameter counts, shapes for all image sizes, refusals."""
 
 from collections.abc import Callable
 
@@ -159,7 +159,7 @@ def test_googlenet_pools_twice_and_has_two_3x3_for_a_5x5() -> None:
 
 
 def test_senet_block_by_hand() -> None:
-    """out = shortcut + w(branch) * branch, the weights from the branch's mean over the pixels."""
+    """out = shortcut + w(branch) * branch, with weights from the branch's mean over the pixels."""
     torch.manual_seed(0)
     block = SqueezeExcitationBlock(32, 32).eval()
     x = torch.randn(2, 32, 5, 5)

@@ -1,4 +1,4 @@
-"""The LSTM language model: its size, its start, its state."""
+"""The LSTM language model: size, initialisation, state."""
 
 import pytest
 import torch
@@ -54,7 +54,7 @@ def test_dropout_before_between_and_after(layers: int) -> None:
 
 
 def test_layers_are_those_of_one_lstm() -> None:
-    """The same as torch's LSTM of several layers with the same weights."""
+    """The result equals that of torch's LSTM of several layers with the same weights."""
     model = lstm(num_words=9, width=6, layers=3, dropout=0.4).eval()
     whole = nn.LSTM(6, 6, 3, batch_first=True)
     own = {f"{k[:-1]}{n}": p for n, layer in enumerate(model.layers) for k, p in layer.named_parameters()}

@@ -1,4 +1,4 @@
-"""Sizes, shapes, starting points, and what every model refuses."""
+"""All models: sizes, shapes, initialisation, refusals."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_resnet18_stem_keeps_the_resolution() -> None:
 
 
 def test_resnet18_starts_as_torchvision_starts_its_own() -> None:
-    """Kaiming, fan out, also in the stem put in: standard deviation sqrt(2 / (64 * 9)), no NaN."""
+    """Kaiming, fan out, also in the new stem: standard deviation sqrt(2 / (64 * 9)), no NaN."""
     torch.manual_seed(0)
     model = resnet18(input_shape=(3, 8, 8), num_classes=10).eval()
     assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / 576), rel=0.1)

@@ -1,4 +1,4 @@
-"""NeuMF's size, what it computes, where it starts, and the paper's preset at its full size."""
+"""NeuMF: size, formula, initialisation, and the paper's preset at full size."""
 
 import math
 

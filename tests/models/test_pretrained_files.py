@@ -1,4 +1,4 @@
-"""Pretrained files of strangers: what a configuration may say, and what its weights may hold."""
+"""Untrusted pretrained files: bounds of the configuration and of the weights."""
 
 import shutil
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""SENet-18 and both GoogLeNets as Sahu et al. released them, beside definitions from their description.
+"""SENet-18 and both GoogLeNets of Sahu et al.'s release, compared with functional definitions.
 
-The definitions take the weights in the order in which a layer is used, so that they depend on no name.
+The definitions take the weights in the order of use, so they do not depend on names.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from models.googlenet import googlenet, googlenet_cifar100
 from models.senet import senet18
 
 Factory = Callable[..., nn.Module]
-COUNTS = [  # as the release builds them
+COUNTS = [  # as built by the release
     (senet18, 10, 11_389_726),
     (senet18, 100, 11_436_256),
     (googlenet, 10, 6_166_250),
@@ -128,7 +128,7 @@ def test_counts_are_those_of_the_release(factory: Factory, classes: int, count: 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("factory", DEFINITIONS, ids=lambda factory: factory.__name__)
 def test_forward_is_what_the_description_says(factory: Factory, training: bool) -> None:
-    """In training with BatchNorm of the batch and dropout of one seed, and on running statistics."""
+    """In training mode with batch statistics and one dropout seed, and with running statistics."""
     torch.manual_seed(0)
     model = factory(input_shape=(3, 32, 32), num_classes=10).train(training)
     for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):

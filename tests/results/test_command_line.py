@@ -1,4 +1,4 @@
-"""``python -m results``: its five commands and what each says of itself."""
+"""``python -m results``: its five commands and their help."""
 
 import sys
 
@@ -59,7 +59,7 @@ def test_it_is_a_program() -> None:
 
 
 def test_no_module_below_is_a_program_too() -> None:
-    """One command line, not thirty."""
+    """Only ``python -m results`` is a command."""
     found = [
         path for path in (ROOT / "results").rglob("*.py") if '__name__ == "__main__"' in path.read_text()
     ]

@@ -1,4 +1,4 @@
-"""Text of run folders as Markdown, LaTeX, CSV and a terminal read it."""
+"""Escaping of run folders' text for Markdown, LaTeX, CSV and terminals."""
 
 import html
 import re
@@ -11,13 +11,13 @@ from markdown_it import MarkdownIt
 from results.escaping import code, in_latex, in_markdown, in_spreadsheet, markdown_table, one_line
 
 MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-# What Markdown, HTML, LaTeX and spreadsheets give a meaning to, often side by side
+# Characters with a meaning in Markdown, HTML, LaTeX and spreadsheets, often adjacent
 ANY_TEXT = st.text(st.sampled_from("ab1 \t\n=+-@#*_`~|\\<>&$%{}[]()!:/.\"'^é|\u202e\x1b"), max_size=24)
 HOSTILE = "<script>alert(1)</script> [x](javascript:y) ![z](//w) | `a` **b** $x^$ ~~c~~ \\"
 
 
 def shown(markdown: str) -> tuple[str, set[str]]:
-    """The page as plain text, and the tags that it has."""
+    """The plain text of a page, and its tags."""
     page = MARKDOWN.render(markdown)
     tags = set(re.findall(r"<(\w+)", page))
     return html.unescape(re.sub(r"<[^>]*>", "", page)).strip(), tags

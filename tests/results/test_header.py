@@ -1,4 +1,4 @@
-"""Headers of pages: written and read back, and those of every page here."""
+"""Headers of pages: writing, reading, and the header of every page in the repository."""
 
 import dataclasses
 import re
@@ -16,10 +16,10 @@ from results.studies.command import STUDIES
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in (ROOT / "results/pages").glob("*/*.md") if path.parent.name in STUDIES)
 BENCHMARKS = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
-# a spread, an interval or a time: what a docs page that prints measured numbers has
+# a deviation, an interval or a time: signs of measured numbers on a docs page
 MEASURED = re.compile(r"\d ± \d|\[([-+]\d[\d.]*|\d+\.\d+), [-+]?\d[\d.]*\]|\d (ms|µs)\b")
-OF_MODIFIED_CODE: set[str] = set()  # made before such runs were refused, not made anew yet
-COPIES = {  # a page that words the numbers of another has its header
+OF_MODIFIED_CODE: set[str] = set()  # written before such runs were refused, and not yet again
+COPIES = {  # a page that describes the numbers of another page has its header
     "results/pages/accordion/accordion.md": "results/pages/accordion/table.md",
     "results/pages/autolrs/autolrs.md": "results/pages/autolrs/table.md",
     "results/pages/topk_convergence/topk_convergence.md": "results/pages/topk_convergence/table.md",
@@ -167,7 +167,7 @@ def test_words_and_table_are_of_the_same_runs(page: str) -> None:
 
 
 def assert_commits_are_ours(found: Header) -> None:
-    """Where the repository is at hand with its history."""
+    """Only in a repository with its history."""
     for commit, _ in found.commits:
         git = ["git", "-C", str(ROOT)]
         shallow = subprocess.run(

@@ -1,4 +1,4 @@
-"""Runs from a script or a notebook: configs without Hydra's state, runs found again, the example notebook."""
+"""Runs from a script or notebook: configs without Hydra's state, finished runs, the example notebook."""
 
 import json
 import runpy

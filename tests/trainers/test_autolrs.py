@@ -1,4 +1,4 @@
-"""AutoLRS: forecasts, proposals, plans; a quadratic whose best rate is known; interruptions in its trials."""
+"""AutoLRS: forecasts, proposals, plans; a quadratic with a known best rate; interruptions during trials."""
 
 import math
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_proposals_go_on_where_all_diverged() -> None:
         (3, 10_000, (800, 80)),
         (4, 10_000, (800, 80)),  # tau_max
         (0, 200, (100, 10)),
-        (0, 280, (180, 10)),  # too little is left for another one with trials
+        (0, 280, (180, 10)),  # too few steps are left for another stage with trials
         (0, 170, (90, 8)),
         (2, 90, (90, 0)),
     ],
@@ -123,13 +123,13 @@ SLOW = pytest.mark.slow
 def test_a_quadratic(condition: int, steps: int) -> None:
     """The rate found for f(x) = sum of h_i x_i^2 / 2 lies within 1.5 times the best constant one.
 
-    Not with a condition number of 30 or more: one exponential cannot tell there what is left after a tenth.
+    Condition numbers below 30: above, one exponential does not fit the loss after a tenth of the steps.
     """
     curvature = torch.logspace(0, math.log10(condition), 20, dtype=torch.float64)
     found, summary = find_rate(curvature, steps)
     best = best_rate(curvature, steps)
     assert best / 1.5 <= found <= best * 1.5
-    assert summary["autolrs/search_steps"] <= steps  # trials that diverge are broken off
+    assert summary["autolrs/search_steps"] <= steps  # trials that diverge are stopped
 
 
 SMALL = (
@@ -174,7 +174,7 @@ def test_steps_and_bytes_are_counted_apart(whole: dict[str, Any]) -> None:
 def test_an_interruption_in_the_middle_of_a_search(
     tmp_path: Path, whole: dict[str, Any], steps_taken: int
 ) -> None:
-    """Saved after that many steps, trials included, and broken off a little later."""
+    """Saved after ``steps_taken`` steps, including trials, and interrupted a little later."""
     config = config_of(tmp_path, *SMALL)
     taken = 0
     after_step = Checkpoints.after_step
@@ -212,7 +212,7 @@ def test_processes_do_not_change_the_search(processes: int) -> None:
 
 
 def test_step_units_and_a_rate_that_diverges(tmp_path: Path) -> None:
-    """On a convex problem, in float64, with rates far too high among those tried."""
+    """On a convex problem in float64; some of the tried rates are far too high."""
     write_rows(tmp_path, "rows", 60, 10)
     settings = (
         *("experiment=convex/madelon_sgd", "data.name=rows", f"data.root={tmp_path}", "workers=4"),
@@ -241,7 +241,7 @@ def test_a_missing_validation_split(tmp_path: Path) -> None:
 
 
 def test_validation_loss(tmp_path: Path) -> None:
-    """Trials of the second stage are judged by it."""
+    """Trials of the second stage are compared by it."""
     text = (
         *("model=lstm", "model.width=8", "model.layers=1", "data=python_docs", "data.vocabulary_size=50"),
         *("data.evaluation_columns=64", "data.evaluation_tokens=300", "schedule=autolrs", "schedule.tau=10"),

@@ -1,4 +1,4 @@
-"""BERT with dropout, classifying and unmasking: 1, 2 and 4 processes give the same result."""
+"""BERT with dropout, classifier and masked model: equal results with 1, 2 and 4 processes."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_processes_do_not_change_the_result(one_process: dict, processes: int, t
 
 
 def test_workers_differ(one_process: dict) -> None:
-    """Each reads its own batch under its own dropout, and the losses are not those of the start."""
+    """Each has its own batch and dropout, and the losses have changed since the start."""
     for result in one_process.values():
         assert len(set(result["losses"])) == STEPS * WORKERS
         assert result["total_error"] > 0

@@ -1,4 +1,4 @@
-"""Break-even, held against numbers worked out by hand."""
+"""Break-even bandwidth, compared with hand-computed numbers."""
 
 import json
 import time
@@ -32,23 +32,23 @@ DENSE = Cost(seconds=0.02, rounds=2, traffic_bytes=1e6)
 
 
 def test_a_compression_that_takes_time_pays_below_a_bandwidth() -> None:
-    """900 kB less for 30 ms more: 7.2 Mbit / 0.03 s = 240 Mbit/s."""
+    """900 kB fewer and 30 ms more: 7.2 Mbit / 0.03 s = 240 Mbit/s."""
     assert break_even(Cost(0.05, 2, 1e5), DENSE) == pytest.approx(240e6)
 
 
 def test_rounds_cost_their_latency() -> None:
-    """Two rounds more of 3 ms each: 7.2 Mbit / 0.036 s = 200 Mbit/s."""
+    """Two more rounds of 3 ms each: 7.2 Mbit / 0.036 s = 200 Mbit/s."""
     assert break_even(Cost(0.05, 4, 1e5), DENSE, latency_seconds=0.003) == pytest.approx(200e6)
 
 
 @pytest.mark.parametrize(
     ("seconds", "traffic_bytes", "expected"),
     [
-        (0.02, 1e5, ANY_BANDWIDTH),  # no slower than the dense step's own work
+        (0.02, 1e5, ANY_BANDWIDTH),  # not slower than the dense step without communication
         (0.001, 1e5, ANY_BANDWIDTH),
-        (0.05, 1e6, 0.0),  # slower, and not a byte less
+        (0.05, 1e6, 0.0),  # slower, with as many bytes
         (0.05, 2e6, 0.0),
-        (0.001, 2e6, 0.0),  # it pays above a bandwidth, and below none
+        (0.001, 2e6, 0.0),  # faster only above a bandwidth
         (0.02, 1e6, 0.0),  # the same
         (0.001, 1e6, ANY_BANDWIDTH),
     ],
@@ -60,22 +60,22 @@ def test_what_always_and_what_never_pays(seconds: float, traffic_bytes: float, e
 
 
 def test_traffic_of_collectives() -> None:
-    """Of 100 bytes from each of 4 workers: 3 others get them; or 2 x 3 quarters pass on."""
+    """100 bytes of each of 4 workers: a gather sends them to 3 others, an all-reduce sends 2 x 3 quarters."""
     assert gather_bytes(100, 4) == 300
     assert all_reduce_bytes(100, 4) == 150
     assert gather_bytes(100, 2) == all_reduce_bytes(100, 2) == 100
 
 
 def test_the_compression_of_simulated_workers_is_divided() -> None:
-    """8 workers: 0.8 s before the last collective, 0.3 of it inside collectives, 0.2 s of summing after."""
+    """8 workers: 0.8 s up to the last collective's end, 0.3 s of it in collectives, then 0.2 s of sums."""
     clock = Clock()
     clock.seconds, clock.ended = 0.3, 10.8
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3) / 8 + 0.2)
     assert clock.compression_seconds(1.0, 11.0, 1) == pytest.approx(0.7)
-    clock.leading_seconds = 0.1  # of one worker, not of each: added apart
+    clock.leading_seconds = 0.1  # of one worker, so not divided
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3 - 0.1) / 8 + 0.2)
     clock.leading_seconds = 0.0
-    clock.ended = None  # a method that talks to nobody
+    clock.ended = None  # a method without communication
     clock.seconds = 0.0
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx(1 / 8)
 
@@ -97,7 +97,7 @@ def layout_of(size: int) -> Layout:
 
 
 def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_bytes: list[int]) -> StepCosts:
-    """As if steps had taken so long and sent so many values' bytes."""
+    """The costs after steps with these seconds and bytes of values."""
     layout, communicator = layout_of(1000), Communicator(workers)
     costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
     for taken, sent in zip(seconds, num_bytes, strict=True):
@@ -114,7 +114,7 @@ def costs_after_steps(reducer: object, workers: int, seconds: list[float], num_b
 
 @pytest.mark.parametrize(("method", "traffic_bytes"), [("top_k", 3 * 60), ("random_block", 1.5 * 60)])
 def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traffic_bytes: float) -> None:
-    """The first step is left out of the seconds; bytes are the mean of 40, 60 and 80."""
+    """The seconds exclude the first step; bytes are the mean of 40, 60 and 80."""
     made = TopK(density=0.1) if method == "top_k" else RandomBlock(density=0.1)
     costs = costs_after_steps(build_reducer(made, 1000), 4, [9.0, 0.3, 0.5], [40, 60, 80])
     monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
@@ -164,7 +164,7 @@ def test_dense_training_and_a_single_worker_have_none() -> None:
 
 
 def test_a_rehearsal_is_a_multiple_where_the_model_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A clock that counts its looks: a reduction takes 1 s, 4,000 elements in pieces of 1,000 take 4."""
+    """A clock that counts its calls: a reduction takes 1 s, so 4,000 elements in pieces of 1,000 take 4 s."""
     looks = iter(range(100))
     monkeypatch.setattr("trainers.break_even.time", SimpleNamespace(perf_counter=lambda: float(next(looks))))
     monkeypatch.setattr("trainers.break_even.LARGEST_REHEARSAL", 1000)

@@ -1,4 +1,4 @@
-"""A checkpoint is either exactly what was written or it is refused."""
+"""Files of a checkpoint: unchanged, or the checkpoint is refused."""
 
 import json
 import random
@@ -96,7 +96,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def replace_description(path: Path, **changes: object) -> None:
-    """Change a description and its checksum with it, as somebody who means to would."""
+    """Change a description deliberately, with its checksum."""
     import hashlib
 
     line = json.dumps(json.loads(path.read_text().split("\n")[0]) | changes)
@@ -114,7 +114,7 @@ def test_parts_that_do_not_belong_together(tmp_path: Path, changes: dict[str, ob
 
 
 def flip(draw: random.Random, folder: Path) -> None:
-    """One bit."""
+    """Flip one bit."""
     path = draw.choice(sorted(folder.iterdir()))
     content = bytearray(path.read_bytes())
     content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
@@ -132,7 +132,7 @@ def append(draw: random.Random, folder: Path) -> None:
 
 
 def zero(draw: random.Random, folder: Path) -> None:
-    """A stretch that a file system lost."""
+    """Replace a range by zeros, as after a fault of the file system."""
     path = draw.choice(sorted(folder.iterdir()))
     content = bytearray(path.read_bytes())
     start = draw.randrange(len(content) - 8)
@@ -145,7 +145,7 @@ def remove(draw: random.Random, folder: Path) -> None:
 
 
 def swap(draw: random.Random, folder: Path) -> None:
-    """Two files of one folder in each other's place."""
+    """Exchange two files of a folder."""
     one, other = draw.sample(sorted(folder.iterdir()), 2)
     first = one.read_bytes()
     one.write_bytes(other.read_bytes())
@@ -153,19 +153,19 @@ def swap(draw: random.Random, folder: Path) -> None:
 
 
 def mix(draw: random.Random, folder: Path) -> None:
-    """A file from another checkpoint of the same run."""
+    """Replace a file by that of another checkpoint of the same run."""
     elsewhere = write(folder.parents[1] / "elsewhere", 5, seed=draw.randrange(1, 99))
     path = draw.choice(sorted(p for p in folder.iterdir() if p.suffix == ".safetensors"))
     shutil.copy(elsewhere / path.name, path)
 
 
 def rename(draw: random.Random, folder: Path) -> None:
-    """A checkpoint that says it is another step's."""
+    """Give a checkpoint the name of another step."""
     folder.rename(folder.with_name(f"step-{draw.randrange(6, 99):09d}"))
 
 
 def directory(draw: random.Random, folder: Path) -> None:
-    """A folder where a file should be."""
+    """Replace a file by a folder."""
     path = draw.choice(sorted(folder.iterdir()))
     path.unlink()
     path.mkdir()

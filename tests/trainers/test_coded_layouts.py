@@ -1,4 +1,4 @@
-"""A coded wire changes no result with the number of processes, the hook or the kernels."""
+"""Encodings: results do not depend on the number of processes, the hook or the kernels."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_reference_equals_kernels(one_process: Results) -> None:
 
 
 def test_hook_equals_explicit(one_process: Results) -> None:
-    """What is learned is the same; each bucket is a message, whose head and length are bytes more."""
+    """Weights are equal; each bucket is a message with additional bytes for its header and length."""
     result = run_in_processes(train_coded, 4, True)[0]
     for setting in (s for s in ALL if "/layer/" in s):
         assert torch.equal(result[setting]["parameters"], one_process[setting]["parameters"])
@@ -68,7 +68,7 @@ def test_coded_indices_change_bytes_alone(name: str) -> None:
 
 
 def test_rounded_values_change_the_result(one_process: Results) -> None:
-    """Equal layouts mean something only where rounding does change the weights."""
+    """The comparison of layouts is only meaningful if rounding changes the weights."""
     weights = {
         tuple(one_process[setting]["parameters"].tolist())
         for setting in ALL

@@ -1,4 +1,4 @@
-"""Collectives and what they charge, in one process and over real gloo processes."""
+"""Collectives and their charges, in one process and in several gloo processes."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_rounds_move_and_charge_what_their_definitions_say() -> None:
 
 
 def test_what_leaves_and_what_reaches_a_worker() -> None:
-    """Every worker on a host of its own, though all share a process."""
+    """Charges assume one host per worker, although all are in one process."""
     communicator = Communicator(4)
     communicator.all_reduce_mean([torch.zeros(4, 25)], add_up)  # 2 x 3 pieces of 25 bytes
     assert communicator.take_link_bytes().tolist() == [[150.0, 150.0]] * 4
@@ -111,7 +111,7 @@ def test_messages_are_charged_part_by_part() -> None:
     messages = [[("metadata", head), ("values", values)], [("metadata", head), ("indices", head)]]
     assert [len(message) for message in communicator.all_gather_messages(messages, 100)] == [8, 6]
     assert communicator.take_charges().tolist() == [[5, 0, 0, 7], [0, 3, 0, 7]]
-    communicator.all_gather_messages(messages, 2**31)  # which a length of 4 bytes could not tell
+    communicator.all_gather_messages(messages, 2**31)  # too large for a length of 4 bytes
     assert communicator.take_charges()[:, 3].tolist() == [11, 11]
 
 
@@ -152,7 +152,7 @@ SIZES = ([0], [1], [2, 0, 1], [127, 128, 129], [31, 4099, 5, 1, 1000], [2**20 + 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("num_workers", [4, 8, 20])
 def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: int) -> None:
-    """torch adds up the columns left over by a vector register in an order of their own."""
+    """torch sums the columns that do not fill a vector register in another order."""
     generator = torch.Generator().manual_seed(0)
     for sizes in SIZES:
         flat = torch.randn(num_workers, sum(sizes) + 7, dtype=dtype, generator=generator)[:, 3:-4]

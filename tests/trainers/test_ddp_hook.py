@@ -1,4 +1,4 @@
-"""The hook in somebody's own script: many buckets, regrouped after the first step."""
+"""The hook in a user's script: several buckets, regrouped after the first step."""
 
 from functools import partial
 

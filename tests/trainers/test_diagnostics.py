@@ -1,4 +1,4 @@
-"""Every diagnostic against a plain NumPy computation on saved residuals and gradients."""
+"""Every diagnostic, compared with a plain NumPy computation on saved residuals and gradients."""
 
 import math
 from pathlib import Path
@@ -49,7 +49,7 @@ PIECES["layer"] = [slice(end - size, end) for size, end in zip(SIZES, np.cumsum(
 
 
 def kept(x: np.ndarray, method: str, feedback: str, density: float = DENSITY) -> np.ndarray:
-    """Which entries of one segment the method keeps."""
+    """The entries of a segment that the method keeps."""
     if method == "hard_threshold":
         return np.abs(x) >= THRESHOLD[feedback]
     mask = np.zeros(len(x), dtype=bool)
@@ -58,7 +58,7 @@ def kept(x: np.ndarray, method: str, feedback: str, density: float = DENSITY) ->
 
 
 def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -> list[dict[str, float]]:
-    """The metrics of every step, from e and g alone."""
+    """The metrics of every step, computed only from e and g."""
     pieces = PIECES[scope]
     last = np.zeros((WORKERS, sum(SIZES)), dtype=int)
     found = []
@@ -155,7 +155,7 @@ def test_between_two_measurements_only_the_waits_are_followed() -> None:
     ("name", "shared"), [("random_k", False), ("random_block", False), ("random_block", True)]
 )
 def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
-    """Of several methods of addressing entries: what is sent is what is no longer in the residual."""
+    """For all forms of positions: sent entries are no longer in the residual."""
     codec = named(name, {"shared_coordinates": shared}).method(density=0.3)
     probe = Probe(
         ErrorFeedback(build_reducer(codec, 20)), Diagnostics(every=1, staleness=Staleness(ages=[1, 2]))
@@ -164,7 +164,7 @@ def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
     communicator, state = Communicator(3), probe.init([segment(torch.zeros(3, 20))])
     last = torch.zeros(3, 20, dtype=torch.int32)
     for step in range(9):
-        rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only what was sent is 0
+        rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only sent entries are 0
         reduced, state = probe.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
         last[reduced.residual["a"] == 0] = step + 1
         assert torch.equal(probe.state["sent_at"], last)
@@ -219,7 +219,7 @@ def test_what_a_method_cannot_give_is_refused(name: str, feedback: str, asked: d
 
 
 def test_xi_is_of_what_feedback_makes_of_the_gradients() -> None:
-    """One worker, and so C(mean) = mean C: 0 under momentum correction; refused where means are relayed."""
+    """With one worker C(mean) = mean C, so xi is 0 under momentum correction; refused for relayed means."""
     inner = build_reducer(named("top_k", {}).method(density=0.1), 60)
     probe = Probe(MomentumCorrection(inner), Diagnostics(xi=Xi(), every=1))
     state, communicator = probe.init([segment(torch.zeros(1, 60))]), Communicator(1)
@@ -265,7 +265,7 @@ def test_switched_off_there_is_nothing_to_cost_anything() -> None:
 
 
 def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path) -> None:
-    """Waits cannot be known from the middle on; whoever wants them then is told so."""
+    """Waits cannot be computed from a later step on; a message states this."""
     small = ("model=mlp", "compressor=top_k", "workers=2", "trainer.batch_size=8", "trainer.steps=4")
     with_waits = config_of(tmp_path / "with", *small, "diagnostics=[staleness]")
     without = config_of(tmp_path / "without", *small)

@@ -1,4 +1,4 @@
-"""Tests of the record of a run's environment: whether its code is that of a commit."""
+"""The environment record of a run: whether its code is that of a commit."""
 
 import subprocess
 from pathlib import Path

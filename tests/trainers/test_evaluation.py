@@ -1,4 +1,4 @@
-"""Evaluation against a plain computation over the whole test split."""
+"""Evaluation, compared with a plain computation over the whole test split."""
 
 from dataclasses import dataclass, field
 
@@ -15,7 +15,7 @@ SAMPLES = 53
 
 
 def problem() -> tuple[nn.Module, ClassificationDataset]:
-    """A network that answers differently in training, on images that have to be normalised."""
+    """A network with another output in training mode, on images that need normalisation."""
     torch.manual_seed(0)
     images = torch.randint(256, (SAMPLES, 1, 4, 4), dtype=torch.uint8)
     labels = torch.randint(5, (SAMPLES,))
@@ -32,7 +32,7 @@ def problem() -> tuple[nn.Module, ClassificationDataset]:
 
 @dataclass
 class Counting:
-    """A dataset and its own task that note every sample asked for."""
+    """A dataset and its task that record every requested sample."""
 
     size: int
     seen: list[tuple[str, int]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Counting:
 
 
 class Alone:
-    """One of several processes as evaluation sees it, with nobody to talk to."""
+    """A communicator of one of several processes, without the others."""
 
     def __init__(self, process: int, processes: int) -> None:
         self.rank = process
@@ -114,7 +114,7 @@ def test_mode_is_restored_and_nothing_else_changes(training: bool) -> None:
 
 
 def test_model_is_in_evaluation_mode_and_builds_no_graph() -> None:
-    """A task that looks at the model while it is measured."""
+    """A task that checks the model's mode during a measurement."""
     seen = []
 
     class Watching(Classification):

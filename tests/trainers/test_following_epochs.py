@@ -1,4 +1,4 @@
-"""ACCORDION and density schedules in whole trainings: what they send, keep and refuse."""
+"""ACCORDION and density schedules in whole trainings: sent elements, state, refusals."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def build(*overrides: str) -> Any:
 
 
 def test_equal_densities_are_top_k(tmp_path: Path) -> None:
-    """The same records, diagnostics too, and weights, bit for bit; but for the bytes of norms."""
+    """Equal records, diagnostics and weights, bit for bit, except for the bytes of norms."""
     watched = ("diagnostics=[xi,staleness,bound]", "diagnostics.every=3")
     settings = (*SMALL, *watched, "budget.density=0.05")
     top_k = train(config_of(tmp_path, *settings, "compressor=top_k"))
@@ -50,7 +50,7 @@ def test_equal_densities_are_top_k(tmp_path: Path) -> None:
         assert {k: v for k, v in ours.items() if k not in asked} == {
             k: v for k, v in theirs.items() if k not in asked
         }
-    # Norms of 4 layers are asked for at epochs 1, 2 and 4 of 5.
+    # Norms of 4 layers are sent at epochs 1, 2 and 4 of 5.
     assert accordion["summary"]["comm/metadata_bytes_total"] == 3 * 4 * 8
     for name, tensor in top_k["tensors"].items():
         if "total_bytes" not in name and "total_link_bytes" not in name:

@@ -1,4 +1,4 @@
-"""Removal of old checkpoints: the last two whole ones stay, and what may still be written."""
+"""Removal of old checkpoints: the last two complete ones are kept, and unfinished newer ones."""
 
 from pathlib import Path
 from types import SimpleNamespace

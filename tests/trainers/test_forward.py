@@ -1,4 +1,4 @@
-"""Precision and micro-batches: what a worker's loss and gradient are computed from."""
+"""Loss and gradient of a worker under precision settings and micro-batches."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 class Points(NamedTuple):
-    """Samples of a straight line, and a note that concerns them all."""
+    """Samples of a straight line, and a note that applies to all of them."""
 
     x: Tensor
     y: Tensor
@@ -65,7 +65,7 @@ def test_clipping_sees_the_whole_batch_not_its_pieces() -> None:
     x = torch.tensor([10.0, 10.0, -9.0, -9.0])
     workers = workers_of(micro_batch_size=2, clip_norm=1.0)
     workers.compute([Points(x, x, True)], step=0)
-    assert flat_of(workers).tolist() == [[0.5]]  # the pieces, clipped one by one, would cancel
+    assert flat_of(workers).tolist() == [[0.5]]  # if clipped separately, the pieces would cancel
 
 
 def test_bf16_computes_in_bf16_and_leaves_the_gradient_in_fp32() -> None:

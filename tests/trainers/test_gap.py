@@ -1,4 +1,4 @@
-"""The virtual iterate's distance: the mean residual under error feedback, and the same in any layout."""
+"""The distance to the virtual iterate: the mean residual under error feedback, equal in all layouts."""
 
 from collections import defaultdict
 from pathlib import Path
@@ -26,12 +26,12 @@ from trainers.run import training
 from trainers.run.folder import RunFolder
 
 Results = dict[str, list[dict[str, float]]]
-SAVED = 5  # the step after which another training goes on
+SAVED = 5  # the step after which another training continues
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[int, list[dict[str, Results]]]:
-    """By number of processes, of each of them: trainings, and what goes on from the state after a step."""
+    """By number of processes, for each process: trainings, and their continuations after a step."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield {1: [whole_and_gone_on(0, 1, SAVED)], 2: run_in_processes(whole_and_gone_on, 2, SAVED)}
@@ -43,7 +43,7 @@ def outcomes() -> dict[int, list[dict[str, Results]]]:
 def test_it_is_the_mean_residual(
     outcomes: dict[int, list[dict[str, Results]]], processes: int, setting: tuple[str, str, str]
 ) -> None:
-    """Steps that are skipped are no part of it. In units of the parameters, over the rate."""
+    """Skipped steps are excluded. In units of the parameters it is divided by the rate."""
     name, _, feedback = setting
     steps = outcomes[processes][-1]["whole"]["/".join(setting)]
     measured = [step for step in steps if "diagnostics/gap" in step]
@@ -100,7 +100,7 @@ def test_another_number_of_workers_takes_it_over(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
-    """The sum cannot be known from the middle on; what nobody asks for any more is dropped."""
+    """The sum cannot be computed from a later step on; state of an inactive diagnostic is dropped."""
     small = ("model=mlp", "compressor=top_k", "workers=2", "trainer.batch_size=8", "trainer.steps=4")
     configs = [
         config_of(tmp_path / "with", *small, "diagnostics=[gap]"),
@@ -119,7 +119,7 @@ def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path
 
 
 class Halved(Wrapper):
-    """A wrapper of no known kind: what is handed to the optimizer is half of what was sent."""
+    """An unknown wrapper: the optimizer gets half of the sent mean."""
 
     def __init__(self, inner: Reducer) -> None:
         self.inner = inner
@@ -138,7 +138,7 @@ class Halved(Wrapper):
 def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
     random = torch.Generator().manual_seed(5)
     flat = torch.randn(3, 9000, generator=random).to(dtype)
-    parts = [flat[:, 10:17], flat[:, 20:21], flat[:, 100:7100]]  # of a buffer, as layers are
+    parts = [flat[:, 10:17], flat[:, 20:21], flat[:, 100:7100]]  # views of a buffer, like layers
     totals = [torch.randn(7008, generator=random, dtype=torch.float64)] * 2
     totals[1] = totals[0].clone()
     expected = totals[0] + torch.cat(parts, 1).double().sum(0)
@@ -151,7 +151,7 @@ def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
 def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
-    """By hand, for a reducer that keeps another kind of account; every step counts, measured or not."""
+    """Computed by hand for a reducer with other state; every step counts, measured or not."""
     inner = Halved(build_reducer(TopK(density=0.1), 50, ErrorFeedback))
     probe, communicator = Probe(inner, Diagnostics(every=3, gap=Gap())), Communicator(4)
     with chosen(kernels):

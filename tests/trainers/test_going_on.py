@@ -1,4 +1,4 @@
-"""The start of a run: its own last good checkpoint, none, or a given one."""
+"""The start of a run: its own last valid checkpoint, none, or a given one."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def interrupted(output: Path, *overrides: str) -> tuple[dict[str, Any], RunFolder]:
-    """A run that broke off after step 7, with checkpoints of steps 4 and 6."""
+    """A run that was interrupted after step 7, with checkpoints of steps 4 and 6."""
     config = config_of(output, *SETTINGS, *overrides)
     with crash_after(7):
         training.train(config)
@@ -69,7 +69,7 @@ def test_without_a_good_checkpoint_it_starts_again(
 def test_records_that_are_not_what_they_were(
     tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixture
 ) -> None:
-    """A metrics.jsonl that was changed, or cut between the two checkpoints."""
+    """A metrics.jsonl that was changed, or truncated between the two checkpoints."""
     config, folder = interrupted(tmp_path)
     lines = folder.metrics.read_text().splitlines(keepends=True)
     folder.metrics.write_text("".join(lines[:5]))
@@ -105,7 +105,7 @@ def test_an_earlier_checkpoint_of_its_own(
 
 
 def test_another_runs_checkpoint(tmp_path: Path) -> None:
-    """A longer run from where a shorter one ended, which is one of its own in the run folder."""
+    """A longer run that starts at the end of a shorter one; it has its own run folder."""
     short = config_of(tmp_path, *SETTINGS)
     trained = train(short)
     longer = config_of(tmp_path, *SETTINGS, "trainer.steps=12", f"resume={RunFolder(short).path}")
@@ -119,12 +119,12 @@ def test_another_runs_checkpoint(tmp_path: Path) -> None:
     assert RunFolder(short).summary() is not None
     assert RunFolder(longer).summary()["origin"].startswith(f"{RunFolder(short).id} step-000000009 ")
     found = read_runs([tmp_path])
-    assert {run.id for run in found} == {run.path.name for run in found}  # also for who only reads them
+    assert {run.id for run in found} == {run.path.name for run in found}  # also when only read
     assert len(by_setting(found)) == 2
 
 
 def test_seeds_that_begin_at_their_own_seeds_checkpoints(tmp_path: Path) -> None:
-    """They are of one setting, as their checkpoints are."""
+    """They have one setting, because their checkpoints have."""
     longer = []
     for seed in (0, 1):
         short = config_of(tmp_path, *SETTINGS, f"seed={seed}", "trainer.steps=2")
@@ -175,7 +175,7 @@ def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
 
 
 def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends behind the step that runs, saved, whenever that is."""
+    """It ends after the current step, with its state saved."""
     config = config_of(tmp_path, *SETTINGS, "checkpoint.every_steps=null")
     requests = iter([0, 0, 15])
     monkeypatch.setattr(StopRequest, "signal", property(lambda self: next(requests)))

@@ -1,4 +1,4 @@
-"""Every worker computes as if it were alone; bad gradients are named."""
+"""Gradients of workers: independent of the other workers; errors name bad gradients."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_each_worker_computes_as_if_alone() -> None:
 
 
 def test_buffers_kept_are_worker_0s() -> None:
-    """n workers moving one running mean n times a step would be a different training."""
+    """If n workers updated one running mean n times per step, the training would differ."""
     model, alone = small_net(), small_net()
     workers_of(model, 4).compute([batch_of(0, w) for w in range(4)], step=0)
     workers_of(alone, 1).compute([batch_of(0, 0)], step=0)
@@ -61,7 +61,7 @@ def test_clipping_is_per_worker_and_before_compression() -> None:
 
 
 def test_dropout_changes_with_step_and_seed_only() -> None:
-    """The global state of torch's generator has no part in it."""
+    """The global state of torch's generator has no effect."""
     batches = [batch_of(0, 0)]
     found = []
     for global_seed, step in ((1, 0), (2, 0), (1, 1)):
@@ -97,7 +97,7 @@ def test_a_gradient_that_is_not_finite_is_named(poison: float) -> None:
 
 
 def test_a_norm_that_overflows_is_no_fault() -> None:
-    """Squares of 1e30 are infinite in fp32, the gradient itself is not."""
+    """Squares of 1e30 are infinite in fp32, but the gradient is finite."""
     model = nn.Linear(2, 1, bias=False)
     workers = workers_of(model, 1, loss=lambda m, batch, _: ((m.weight * 1e30).sum(), None))
     workers.compute([None], 0)
@@ -127,7 +127,7 @@ def test_unused_parameters_have_zero_gradients(count: int) -> None:
 
 
 class _Twice(nn.Module):
-    """Autograd hands the same tensor to both parameters; the second has another memory layout."""
+    """Autograd gives both parameters the same tensor; the second has another memory layout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class _Twice(nn.Module):
 
 
 def test_a_lone_workers_gradients_share_no_memory() -> None:
-    """A reducer without feedback consumes them, one after the other."""
+    """A reducer without feedback consumes them one by one."""
     x = torch.arange(6.0).view(2, 3)
     workers = workers_of(_Twice(), 1, loss=lambda m, batch, _: (m(batch), None))
     workers.compute([x], 0)

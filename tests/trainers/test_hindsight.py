@@ -1,4 +1,4 @@
-"""The least total error in hindsight against the whole stack of p, sorted; and the regret of every method."""
+"""The least total error in hindsight, compared with sorting all p, and the regret of every method."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def followed(
     dtype: torch.dtype = torch.float32,
     wire: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """What is told after some steps of random gradients, the totals, and all p of the local workers."""
+    """The metrics after some steps of random gradients, the totals, and all p of the local workers."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
     reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], encoding=Encoding(**(wire or {})))
     ledger = Ledger(layout_of(dtype, scope), communicator, reducer)
@@ -83,7 +83,7 @@ def followed(
 
 
 def least_error(stack: Tensor, kept: float) -> float:
-    """Of [T, n, d]: the squares of all but the largest, mean over n."""
+    """Sum of squares of all but the ``kept`` largest entries of ``stack`` [T, n, d], mean over n."""
     magnitudes = np.sort(stack.abs().numpy().ravel())[::-1]
     return float((magnitudes[round(kept) :] ** 2).sum()) / stack.shape[1]
 
@@ -126,7 +126,7 @@ def test_processes_do_not_change_it(processes: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions(dtype: torch.dtype) -> None:
-    """Half precision rounds p itself: what a threshold leaves is still all that is below it."""
+    """Half precision rounds p; a threshold still keeps exactly the entries above it."""
     found = followed(codec_of("hard_threshold", "gradient"), dtype=dtype)["told"][-1]
     assert abs(found[REGRET]) <= found[BOUND] < 0.01
 
@@ -148,7 +148,7 @@ def test_what_sends_nothing_or_everything() -> None:
 
 
 def test_zeros_need_not_be_sent() -> None:
-    """Random-k sends as many elements as are not 0, but not these: in hindsight nothing had to be lost."""
+    """Random-k sends as many elements as there are non-zero ones, but others: the least error is 0."""
     codec = named("random_k", {"shared_coordinates": True}).method(density=0.5)
     probe, communicator = Probe(build_reducer(codec, 8), ON), Communicator(2)
     ledger = Ledger(Layout({"a": nn.Parameter(torch.zeros(8))}, "layer"), communicator, probe)
@@ -178,7 +178,7 @@ def magnitudes_of(*entries: float) -> Magnitudes:
 
 
 def test_the_bound_is_what_a_bin_leaves_open() -> None:
-    """3 and 3.01 share a bin, of which one is kept."""
+    """3 and 3.01 are in one bin, and one of them is kept."""
     told = Hindsight().measure(magnitudes_of(3.0, 3.01, 1.0), ledger_of(11.0, 1))
     assert told[ERROR] - 10 == pytest.approx(3.01**2 / 4 - 9 / 4, abs=0.02)
     for least in (1 + 3.0**2, 1 + 3.005**2):
@@ -188,7 +188,7 @@ def test_the_bound_is_what_a_bin_leaves_open() -> None:
 
 
 def test_what_cannot_be_told_is_absent() -> None:
-    less = Hindsight().measure(magnitudes_of(3.0, 1.0, 1.0), ledger_of(0.5, 1))  # of no sparsifier
+    less = Hindsight().measure(magnitudes_of(3.0, 1.0, 1.0), ledger_of(0.5, 1))  # not a sparsifier
     assert less.keys() == {ERROR, LEVEL}
     assert Hindsight().measure(magnitudes_of(3.0, torch.inf), ledger_of(1.0, 1)) == {}
     assert Hindsight().measure(magnitudes_of(3e13, 1.0), ledger_of(1.0, 1)) == {}
@@ -196,7 +196,7 @@ def test_what_cannot_be_told_is_absent() -> None:
 
 
 def test_skipped_steps_do_not_enter() -> None:
-    """They hold a NaN, which would make the error infinite; the last step is measured, and skipped."""
+    """They have a NaN, which would make the error infinite; the last step is measured and skipped."""
     trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
     object.__setattr__(trainer, "diagnostics", ON)
     records, snapshots = Records(), Snapshots()
@@ -235,7 +235,7 @@ NETWORK = ("model=mlp", "data=digits", "workers=3", "trainer.steps=30")
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_a_threshold_has_no_regret_on_a_network(tmp_path: Path, scope: str) -> None:
-    """Whatever its error is: its number of elements is spent in the best way."""
+    """For its number of elements no method has a smaller error."""
     found = summary_of(tmp_path, *NETWORK, f"scope={scope}", "compressor=hard_threshold")
     assert abs(found[REGRET]) <= found[BOUND] < 1e-3
     assert found[ERROR] == pytest.approx(found["compression/total_error"], rel=1e-3)

@@ -1,4 +1,4 @@
-"""Tests of the output of a sweep and its jobs: progress lines, the table, the command that uploads."""
+"""Output of a sweep and its jobs: progress lines, the table, the upload command."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ def ended(*statuses: str, seconds: float = 60.0) -> list[Job]:
 
 
 def test_a_job_says_its_place_and_what_is_left() -> None:
-    """The mean time of what has finished, for all that are to end; skipped and failed ones take none."""
+    """The mean time of finished jobs, times the remaining ones; skipped and failed jobs do not count."""
     job = Job(2, WORDS)
     before = ended(SKIPPED, FINISHED)
     expected = "job 3 of 9: seed=1; 2 done, about 7 min left"
@@ -47,7 +47,7 @@ def test_jobs_that_run_at_once_share_what_is_left() -> None:
 
 
 def test_a_new_round_of_jobs_counts_on_as_many_at_once_as_the_last() -> None:
-    """The first job of a round starts when all others of the round before may have ended."""
+    """The first job of a round may start when the other jobs of the previous round have ended."""
     before = [replace(job, at_once=i + 1) for i, job in enumerate(ended(FINISHED, FINISHED))]
     job = Job(2, WORDS)
     assert first_line([*before, job], job, 10, WORDS) == "job 3 of 10; 2 done, about 4 min left"
@@ -109,7 +109,7 @@ def offline_run(folder: Path, number: int, name: str = "ab12") -> Path:
 
 
 def test_one_command_uploads_the_runs_of_a_sweep(tmp_path: Path) -> None:
-    """Each part by name or, where there are no others, by a pattern for the shell."""
+    """Each part by name or, without other parts, by a shell pattern."""
     output = tmp_path / "with space"
     folders = [output / name for name in ("a/1", "a/2", "b/3")]
     assert sync_command(folders) is None

@@ -1,4 +1,4 @@
-"""Tests of the launcher: every process ends, and one reason is reported."""
+"""The launcher: every process ends, and one reason is reported."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""Views into the flat buffer, and the mean on its way back to the parameters."""
+"""Views of the flat buffer, and the copy of the mean to the parameters."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""Workers are not processes: 1 x 4, 2 x 2 and 4 x 1 give the same result, and so does the DDP hook."""
+"""Layouts of workers over processes: equal results for 1 x 4, 2 x 2 and 4 x 1, and for the DDP hook."""
 
 from typing import Any
 
@@ -13,10 +13,10 @@ Results = dict[str, dict[str, Any]]
 
 
 def dealt() -> dict[str, list[str]]:
-    """Every setting in one way of training, so that every way meets each method, feedback and scope.
+    """Every setting with one form of training, so that every form has each method, feedback and scope.
 
-    What a method does and how processes share their gradients do not interact beyond pairs; all
-    settings in all ways are trained by the slow tests.
+    Methods and the exchange of gradients interact only in pairs; the slow tests train all settings in
+    all forms.
     """
     found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
     by_method: dict[str, list[str]] = {}
@@ -44,7 +44,7 @@ def one_process() -> Results:
 
 @pytest.fixture(scope="module")
 def two_processes(one_process: Results) -> Results:
-    """After one process, which leaves compiled kernels for all."""
+    """After the training in one process, which compiles the kernels for all."""
     return run_in_processes(train_all, 2, DEALT["two"])[0]
 
 
@@ -120,7 +120,7 @@ def test_every_setting_in_every_way(one_process: Results, processes: int, overla
 
 
 def test_the_settings_differ(one_process: Results) -> None:
-    """Equal layouts mean something only where settings do change the weights."""
+    """The comparison of layouts is only meaningful if settings change the weights."""
     seen = [tuple(result["parameters"].tolist()) for result in one_process.values()]
     # The 6 settings of "none" are two trainings, with and without micro-batches; a hard threshold, Strom's
     # method, EF-sign and 1-bit SGD are the same in both scopes, with each of 3 feedbacks.

@@ -1,4 +1,4 @@
-"""Totals against sums worked out by hand."""
+"""Totals of the ledger, compared with hand-computed sums."""
 
 import math
 
@@ -62,7 +62,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/bytes_sent": (8 + 0) / 2 + 4 * segments,
         "comm/bytes_sent_total": 8 * 4 / 2 + 8 * segments,
         "comm/bits_per_parameter": 8 * (8 * 4 / 2 + 8 * segments) / (2 * 4),
-        # Of 2 workers each sends to one other what it hands over.
+        # Each of 2 workers sends its payload to one other.
         "comm/link_bytes_sent": 8 / 2 + 4 * segments,
         "comm/link_bytes_sent_total": 8 * 4 / 2 + 8 * segments,
         "comm/link_bytes_received": 8 / 2 + 4 * segments,
@@ -87,8 +87,8 @@ def test_hard_threshold_by_hand(scope: str) -> None:
 
 
 def test_the_compression_ratio_goes_over_a_change_of_the_number_of_workers() -> None:
-    """A step without compression counts as of the workers that took the step."""
-    method = RandomK(density=0.5)  # 2 of 4 values of 4 bytes, averaged on their way
+    """A dense step counts with the number of workers at that step."""
+    method = RandomK(density=0.5)  # 2 of 4 values of 4 bytes, all-reduced
     of_two = ledger_after(STEPS[:1], method, "global")
     of_four = ledger_after([STEPS[1].repeat(2, 1)], method, "global")
     assert of_two.metrics()["comm/compression_ratio"] == of_four.metrics()["comm/compression_ratio"] == 2
@@ -103,14 +103,14 @@ def test_the_compression_ratio_goes_over_a_change_of_the_number_of_workers() -> 
     [
         # Worker 0 sends 3, worker 1 sends 5 and 2, of another layer; an index takes 4 bytes, a length 4.
         ("fp32", (4 + 4) * 1.5 + 4),
-        ("bf16", (4 + 2) * 1.5 + 4 + 2),  # and 2 for the head of a message
+        ("bf16", (4 + 2) * 1.5 + 4 + 2),  # and 2 for the header of a message
         ("int8", (4 + 1) * 1.5 + 4 + 2 + 4 * (1 + 2) / 2),  # and a scale for each layer
     ],
 )
 def test_the_compression_ratio_has_the_size_of_the_gradient_whatever_is_sent(
     values: str, num_bytes: float
 ) -> None:
-    """4 elements of 4 bytes, which 2 workers would each send once, over what leaves a worker."""
+    """4 elements of 4 bytes, which each of 2 workers would send once, over the bytes that leave a worker."""
     ledger = ledger_after(STEPS[:1], HardThreshold(threshold=2.0), "global", wire=Encoding(values=values))
     assert ledger.metrics()["comm/compression_ratio"] == pytest.approx(4 * 4 / num_bytes)
 
@@ -144,7 +144,7 @@ def test_layers_add_up() -> None:
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_a_gpus_tables_are_entered_at_once(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU does instead of a copy for each layer, on tensors of the CPU; a part of the layers too."""
+    """The GPU's code, which avoids a copy per layer, on CPU tensors; also for some of the layers."""
     expected = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
     asked: list[torch.Tensor] = []
     monkeypatch.setattr("trainers.ledger._entries", lambda tensor: asked.append(tensor) or tensor)

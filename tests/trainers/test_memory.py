@@ -1,4 +1,4 @@
-"""Freed memory that stays with the process, where its C library can keep it."""
+"""Freed memory stays with the process, if its C library supports it."""
 
 import platform
 import subprocess
@@ -26,4 +26,4 @@ print(faults)
 def test_what_is_freed_is_used_again_without_the_kernel() -> None:
     command = [sys.executable, "-c", PROGRAM]
     ended = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)
-    assert int(ended.stdout) < 1024  # most often 0; 16,000 where all is handed back and asked for again
+    assert int(ended.stdout) < 1024  # usually 0; 16,000 if all memory is returned and allocated again

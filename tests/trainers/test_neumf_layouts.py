@@ -1,4 +1,4 @@
-"""NeuMF with dropout and drawn negatives gives the same result in 1, 2 and 4 processes."""
+"""NeuMF with dropout and drawn negatives: equal results with 1, 2 and 4 processes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def one_process() -> dict[str, Any]:
 def test_processes_do_not_change_the_result(one_process: dict[str, Any], processes: int) -> None:
     others = run_in_processes(train_neumf, processes)[0]
     for compressor, one in one_process.items():
-        other, exactly = others[compressor], compressor != "none"  # an all-reduce rounds its own way
+        other, exactly = others[compressor], compressor != "none"  # an all-reduce rounds differently
         tolerance = {"rtol": 0, "atol": 0} if exactly else {"rtol": 1e-4, "atol": 1e-5}
         torch.testing.assert_close(other["weights"], one["weights"], **tolerance)
         for a, b in zip(one["records"], other["records"], strict=True):

@@ -1,4 +1,4 @@
-"""trainer.nonfinite: a step in which a worker's gradient is not finite stops the run, or has no effect."""
+"""trainer.nonfinite: a step with a non-finite gradient stops the run, or is skipped."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def alone() -> dict[str, Any]:
 
 
 def test_a_skipped_step_changes_nothing(alone: dict[str, Any]) -> None:
-    """Weights, buffers, moments, residuals, memories and totals are what they were."""
+    """Weights, buffers, moments, residuals, states of losses and totals are unchanged."""
     states = alone["states"]
     assert {"model/norm.running_mean", "optimizer/0/momentum_buffer"} <= states[2].keys()
     assert any("memory" in name for name in states[2]) and any("reducer" in name for name in states[2])
@@ -38,7 +38,7 @@ def test_a_skipped_step_changes_nothing(alone: dict[str, Any]) -> None:
 
 
 def test_skipped_steps_are_records(alone: dict[str, Any]) -> None:
-    """Also those that would not have been logged; nothing was sent in them, and the totals stay."""
+    """Also between logged steps; nothing was sent in them, and the totals are unchanged."""
     records = {record["step"]: record for record in alone["records"]}
     assert list(records) == [2, 3, 4, 6, 7, 8]
     assert [record["train/steps_skipped"] for record in records.values()] == [0, 1, 2, 2, 3, 3]
@@ -99,7 +99,7 @@ def test_stopping_is_the_default() -> None:
     [(1, False, False), (2, False, False), (4, False, False), (4, True, False), (4, False, True)],
 )
 def test_all_processes_stop_where_one_has_a_fault(processes: int, overlap: bool, dense: bool) -> None:
-    """The kernels see it on their way; no process updates its weights. The first of its layers is named."""
+    """The kernels detect it; no process updates its weights. The error names the first layer."""
     for found in run_in_processes(stop, processes, overlap, dense):
         assert found["said"] == "step 3: the gradient of worker 2 is not finite in layer scale"
         for name, weight in found["weights"].items():

@@ -1,4 +1,4 @@
-"""Parameters without weight decay, and settings that the optimizers refuse."""
+"""Optimizers: parameters without weight decay, Nesterov's forms, refusals."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ def filled(model: nn.Module) -> nn.Module:
 
 @pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
 def test_groups(no_decay: list[str], expected: set[str]) -> None:
-    """Every trainable parameter once: spared as named, all others decayed."""
+    """Every trainable parameter once: named ones without decay, all others with decay."""
     model = Mixed()
     groups = parameter_groups(model, 0.5, no_decay)
     names = {id(p): name for name, p in model.named_parameters()}
@@ -103,7 +103,7 @@ def test_adam_without_gradient_moves_only_what_decays(no_decay: list[str], expec
 
 @pytest.mark.parametrize(("no_decay", "expected"), CHOICES)
 def test_adamw_decays_by_rate_and_not_by_sign(no_decay: list[str], expected: set[str]) -> None:
-    """w - lr * weight_decay * w = 2 - 0.5 * 0.25 * 2, where Adam would have moved by lr."""
+    """w - lr * weight_decay * w = 2 - 0.5 * 0.25 * 2; Adam would move by lr."""
     model = filled(Mixed())
     adamw(model, lr=0.5, weight_decay=0.25, no_decay=no_decay).step()
     for name, parameter in trainable(model).items():
@@ -130,7 +130,7 @@ def test_momentum_by_hand(nesterov: bool, expected: float) -> None:
 
 
 def moved(nesterov: object, gradients: Sequence[float], **settings: float) -> float:
-    """How far a weight of 0 has come against ``gradients``, one for each step, at a rate of 1."""
+    """Distance of a weight from 0 after steps against ``gradients``, one per step, at a rate of 1."""
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
     optimizer = sgd(model, lr=1.0, momentum=0.9, nesterov=nesterov, **settings)
@@ -141,15 +141,15 @@ def moved(nesterov: object, gradients: Sequence[float], **settings: float) -> fl
 
 
 def test_the_releases_nesterov_by_hand() -> None:
-    """Gradients 1 and 3: m = 1, 3.9, and each step is g + m; then with weight decay, which enters both."""
+    """Gradients 1 and 3: m = 1, 3.9, and each step is g + m; then with weight decay, which is in g and m."""
     assert moved("release", [1.0, 3.0]) == pytest.approx((1 + 1) + (3 + 3.9), rel=1e-6)
-    second = 3 - 0.1 * 2  # the weight is -2 by then
+    second = 3 - 0.1 * 2  # the weight is then -2
     expected = 2 + second + (0.9 + second)
     assert moved("release", [1.0, 3.0], weight_decay=0.1) == pytest.approx(expected, rel=1e-6)
 
 
 def test_the_releases_nesterov_moves_a_tenth_further_on_equal_gradients() -> None:
-    """1.099 times as far as torch's in 100 steps: sum of 1 + m over sum of 1 + 0.9 m; in the end 11 / 10."""
+    """1.099 times torch's distance in 100 steps: sum of 1 + m over sum of 1 + 0.9 m; the limit is 11 / 10."""
     buffers = [10 * (1 - 0.9**step) for step in range(1, 101)]
     ratio = sum(1 + m for m in buffers) / sum(1 + 0.9 * m for m in buffers)
     ours = moved("release", [1.0] * 100) / moved(True, [1.0] * 100)
@@ -182,7 +182,7 @@ def test_the_releases_nesterov_goes_on_from_a_checkpoint() -> None:
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.9, True), (0.9, False), (0.0, False)])
 def test_sgd_in_one_pass_is_torchs_plain_sgd_bit_for_bit(momentum: float, nesterov: bool) -> None:
-    """Whole vectors are taken in one pass; what leaves a remainder, or lies otherwise, is not."""
+    """Sizes that fill whole vector registers are updated in one pass; others, and other layouts, are not."""
     settings = {"lr": 0.1, "momentum": momentum, "nesterov": nesterov}
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.Linear(16, 5)).to(memory_format=torch.channels_last)

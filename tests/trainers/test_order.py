@@ -1,6 +1,6 @@
-"""The order of a step: clip, feed back, compress, average over workers, decay, momentum, running average.
+"""The order of a step: clipping, feedback, compression, mean over workers, decay, momentum, running average.
 
-Each test has numbers that another order would change.
+Another order would change the numbers of each test.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from trainers.settings import TrainerSettings
 
 
 class Gradients(NamedTuple):
-    """A batch that says itself what its gradient is."""
+    """A batch that contains its gradient."""
 
     wanted: Tensor  # [1, 2]
 
 
 class Task:
-    """A loss with that gradient; what is measured on held-out data is the weights."""
+    """A loss with that gradient; the metrics on held-out data are the weights."""
 
     num_sums = 2
     higher_is_better = frozenset()
@@ -44,7 +44,7 @@ class Task:
 
 
 class Wanted:
-    """A dataset and loader of one worker that asks for these gradients, step by step; an epoch is a step."""
+    """Dataset and loader of one worker with these gradients, one per step; an epoch is a step."""
 
     task = Task()
     held_out = {"test": [0]}  # noqa: RUF012
@@ -122,25 +122,25 @@ TOP_1 = TopK(density=0.5)
 
 
 def test_clipping_comes_before_feedback() -> None:
-    """The last gradient is (3, 0), on top of (3, 0) that was kept: a clipped p could not send 6."""
+    """The last gradient is (3, 0), and (3, 0) is in the residual: a clipped p could not send 6."""
     found = weights(train([[3.0, 4.0], [0.0, 4.0], [3.0, 0.0]], TOP_1, clip_norm=5.0))
     assert found == [pytest.approx(expected, abs=1e-5) for expected in ((1, -1), (1, -3), (-2, -3))]
 
 
 def test_clipping_comes_before_compression() -> None:
-    """Clipped first, (3, 4) becomes (1.5, 2); the larger entry alone would be clipped to 2.5."""
+    """Clipped first, (3, 4) becomes (1.5, 2); clipped after compression, the larger entry would be 2.5."""
     assert weights(train([[3.0, 4.0]], TOP_1, clip_norm=2.5)) == [pytest.approx((1, 0), abs=1e-5)]
 
 
 def test_weight_decay_comes_after_compression() -> None:
-    """Also the weight whose gradient is not sent decays, and the residual holds no decay."""
+    """The weight whose gradient is not sent decays too, and the residual contains no decay."""
     records = train([[3.0, 4.0]], TOP_1, weight_decay=0.2)
     assert weights(records) == [pytest.approx((1 - 0.5 * 0.2, 1 - 0.5 * (4 + 0.2)))]
     assert records[0]["compression/error"] == 9.0
 
 
 def test_momentum_comes_after_compression() -> None:
-    """The second step moves by what the first one sent, and compresses the bare gradient."""
+    """The second step moves by momentum of the first, and compresses the gradient without momentum."""
     records = train([[3.0, 4.0], [0.0, 0.0]], TOP_1, momentum=0.9)
     first = (1.0, 1 - 0.5 * 4)
     second = (first[0] - 0.5 * 3, first[1] - 0.5 * 0.9 * 4)
@@ -150,7 +150,7 @@ def test_momentum_comes_after_compression() -> None:
 
 
 def test_momentum_comes_after_weight_decay() -> None:
-    """torch's order: the decay is part of what momentum remembers."""
+    """torch's order: momentum includes the decay."""
     records = train([[1.0, 1.0], [0.0, 0.0]], NoCompression(), feedback=False, momentum=0.9, weight_decay=0.2)
     first = 1 - 0.5 * (1 + 0.2 * 1)
     second = first - 0.5 * (0.9 * 1.2 + 0.2 * first)

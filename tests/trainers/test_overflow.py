@@ -1,4 +1,4 @@
-"""Metrics that overflow are absent from all that a run writes, and what it writes is JSON."""
+"""Metrics that overflow: absent from all files of a run, which are valid JSON."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Steps that reduce bucket by bucket: which buckets, in which order, and what becomes of odd gradients."""
+"""Steps that reduce bucket by bucket: buckets, their order, unusual gradients."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +27,7 @@ METHODS = {"none": NoCompression(), "top_k": TopK(density=0.3)}
 
 
 class Odd(nn.Module):
-    """Its last parameter but one comes first in the forward pass; its last one nowhere."""
+    """The forward pass uses its second-last parameter first, and its last parameter not at all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ def test_odd_gradients_are_reduced_as_without_overlap(method: str, channels_last
 
 
 class Failing(Reducer):
-    """A reducer that reduces one bucket and no other."""
+    """A reducer that fails after one bucket."""
 
     def __init__(self) -> None:
         self.seen = 0

@@ -1,4 +1,4 @@
-"""A batch that one process cannot read ends all of them, with the same words."""
+"""A batch that one process cannot read: all processes end with the same message."""
 
 from types import SimpleNamespace
 from typing import Any

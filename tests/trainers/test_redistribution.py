@@ -1,4 +1,4 @@
-"""Another number of workers goes on with the same debt to the weights."""
+"""Redistribution to another number of workers: the mean residual is unchanged."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -15,7 +15,7 @@ SIZE = 1000
 
 
 def written(root: Path, num_workers: int) -> dict[str, torch.Tensor]:
-    """A checkpoint of that many workers; their means."""
+    """Write a checkpoint of ``num_workers`` workers; returns their means."""
     draw = torch.Generator().manual_seed(num_workers)
     rows = {
         "reducer/residual/w": torch.randn(num_workers, SIZE, generator=draw),
@@ -55,7 +55,7 @@ def test_the_mean_contribution_is_conserved(tmp_path: Path, before: int, after: 
 
 
 def test_steps_that_workers_remember_are_the_earliest(tmp_path: Path) -> None:
-    """Since when entries wait: a residual that is a mean of two has waited as long as the older one."""
+    """A residual that is the mean of two has waited as long as the older one."""
     workers = {
         worker: WorkerState(
             {"diagnostics/sent_at": torch.tensor([5, worker], dtype=torch.int32)}, {"list": []}
@@ -74,7 +74,7 @@ def test_as_many_workers_keep_what_is_theirs() -> None:
 
 
 def test_workers_stay_different(tmp_path: Path) -> None:
-    """Twice as many: each old residual goes to two; half as many: means of two neighbours."""
+    """Twice as many workers: each residual goes to two; half as many: means of two neighbours."""
     written(tmp_path, 4)
     checkpoint = read_checkpoint(step_folders(tmp_path)[0])
     old = [state.tensors["reducer/residual/w"] for state in checkpoint.load(range(4)).workers.values()]

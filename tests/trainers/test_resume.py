@@ -1,4 +1,4 @@
-"""An interruption costs nothing and changes nothing: weights, residuals, records, bytes, total error."""
+"""Interruption and resume: weights, residuals, records, bytes and total error are unchanged."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ CASES = {
     "momentum": ("model=mlp", *IMAGES, "compressor=top_k", "optimizer.nesterov=true"),
     "passes": (
         *("model=mlp", *IMAGES, "compressor=top_k", "optimizer.nesterov=release", "data.reshard=epoch"),
-        *("data.drop_last=true", "trainer.batch_size=100"),  # 3 steps an epoch
+        *("data.drop_last=true", "trainer.batch_size=100"),  # 3 steps per epoch
     ),
     "batch_norm": ("model=resnet20", *IMAGES, "compressor=hard_threshold", "scope=global"),
     "step_units": ("model=mlp", *IMAGES, "compressor=random_k", "feedback.scale=step", "schedule=cosine"),
@@ -73,9 +73,9 @@ def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -
     settings = (*COMMON, *CASES[case])
     whole = train(config_of(tmp_path / "whole", *settings))
     config = config_of(tmp_path / "broken", *settings)
-    with crash_after(2):  # before there is a checkpoint
+    with crash_after(2):  # before the first checkpoint
         training.train(config)
-    with crash_after(6):  # from step 4 on it happens again
+    with crash_after(6):  # from step 4 on steps are repeated
         training.train(config)
     assert [path.name for path in RunFolder(config).checkpoints.iterdir()] == ["step-000000004"]
     assert records(RunFolder(config))[-1]["step"] in (3, 6)

@@ -1,4 +1,4 @@
-"""A file of a run folder is what a run writes, or it is refused in one line that names it."""
+"""Files of a run folder: as a run writes them, or refused in one line that names the file."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def change(path: Path, **fields: Any) -> None:
 
 
 def with_checksums(folder: Path) -> dict[str, Any]:
-    """Give a run by hand the checksums of one that finished here."""
+    """Add the checksums of a finished run to a hand-made one."""
     summary = json.loads((folder / "summary.json").read_text())
     records = hashlib.blake2b((folder / "metrics.jsonl").read_bytes()).hexdigest()
     sums = {"metrics.jsonl": records, "summary.json": summary_checksum(summary)}
@@ -91,7 +91,7 @@ def test_places_that_are_no_files(tmp_path: Path, name: str) -> None:
     path.mkdir()
     refusal(name, folder)
     path.rmdir()
-    os.mkfifo(path)  # which nobody ever writes to
+    os.mkfifo(path)  # never written to
     refusal(name, folder)
     path.unlink()
     path.symlink_to("/dev/zero")
@@ -194,7 +194,7 @@ def test_one_digit_of_a_summary(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
-    """An old run may have them; one with checksums has written none."""
+    """Runs of earlier versions may have them; a run with checksums has none."""
     folder = write_run(tmp_path)
     change(folder / "summary.json", **{"test/perplexity": float("inf")})
     assert read_summary(folder)["test/perplexity"] == float("inf")

@@ -1,4 +1,4 @@
-"""One command, one folder: what the id depends on, what is written, what a crash leaves."""
+"""Run folders: one per command, the id's settings, files, and the state after a crash."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Tests of writes into folders that hold links, and of the files of jobs and trackers as they are read."""
+"""Writes into folders with links, and reading of the files of jobs and trackers."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_a_write_replaces_a_link(tmp_path: Path, theirs: Path) -> None:
 
 
 def test_the_one_link_of_wandb_that_leads_out_of_its_folder(tmp_path: Path, theirs: Path) -> None:
-    """Every run with Weights & Biases has it; a run that goes on must not be refused for it."""
+    """Every run with Weights & Biases has it; a resumed run must not be refused because of it."""
     logs = tmp_path / "run" / "wandb" / "offline-run-1" / "logs"
     logs.mkdir(parents=True)
     (logs / "debug-core.log").symlink_to(theirs)

@@ -1,4 +1,4 @@
-"""Learning-rate factors against numbers worked out by hand."""
+"""Learning-rate factors, compared with hand-computed numbers."""
 
 import math
 
@@ -83,12 +83,12 @@ def test_cosine_without_settings() -> None:
     [(0, 0.0), (0.1, 1 / 3), (0.3, 1.0), (0.57, 0.9), (1.65, 0.5), (3, 0.0), (3.1, 0.0)],
 )
 def test_linear_as_bert_is_fine_tuned(epoch: float, expected: float) -> None:
-    """3 epochs, of which a tenth goes up and the rest down."""
+    """3 epochs: the rate rises in the first tenth and falls in the rest."""
     assert Linear().factor(epoch, 3) == pytest.approx(expected, abs=1e-12)
 
 
 def test_linear_warmup_in_epochs() -> None:
-    """The share is not looked at then."""
+    """``warmup_share`` is then ignored."""
     schedule = Linear(warmup_epochs=2, warmup_share=0.5)
     factors = [schedule.factor(epoch, 10) for epoch in (0, 1, 2, 6, 10)]
     assert factors == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-12)

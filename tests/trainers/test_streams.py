@@ -1,4 +1,4 @@
-"""Standard streams whose reader leaves, that are closed from the start, or that lead to a full disk."""
+"""Standard streams whose reader ends, that are closed at the start, or that write to a full disk."""
 
 import os
 import subprocess

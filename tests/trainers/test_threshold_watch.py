@@ -1,4 +1,4 @@
-"""The warning of a threshold that sends nothing, or everything."""
+"""The warning about a threshold that sends nothing or everything."""
 
 from pathlib import Path
 

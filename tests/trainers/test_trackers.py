@@ -1,4 +1,4 @@
-"""Records on their way to the terminal, the file and Weights & Biases."""
+"""Trackers: terminal, file and Weights & Biases."""
 
 import io
 import json
@@ -90,13 +90,13 @@ def test_one_live_line_on_a_terminal() -> None:
 
 
 def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a run that goes on after step 100, at the speed between its records: 30 steps in 200 s."""
+    """For a run resumed after step 100, with the speed between its records: 30 steps in 200 s."""
     clock = [0.0]
     monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
     stream = ATerminal()
     terminal = Terminal(200, stream, first_step=100)
     for step in (120, 150):
-        clock[0] += 200  # records can be far apart
+        clock[0] += 200  # records can be many steps apart
         terminal.log(RECORD | {"step": step})
     terminal.finish({})
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\r")[-1]
@@ -138,7 +138,7 @@ def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch:
 def test_wandb_that_cannot_go_online_is_refused_before_training(
     mode: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Asked for by the setting or by the environment; here W&B is made to fail as without a key."""
+    """Online mode by the setting or the environment; W&B fails here like without a key."""
     monkeypatch.setenv("WANDB_MODE", "online")
 
     def refuse(self: WeightsAndBiases) -> None:
@@ -167,7 +167,7 @@ def open_offline(folder: Path, *, goes_on: bool) -> WeightsAndBiases:
 
 
 def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
-    """Two parts under one id, both named in what uploads them; a fresh start gets another id."""
+    """Two parts with one id, both in the upload command; a new start gets another id."""
     ids = []
     for goes_on in (False, True, False):
         tracker = open_offline(tmp_path, goes_on=goes_on)
@@ -178,14 +178,14 @@ def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
         assert tracker.sync_command == " ".join(["wandb sync", *map(str, parts)])
         assert len(parts) == 1 + goes_on
         if not goes_on:
-            time.sleep(1.1)  # W&B names a part by the second that it starts in
+            time.sleep(1.1)  # W&B names a part by the second of its start
     assert ids[0] == ids[1] != ids[2]
 
 
 def test_wandb_of_a_folder_that_is_removed_as_it_starts_adds_no_warning(
     tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is wrong is said by who cannot write; the commit recorded is this project's."""
+    """The failing writer reports the error; the recorded commit is this project's."""
     folder = tmp_path / "run"
     folder.mkdir()
     tracker = open_offline(folder, goes_on=False)
@@ -207,7 +207,7 @@ def test_wandb_that_was_not_there_before_gets_an_id_of_its_own(tmp_path: Path) -
 def test_wandb_that_fails_is_said_once(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """Whatever it raises, wherever: the training never sees it, and later runs get a W&B that works."""
+    """For all its errors: the training continues, and W&B works in later runs."""
     tracker = open_offline(tmp_path, goes_on=False)
 
     def fail(*_: object, **more: object) -> None:

@@ -1,4 +1,4 @@
-"""Settings of Weights & Biases: typed ones, variables, defaults, in this order."""
+"""Settings of Weights & Biases, by precedence: command line, environment variables, defaults."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""LIBSVM files: what is read, what is refused, what is fetched."""
+"""LIBSVM files: reading, refusals, download."""
 
 import bz2
 import contextlib
@@ -90,7 +90,7 @@ def test_any_damage_to_an_archive_is_refused_or_harmless(tmp_path: Path) -> None
     for position in range(0, len(packed), 11):
         damaged = packed[:position] + bytes([packed[position] ^ 0x2A]) + packed[position + 1 :]
         plain.with_name("damaged.gz").write_bytes(damaged)
-        with contextlib.suppress(ValueError):  # anything else, as zlib's own error, fails
+        with contextlib.suppress(ValueError):  # any other error, such as zlib's, fails the test
             features, _ = read(plain.with_name("damaged.gz"))
             assert (features != read(plain)[0]).nnz == 0
 
@@ -135,7 +135,7 @@ def test_missing_file_says_where_and_how(tmp_path: Path) -> None:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[str]:
-    """A server with what lies in tmp_path/home/libsvm."""
+    """A server of the files in tmp_path/home/libsvm."""
     folder = tmp_path / "home" / "libsvm"
     folder.mkdir(parents=True)
 

@@ -33,7 +33,7 @@ def loader(
 
 
 def table(rows: Rows) -> torch.Tensor:
-    """The features in the order that they are read in."""
+    """The features in the order of reading."""
     if isinstance(rows.features, np.ndarray):
         return torch.from_numpy(rows.features[rows.indices])
     return torch.from_numpy(rows.features.toarray())

@@ -5,13 +5,13 @@ import torch
 import torch.nn.functional as F
 
 import data.images.augment
-import data.torchvision_shim  # has to come before the first import of torchvision
+import data.torchvision_shim  # must precede the first import of torchvision
 from compressors.core.randomness import generator
 from data.images.augment import Augmentation, _crop, _rotate
 
 
 def images(*shape: int) -> torch.Tensor:
-    """Pixels in [1, 2): none is mistaken for the zeros that fill."""
+    """Pixels in [1, 2), which differ from the padding's zeros."""
     return 1 + torch.rand(shape, generator=generator(0, "images"))
 
 
@@ -52,7 +52,7 @@ def test_rotation_by_zero_is_the_identity() -> None:
 
 
 def test_rotation_by_right_angles_is_rot90() -> None:
-    """Positive angles turn clockwise, rot90 counts counter-clockwise; every image has its own angle."""
+    """Positive angles turn clockwise, rot90 counter-clockwise; every image has its own angle."""
     original = images(4, 3, 8, 8)
     rotated = _rotate(original, torch.tensor([0.0, 90.0, 180.0, -90.0]))
     for sample, turns in enumerate([0, -1, 2, 1]):
@@ -102,7 +102,7 @@ def test_input_is_left_alone_and_shape_and_dtype_stay() -> None:
 
 
 def test_the_stream_alone_decides() -> None:
-    """Neither draws of other workers in between nor the process-wide state matter or change."""
+    """Draws of other workers and the process-wide state have no effect and are not changed."""
     batch = images(16, 3, 8, 8)
     expected = {worker: ALL(batch, generator("augment", 0, 5, worker)) for worker in range(3)}
     before = torch.get_rng_state()

@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 against files written here byte by byte."""
+"""CIFAR-10 and CIFAR-100 from files that the tests write byte by byte."""
 
 from collections.abc import Callable
 from pathlib import Path

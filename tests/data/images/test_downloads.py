@@ -1,4 +1,4 @@
-"""Image datasets are downloaded where that is asked for, what they need and nothing else."""
+"""Download of image datasets: only on request, and only the needed files."""
 
 import shutil
 import tarfile

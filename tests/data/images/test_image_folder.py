@@ -1,4 +1,4 @@
-"""Trees of images: what is found, how it is read, and what is refused before training."""
+"""Folders of images: found files, decoding, and refusals before training."""
 
 import contextlib
 import os
@@ -111,7 +111,7 @@ def test_mean_and_std_of_many_are_those_of_evenly_spaced_ones(
 ) -> None:
     pixels = write_tree(tmp_path / "few/train", {"ant": 12})
     write_tree(tmp_path / "few/test", {"ant": 1})
-    names = sorted(range(12), key=str)  # files are sorted by their names
+    names = sorted(range(12), key=str)  # files are sorted by name
     monkeypatch.setattr(data.images.folder, "CHUNK", 2)
     monkeypatch.setattr(data.images.folder, "MEASURED", 5)
     some = np.stack([pixels[names[place]] for place in (0, 2, 4, 7, 9)]) / 255
@@ -262,7 +262,7 @@ def test_imagenet_says_where_to_put_it_and_counts_its_classes(tmp_path: Path) ->
 
 
 def test_no_image_starts_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pillow takes a file for what its content says, and has Ghostscript read EPS."""
+    """Pillow determines the format from the content, and starts Ghostscript for EPS."""
     marker = tmp_path / "started"
     monkeypatch.setenv("PATH", f"{fake_ghostscript(tmp_path, marker)}:{os.environ['PATH']}")
     monkeypatch.setattr("PIL.EpsImagePlugin.gs_binary", None)
@@ -302,7 +302,7 @@ def test_large_images_are_resized(tmp_path: Path) -> None:
 
 
 def test_links_are_followed_once(tmp_path: Path) -> None:
-    """A folder that lies elsewhere is read; one that leads back into itself has no end of paths."""
+    """A linked folder outside the tree is read; a link to a parent folder is refused."""
     elsewhere = write_tree(tmp_path / "elsewhere", {"ant": 2, "bee": 1})
     (tmp_path / "few").mkdir()
     for split in ("train", "test"):

@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST against files written here byte by byte."""
+"""MNIST and Fashion-MNIST from files that the tests write byte by byte."""
 
 import gzip
 import os
@@ -73,7 +73,7 @@ DAMAGED_IDX = {
 
 
 def test_no_more_is_unpacked_than_the_header_says(tmp_path: Path) -> None:
-    """3 MB of 3 GB, behind 3 images and as 3 million ones: neither needs more memory than the images."""
+    """3 MB that unpack to 3 GB, after 3 images or as 3 million images: memory is only that of the images."""
     path = tmp_path / "images.gz"
     for start, problem in (
         (PLAIN, "2352 must follow its header, not more"),
@@ -132,7 +132,7 @@ def test_labels_are_classes(tmp_path: Path) -> None:
 
 
 def test_real_mnist() -> None:
-    """Only where DATA_DIR holds the files. Label counts as published; mean and deviation as assumed."""
+    """Only if DATA_DIR has the files. Label counts are published; mean and deviation are the preset's."""
     root = Path(os.environ.get("DATA_DIR", ""))
     if not list(root.glob("MNIST/raw/train-images-idx3-ubyte*")):
         pytest.skip("no MNIST in $DATA_DIR")

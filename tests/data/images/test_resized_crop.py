@@ -1,4 +1,4 @@
-"""Random parts of images: within them, of the areas and ratios of torchvision's."""
+"""Random crops of images: inside the image, with torchvision's areas and ratios."""
 
 import math
 
@@ -18,7 +18,7 @@ def test_parts_lie_within_the_image(width: int, height: int) -> None:
 
 
 def test_areas_ratios_and_places_are_torchvisions() -> None:
-    """Means and spreads of 4,000 boxes on an image of 500 x 400 against 4,000 of theirs."""
+    """Means and deviations of 4,000 boxes on an image of 500 x 400, compared with torchvision's."""
     from torchvision.transforms import RandomResizedCrop
 
     import data.torchvision_shim  # noqa: F401  has to come before the first import of torchvision

@@ -1,4 +1,4 @@
-"""Decoding batch by batch gives what memory gives, follows from the step, and names what it cannot read."""
+"""Images decoded batch by batch: equal to those in memory, determined by the step, errors name the file."""
 
 import time
 from functools import partial

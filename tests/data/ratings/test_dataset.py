@@ -1,4 +1,4 @@
-"""The ratings dataset: who is tested on what, the baseline, and what the workers read."""
+"""The ratings dataset: test items, the popularity baseline, and the workers' batches."""
 
 import math
 from functools import partial
@@ -16,7 +16,7 @@ WORKERS = 4
 
 
 def raw(users: int = 30, items: int = 160, seed: int = 0) -> Ratings:
-    """Every item rated by somebody, popular ones by many, every user with 5 to 30 ratings."""
+    """Every item has a rating, popular ones have many; every user has 5 to 30 ratings."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, items + 1)
     rated = [
@@ -92,7 +92,7 @@ def test_a_pass_reads_every_positive_once_and_4_negatives_of_its_user() -> None:
 
 
 def test_a_held_out_item_may_be_drawn_in_training() -> None:
-    """Never to draw it would tell the model what is held out."""
+    """If it were never drawn, the model could find out which item is held out."""
     data = dataset()
     loader = data.loader(1, range(1), len(data.train), streams())
     held_out = set(enumerate(data.candidates[:, 0].tolist()))

@@ -11,7 +11,7 @@ def left_out(rows: list[tuple[int, int, int]], min_ratings: int = 2) -> LeftOut:
 
 
 def plain(rows: list[tuple[int, int, int]], min_ratings: int) -> tuple[list, list]:
-    """Training pairs and held-out pairs of raw ids, from one walk over the rows after another."""
+    """Training pairs and held-out pairs of raw ids, from plain loops over the rows."""
     latest = {}
     for number, (user, item, time) in enumerate(rows):
         if (user, item) not in latest or time >= latest[user, item][0]:

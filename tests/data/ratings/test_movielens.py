@@ -1,4 +1,4 @@
-"""MovieLens files of the three formats: what is read, what is refused, what is fetched."""
+"""MovieLens files of the three formats: reading, refusals, download."""
 
 import hashlib
 import zipfile
@@ -60,7 +60,7 @@ def test_few_raters_are_dropped_and_the_last_is_held_out(tmp_path: Path, name: s
 
 
 def whole_items(name: str) -> list[str]:
-    """6 more users with 20 items each, so that there are 130 items among all."""
+    """6 more users with 20 items each, so that there are 130 items in total."""
     pairs = [(20 + part, 20 * part + item + 1) for part in range(6) for item in range(20)]
     return [EDITIONS[name].separator.join(map(str, (user, item, 4, item))) for user, item in pairs]
 
@@ -154,7 +154,7 @@ def test_bad_settings_before_any_reading(tmp_path: Path, settings: dict, message
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A zip file in place of GroupLens's, with members that want out of their folder."""
+    """A zip file in place of GroupLens's, with members whose paths lead outside the folder."""
     archive = tmp_path / "ml-100k.zip"
     lines = [line for line in whole("100k") if not line.startswith("8")] + whole_items("100k")
     with zipfile.ZipFile(archive, "w") as packed:

@@ -1,4 +1,4 @@
-"""Draws of negatives: not rated, uniform over the rest, decided by the stream."""
+"""Draws of negatives: unrated, uniform, determined by the generator."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ NUM_USERS, NUM_ITEMS = 50, 40
 
 
 def pairs(seed: int = 0, share: float = 0.3) -> tuple[np.ndarray, RatedPairs]:
-    """[users, items] bool, and the same as pairs."""
+    """A matrix [users, items] bool, and the same as pairs."""
     table = np.random.default_rng(seed).random((NUM_USERS, NUM_ITEMS)) < share
     users, items = (side.astype(np.int32) for side in table.nonzero())
     mixed = np.random.default_rng(seed).permutation(len(users))

@@ -1,4 +1,4 @@
-"""Hit rate, NDCG and losses against plain loops and numbers worked out by hand."""
+"""Hit rate, NDCG and losses, compared with plain loops and hand-computed numbers."""
 
 import math
 
@@ -22,7 +22,7 @@ class Scores(nn.Module):
 
 
 def by_loop(scores: list[float]) -> tuple[float, float]:
-    """Averages over every place that the first could take among its equals."""
+    """Means over all ranks that the first could have among its ties."""
     better = sum(other > scores[0] for other in scores[1:])
     ties = sum(other == scores[0] for other in scores[1:])
     local_workers = range(better + 1, better + ties + 2)

@@ -1,4 +1,4 @@
-"""Made-up ratings: sizes, where they come from, that they hold a pattern, and what is refused."""
+"""Synthetic ratings: sizes, seed, learnable pattern, refusals."""
 
 import numpy as np
 import pytest

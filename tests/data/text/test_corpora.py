@@ -1,4 +1,4 @@
-"""Corpora from files written here, from Python itself and, where $DATA_DIR has them, the real files."""
+"""Corpora from small files, from Python's reference and, if $DATA_DIR has them, from the real files."""
 
 import hashlib
 import os
@@ -66,7 +66,7 @@ def test_files_that_are_no_text(tmp_path: Path, content: bytes, problem: str) ->
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Both corpora as they lie on their homes, in a folder."""
+    """A folder with both corpora in the format of their servers."""
     home = tmp_path / "home"
     write(home, PENN)
     with zipfile.ZipFile(home / "w.zip", "w") as archive:

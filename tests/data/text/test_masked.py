@@ -1,4 +1,4 @@
-"""Masked units: how many, replaced by what, drawn from where."""
+"""Masked units: number, replacement, random generator."""
 
 import math
 from pathlib import Path
@@ -28,7 +28,7 @@ def build(tmp_path: Path, **settings: object) -> MaskedDataset:
 
 
 def test_blocks_hold_the_running_text(tmp_path: Path) -> None:
-    """13 units in four lines, of which the third has [UNK] from the corpus; 10 inside a block."""
+    """13 units in four lines, the third with [UNK] from the corpus; 10 units per block."""
     dataset = build(tmp_path)
     assert len(dataset.train) == 60 * 13 // 10
     first = [START, "a", "dull", "film", ".", "play", "##ful", "##ly", "un", "a", UNKNOWN, END]
@@ -39,7 +39,7 @@ def test_blocks_hold_the_running_text(tmp_path: Path) -> None:
 
 
 def test_proportions(tmp_path: Path) -> None:
-    """15 % of the units of each block; 80 % [MASK], 10 % anything, 10 % as they were."""
+    """15 % of the units of each block; 80 % become [MASK], 10 % a random unit, 10 % stay."""
     dataset = build(tmp_path, max_length=102)
     blocks = torch.full((2000, 102), UNITS.index("film"))
     blocks[:, 0], blocks[:, -1] = UNITS.index(START), UNITS.index(END)
@@ -87,7 +87,7 @@ def test_held_out_blocks_are_always_masked_alike(tmp_path: Path) -> None:
 
 
 class Table(nn.Module):
-    """Logits that do not look at the text."""
+    """A model whose logits do not depend on the text."""
 
     def __init__(self) -> None:
         super().__init__()

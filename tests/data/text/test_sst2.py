@@ -1,4 +1,4 @@
-"""SST-2 from its files: batches, refusals with line numbers, and a download that leaves no half."""
+"""SST-2 from its files: batches, refusals with line numbers, and complete downloads."""
 
 import io
 import zipfile
@@ -73,7 +73,7 @@ def test_batch_larger_than_a_shard(root: Path) -> None:
 
 
 def test_some_rows_drawn_once_and_for_all(root: Path) -> None:
-    """In file order, so that a contiguous partition still means something."""
+    """In file order, so that a contiguous partition keeps its meaning."""
     whole = [f"{sentence}{number}" for number, (sentence, _) in enumerate(TRAIN)]
     write_rows(root / "glue/SST-2/train.tsv", [(row, 1) for row in whole])
     some, again = (sst2(root=str(root), train_rows=10).train for _ in range(2))
@@ -140,7 +140,7 @@ HONEST = {
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The address to fetch from, here a file; an archive of few rows."""
+    """The download's address, here a file with an archive of few rows."""
     archive = tmp_path / "home" / "SST-2.zip"
     archive.parent.mkdir()
     monkeypatch.setattr(data.text.sst2_download, "_SST2", archive.as_uri())

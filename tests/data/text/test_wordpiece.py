@@ -1,4 +1,4 @@
-"""WordPiece by hand, against transformers' own tokenizer, and vocabularies that are none."""
+"""WordPiece, compared with hand-made results and transformers' tokenizer; invalid vocabularies."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_padding_and_cutting(pieces: WordPiece) -> None:
 
 
 def test_agrees_with_transformers(tmp_path: Path) -> None:
-    """On what tempts it to differ: signs, accents, Chinese, control characters, long words."""
+    """On difficult text: punctuation, accents, Chinese, control characters, long words."""
     from transformers import BertTokenizer
 
     path = write_vocabulary(tmp_path, [*UNITS, "中", "国", "$", "5", "##5", "'", "s", "-"])
@@ -92,7 +92,7 @@ def test_missing_file_and_bad_flag(tmp_path: Path) -> None:
 
 
 def test_vocabulary_of_a_text() -> None:
-    """Characters alone and inside words, then the most frequent words, equals in alphabetical order."""
+    """Characters, at the start of and inside words, then the most frequent words; ties are alphabetical."""
     lines = ["ab ba ab", "Ba abb ca"]
     pieces = WordPiece.of(lines, size=13, lowercase=True)
     assert list(pieces.units) == [*SPECIAL, "a", "b", "c", "##a", "##b", "##c", "ab", "ba"]

@@ -15,7 +15,7 @@ from models.convex.logistic_l2 import logistic_l2
 
 
 def build(tmp_path: Path, rows: int = 40, density: float = 1.0, data: dict | None = None, **settings):
-    """(dataset, model) on a small file."""
+    """(dataset, model) from a small file."""
     write_rows(tmp_path, "few", rows, 6, density=density)
     dataset = libsvm(name="few", root=str(tmp_path), **(data or {}))
     return dataset, logistic_l2(**dataset.model_arguments(), **settings)
@@ -74,7 +74,7 @@ def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -
 def test_bits_do_not_depend_on_who_else_is_in_the_process(
     tmp_path: Path, density: float, workers: int, features: int, batch_size: int | None, data: dict
 ) -> None:
-    """BLAS rounds by shape: each worker's product must have its own shape only."""
+    """A BLAS rounds depending on the shape, so each worker's product must have only its own shape."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     write_rows(tmp_path, "few", 300, features, density=density)
@@ -129,7 +129,7 @@ def test_optimum_is_found_once_and_read_again(tmp_path: Path, monkeypatch: pytes
         again.smoothness,
         again.l2,
     )
-    kept.write_bytes(kept.read_bytes()[:100])  # damaged: found anew
+    kept.write_bytes(kept.read_bytes()[:100])  # damaged: computed again
     assert torch.equal(build(tmp_path)[1].optimum, first.optimum)
 
 
@@ -180,7 +180,7 @@ def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             build(tmp_path, **settings)
-    build(tmp_path)  # what is kept does not spare the rows the check
+    build(tmp_path)  # rows are checked also with a cached optimum
     monkeypatch.setitem(kept_optimum.SMOOTHNESS, "few", 3.0)
     with pytest.raises(ValueError, match=r"these rows are not few's: L is .*, that of few is 3"):
         build(tmp_path)

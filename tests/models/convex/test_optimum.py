@@ -1,4 +1,4 @@
-"""The minimum of logistic regression, and the problems that have none."""
+"""The minimum of logistic regression, and problems without one."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_gradient_vanishes_at_the_optimum(sparse: bool, scale: float, direct: bo
     smoothness = smoothness_of(objective)
     found = minimise(objective, smoothness)
     assert np.linalg.norm(objective.gradient(found.x)) == found.gradient_norm
-    assert found.gradient_norm <= 1e-12 * smoothness / scale  # what L = 1 would ask for
+    assert found.gradient_norm <= 1e-12 * smoothness / scale  # the bound for L = 1
     assert found.value == objective.value(found.x)
     rng = np.random.default_rng(1)
     for _ in range(20):

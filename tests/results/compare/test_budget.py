@@ -14,7 +14,7 @@ main = command_of_results("budget")
 
 
 def power_law(exponent: float, wobble: float = 0.0):
-    """A training that sends value^exponent bytes, now a bit more and now a bit less."""
+    """A training that sends value^exponent bytes, alternately a little more and a little less."""
     calls: list[float] = []
 
     def pilot(value: float) -> Pilot:
@@ -43,7 +43,7 @@ def test_a_wobbling_training_is_met_within_its_wobble() -> None:
 
 
 def test_a_step_is_closed_in_on() -> None:
-    """Bytes that jump over the wanted ones: the trials stay between the two sides of the jump."""
+    """Bytes jump over the wanted number; the trials stay between both sides of the jump."""
     values: list[float] = []
 
     def pilot(value: float) -> Pilot:
@@ -67,7 +67,7 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
-    """A gather carries to 3 others what a worker hands over."""
+    """A gather sends a worker's bytes to 3 others."""
     small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
     words = [*small, f"output={tmp_path}", "tracker=none"]
     link, handed = (budget.run_pilot("top_k", 0.1, words, by) for by in ("link", "handed"))
@@ -109,7 +109,7 @@ def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -
 
 
 def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What it hands over can be matched all the same."""
+    """The bytes that it hands over can still be matched."""
     small = ["model=mlp", "model.hidden=[8]", "workers=1", "trainer.steps=2", "trainer.batch_size=8"]
     assert main([*small, f"output={tmp_path}", "--density", "0.1"]) == 1
     said = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Differences judged together."""
+"""Joint intervals of several differences."""
 
 import math
 import random
@@ -27,7 +27,7 @@ def test_several_looks_widen_each_interval() -> None:
 
 
 def test_all_intervals_together_hold_as_often_as_promised() -> None:
-    """Four looks of ten seeds at no difference: at most 5 % of experiments show one; uncorrected, 18 %."""
+    """Four null comparisons of ten seeds: at most 5 % of experiments show a difference; uncorrected 18 %."""
     draw = random.Random(0)
     wrong = {1: 0, 4: 0}
     for _ in range(1000):

@@ -1,4 +1,4 @@
-"""Means, intervals and paired differences, by hand and beside scipy's own tests."""
+"""Means, intervals and paired differences, compared with hand-computed numbers and scipy's tests."""
 
 import math
 
@@ -33,7 +33,7 @@ def test_fewer_than_three_values_have_no_interval_and_none_is_refused() -> None:
 
 def test_paired_difference_is_scipys() -> None:
     rng = np.random.default_rng(0)
-    seeds = rng.normal(size=6) * 10  # what both share, and what unpaired values would drown in
+    seeds = rng.normal(size=6) * 10  # common to both, and larger than the difference of unpaired values
     a, b = seeds + rng.normal(size=6), seeds + rng.normal(size=6) + 1
     interval = stats.ttest_rel(a, b).confidence_interval(0.95)
     mean, low, high, seeds = paired_difference(list(a), list(b))
@@ -63,6 +63,6 @@ def test_equal_values_have_no_interval() -> None:
     assert mean_and_interval([0.1] * 3) == (pytest.approx(0.1), None)
     assert standard_deviation([0.1, 0.1, 0.1 + 1e-15]) is None
     assert mean_and_interval([0.0] * 5) == (0.0, None)
-    mean, *others = paired_difference([1.1, 2.3, 3.7], [0.1, 1.3, 2.7])  # equal but for rounding
+    mean, *others = paired_difference([1.1, 2.3, 3.7], [0.1, 1.3, 2.7])  # equal except for rounding
     assert (mean, *others) == (pytest.approx(1.0), None, None, 3)
     assert paired_difference([0.3, 0.2, 0.7], [0.3, 0.2, 0.7]) == (0.0, None, None, 3)

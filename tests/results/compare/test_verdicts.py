@@ -12,7 +12,7 @@ from results.tables.formats import markdown
 
 
 def write_madelon(folder: Path, end: float, start: dict | None = None, **config: object) -> None:
-    """The paper's Top-1 run of madelon, which peaks at 3e-4 and ends at 4e-5 there."""
+    """The paper's Top-1 run of madelon, with its peak of 3e-4 and its end of 4e-5."""
     first = {"convex/suboptimality": 11.50300959057, "convex/distance_squared": 5e-6} | (start or {})
     records = [{"step": 0} | {name: value for name, value in first.items() if value is not None}]
     records += [

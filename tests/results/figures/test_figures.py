@@ -1,4 +1,4 @@
-"""Figures of run folders written by hand, read back from matplotlib's axes."""
+"""Figures of small run folders, checked in matplotlib's axes."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ SEEDS = (0, 1, 2)
 
 
 def records(value: float, density: float, error: float, number: int = 20) -> list[dict[str, Any]]:
-    """Steps 10, 20, ... of a run whose loss falls from ``value`` and that errs by ``error`` in each."""
+    """Steps 10, 20, ... of a run whose loss falls from ``value``, with a compression error ``error`` each."""
     return [
         {
             "step": 10 * i,

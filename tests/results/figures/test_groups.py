@@ -1,4 +1,4 @@
-"""Runs that belong into one picture."""
+"""Groups of runs for one figure."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""One look for all figures."""
+"""Common style of all figures."""
 
 import colorsys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Run folders, whole and broken, as they are read and grouped."""
+"""Reading and grouping of complete and broken run folders."""
 
 import math
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_a_run_with_a_number_that_no_figure_can_show_is_left_out(
 
 
 def test_integers_that_become_floats_later_are_one_column(tmp_path: Path) -> None:
-    many = [record(i, loss=1) for i in range(50_000)]  # far more than a block of Arrow's
+    many = [record(i, loss=1) for i in range(50_000)]  # much larger than a block of Arrow
     write_run(tmp_path, records=[*many, record(50_000, loss=0.5)])
     (run,) = read_runs([tmp_path])
     assert run.curve("train/loss").iloc[[0, -1]].tolist() == [1.0, 0.5]
@@ -116,7 +116,7 @@ def test_what_cannot_be_used_is_named_and_left_out(
     seeds = [run.seed for run in read_runs([tmp_path])]
     printed = capsys.readouterr().err
     assert printed.count("\n") == 1
-    if said is None:  # a line, not the run
+    if said is None:  # only the line is left out, not the run
         assert sorted(seeds) == [0, 1] and "left out line 2" in printed
     else:
         assert seeds == [0]
@@ -201,7 +201,7 @@ HOSTILE_FILES = {
         b'{"status": "\xff"}': "is not UTF-8",
     },
     "metrics.jsonl": {
-        '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # of many levels Arrow crashes
+        '{"step": 1, "a": ' + "[" * 1_000_000 + "]" * 1_000_000 + "}\n": "",  # Arrow crashes on many levels
         '{"step": 1, "a": 1, "a": 2}\n' * 4: "4 lines are not records, line 1: a key occurs twice",
         '{"step": 1, "' + "a" * 501 + '": 2}\n': "is no name of a metric",
     },

@@ -50,7 +50,7 @@ def metrics(part: Any) -> set[str]:
 
 
 def documented() -> set[str]:
-    """Metric names of the reference's table; with ... standing for a name after the slash."""
+    """Metric names in the table of docs/reference.md; ... stands for a name after the slash."""
     text = (ROOT / "docs" / "reference.md").read_text()
     table = text[text.index("## Metrics") :]
     return {

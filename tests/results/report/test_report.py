@@ -1,4 +1,4 @@
-"""The report's page as text: complete, escaped, the same for the same runs."""
+"""The report's page as text: complete, escaped, equal for equal runs."""
 
 import json
 import re
@@ -30,7 +30,7 @@ def page_of(*outputs: Path, to: Path, arguments: tuple[str, ...] = ()) -> str:
 
 
 def body_of(page: str) -> str:
-    """What a reader sees: without plotly's JavaScript, which stands last."""
+    """The visible part of a page, without plotly's JavaScript, which is last."""
     return page[: page.index('<script type="application/json"')]
 
 
@@ -182,7 +182,7 @@ def test_every_run_is_a_point_that_leads_to_it(output: Path) -> None:
     (series,) = series_of(pages).values()
     figures = figures_of(series)
     for figure in figures:
-        go.Figure(data=figure.data, layout=figure.layout)  # plotly refuses what it does not know
+        go.Figure(data=figure.data, layout=figure.layout)  # plotly refuses unknown properties
     quality = figures[0]
     assert quality.title == "Test accuracy against MB that left a worker"
     small = [trace for trace in quality.data if trace.get("showlegend") is False and "customdata" in trace]

@@ -1,4 +1,4 @@
-"""The report's page in a real Chromium: it loads in silence, hides traces, sorts tables, opens runs."""
+"""The report's page in Chromium: it loads without messages, hides traces, sorts tables, opens runs."""
 
 import shutil
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ sync_api = pytest.importorskip("playwright.sync_api", reason="needs Playwright: 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
 HOSTILE = "<script>hacked=1</script><img src=x onerror=hacked=1>"
-BYTES = {"none": 120_000.0, "top_k": 9_000.0, "hard_threshold": 80_000.0}  # not in the order of their words
+BYTES = {"none": 120_000.0, "top_k": 9_000.0, "hard_threshold": 80_000.0}  # not in alphabetical order
 
 
 @dataclass
 class Opened:
-    """The page, and what the browser had to say of it."""
+    """The page, and the browser's messages."""
 
     page: Any
     file: Path
@@ -52,7 +52,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def opened(browser: Any, report: Path) -> Iterator[Opened]:
-    """One page for all tests, since it takes seconds to load; each leaves it as it needs no other to be."""
+    """One page for all tests, because loading takes seconds; no test depends on the state left by another."""
     page = browser.new_page()
     opened = Opened(page, report)
     page.on("console", lambda message: opened.messages.append(message.text))
@@ -65,7 +65,7 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
 
 
 def until(page: Any, expression: str, value: Any) -> None:
-    """Wait for JavaScript to say ``value``; Playwright's own waiting needs what the page forbids."""
+    """Wait until ``expression`` has ``value``; the page's policy forbids what Playwright's own wait needs."""
     for _ in range(100):
         if page.evaluate(expression) == value:
             return
@@ -95,7 +95,7 @@ def test_page_loads_in_silence_and_asks_nobody(opened: Opened) -> None:
     assert opened.messages == []
     assert opened.requests == [opened.file.as_uri()]
     assert page.evaluate("window.hacked") is None
-    assert page.locator("h2", has_text="onerror").count() == 1  # said, not done
+    assert page.locator("h2", has_text="onerror").count() == 1  # shown as text, not executed
 
 
 def test_a_click_in_the_legend_hides_a_method(opened: Opened) -> None:

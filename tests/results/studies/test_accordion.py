@@ -1,4 +1,4 @@
-"""The comparison of ACCORDION, from run folders written by hand."""
+"""The page of ACCORDION, from small run folders."""
 
 from pathlib import Path
 
@@ -77,7 +77,7 @@ def test_the_table_says_what_the_runs_say(output: Path, tmp_path: Path) -> None:
 
 
 def test_share_at_high(output: Path) -> None:
-    """500 of 1000 elements' way from 10 to 100; the layer of one element says nothing."""
+    """The mean of the elements sent is halfway from k_low to k_high; a layer of one element is ignored."""
     shares = {run.compressor: share_at_high(run) for run in read_runs([output])}
     assert shares["accordion"] == pytest.approx(0.5) and shares["top_k"] is None
 

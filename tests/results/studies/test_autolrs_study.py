@@ -1,4 +1,4 @@
-"""The comparison of schedules, from run folders written by hand."""
+"""The comparison of schedules, from small run folders."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from results.studies.autolrs import schedules_of, steps_in_all, steps_until
 main = command_of_results("study", "autolrs")
 
 SCHEDULE = "trainers.schedules.schedules."
-ACCURACY = {  # after 100, 200, 300 and 400 steps in all
+ACCURACY = {  # after 100, 200, 300 and 400 steps in total
     "Constant": (0.5, 0.6, 0.7, 0.8),
     "Cosine": (0.5, 0.6, 0.8, 0.9),
     "WarmupStep": (0.3, 0.4, 0.5, 0.6),
@@ -70,7 +70,7 @@ def study(tmp_path: Path) -> Path:
 def test_trials_count_from_the_stage_that_they_were_for(study: Path) -> None:
     ((_, by_schedule),) = schedules_of(finished_runs([study / "runs"])).items()
     searched, constant = by_schedule["autolrs"][0], by_schedule["constant"][0]
-    # an evaluation after 50 steps comes before the trials of the stage that begins there
+    # the evaluation after 50 steps is before the trials of the next stage
     assert steps_in_all(searched, np.array([50, 100, 250])).tolist() == [100, 250, 400]
     assert steps_in_all(constant, np.array([100, 400])).tolist() == [100, 400]
     assert steps_until(searched, "test/accuracy", 0.8, True) == 250
@@ -91,7 +91,7 @@ def test_table_says_what_was_reached_sent_and_saved(study: Path, capsys: pytest.
     seeds, reached, against, sent, saved = rows["AutoLRS"]
     assert (seeds, reached.split(" ±")[0], sent) == ("0, 1, 2", "86.00", "4.00")
     assert against == "+5.00"
-    assert saved == "37.50 %"  # 250 steps in all where the constant rate took 400
+    assert saved == "37.50 %"  # 250 steps in total; the constant rate needs 400
     assert rows["cosine"][4] == "25.00 %"
     assert rows["steps: a tenth at 1/2 and 3/4"][2:] == ["-20.00", "4.00", "never"]
     assert rows["constant, tuned"][2] == rows["constant, tuned"][4] == "-"
@@ -101,7 +101,7 @@ def test_table_says_what_was_reached_sent_and_saved(study: Path, capsys: pytest.
 
 
 def test_steps_in_which_a_schedule_is_the_constant_rate_save_nothing(tmp_path: Path) -> None:
-    """The constant rate itself was as good after 200 steps as after 400; the step schedule was that run."""
+    """The constant rate had its final quality after 200 of 400 steps; the step schedule is the same run."""
     for seed in (0, 1):
         plain_run(tmp_path / "runs", "Constant", seed, accuracy=(0.5, 0.8, 0.7, 0.8))
         late = (0.5, 0.8, 0.9, 0.9) if seed else (0.5, 0.7, 0.9, 0.9)
@@ -118,7 +118,7 @@ def test_steps_in_which_a_schedule_is_the_constant_rate_save_nothing(tmp_path: P
     rows = [line for line in table.read_text().splitlines() if line.startswith("| ")]
     ((step, cosine),) = [[row.split(" | ")[-1].strip(" |") for row in rows[2:]]]
     assert step == "one run until then in seed 1"
-    assert cosine == "-50.00 % (2 seeds)"  # 300 steps where the constant rate first took 200
+    assert cosine == "-50.00 % (2 seeds)"  # 300 steps; the constant rate needs 200
 
 
 def test_a_folder_without_runs_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

@@ -1,4 +1,4 @@
-"""Figures and the reproduction table from run folders made here."""
+"""Figures and the reproduction table, from small run folders."""
 
 import json
 import shutil
@@ -78,7 +78,7 @@ def test_curves_are_what_the_records_say(output: Path) -> None:
 
 
 def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -> None:
-    """Values that are not exact: its line is not in the panel, its number a dash, all else as before."""
+    """Its values are not exact: the panel has no line, the table a dash; everything else is unchanged."""
     name = "comm/paper_bits_total"
     runs = [
         replace(
@@ -173,11 +173,11 @@ def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     curve = found.curve("convex/suboptimality")
     per_step = found.summary["comm/link_bytes_sent_total"] / 40
     at = reproduction._value_at_bytes
-    assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # the tenth before holds no record
+    assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # the tenth before it has no record
     assert at(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
     assert at(found, "convex/suboptimality", 0.5 * per_step) == curve[0]  # before the first record of bytes
     assert reproduction.END_SHARE == 0.1 and curve.index[1] == 5
-    found.records.loc[:, "comm/link_bytes_sent_total"] *= 1e-6  # now all records lie close together
+    found.records.loc[:, "comm/link_bytes_sent_total"] *= 1e-6  # now all records are close together
     found.records.loc[3:, "comm/link_bytes_sent_total"] = [95.0, 97.0, 100.0, 120.0, 130.0, 140.0]
     assert at(found, "convex/suboptimality", 100.0) == pytest.approx(curve.iloc[3:6].mean())
 
@@ -275,7 +275,7 @@ def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> None:
-    """Only a name's method goes, which names of one's own need not end with."""
+    """Only the method at the end of a name is removed; a user's name may not have one."""
     for number, part in enumerate(("top_k", "hard_threshold")):
         name = {"name": "heterogeneity-by-hand", "data": {"partition": "by_label"}}
         copied(output, tmp_path / str(number), f"heterogeneity-{part}", **name)
@@ -286,7 +286,7 @@ def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> 
 
 
 def test_bits_of_bytes_are_those_handed_over(output: Path) -> None:
-    """8 times ``comm/bytes_sent``, which are not those that left a worker."""
+    """8 times ``comm/bytes_sent``, which differ from the bytes that left a worker."""
     assert convex.BITS_LABELS["ledger"].startswith("bits handed over per worker")
     table = reproduction.reproduction_table(read_runs([output]))
     assert (

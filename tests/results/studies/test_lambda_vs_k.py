@@ -1,4 +1,4 @@
-"""Hard threshold against Top-k, from run folders written by hand."""
+"""Hard threshold compared with Top-k, from small run folders."""
 
 import math
 from pathlib import Path
@@ -69,7 +69,7 @@ def output(tmp_path: Path) -> Path:
 
 
 def test_pairs_are_chosen_by_bytes_alone(output: Path) -> None:
-    """A threshold with 22 % fewer bytes than Top-9 % stands beside none, however accurate it is."""
+    """A threshold with 22 % fewer bytes than Top-9 % has no partner, whatever its accuracy."""
     network_study, convex_study = problems_of(read_runs([output]))
     pairs = dict(pairs_of(network_study))
     assert pairs == {
@@ -137,7 +137,7 @@ def test_runs_that_cannot_be_compared_are_one_line(
 
 
 def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing leaves it, so that no threshold stands beside Top-k at equal bytes."""
+    """It sends nothing, so there is no pair of equal bytes."""
     for compressor in ("top_k", "hard_threshold"):
         write_run(tmp_path, compressor=compressor, workers=1, summary={"comm/link_bytes_sent_total": 0.0})
     assert main([str(tmp_path)]) == 1

@@ -1,4 +1,4 @@
-"""The main job's page: from run folders written by hand, and the committed one beside the job itself."""
+"""The main job's page from small run folders, and the committed page compared with the job."""
 
 import re
 import subprocess
@@ -58,7 +58,7 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
     assert (header.parse(text).command, header.parse(text).seeds) == ("make main", (0, 1, 2))
     rows = {cells[1]: cells[2:-1] for cells in map(cells_of, text.splitlines()) if len(cells) > 5}
     assert rows["`random_block` minus `none`"][2:] == ["lower (3 seeds)", "0.01", "-"]
-    # differences -1.0, -0.8, -0.9: beyond 95 % alone (t 4.30), and beyond 98.75 % (t 8.86) too
+    # differences -1.0, -0.8, -0.9: significant at 95 % (t 4.30), and at 98.75 % (t 8.86)
     expected = ["-0.90 [-1.15, -0.65]", "[-1.41, -0.39]", "lower (3 seeds)"]
     assert rows["`hard_threshold` minus `none`"][:3] == expected
     assert rows["`hard_threshold`, lambda 0.5"][:2] == ["density 0.1 %", "0, 1, 2"]
@@ -67,7 +67,7 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
 
 
 def test_runs_of_a_single_worker_are_refused(tmp_path: Path) -> None:
-    """Nothing leaves it: bytes have no ratio."""
+    """It sends nothing, so bytes have no ratio."""
     write(tmp_path, "top_k", 0, workers=1)
     with pytest.raises(ValueError, match=r"workers must be at least 2, got 1: nothing leaves"):
         methods_of(read_runs([tmp_path]))
@@ -120,7 +120,7 @@ def test_the_committed_page_holds_every_method_and_the_stated_spread() -> None:
 
 @pytest.mark.slow
 def test_the_committed_page_comes_out_again(tmp_path: Path) -> None:
-    """Seed 0 of every method: to the last digit on the page's processor, within its spread on another."""
+    """Seed 0 of every method: equal digits on the page's processor, within the deviation on another."""
     job = [sys.executable, "run.py", "-m", f"output={tmp_path}", "tracker=none", "seed=0", "processes=1"]
     for compressor in ("compressor=none,hard_threshold", "compressor=top_k,random_block budget.density=0.01"):
         subprocess.run([*job, *compressor.split()], cwd=ROOT, check=True, timeout=3600)

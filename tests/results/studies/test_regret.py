@@ -1,4 +1,4 @@
-"""The page of regret, from run folders made here."""
+"""The page of regret, from small run folders."""
 
 import statistics
 from pathlib import Path
@@ -80,7 +80,7 @@ def test_runs_without_regret_are_refused(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing leaves it, so that no method sends as many bytes as another."""
+    """It sends nothing, so methods cannot be matched by bytes."""
     runs_in(tmp_path, workers=1, **dict.fromkeys(BYTES, 0.0))
     assert main([str(tmp_path)]) == 1
     said = capsys.readouterr().err.splitlines()

@@ -1,4 +1,4 @@
-"""The small presets' table from run folders made here."""
+"""The small presets' table, from small run folders."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""The study of three key parameters, from run folders written by hand."""
+"""The study of three key parameters, from small run folders."""
 
 import math
 import statistics
@@ -24,7 +24,7 @@ SCHEMES += (("top_k", None),)
 
 
 def accuracy(scheme: str, shared: bool | None, scope: str, lost: bool, density: float, seed: int) -> float:
-    """Additive, but that feedback matters more at the lower density."""
+    """Additive effects, but feedback has a larger effect at the lower density."""
     value = PLAIN[seed] - 0.02 - {"random_k": 0.0, "random_block": 0.01, "top_k": -0.015}[scheme]
     value -= 0.03 * (shared is False) + 0.005 * (scope == "global") * (1 + seed)
     return value - lost * (0.2 if density == 0.1 else 0.4)
@@ -80,7 +80,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(text: str, heading: str) -> list[dict[str, str]]:
-    """The table below the heading that begins so."""
+    """The table below the heading that begins with ``heading``."""
     lines = text.split(f"### {heading}")[1].split("###")[0].splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     return [dict(zip(table[0], row, strict=True)) for row in table[2:]]

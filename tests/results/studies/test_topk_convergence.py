@@ -1,4 +1,4 @@
-"""The figures and the table of the convergence of Top-k, from run folders written by hand."""
+"""The figures and the table of the convergence of Top-k, from small run folders."""
 
 import statistics
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_the_table_says_what_the_records_say(output: Path, tmp_path: Path) -> No
 
 
 def lines(figure: matplotlib.figure.Figure, panel: int) -> dict[str, np.ndarray]:
-    """What the lines of one panel show, by method."""
+    """The data of the lines of one panel, by method."""
     drawn = (line for line in figure.axes[panel].lines if not line.get_label().startswith("_"))
     return {line.get_label(): line.get_xydata() for line in drawn}
 

@@ -22,7 +22,7 @@ def run_of(folder: Path, **keys: object) -> Run:
 
 
 def sent_by(workers: int, handed: float) -> dict[str, float]:
-    """Of a gather: the link bytes of a worker that hands over so many bytes, and its compression ratio."""
+    """Link bytes and compression ratio of a worker that hands ``handed`` bytes to a gather."""
     link = (workers - 1) * handed
     ratio = 2 * (workers - 1) / workers * 4 * NUM_PARAMETERS * STEPS / link
     names = ("comm/link_bytes_sent_total", "comm/link_bytes_received_total")
@@ -58,7 +58,7 @@ def test_every_count_by_hand(tmp_path: Path, n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 4])
 def test_indices_count_whatever_the_collective_moves(tmp_path: Path, n: int) -> None:
-    """With 2 workers a gather and an all-reduce move as much."""
+    """With 2 workers a gather and an all-reduce move equally many bytes."""
     summary = {**sent_by(n, 80 * STEPS), "comm/largest_sent_total": 10.0 * STEPS}
     counts = {count.convention: count for count in counts_of(run_of(tmp_path, workers=n, summary=summary))}
     assert counts["64 bits an element, of the worker that sends most"].amount == 640 * STEPS
@@ -66,7 +66,7 @@ def test_indices_count_whatever_the_collective_moves(tmp_path: Path, n: int) -> 
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_sidco_counts_8_bytes_an_element_in_whatever_code(tmp_path: Path, is_exact: bool) -> None:
-    """A coded wire hands over fewer bytes, which SIDCo would not count; of rounded values it counts none."""
+    """An encoding sends fewer bytes, which SIDCo does not count; rounded values have no count."""
     summary = sent_by(4, 30 * STEPS)
     summary |= {"comm/values_bytes_total": 10 * STEPS, "comm/indices_bytes_total": 20 * STEPS}
     summary |= {} if is_exact else {"comm/paper_bits_total": None}
@@ -111,7 +111,7 @@ def test_a_run_without_link_bytes_is_left_out(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_single_worker_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """Nothing leaves it, so that its summary has no ratio."""
+    """It sends nothing, so its summary has no ratio."""
     travelled = ("comm/link_bytes_sent_total", "comm/link_bytes_received_total")
     summary = {**dict.fromkeys(travelled, 0.0), "comm/compression_ratio": None}
     path = write_run(tmp_path, workers=1, summary=summary)

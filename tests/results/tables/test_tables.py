@@ -1,4 +1,4 @@
-"""Methods side by side: numbers by hand, the baseline, what is said where a number is missing, formats."""
+"""Comparison tables: hand-computed numbers, the baseline, notes on missing numbers, formats."""
 
 import csv
 import html
@@ -128,7 +128,7 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
 
 
 def test_runs_of_one_setting_and_several_names_are_called_by_all_of_them(output: Path) -> None:
-    """By model and data alone they would take the name of other runs, which had to be told from them."""
+    """With model and data as their only name they could not be distinguished from other runs."""
     for name in ("a", "b", "c", "d", "e"):
         write_run(output, name=f"{name}-top_k", seed=ord(name), workers=16)
     titles = [section.title for section in compare(read_runs([output]))]
@@ -167,7 +167,7 @@ def test_an_interval_that_holds_zero_shows_no_difference(output: Path) -> None:
     write_run(output, compressor="random_k", seed=0)
     text = markdown(compare(read_runs([output])))
     said = "- no difference from none shown, the interval holds 0: hard_threshold, lambda 0.01\n"
-    assert said in text  # top_k's leaves 0 out, random_k has none
+    assert said in text  # top_k's interval excludes 0, random_k has none
 
 
 def test_what_a_run_lacks_is_a_dash(output: Path) -> None:
@@ -252,7 +252,7 @@ def test_latex_is_escaped_and_balanced(output: Path) -> None:
     assert text.isascii()
     bodies = [line for line in text.splitlines() if line.endswith(r"\\")]
     columns = {line.replace(r"\&", "").count("&") for line in bodies}
-    assert len(bodies) == 6 and len(columns) <= 2  # a table each, with and without a difference
+    assert len(bodies) == 6 and len(columns) <= 2  # one table each, with and without a difference
 
 
 @pytest.mark.parametrize(

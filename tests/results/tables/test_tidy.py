@@ -1,4 +1,4 @@
-"""Run folders as tidy tables."""
+"""Tidy tables of run folders."""
 
 import json
 import math
@@ -18,7 +18,7 @@ main = command_of_results("table")
 
 @pytest.fixture
 def output(tmp_path: Path) -> Path:
-    """Two methods, two seeds; settings that one has and the other lacks."""
+    """Two methods, two seeds; each method has settings that the other lacks."""
     folder = tmp_path / "runs"
     for seed in (0, 1):
         best = {"best": {"test/accuracy": 0.95 + seed / 100}}
