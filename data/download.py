@@ -65,7 +65,7 @@ def fetch(
         if isinstance(error, urllib.error.URLError) and isinstance(error.reason, OSError):
             held = ", ".join(map(str, files or [target]))
             remedy = f"; without a network, data.root=DIR reads the files of a folder that has them: {held}"
-        raise OSError(f"data.download: {url} did not arrive whole: {_shown(error)}{remedy}") from error
+        raise OSError(f"data.download: {url} was not downloaded: {_shown(error)}{remedy}") from error
     finally:
         arriving.unlink(missing_ok=True)
 
@@ -112,7 +112,7 @@ class _OnlyHttps(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any) -> urllib.request.Request | None:
         answer, url = arguments[1], arguments[-1]
         if urlsplit(url).scheme != "https":
-            raise OSError(f"it leads to {url}, which is not https")
+            raise OSError(f"it redirects to {url}, which is not https")
         answer.close()  # else urllib would read the redirection's body, whatever its length
         return super().redirect_request(*arguments)
 
@@ -198,12 +198,12 @@ def _download(url: str, arriving: Path, max_bytes: int) -> str:
                     file.write(block)
         except (OSError, ValueError, http.client.HTTPException) as error:
             if watch.too_slow:
-                raise OSError(f"it is too slow: {watch.received} bytes came") from error
+                raise OSError(f"it is too slow: {watch.received} bytes received") from error
             raise
     if watch.too_slow:
-        raise OSError(f"it is too slow: {watch.received} bytes came")
+        raise OSError(f"it is too slow: {watch.received} bytes received")
     if expected is not None and watch.received != expected:
-        raise OSError(f"{watch.received} of {expected} bytes came")
+        raise OSError(f"{watch.received} of {expected} bytes received")
     return digest.hexdigest()
 
 

@@ -126,5 +126,7 @@ def reads_files(data: object) -> bool:
 
 def task_of(dataset: Dataset) -> Task:
     """The task of a dataset that has one."""
-    assert dataset.task is not None, f"{type(dataset).__name__} is for models with a loss of their own"
+    assert dataset.task is not None, (
+        f"{type(dataset).__name__} has no task: its models compute their own loss"
+    )
     return dataset.task

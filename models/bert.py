@@ -296,7 +296,5 @@ def _not_there(name: str, download: bool) -> str:
     if Path(name).is_dir():
         return f"model.pretrained={name}: the folder must hold a config.json and a model.safetensors"
     if download:
-        return (
-            f"model.pretrained={name}: no folder, and the hub does not give a safetensors model of that name"
-        )
-    return f"model.pretrained={name}: no folder, nor a kept download; model.download=true asks the hub"
+        return f"model.pretrained={name}: no folder, and the hub has no safetensors model of this name"
+    return f"model.pretrained={name}: no folder and no cached download; model.download=true downloads it"

@@ -10,7 +10,7 @@ COMMANDS = {  # name: module with a function ``main``, one line of help
     "budget": ("results.compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
     "study": ("results.studies.command", "a study's page, tables and figures"),
 }
-EXTRAS = {  # what pyproject.toml's extras install for these commands
+EXTRAS = {  # package of these commands: extra of pyproject.toml
     **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow"), "results"),
     **dict.fromkeys(("wandb", "wandb_workspaces"), "tracking"),
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
-    """Of ``python -m results NAME``; the description is a docstring, whose paragraphs are kept."""
+    """The parser of ``python -m results NAME``; keeps the paragraphs of ``description``, a docstring."""
     return argparse.ArgumentParser(
         prog=f"python -m results {name}",
         description=description,
@@ -17,7 +17,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def in_a_line(work: Callable[[], None]) -> int:
-    """Do ``work``; its status: 1, with one line on standard error, where a file or a run is not as needed."""
+    """Run ``work``; returns its exit status, or 1 and one line on standard error for a bad file or run."""
     try:
         work()
     except (OSError, ValueError) as error:
@@ -27,7 +27,7 @@ def in_a_line(work: Callable[[], None]) -> int:
 
 
 def hand_out(text: str, path: Path | None) -> None:
-    """Write a page to ``path`` and say so, or print it where there is none."""
+    """Write a page to ``path`` with a message, or print it if ``path`` is None."""
     if path is None:
         print(text, end="" if text.endswith("\n") else "\n")
     else:
@@ -36,6 +36,6 @@ def hand_out(text: str, path: Path | None) -> None:
 
 
 def paragraph(words: str) -> str:
-    """Words of a page, wrapped for reading as a file."""
+    """A paragraph of a page, wrapped to the line length of files."""
     flat = " ".join(words.split())
     return textwrap.fill(flat, 120, break_on_hyphens=False, break_long_words=False) + "\n"

@@ -19,32 +19,32 @@ _LATEX |= {"[": "{[}", "]": "{]}", "`": r"\symbol{96}"}  # \\[ would be a length
 
 
 class Marked(str):
-    """Text that is Markdown already."""
+    """Text that is already Markdown."""
 
     __slots__ = ()
 
 
 def one_line(text: object) -> str:
-    """The text in one line without control characters, which could move a terminal's cursor."""
+    """The text as one line without control characters, which could move a terminal's cursor."""
     words = " ".join(str(text).split())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in words)
 
 
 def in_markdown(text: object) -> str:
-    """Text for a paragraph, heading or list item of Markdown; what is ``Marked`` stays."""
+    """Text for a paragraph, heading or list item of Markdown; ``Marked`` text is not changed."""
     if isinstance(text, Marked):
         return text
     shown = _inline(text).replace("|", "\\|")
     shown = re.sub(r"^([#+=-]+)(?=\s|$)", lambda found: re.sub(".", r"\\\g<0>", found[1]), shown)
-    shown = re.sub(r"(?<=\s)(?=#+$)", r"\\", shown)  # would close a heading
+    shown = re.sub(r"(?<=\s)(?=#+$)", r"\\", shown)  # a trailing # would close a heading
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", shown)
 
 
 def _inline(text: object) -> str:
-    """Without what matters at the beginning of a block, and pipes."""
+    """Escape inline Markdown, without pipes and characters at the beginning of a block."""
     shown = "".join(_MARKDOWN.get(character, character) for character in one_line(text))
-    shown = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", shown)  # inside a word it marks nothing
-    shown = re.sub(r"\](?=[(\[:])", r"\\]", shown)  # else a link or the definition of one
+    shown = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", shown)  # inside a word _ has no meaning
+    shown = re.sub(r"\](?=[(\[:])", r"\\]", shown)  # otherwise a link or a link definition
     return re.sub(r"(?<=:)/(?=/)|(?<=www)\.", r"\\\g<0>", shown, flags=re.IGNORECASE)
 
 
@@ -59,19 +59,19 @@ def code(text: object) -> Marked:
 
 
 def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]], rule: Sequence[str]) -> str:
-    """A table; ``rule`` is what stands under each column's head: ``---`` for words, ``---:`` for numbers."""
+    """A table; ``rule`` has the line below each column's head: ``---`` for text, ``---:`` for numbers."""
     lines = [_row(head), f"|{'|'.join(rule)}|", *map(_row, rows)]
     return "\n".join(lines) + "\n"
 
 
 def _row(cells: Sequence[object]) -> str:
-    """A pipe ends a cell inside code, too."""
+    """Escape pipes, which end a cell also inside code."""
     shown = (cell if isinstance(cell, Marked) else _inline(cell) for cell in cells)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |"
 
 
 def in_latex(text: object) -> str:
-    """Text for LaTeX with its usual fonts, which have no letters beyond Latin ones."""
+    """Text for LaTeX with its default fonts, which only have Latin letters."""
     return "".join(_in_latex(character) for character in one_line(text))
 
 
@@ -82,9 +82,9 @@ def _in_latex(character: str) -> str:
 
 
 def in_spreadsheet(value: object) -> object:
-    """A cell of a CSV file: text that a spreadsheet would take for a formula begins with an apostrophe.
+    """A cell of a CSV file. Text that a spreadsheet would execute as a formula gets an apostrophe in front.
 
-    Numbers stay numbers, those below zero and those written as text too.
+    Numbers are not changed, including negative ones and numbers given as text.
     """
     if not isinstance(value, str) or _NUMBER.fullmatch(value):
         return value

@@ -122,7 +122,7 @@ class RowsDataset:
         num_bytes = 8 * rows * self.features.shape[1]
         if num_bytes > _MOST_DENSE_BYTES:
             raise ValueError(
-                f"{self.name}: {rows} rows of {self.features.shape[1]} features with their zeros must take "
+                f"{self.name}: {rows} rows of {self.features.shape[1]} features as a dense matrix must take "
                 f"at most {_MOST_DENSE_BYTES} bytes, got {num_bytes}"
             )
 

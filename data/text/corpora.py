@@ -82,7 +82,9 @@ def python_docs() -> Corpus:
     try:
         from pydoc_data.topics import topics
     except ImportError as error:
-        raise FileNotFoundError(f"data=python_docs: this Python carries no pydoc_data: {error}") from error
+        raise FileNotFoundError(
+            f"data=python_docs: this Python was installed without pydoc_data: {error}"
+        ) from error
     seen: set[str] = set()
     paragraphs: dict[str, list[str]] = {}
     for topic in sorted(topics):

@@ -37,7 +37,7 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
     with np.errstate(over="ignore"):
         smoothness = float(sigma * sigma / (4 * len(weights)))
     if not 0 < smoothness < np.inf:
-        what = "all zero: there is nothing to learn" if smoothness == 0 else "too large: L is not finite"
+        what = "all zero: no model can be trained" if smoothness == 0 else "too large: L is not finite"
         raise ValueError(f"the features of {name} are {what}")
     expected = SMOOTHNESS.get(name)
     if expected is not None and abs(smoothness / expected - 1) > 1e-9:

@@ -55,13 +55,13 @@ def test_whole(server: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "most", "problem"),
     [
-        ("/short", 5000, "1000 of 2000 bytes came"),
+        ("/short", 5000, "1000 of 2000 bytes received"),
         ("/whole", 999, "it has more than 999 bytes"),
         ("/away", 5000, "/whole, which is not https"),
     ],
 )
 def test_refused(server: str, tmp_path: Path, path: str, most: int, problem: str) -> None:
-    with pytest.raises(OSError, match=f"data.download: {server}{path} did not arrive whole: .*{problem}"):
+    with pytest.raises(OSError, match=f"data.download: {server}{path} was not downloaded: .*{problem}"):
         fetch(f"{server}{path}", tmp_path / "x", None, max_bytes=most)
     assert not list(tmp_path.iterdir())
 
@@ -82,7 +82,7 @@ def outcome(parts: object, folder: Path) -> str:
             fetch(url, folder / "x", hashlib.md5(BODY).hexdigest(), max_bytes=2**20)
         except OSError as error:
             said = str(error)
-            assert said.startswith(f"data.download: {url} did not arrive whole: ")
+            assert said.startswith(f"data.download: {url} was not downloaded: ")
             assert said.isprintable() and len(said) < 700
             assert not list(folder.iterdir())
             return said
@@ -112,9 +112,7 @@ def test_a_hostile_home_as_typed(tmp_path: Path) -> None:
     with home(HOMES["garbage for a status line"]()) as url:
         result = command(*words, *folders, f"data.home={url}")
     assert result.returncode == 1 and result.stderr.count("\n") == 1
-    assert result.stderr.startswith(
-        f"error: data.download: {url}/few did not arrive whole: it does not speak"
-    )
+    assert result.stderr.startswith(f"error: data.download: {url}/few was not downloaded: it does not speak")
 
 
 @pytest.mark.slow

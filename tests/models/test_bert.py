@@ -183,7 +183,7 @@ def test_a_folder_without_safetensors_is_refused(folder: Path, tmp_path: Path) -
     weights.write_bytes(content[:100])
     with pytest.raises(ValueError, match=r"model\.pretrained=.* cannot be read"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=name)
-    with pytest.raises(FileNotFoundError, match=r"no folder, nor a kept download; model\.download=true"):
+    with pytest.raises(FileNotFoundError, match=r"no folder and no cached download; model\.download=true"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained="nobody/nothing")
 
 

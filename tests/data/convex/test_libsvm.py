@@ -190,7 +190,7 @@ def test_download_knows_what_lies_packed_at_home(tmp_path: Path, home: str, monk
 def test_download_of_rubbish_leaves_nothing(tmp_path: Path, home: str) -> None:
     (tmp_path / "home" / "libsvm" / "rubbish").write_text("<html>not found</html>")
     for name in ("rubbish", "not_there"):
-        with pytest.raises(OSError, match=rf"{home}/{name} did not arrive whole"):
+        with pytest.raises(OSError, match=rf"{home}/{name} was not downloaded"):
             libsvm(name=name, root=str(tmp_path / "root"), download=True, home=home)
     assert list((tmp_path / "root" / "libsvm").iterdir()) == []
 

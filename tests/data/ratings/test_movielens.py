@@ -183,7 +183,7 @@ def test_download_takes_the_ratings_out_and_nothing_else(tmp_path: Path, home: P
 
 def test_download_with_another_checksum_leaves_nothing(tmp_path: Path, home: Path, monkeypatch) -> None:
     monkeypatch.setitem(EDITIONS, "100k", replace(EDITIONS["100k"], md5="0" * 32))
-    with pytest.raises(OSError, match=r"/ml-100k\.zip did not arrive whole: its MD5 is .*, not 0000"):
+    with pytest.raises(OSError, match=r"/ml-100k\.zip was not downloaded: its MD5 is .*, not 0000"):
         movielens(name="100k", root=str(tmp_path / "root"), download=True)
     assert files(tmp_path / "root") == []
 
