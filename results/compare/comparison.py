@@ -36,9 +36,9 @@ class Difference:
 class ComparedMethod:
     """One method's runs and numbers."""
 
-    method: str  # as in a run's records
-    name: str  # as a reader sees it
-    asked: str  # a lambda or a density, where there is one
+    method: str  # the method's label in its identity
+    name: str  # the name in tables
+    asked: str  # the requested lambda or density, or a dash
     runs: tuple[Run, ...]  # seeds ascending
     difference: Difference | None  # None for the baseline, and without a baseline
     verdict: Verdict
@@ -67,7 +67,7 @@ class Section:
 
     @property
     def has_comparable(self) -> bool:
-        """Whether a row stands beside numbers of the paper."""
+        """Whether a row has a comparable number in the paper."""
         return any(row.verdict.word != NOT_COMPARABLE for row in self.rows)
 
     @property

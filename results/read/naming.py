@@ -1,4 +1,4 @@
-"""Names of methods as readers see them: the lambda in force, the density reached, short names of parts."""
+"""Names of methods in tables and figures: effective lambda, reached density, short names of parts."""
 
 import math
 import re
@@ -12,15 +12,15 @@ from trainers.records.identity import Word, named
 
 THRESHOLD, DENSITY, PART = "compressor.threshold", "compressor.density", "._target_"
 REACHED = "compression/density_mean"
-NEAR = 0.05  # of the density asked for: what is reached is not said then
+NEAR = 0.05  # relative difference up to which the reached density is not shown
 
 Methods = Mapping[str, Sequence[Run]]
 
 
 def lambda_in_force(run: Run) -> float | None:
-    """The hard threshold that a run compared with; None for other methods and where it is not known.
+    """The effective hard threshold of a run; None for other methods and if it is not known.
 
-    Runs of older code did not record it where the paper's rule 1 / (2 sqrt(density D)) set it.
+    Runs of earlier versions did not record it if the paper's rule 1 / (2 sqrt(density D)) determined it.
     """
     settings = run.config["compressor"]
     if run.compressor != "hard_threshold":
@@ -36,7 +36,7 @@ def lambda_in_force(run: Run) -> float | None:
 
 
 def asked(run: Run) -> str:
-    """What a method was asked for: a lambda, a density, or nothing of the two."""
+    """The requested lambda or density of a method, or a dash."""
     settings = run.config["compressor"]
     threshold, density = settings.get("threshold"), settings.get("density")
     if isinstance(threshold, (int, float)):
@@ -45,23 +45,23 @@ def asked(run: Run) -> str:
 
 
 def order(run: Run) -> tuple[str, list[tuple[str, float]], str]:
-    """A key for sorting methods: by family, then by lambda or by the numbers, then by the words."""
+    """Sort key of methods: by family, then by lambda or other numbers, then by the text."""
     found, threshold = run.identity.method.order, lambda_in_force(run)
     return found if threshold is None else (found[0], [("lambda", threshold)], found[2])
 
 
 def names(methods: Methods) -> dict[str, str]:
-    """Methods as a table names them; the same key as before where two would have one name."""
+    """Names of methods in tables; methods whose names would be equal keep their keys."""
     return _told_apart({key: ", ".join(_words(runs)) for key, runs in methods.items()})
 
 
 def name_of(run: Run) -> str:
-    """A run's method as a table names it."""
+    """The name of a run's method in tables."""
     return ", ".join(_words([run]))
 
 
 def legends(methods: Methods) -> dict[str, str]:
-    """Methods as a figure names them, with the density reached where that is not the one asked for."""
+    """Names of methods in figures, with the reached density if it differs from the requested one."""
     said = {}
     for key, runs in methods.items():
         words = _words(runs, per_cent=True)
@@ -71,7 +71,7 @@ def legends(methods: Methods) -> dict[str, str]:
 
 
 def family(run: Run) -> str:
-    """The words without numbers: what one line through several settings has in common."""
+    """The name without numbers, common to all settings on one line of a figure."""
     return ", ".join(_words([run], numbers=False))
 
 
@@ -109,7 +109,7 @@ def _names_part(word: Word) -> bool:
 
 
 def _reached(runs: Sequence[Run]) -> str:
-    """The average density over the seeds; nothing where it is what was asked for, or everything."""
+    """The average density over the seeds; empty if it is the requested one, or 100 %."""
     if runs[0].compressor == "none":
         return ""
     found = [run.summary.get(REACHED) for run in runs]

@@ -26,7 +26,7 @@ def test_weights_and_biases_crashes(tmp_path: Path) -> None:
 
 
 def test_weights_and_biases_out_of_reach(tmp_path: Path) -> None:
-    """Asked to go online where nothing answers, it records offline; without a key it is refused."""
+    """In online mode without a reachable server it records offline; without a key it is refused."""
     overrides = [word for word in SMALL if word != "tracker=none"]
     overrides += ["trainer.steps=20", f"output={tmp_path}", "tracker.mode=online"]
     nowhere = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3", "HOME": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Bounds that a right implementation exceeds with a probability below 1e-6."""
+"""Bounds that a correct implementation exceeds with a probability below 1e-6."""
 
 import math
 
@@ -6,11 +6,11 @@ UNLIKELY = 1e-6
 
 
 def hoeffding(number: int, span: float = 1.0) -> float:
-    """Of |sum - mean| of ``number`` independent terms, each within an interval of length ``span``."""
+    """Bound on |sum - mean| of ``number`` independent terms, each in an interval of length ``span``."""
     return span * math.sqrt(number * math.log(2 / UNLIKELY) / 2)
 
 
 def bernstein(variance: float, largest: float) -> float:
-    """Of |sum - mean| of terms of total ``variance``, none further than ``largest`` from its mean."""
+    """Bound on |sum - mean| of terms of total ``variance``, each within ``largest`` of its mean."""
     log = math.log(2 / UNLIKELY)
     return largest * log / 3 + math.sqrt((largest * log / 3) ** 2 + 2 * variance * log)

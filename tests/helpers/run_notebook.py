@@ -1,6 +1,6 @@
 """The code of a notebook, cell by cell in one namespace: run_notebook.py NOTEBOOK FOLDER.
 
-It runs in FOLDER, as a notebook runs where it lies, and says at the end how many figures are open.
+It runs in FOLDER, like a notebook in its own folder, and prints the number of open figures at the end.
 """
 
 import json

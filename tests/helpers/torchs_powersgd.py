@@ -1,4 +1,4 @@
-"""Torch's PowerSGD hook and ours on the same gradients."""
+"""torch's PowerSGD hook and this project's PowerSGD on the same gradients."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ STEPS = 20
 
 
 def gradients(step: int, worker: int) -> dict[str, Tensor]:
-    """By name: a part that stays, of rank 6, and noise."""
+    """Gradients by name: a constant part of rank 6 plus noise."""
     found = {}
     for name, shape in SHAPES.items():
         steady = torch.randn(2, *shape, generator=torch.Generator().manual_seed(7))[0]
@@ -32,7 +32,7 @@ def gradients(step: int, worker: int) -> dict[str, Tensor]:
 
 
 class Bucket:
-    """What the hook asks of DistributedDataParallel's bucket: all gradients, side by side."""
+    """The part of DistributedDataParallel's bucket that the hook uses: all gradients, concatenated."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.flat = torch.cat([tensor.flatten() for tensor in tensors.values()])
@@ -52,7 +52,7 @@ class Bucket:
 
 
 def means_of_both(process: int, processes: int) -> dict[str, Any]:
-    """By rank and dtype the means of all steps, [steps, D], of ours and of torch's hook."""
+    """By rank and dtype the means of all steps, [steps, D], of this project and of torch's hook."""
     return {
         f"{rank} {dtype}": _means(process, processes, rank, dtype)
         for rank in (1, 2, 4)
@@ -66,7 +66,7 @@ def _means(process: int, processes: int, rank: int, dtype: torch.dtype) -> list[
     reducer = ErrorFeedback(PowerSGD(rank=rank))
     state = reducer.init(_segments({name: torch.zeros(shape, dtype=dtype) for name, shape in SHAPES.items()}))
     hook = PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2, min_compression_rate=1)
-    hook.iter = 2  # the steps before are not compressed
+    hook.iter = 2  # earlier steps are not compressed
     factors = state.inner.state  # by segment and layer
     rows = [SHAPES[name.split("/")[0]][0] for name in factors]
     hook.q_memory_dict[0] = torch.cat([factor.T.flatten() for factor in factors.values()])

@@ -35,7 +35,7 @@ def test_nccl_is_told_its_gpu(
 def test_jobs_of_a_sweep_below_torchrun_do_not_read_each_others_addresses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All of them meet in the one store of torchrun, where those of the first job stay."""
+    """All jobs use torchrun's single store, in which the first job's addresses remain."""
     shared = dist.HashStore()
 
     def rendezvous(*_: object, **__: object) -> Iterator[tuple[dist.Store, int, int]]:

@@ -24,7 +24,7 @@ class Clock:
         self.seconds = 0.0  # in collectives: sending, receiving and waiting
         self.rounds = 0  # sequential messages of a worker, lower bound
         self.leading_seconds = 0.0  # work of local workers for which all others waited
-        self.detour_bytes = 0.0  # by which the busiest paths of collectives exceed the workers' mean
+        self.detour_bytes = 0.0  # bytes on the busiest paths of collectives minus the workers' mean
         self.ended: float | None = None  # end of the last collective, by ``now``
 
     def now(self) -> float:

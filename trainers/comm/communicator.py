@@ -220,13 +220,12 @@ class Communicator:
         kinds: list[str],
         arriving: np.ndarray | None = None,
     ) -> tuple[list[list[Tensor]], np.ndarray]:
-        """Per field the entries that each local worker receives, [...], joined in worker order, and their
-        counts ``[W, n]``.
+        """Per field the entries that each local worker receives, [...], and their counts ``[W, n]``.
 
-        ``fields`` has the entries of each local worker; of these ``counts[w, v]`` ``[W, n]`` go to worker v,
-        in order. A worker keeps those for itself, which are not charged. If ``arriving``, the counts ``[W,
-        n]`` of what arrives, are not known, counts are sent first, as metadata of 4 bytes for every other
-        worker.
+        ``fields`` has the entries of each local worker, ``counts[w, v]`` of them for worker v, in worker
+        order; received entries are in worker order too. Entries of a worker for itself are not charged.
+        ``arriving`` has the counts ``[W, n]`` of received entries. If it is None, counts are sent first, as
+        metadata of 4 bytes for every other worker.
         """
         local = range(len(counts))
         away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
@@ -250,7 +249,7 @@ class Communicator:
         return [[torch.cat(list(of_worker)) for of_worker in of_field] for of_field in pieces], arriving
 
     def _pass_on(self, pieces: list[Any], arriving: np.ndarray) -> list[Any]:
-        """Per field and local worker the pieces that arrive [n], from those that it sends [n]."""
+        """Per field and local worker the received pieces [n], from the sent pieces [n]."""
         local = range(len(arriving))
         of_process = [range(p * len(local), (p + 1) * len(local)) for p in range(self.world_size)]
         outgoing, incoming = [], []
@@ -284,11 +283,11 @@ class Communicator:
     def exchange(
         self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
     ) -> list[Tensor]:
-        """Per field what the local workers receive, ``[W, ...]``, from the local workers' ``[W, ...]``.
+        """Per field the rows that the local workers receive, ``[W, ...]``, from their own rows ``[W, ...]``.
 
-        Each of the n workers w receives from worker ``sources[w]``, nothing if that is itself. All messages
-        are in flight at once. A worker that sends is charged once for each field under its kind; its link
-        carries as many copies as there are receivers.
+        Each of the n workers w receives from worker ``sources[w]``, or nothing if w = ``sources[w]``. All
+        messages are in flight at once. A worker that sends is charged once for each field under its kind; its
+        link carries as many copies as there are receivers.
         """
         known = len(sources) == self.size and all(0 <= source < self.size for source in sources)
         require(known, "sources", f"one of {self.size} workers for each", list(sources))
