@@ -12,7 +12,7 @@ from results.read.run import Run
 
 BYTES, DENSITY = LINK_BYTES, "compression/density_mean"
 TOTAL_ERROR = "compression/total_error"
-MARKERS = {  # matplotlib's in plotly's words
+MARKERS = {  # plotly's names of matplotlib's markers
     "o": "circle",
     "s": "square",
     "D": "diamond",
@@ -33,7 +33,7 @@ FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure: what plotly draws, and the words around it."""
+    """One figure: plotly's data and layout, and its texts."""
 
     title: str
     note: str
@@ -42,51 +42,51 @@ class Figure:
 
 
 def plain(text: str) -> str:
-    """Text that plotly shows as it is: neither as its pseudo-HTML nor as a template."""
+    """Text escaped for plotly, which would interpret pseudo-HTML and templates."""
     return html.escape(text, quote=False).replace("{", "&#123;")
 
 
 def rounded(value: float) -> float | None:
-    """Five significant digits keep the page small; what is no number is a gap."""
+    """Five significant digits, which keep the page small; None for NaN and infinity."""
     return float(f"{value:.5g}") if math.isfinite(value) else None
 
 
 def said(measure: Measure, runs: Sequence[Run]) -> str:
-    """A number with its name, for what appears under the pointer."""
+    """A number with its name, for a tooltip."""
     return f"{plain(measure.label)}: {measure.spread(runs)}"
 
 
 def axis(measure: Measure, log: bool, values: Iterable[float | None]) -> dict[str, Any]:
-    """An axis for these values; None among them is a gap."""
+    """An axis for these values; None is a gap."""
     drawn = {"title": {"text": plain(measure.label)}, "zeroline": False, "exponentformat": "power"}
     if not log:
         return drawn | {"type": "linear"}
     values = [value for value in values if value is not None]
     decades = math.log10(max(values)) - math.log10(min(values)) if values else 0
-    if decades > 1:  # left alone, plotly numbers more ticks than a narrow figure has room for
+    if decades > 1:  # by default plotly labels more ticks than fit in a narrow figure
         drawn["dtick"] = "D2" if decades < FEW_DECADES else math.ceil(decades / MOST_POWERS)
     return drawn | {"type": "log"}
 
 
 def layout(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    """What the page does not decide by its width and colours."""
+    """The part of plotly's layout that does not depend on the page's width and colours."""
     return {"xaxis": x, "yaxis": y, "hovermode": "closest"}
 
 
 def dash(style: Any, width: float) -> str:
-    """Matplotlib's line style in plotly's words: a dash pattern counts in line widths there."""
+    """plotly's form of a matplotlib line style, whose dash pattern is in units of the line width."""
     if isinstance(style, str):
         return style
     return ",".join(f"{length * width:g}px" for length in style[1])
 
 
 def symbol_of(style: dict[str, Any]) -> str:
-    """Matplotlib's marker in plotly's words."""
+    """plotly's name of a matplotlib marker."""
     return MARKERS.get(style["marker"], "circle") + "-open" * ("markerfacecolor" in style)
 
 
 def seeds_of(marks: Sequence[Mark], colour: str, group: str) -> list[dict[str, Any]]:
-    """Traces of the intervals, as pale bars, and of the seeds, as dots, around marks."""
+    """Traces around marks: intervals as pale bars, seeds as dots."""
     common = {"type": "scatter", "legendgroup": group, "showlegend": False, "hoverinfo": "skip"}
     bars: tuple[list[float | None], list[float | None]] = [], []
     for mark in marks:
@@ -106,7 +106,7 @@ def seeds_of(marks: Sequence[Mark], colour: str, group: str) -> list[dict[str, A
 
 
 def noted(panel: Panel) -> str:
-    """What a panel has to say of its intervals."""
+    """A panel's notes on its intervals."""
     return "".join(f" {note}" for note in panel.notes)
 
 
@@ -123,7 +123,7 @@ def bare(measure: Measure) -> str:
 
 
 def missing(labels: Sequence[str], log: bool) -> str:
-    """A sentence on series that are not in the figure, or nothing."""
+    """A sentence on series that are missing in the figure, or an empty text."""
     if not labels:
         return ""
     why = "not above zero on a logarithmic axis, or not recorded"

@@ -29,8 +29,8 @@ from results.report.axes import (
 )
 from results.report.facts import Page, Series
 
-NO_SEEDS = np.empty((0, 2))  # a run has a mark of its own, which leads to it
-FADED = 0.6  # a run's point beside the mean of its seeds
+NO_SEEDS = np.empty((0, 2))  # each run has its own mark, with a link
+FADED = 0.6  # opacity of a run's mark; a mean has 1
 
 
 def points(series: Sequence[Series], x: Measure, y: Measure) -> Figure | None:
