@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from configs import resolved
+from interpreter import install
 from torch import Tensor
 
 from benchmarks.gpu import __main__ as driver
@@ -40,6 +41,7 @@ def interpreter(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")
     if torch.cuda.is_available():
         pytest.skip("with a GPU the kernels are not interpreted")
+    install()
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
 
 
