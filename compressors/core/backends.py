@@ -39,8 +39,7 @@ class Backend:
         ``codecs`` has C of every segment, ``workers`` the local workers' ids. Raises ``ValueError`` if a
         codec returns a payload of an undeclared class.
         """
-        segments = [given.formed() for given in inputs]
-        norms = self.squared_norms(segments)
+        segments, norms = self.form(inputs)
         found = []
         for codec, segment, norm in zip(codecs, segments, norms, strict=True):
             steps = [step_of(step, segment)._replace(worker=worker) for worker in workers]
@@ -54,6 +53,11 @@ class Backend:
             found.append(compressed._replace(sent=count_sent(compressed, segment.edges)))
         errors = self.squared_norms(segments)
         return [own._replace(error=error) for own, error in zip(found, errors, strict=True)]
+
+    def form(self, inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
+        """The segments that hold p, and ``squared_norms`` of p."""
+        segments = [given.formed() for given in inputs]
+        return segments, self.squared_norms(segments)
 
     def encode(self, codec: Codec, x: Tensor, step: Step) -> Any:
         """``codec.encode`` of one worker's ``x`` [d]."""
@@ -91,7 +95,9 @@ class Backend:
     def _mean(self, payloads: list[Any], x: Input, compressed: Compressed, num_workers: int) -> Tensor:
         codec, step = compressed.origin
         wide = torch.promote_types(x.rows.dtype, torch.float32)  # half precision is summed in fp32
-        total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
+        total = compressed.out
+        if total is None:
+            total = torch.zeros(x.size, dtype=wide, device=x.rows.device)
         for worker, payload in enumerate(payloads):
             self.decode(codec, payload, total, step._replace(worker=worker))
         return divide(total, num_workers).to(x.rows.dtype)

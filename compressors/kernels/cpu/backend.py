@@ -32,6 +32,7 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
+_NOTHING = Drawn(np.empty((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), lambda *_: ())
 _INT64 = np.dtype(np.int64)
 _MAGNITUDE: dict[
     np.dtype[Any], np.ndarray
@@ -60,7 +61,11 @@ class CpuKernels(Backend):
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
         if rules is None:
-            return super().compress(codecs, inputs, step, workers)
+            found = super().compress(codecs, inputs, step, workers)
+            if not _can_clear(inputs):
+                return found
+            outs = [x.segment.rows[0] for x in inputs]
+            return [own._replace(out=out) for own, out in zip(found, outs, strict=True)]
         table = self._tables.of(inputs)
         factor = _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
         if isinstance(rules[0], Drawn):
@@ -85,6 +90,15 @@ class CpuKernels(Backend):
             out = x.segment.rows[0] if x.memory is not None else None
             found.append(Compressed(counts, error, norm, [payload], codec, own, out))
         return found
+
+    def form(self, inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
+        """In one pass over memory; the first worker's gradient is set to zero, as in ``compress``."""
+        if not _can_clear(inputs):
+            return super().form(inputs)
+        table = self._tables.of(inputs)
+        _take(table, [_NOTHING] * len(inputs), _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale))
+        (norms,) = _norms(table, table.squares[1:])
+        return [x.segment._replace(rows=x.rows) for x in inputs], norms
 
     def encode(self, codec: Codec, x: Tensor, step: Step) -> Any:
         rounding_of_x = codec.rounding(len(x), step) if _is_plain_row(x) else None
@@ -237,6 +251,11 @@ def _can_run(inputs: Sequence[Input]) -> bool:
         _is_plain(x.rows) and (x.memory is None or _is_plain(x.segment.rows)) and x.size < 2**31
         for x in inputs
     )
+
+
+def _can_clear(inputs: Sequence[Input]) -> bool:
+    """Whether ``form`` adds gradients to a memory by a loop, so they may be cleared."""
+    return _can_run(inputs) and all(x.memory is not None for x in inputs)
 
 
 def _can_add(payload: Any, compressed: Compressed) -> bool:
