@@ -92,7 +92,7 @@ def resnet18_layout(scope: str) -> Layout:
 
 def gradients(layout: Layout, workers: int, num_elements: int) -> tuple[Tensor, list[Segment]]:
     """A zeroed buffer [W, D] and its segments; only the global scope can have another D."""
-    if layout.scope == "layer":
+    if layout.scope == "layer" or num_elements == layout.num_parameters:
         flat = layout.new_buffer(workers)
         return flat, layout.segments(flat)
     flat = torch.zeros(workers, num_elements)

@@ -72,17 +72,18 @@ class PowerSGD(Reducer):
         bases = {name: _orthonormal(means[name]) for name in matrices}  # P'^T, [r, m]
         right = {name: _products(bases[name], x) for name, x in matrices.items()}
         found = mean_of(right, communicator)  # Q^T, [r, n]
-        unused = layers_of([given.segment for given in inputs if given.memory is not None])
+        wholes = {given.name: _memory(given) for given in inputs}  # for the means, [d]
+        parts = layers_of([s._replace(rows=wholes[s.name][None]) for s in segments])
         for name, layer in layers.items():
             if name not in matrices:
+                parts[name].copy_(means[name])
                 layer.zero_()
                 continue
             basis = bases[name].T
             for row, own in zip(matrices[name], right[name], strict=True):
                 row.addmm_(basis, own, alpha=-1)
-            out = unused[name][0].flatten(1) if name in unused else None  # new memory would be slow to touch
-            means[name] = torch.mm(basis, found[name], out=out)
-        return end(segments, means, norms), Shared(state.state | found) if self.warm_start else state
+            torch.mm(basis, found[name], out=parts[name][0].flatten(1))
+        return end(segments, wholes, norms), Shared(state.state | found) if self.warm_start else state
 
     def _drawn(self, segments: list[Segment], *salt: int) -> dict[str, Tensor]:
         """A normal Q^T [r, n] for each matrix that becomes smaller."""
@@ -96,6 +97,12 @@ class PowerSGD(Reducer):
                     drawn = torch.randn(rank, columns, generator=generator("powersgd", name, *salt))
                     found[name] = drawn.to(segment.rows)
         return found
+
+
+def _memory(given: Input) -> Tensor:
+    """Memory for a mean, [d]: a gradient that is added up already, since new memory is slow to touch."""
+    rows = given.segment.rows
+    return rows[0] if given.memory is not None else torch.empty_like(rows[0])
 
 
 def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:

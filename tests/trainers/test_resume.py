@@ -49,6 +49,10 @@ CASES = {
         *("model=mlp", *IMAGES, "compressor=top_k", "trainer.batch_size=200"),
         "budget.schedule={kind:exponential,start:0.25,epochs:3}",
     ),
+    "dgc": ("model=mlp", *IMAGES, "compressor=dgc", "trainer.batch_size=200"),
+    "powersgd": ("model=mlp", *IMAGES, "compressor=powersgd"),
+    "shifts": ("model=mlp", *IMAGES, "compressor=natural", "feedback=diana"),
+    "averages": ("model=mlp", *IMAGES, "compressor=top_k", "feedback=ef21_sgdm"),
     "hidden_states": (
         *("model=lstm", "model.width=16", "model.layers=2", "model.dropout=0.2"),
         *("data=python_docs", "data.vocabulary_size=300", "data.evaluation_columns=64", *FEW_EVALUATIONS),
