@@ -24,6 +24,7 @@ from torch import Tensor
 
 from compressors.api import (
     INDICES,
+    METADATA,
     VALUES,
     Communicator,
     Input,
@@ -129,7 +130,7 @@ def _partition(
             ranks = np.arange(1, QUANTILES) * len(where) // QUANTILES
             of_workers.append(where[ranks] if len(where) else even)
         found.append(torch.from_numpy(np.array(of_workers, dtype=np.float64)))
-    means = communicator.all_reduce_mean([rows.to(communicator.device) for rows in found])
+    means = communicator.all_reduce_mean([rows.to(communicator.device) for rows in found], kind=METADATA)
     for given, mean in zip(inputs, means, strict=True):
         agreed.quantiles[given.name].copy_(mean)
 

@@ -22,11 +22,14 @@ class Handed(Communicator):
         self.handed = np.pad(self.handed, ((0, 0), (0, missing)))
 
     def all_reduce_mean(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+        self,
+        rows: list[Tensor],
+        add_up: Callable[[Tensor], Tensor] | None = None,
+        kind: str = "values",
     ) -> list[Tensor]:
         for tensor in rows:
-            self._take_down("values", tensor)
-        return super().all_reduce_mean(rows, add_up)
+            self._take_down(kind, tensor)
+        return super().all_reduce_mean(rows, add_up, kind)
 
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         self._take_down(kind, rows)

@@ -68,20 +68,24 @@ class Communicator:
         self._charged = dict(zip(self.kinds, self._charges.T, strict=True))  # views
 
     def all_reduce_mean(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+        self,
+        rows: list[Tensor],
+        add_up: Callable[[Tensor], Tensor] | None = None,
+        kind: str = "values",
     ) -> list[Tensor]:
         """Means over all n workers, [k], of the local workers' rows [W, k], per segment.
 
         ``add_up`` sums rows [m, k] to [k]; by default in row order. All segments are sent together, and each
-        worker is charged for one row of every segment. With ``reduction=worker_order`` every process adds all
-        n rows of its slices, so the bits do not depend on the number of processes; with one worker per
-        process it sends and receives as many bytes as in a ring all-reduce. With ``reduction=all_reduce``,
-        the local rows are added first; this is also used for two workers in two processes, where the bits are
-        the same. ``rows`` are consumed: means may use their memory.
+        worker is charged for one row of every segment, under ``kind``. With ``reduction=worker_order`` every
+        process adds all n rows of its slices, so the bits do not depend on the number of processes; with one
+        worker per process it sends and receives as many bytes as in a ring all-reduce. With
+        ``reduction=all_reduce``, the local rows are added first; this is also used for two workers in two
+        processes, where the bits are the same. ``rows`` are consumed: means may use their memory.
         """
         add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
-        self._charged["values"] += num_bytes
+        self._require_kind(kind)
+        self._charged[kind] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # for slices: mean over the workers
         of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
         if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
