@@ -13,7 +13,6 @@ divide the number of entries, a row is one kernel.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,18 +80,21 @@ class ARCTopK(CodecWithDensity):
             chosen.append(Chosen(where=np.concatenate(where)))
         return chosen, state
 
-    def _sketches(self, given: Input, step: Step) -> Iterator[Tensor]:
+    def _sketches(self, given: Input, step: Step) -> list[Tensor]:
         """The sketch of each layer of each local worker's p, [W, rows rank]."""
-        segment = given.seen()
-        for number, (layer, (_, columns)) in enumerate(zip(segment.layers(), _layers(given), strict=True)):
-            wide = layer.flatten(1).to(torch.promote_types(layer.dtype, torch.float32)).contiguous()
-            if columns == 1:
-                yield wide.clone()
-                continue
-            stream = generator("sketch", step.seed, step.number, segment.name, number)
-            v = torch.randn(columns, self.rank, generator=stream, dtype=wide.dtype).to(wide.device)
-            # One worker at a time: a product of several may have other bits.
-            yield torch.stack([(x.view(-1, columns) @ v).flatten() for x in wide])
+        layers, rows = _layers(given), given.segment.rows
+        wide = torch.promote_types(rows.dtype, torch.float32)
+        matrices = []
+        for number, (_, columns) in enumerate(layers):
+            stream = generator("sketch", step.seed, step.number, given.name, number)
+            drawn = torch.randn(columns, self.rank, generator=stream, dtype=wide) if columns > 1 else None
+            matrices.append(None if drawn is None else drawn.to(rows.device, non_blocking=True))
+        found: list[list[Tensor]] = [[] for _ in layers]
+        for row in range(len(rows)):  # not all at once: a product of several workers may have other bits
+            parts = given.vector(row).to(wide).split([size for size, _ in layers])
+            for x, v, of_layer in zip(parts, matrices, found, strict=True):
+                of_layer.append(x if v is None else (x.view(-1, len(v)) @ v).flatten())
+        return [torch.stack(of_layer) for of_layer in found]
 
 
 def _layers(given: Input) -> list[tuple[int, int]]:

@@ -25,6 +25,7 @@ from compressors.api import (
     Traits,
     squared_norm,
 )
+from compressors.core.backends import backend_of
 from compressors.core.chosen import Chosen
 from compressors.core.payloads import index_dtype
 from compressors.top_k import TopK
@@ -59,14 +60,9 @@ class CLTK(CodecWithDensity):
         if leader in communicator.local_workers:
             with communicator.leading():
                 row = communicator.local_workers.index(leader)
-                vectors = [_vector(given, row) for given in inputs]
-                indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
+                own = [Input(given.segment._replace(rows=given.vector(row).unsqueeze(0))) for given in inputs]
+                backend = backend_of(own[0].rows.device)
+                found = backend.compress([top_k] * len(own), own, step, range(leader, leader + 1))
+                indices = torch.cat([compressed.payloads[0].indices for compressed in found])
         chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the only wait for a GPU
         return [Chosen(where=part.long().numpy()) for part in chosen.split(counts)], state
-
-
-def _vector(given: Input, row: int) -> Tensor:
-    """p of one worker, [d]."""
-    if given.memory is None:
-        return given.segment.rows[row].clone()
-    return given.memory[row].add(given.segment.rows[row], alpha=given.scale)

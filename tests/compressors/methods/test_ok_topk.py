@@ -43,7 +43,7 @@ def test_definition(workers: int) -> None:
         assert reduced.compressed["a"].counts.tolist() == (selected & final).sum(1).tolist()
 
 
-@pytest.mark.parametrize("workers", [2, 4, 8, 16])
+@pytest.mark.parametrize("workers", [2, 8])
 @pytest.mark.parametrize("crowded", [False, True])
 def test_paper_volume(workers: int, crowded: bool) -> None:
     """At most 6 k (n - 1) / n values and indices leave and reach a worker in a step that reuses thresholds.
@@ -51,19 +51,19 @@ def test_paper_volume(workers: int, crowded: bool) -> None:
     ``crowded``: all large entries are in one eighth of the segment. Even regions would send all of them to
     one owner.
     """
-    size, k, warm = 20_000, 400, 4
+    size, k, first = 8_000, 160, 2
     reducer, communicator = OkTopk(density=k / size, period=100), Communicator(workers)
     scale = torch.ones(size)
     if crowded:
         scale[: size // 8] = 100
     state = None
-    for number in range(8):
+    for number in range(5):
         drawn = torch.randn(workers, size, generator=torch.Generator().manual_seed(number)) * scale
         state = reducer.init([segment(drawn)]) if state is None else state
         reducer.reduce(inputs_of([segment(drawn)]), state, Step(0, number), communicator)
         link, charged = communicator.take_link_bytes(), communicator.take_charges()
         bound = 4 * 6 * k * (workers - 1) / workers
-        if number >= warm:
+        if number >= first:
             metadata = 4 * (2 * workers - 1)  # counts, of which the paper speaks apart
             assert link.max() <= bound + metadata
             assert charged[:, :2].sum(1).max() <= bound
