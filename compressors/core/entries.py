@@ -72,8 +72,8 @@ def finish(
     """
     edges = edges_between(inputs)
     mean, payloads = {}, [list[Sparse]() for _ in inputs]
-    for given, (values, where) in zip(inputs, final.parts(edges), strict=True):
-        out = given.rows.new_zeros(given.size)
+    for given, before, (values, where) in zip(inputs, compressed, final.parts(edges), strict=True):
+        out = before.out if before.out is not None else given.rows.new_zeros(given.size)
         summed = divide(values.clone(), num_workers).to(out.dtype)
         mean[given.name] = out.index_copy_(0, where, summed)
     for row, (mine, flags) in enumerate(zip(own, kept, strict=True)):
