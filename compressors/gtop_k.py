@@ -20,8 +20,6 @@ import numpy as np
 import torch
 
 from compressors.api import (
-    INDICES,
-    VALUES,
     Communicator,
     Input,
     Reduced,
@@ -31,7 +29,7 @@ from compressors.api import (
     Traits,
 )
 from compressors.core.backends import backend_of
-from compressors.core.entries import Entries, contains, edges_between, entries_of, finish
+from compressors.core.entries import KINDS, Entries, contains, edges_between, entries_of, finish
 from compressors.core.payloads import index_dtype
 from compressors.top_k import TopK, largest, magnitude_keys
 
@@ -106,7 +104,7 @@ class Tree:
         """What the local workers hold after the round: in a group all the same."""
         values, where = (torch.stack(field) for field in zip(*held, strict=True))
         fields = [values, (where - self.firsts).to(self.dtype)]
-        values, positions = communicator.exchange(fields, of_round.sources, [VALUES, INDICES])
+        values, positions = communicator.exchange(fields, of_round.sources, KINDS)
         now: dict[int, Entries] = {}
         for row, worker in enumerate(communicator.local_workers):
             group = of_round.groups[worker]

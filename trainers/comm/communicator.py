@@ -227,17 +227,19 @@ class Communicator:
         """Per field the entries that each local worker receives, [...], joined in worker order, and their
         counts ``[W, n]``.
 
-        ``fields`` has the entries of each local worker; of these ``counts[w, v]`` ``[W, n]`` go to worker v,
-        in order. A worker keeps those for itself, which are not charged. If ``arriving``, the counts ``[W,
-        n]`` of what arrives, are not known, counts are sent first, as metadata of 4 bytes for every other
-        worker.
+        ``fields`` has the entries of each local worker; of these ``counts[w, v]`` ``[W, n]`` or, of each of S
+        segments, ``[W, n, S]``, go to worker v, in order. A worker keeps those for itself, which are not
+        charged. If ``arriving``, the counts ``[W, n]`` of what arrives, are not known, ``counts`` are sent
+        first, as metadata of 4 bytes each.
         """
-        local = range(len(counts))
+        local, told = range(len(counts)), counts
+        counts = counts.sum(2) if counts.ndim > 2 else counts
         away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
         if arriving is None:
-            small = torch.from_numpy(counts.astype(np.int32))
+            small = torch.from_numpy(told.astype(np.int32))
             arriving = self.all_to_all(small, "metadata").numpy().astype(np.int64)
-            self._charged["metadata"] -= small.itemsize  # for itself
+            arriving = arriving.sum(2) if arriving.ndim > 2 else arriving
+            self._charged["metadata"] -= small[0, 0].nbytes  # for itself
         reached = arriving.sum(1) - [arriving[w, worker] for w, worker in enumerate(self.local_workers)]
         for tensors, kind in zip(fields, kinds, strict=True):
             self._require_kind(kind)

@@ -6,6 +6,7 @@ import torch
 from methods import segment
 
 from compressors.api import Segment, Step, inputs_of
+from compressors.core.entries import moves_of
 from compressors.feedback import ErrorFeedback
 from compressors.ok_topk import OkTopk
 from trainers.comm.communicator import Communicator
@@ -108,3 +109,12 @@ def test_nothing_is_lost_over_steps_and_segments() -> None:
 def test_periods_outside_their_range(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=rf"OkTopk\.{name} must be an integer >= 1, got"):
         OkTopk(density=0.1, **{name: value})
+
+
+def test_moves_leave_every_worker_an_even_part() -> None:
+    """Segment by segment, in order, and only where one has more than twice its share."""
+    lengths = np.array([[9, 0, 0, 0], [1, 0, 0, 0], [2, 3, 3, 1], [0, 0, 7, 4]])
+    moves = moves_of(lengths)
+    assert moves.sum(2).tolist() == lengths.tolist()
+    assert moves.sum(1).tolist() == [[2, 2, 2, 3], [1, 0, 0, 0], [2, 3, 3, 1], [2, 3, 3, 3]]
+    assert moves[3].tolist() == [[0] * 4, [0] * 4, [2, 3, 2, 0], [0, 0, 1, 3]]
