@@ -11,7 +11,6 @@ paper the largest of each chunk.
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,13 +24,11 @@ from compressors.api import (
     Step,
     Traits,
     squared_norm,
-    take,
 )
-from compressors.core.payloads import as_indices, index_dtype
-from compressors.core.rules import Drawn
+from compressors.core.backends import backend_of
+from compressors.core.chosen import Chosen
+from compressors.core.payloads import index_dtype
 from compressors.top_k import TopK
-
-_UNROTATED = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,37 +60,9 @@ class CLTK(CodecWithDensity):
         if leader in communicator.local_workers:
             with communicator.leading():
                 row = communicator.local_workers.index(leader)
-                vectors = [_vector(given, row) for given in inputs]
-                indices = torch.cat([top_k.encode(x, step).indices for x in vectors])
+                own = [Input(given.segment._replace(rows=given.vector(row).unsqueeze(0))) for given in inputs]
+                backend = backend_of(own[0].rows.device)
+                found = backend.compress([top_k] * len(own), own, step, range(leader, leader + 1))
+                indices = torch.cat([compressed.payloads[0].indices for compressed in found])
         chosen = communicator.broadcast_from(leader, indices, "indices").cpu()  # the only wait for a GPU
-        return [_Chosen(where=part.long().numpy()) for part in chosen.split(counts)], state
-
-
-def _vector(given: Input, row: int) -> Tensor:
-    """p of one worker, [d]."""
-    if given.memory is None:
-        return given.segment.rows[row].clone()
-    return given.memory[row].add(given.segment.rows[row], alpha=given.scale)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class _Chosen(Codec):
-    """Keeps the entries at ``where`` [k], ascending."""
-
-    where: np.ndarray
-
-    payload = Sparse
-    traits = Traits(linear=True)
-
-    def rule(self, size: int, step: Step, workers: range) -> Drawn:
-        def payload(values: Tensor, num_rows: int) -> Sparse:
-            everyones = np.tile(self.where, num_rows)
-            return Sparse(values, as_indices(everyones, size, values.device))
-
-        return Drawn(self.where[None], _UNROTATED, payload)
-
-    def encode(self, x: Tensor, step: Step) -> Sparse:
-        return take(x, torch.from_numpy(self.where).to(x.device, non_blocking=True))
-
-    def error_bound(self, x: Tensor, step: Step) -> float:
-        return squared_norm(x).item()
+        return [Chosen(where=part.long().numpy()) for part in chosen.split(counts)], state

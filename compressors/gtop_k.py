@@ -14,13 +14,12 @@ ceil(log2 n) rounds, and a worker of the smaller group may send to two workers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from compressors.api import (
-    INDICES,
-    VALUES,
     Communicator,
     Input,
     Reduced,
@@ -30,7 +29,7 @@ from compressors.api import (
     Traits,
 )
 from compressors.core.backends import backend_of
-from compressors.core.entries import Entries, contains, edges_between, entries_of, finish
+from compressors.core.entries import KINDS, Entries, contains, edges_between, entries_of, finish
 from compressors.core.payloads import index_dtype
 from compressors.top_k import TopK, largest, magnitude_keys
 
@@ -57,31 +56,37 @@ class GTopK(ReducerWithDensity):
         own = entries_of(local, edges_between(inputs))
         tree = Tree(inputs, [top_k.elements_at(step, given.size) for given in inputs])
         held, kept = own, [torch.ones_like(mine.where, dtype=torch.bool) for mine in own]
-        for sources in sources_of_rounds(communicator.size):
-            held = tree.next_round(held, sources, communicator)
+        for of_round in rounds_of(communicator.size):
+            held = tree.next_round(held, of_round, communicator)
             for flags, theirs, mine in zip(kept, held, own, strict=True):
                 flags &= contains(theirs.where, mine.where)
         return finish(held[0], own, kept, inputs, local, communicator.size), state
 
 
-def sources_of_rounds(size: int) -> list[list[int]]:
-    """Per round the worker that each of ``size`` workers receives from, itself if from none.
+class Round(NamedTuple):
+    """One round of ``size`` workers."""
 
-    Groups are halves of halves of all workers. Worker i of a group and worker i of the other one exchange; if
-    one group has a worker more, that worker receives from the first of the other group and sends nothing.
+    sources: list[int]  # the worker that each receives from, itself if from none
+    groups: list[int]  # the first worker of the group that each is part of afterwards
+
+
+def rounds_of(size: int) -> list[Round]:
+    """The rounds of a tree whose groups are halves of halves of all workers.
+
+    Worker i of a group and worker i of the other one exchange; if one group has a worker more, that worker
+    receives from the first of the other group and sends nothing.
     """
-    rounds, groups = [], [list(range(size))]
+    rounds, groups = [], [range(size)]
     while any(len(group) > 1 for group in groups):
-        sources, halves = list(range(size)), []
+        own, halves = Round(list(range(size)), list(range(size))), []
         for group in groups:
-            middle = (len(group) + 1) // 2
-            left, right = group[:middle], group[middle:]
-            for number, worker in enumerate(left if right else []):
-                sources[worker] = right[number % len(right)]
-            for number, worker in enumerate(right):
-                sources[worker] = left[number]
+            left, right = group[: -(-len(group) // 2)], group[-(-len(group) // 2) :]
+            for number, worker in enumerate(group):
+                other = right if worker in left else left
+                own.sources[worker] = other[number % len(left) % len(other)] if right else worker
+                own.groups[worker] = group[0]
             halves += [half for half in (left, right) if half]
-        rounds.append(sources)
+        rounds.append(own)
         groups = halves
     return rounds[::-1]
 
@@ -95,18 +100,19 @@ class Tree:
         firsts = np.repeat(edges_between(inputs)[:-1], counts)  # of the segment of each entry, [K]
         self.firsts = torch.from_numpy(firsts).to(inputs[0].rows.device, non_blocking=True)
 
-    def next_round(
-        self, held: list[Entries], sources: Sequence[int], communicator: Communicator
-    ) -> list[Entries]:
-        """What the local workers hold after they have received from ``sources``."""
+    def next_round(self, held: list[Entries], of_round: Round, communicator: Communicator) -> list[Entries]:
+        """What the local workers hold after the round: in a group all the same."""
         values, where = (torch.stack(field) for field in zip(*held, strict=True))
         fields = [values, (where - self.firsts).to(self.dtype)]
-        values, positions = communicator.exchange(fields, sources, [VALUES, INDICES])
-        arrived = zip(values, positions.long() + self.firsts, strict=True)
-        return [
-            mine if sources[worker] == worker else self.merged(mine, Entries(*theirs))
-            for worker, mine, theirs in zip(communicator.local_workers, held, arrived, strict=True)
-        ]
+        values, positions = communicator.exchange(fields, of_round.sources, KINDS)
+        now: dict[int, Entries] = {}
+        for row, worker in enumerate(communicator.local_workers):
+            group = of_round.groups[worker]
+            if of_round.sources[worker] == worker:
+                now[group] = held[row]
+            elif group not in now:  # addition commutes, so both sides find the same bits
+                now[group] = self.merged(held[row], Entries(values[row], positions[row] + self.firsts))
+        return [now[of_round.groups[worker]] for worker in communicator.local_workers]
 
     def merged(self, one: Entries, other: Entries) -> Entries:
         """The k largest magnitudes of the sum in each segment; ties go to the lowest position."""

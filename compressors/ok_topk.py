@@ -9,9 +9,9 @@ entry that no sum was sent of returns to its worker's residual. A worker sends a
 and indices if thresholds keep k entries and regions are even: 2 k (n - 1) / n of both to owners, and up to
 4 k (n - 1) / n of both in even gathers of k sums. 8 bytes for an fp32 value with its index.
 
-Deviations from the paper. Sums are dealt out evenly before they are gathered if an owner has more than twice
-the mean; without, the gather stays within the bound. Regions are kept as the positions of 64 quantiles, for
-any number of workers, and not as n - 1 positions.
+Deviations from the paper. A segment's sums are dealt out evenly before they are gathered if an owner has more
+than twice its share; if not, the gather stays within the bound. Regions are kept as the positions of 64
+quantiles, for any number of workers, and not as n - 1 positions.
 """
 
 from collections.abc import Sequence
@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 
 from compressors.api import (
-    INDICES,
-    VALUES,
+    METADATA,
     Communicator,
     Input,
     Reduced,
@@ -37,12 +36,21 @@ from compressors.api import (
     require,
 )
 from compressors.core.backends import backend_of
-from compressors.core.entries import Entries, contains, edges_between, entries_of, finish
+from compressors.core.entries import (
+    KINDS,
+    Entries,
+    contains,
+    edges_between,
+    entries_of,
+    finish,
+    gather,
+    segments_of,
+    sums_of,
+)
 from compressors.core.payloads import index_dtype
 from compressors.reused_threshold import ReusedThreshold, Thresholds
 
 QUANTILES = 64
-_KINDS = [VALUES, INDICES]
 
 
 class Agreed(NamedTuple):
@@ -99,13 +107,13 @@ class OkTopk(ReducerWithDensity):
             _partition(own, inputs, edges, agreed, communicator)
         sums = _reduce_regions(own, inputs, edges, agreed, communicator)
         if step.number % self.period == 0 or any(agreed.thresholds[given.name] < 0 for given in inputs):
-            everyones = _gather(sums, edges, communicator, is_even=True)
+            everyones = gather(sums, edges, communicator)
             for given, part in zip(inputs, everyones.parts(edges), strict=True):
                 agreed.thresholds[given.name][0] = _threshold(part, self.elements_at(step, given.size), given)
             final = _at_least(everyones, inputs, edges, agreed)
         else:
             large = [_at_least(of_owner, inputs, edges, agreed) for of_owner in sums]
-            final = _gather(large, edges, communicator, is_even=False)
+            final = gather(large, edges, communicator)
         kept = [contains(final.where, mine.where) for mine in own]
         reduced = finish(final, own, kept, inputs, local, communicator.size)
         return reduced, OkState(found, state.agreed)
@@ -129,7 +137,7 @@ def _partition(
             ranks = np.arange(1, QUANTILES) * len(where) // QUANTILES
             of_workers.append(where[ranks] if len(where) else even)
         found.append(torch.from_numpy(np.array(of_workers, dtype=np.float64)))
-    means = communicator.all_reduce_mean([rows.to(communicator.device) for rows in found])
+    means = communicator.all_reduce_mean([rows.to(communicator.device) for rows in found], kind=METADATA)
     for given, mean in zip(inputs, means, strict=True):
         agreed.quantiles[given.name].copy_(mean)
 
@@ -145,56 +153,19 @@ def _reduce_regions(
         inner = np.interp(np.arange(1, size) / size, shares, known)
         bounds.append(first + np.ceil(inner).astype(np.int64))
     starts = torch.from_numpy(np.concatenate(bounds))  # of regions 1 to n - 1 in every segment
-    firsts = torch.from_numpy(edges[1:-1])
     sent: list[list[Tensor]] = [[], []]
-    counts = np.zeros((len(own), size), dtype=np.int64)
+    counts = np.zeros((len(own), size, len(inputs)), dtype=np.int64)
     for row, mine in enumerate(own):
-        values, where = mine
-        segment = torch.searchsorted(firsts.to(where.device), where, right=True)
-        owner = torch.searchsorted(starts.to(where.device), where, right=True) - segment * (size - 1)
+        segment = segments_of(mine.where, edges)
+        region = torch.searchsorted(starts.to(mine.where.device), mine.where, right=True)
+        owner = region - segment * (size - 1)
         order = owner.argsort(stable=True)
-        counts[row] = np.bincount(owner.cpu().numpy(), minlength=size)
-        sent[0].append(values[order])
-        sent[1].append(where[order].to(index_dtype(int(edges[-1]))))
-    arrived, arriving = communicator.all_to_all_ragged(sent, counts, _KINDS)
-    return [_sums(*of_owner) for of_owner in zip(*arrived, arriving.tolist(), strict=True)]
-
-
-def _sums(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
-    """The sum at every position, in worker order; ``counts`` [n] entries came from each worker."""
-    places, number = where.long().unique(return_inverse=True)
-    total = torch.zeros(
-        len(places), dtype=torch.promote_types(values.dtype, torch.float32), device=values.device
-    )
-    for part, place in zip(values.split(counts), number.split(counts), strict=True):
-        total.index_add_(0, place, part.to(total.dtype))
-    return Entries(total.to(values.dtype), places)
-
-
-def _gather(
-    found: Sequence[Entries], edges: np.ndarray, communicator: Communicator, *, is_even: bool
-) -> Entries:
-    """All owners' entries on every worker; uneven ones are dealt out evenly before."""
-    fields = [[mine.values for mine in found], [mine.where.to(index_dtype(int(edges[-1]))) for mine in found]]
-    sizes = np.array([[len(mine.where) for mine in found]])
-    lengths = communicator.all_gather_counts(sizes, int(edges[-1]))  # [1, n]
-    total, size = int(lengths.sum()), communicator.size
-    if not is_even and lengths.max() * size > 2 * total:
-        starts = np.concatenate([[0], np.cumsum(lengths[0])])
-        targets = total * np.arange(size + 1) // size
-        moves = np.clip(  # [n, n], entries that go from one to another
-            np.minimum(starts[1:, None], targets[None, 1:])
-            - np.maximum(starts[:-1, None], targets[None, :-1]),
-            0,
-            None,
-        )
-        local = slice(communicator.local_workers.start, communicator.local_workers.stop)
-        fields, _ = communicator.all_to_all_ragged(fields, moves[local], _KINDS, moves.T[local])
-        lengths = np.diff(targets)[None]
-    gathered = communicator.all_gather_ragged([[torch.cat(rows)] for rows in fields], lengths, _KINDS)
-    (values,), (where,) = gathered
-    where, order = where.long().sort()
-    return Entries(values[order], where)
+        places = (owner * len(inputs) + segment).cpu().numpy()
+        counts[row] = np.bincount(places, minlength=counts[row].size).reshape(counts[row].shape)
+        sent[0].append(mine.values[order])
+        sent[1].append(mine.where[order].to(index_dtype(int(edges[-1]))))
+    arrived, arriving = communicator.all_to_all_ragged(sent, counts, KINDS)
+    return [sums_of(*of_owner) for of_owner in zip(*arrived, arriving.tolist(), strict=True)]
 
 
 def _threshold(part: Entries, k: int, given: Input) -> float:
@@ -208,8 +179,6 @@ def _threshold(part: Entries, k: int, given: Input) -> float:
 def _at_least(found: Entries, inputs: list[Input], edges: np.ndarray, agreed: Agreed) -> Entries:
     """Entries of at least their segment's threshold, and NaN."""
     limits = torch.tensor([agreed.thresholds[given.name].item() for given in inputs], dtype=torch.float64)
-    segment = torch.searchsorted(
-        torch.from_numpy(edges[1:-1]).to(found.where.device), found.where, right=True
-    )
-    large = ~(found.values.double().abs() < limits.to(found.where.device)[segment])
+    own = limits.to(found.where.device)[segments_of(found.where, edges)]
+    large = ~(found.values.double().abs() < own)
     return Entries(found.values[large], found.where[large])

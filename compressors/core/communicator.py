@@ -19,7 +19,10 @@ class Communicator(Protocol):
     device: torch.device
 
     def all_reduce_mean(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+        self,
+        rows: list[Tensor],
+        add_up: Callable[[Tensor], Tensor] | None = None,
+        kind: str = "values",
     ) -> list[Tensor]:
         """Means over all n workers, [k], of the segments' rows [W, k]; ``add_up`` sums rows [m, k]."""
 

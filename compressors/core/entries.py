@@ -9,9 +9,13 @@ from torch import Tensor
 
 from compressors.core.backends import backend_of, count_sent
 from compressors.core.codec import Compressed
+from compressors.core.communicator import Communicator
+from compressors.core.fields import INDICES, VALUES
 from compressors.core.payloads import Sparse, divide, index_dtype
 from compressors.core.reducer import Reduced
 from compressors.core.segments import Input
+
+KINDS = [VALUES, INDICES]  # of the fields of entries
 
 
 class Entries(NamedTuple):
@@ -57,6 +61,63 @@ def contains(where: Tensor, wanted: Tensor) -> Tensor:
     return where[place] == wanted
 
 
+def segments_of(where: Tensor, edges: np.ndarray) -> Tensor:
+    """The number of the segment of each position."""
+    return torch.searchsorted(torch.from_numpy(edges[1:-1]).to(where.device), where, right=True)
+
+
+def sums_of(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
+    """The sum at every position, in worker order; ``counts`` [n] entries came from each worker."""
+    places, number = where.long().unique(return_inverse=True)
+    total = torch.zeros(
+        len(places), dtype=torch.promote_types(values.dtype, torch.float32), device=values.device
+    )
+    for part, place in zip(values.split(counts), number.split(counts), strict=True):
+        total.index_add_(0, place, part.to(total.dtype))
+    return Entries(total.to(values.dtype), places)
+
+
+def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicator) -> Entries:
+    """All owners' entries on every worker; uneven ones are dealt out evenly before."""
+    of_owners = [segments_of(mine.where, edges).cpu().numpy() for mine in found]
+    sizes = np.stack([np.bincount(own, minlength=len(edges) - 1) for own in of_owners], 1)
+    lengths = communicator.all_gather_counts(sizes, int(edges[-1]))  # [S, n]
+    fields = [[mine.values for mine in found], [mine.where.to(index_dtype(int(edges[-1]))) for mine in found]]
+    moves = moves_of(lengths)
+    whole = moves.sum(0)
+    if np.diag(whole).sum() < whole.sum():
+        first, size = communicator.local_workers.start, communicator.size
+        for row in range(len(found)):
+            own = moves[:, first + row].ravel()
+            target = torch.from_numpy(np.tile(np.arange(size), len(moves)).repeat(own))
+            order = target.argsort(stable=True).to(found[row].where.device)
+            for rows in fields:
+                rows[row] = rows[row][order]
+        local = slice(first, first + len(found))
+        fields, _ = communicator.all_to_all_ragged(fields, whole[local], KINDS, whole.T[local])
+    joined = [[torch.cat(rows)] for rows in fields]
+    (values,), (where,) = communicator.all_gather_ragged(joined, whole.sum(0)[None], KINDS)
+    where, order = where.long().sort()
+    return Entries(values[order], where)
+
+
+def moves_of(lengths: np.ndarray) -> np.ndarray:
+    """Entries of each segment that go from one worker to another, [S, n, n], from those that each has [S, n].
+
+    All stay if no worker has more than twice as many as it would get. A gather of these is no longer than the
+    published bound of both steps.
+    """
+    totals, size = lengths.sum(1), lengths.shape[1]
+    even = lengths.max(1) <= 2 * -(-totals // size)
+    ends = lengths.cumsum(1)
+    targets = totals[:, None] * np.arange(1, size + 1) // size
+    upper = np.minimum(ends[:, :, None], targets[:, None])
+    lower = np.maximum((ends - lengths)[:, :, None], np.roll(targets, 1, 1)[:, None])
+    lower[:, :, 0] = ends - lengths  # the first worker's entries begin at 0
+    stay = lengths[:, :, None] * np.eye(size, dtype=np.int64)
+    return np.where(even[:, None, None], stay, np.maximum(upper - lower, 0))
+
+
 def finish(
     final: Entries,
     own: Sequence[Entries],
@@ -72,8 +133,8 @@ def finish(
     """
     edges = edges_between(inputs)
     mean, payloads = {}, [list[Sparse]() for _ in inputs]
-    for given, (values, where) in zip(inputs, final.parts(edges), strict=True):
-        out = given.rows.new_zeros(given.size)
+    for given, before, (values, where) in zip(inputs, compressed, final.parts(edges), strict=True):
+        out = before.out if before.out is not None else given.rows.new_zeros(given.size)
         summed = divide(values.clone(), num_workers).to(out.dtype)
         mean[given.name] = out.index_copy_(0, where, summed)
     for row, (mine, flags) in enumerate(zip(own, kept, strict=True)):

@@ -80,6 +80,12 @@ class Input(NamedTuple):
             return self.segment
         return self.segment._replace(rows=self.memory.add(self.segment.rows, alpha=self.scale))
 
+    def vector(self, row: int) -> Tensor:
+        """p of one local worker, [d], in a new tensor; nothing is changed."""
+        if self.memory is None:
+            return self.segment.rows[row].clone(memory_format=torch.contiguous_format)
+        return self.memory[row].add(self.segment.rows[row], alpha=self.scale)
+
 
 class Step(NamedTuple):
     """Facts about the step for a method; equal for every number of processes."""

@@ -22,11 +22,14 @@ class Handed(Communicator):
         self.handed = np.pad(self.handed, ((0, 0), (0, missing)))
 
     def all_reduce_mean(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+        self,
+        rows: list[Tensor],
+        add_up: Callable[[Tensor], Tensor] | None = None,
+        kind: str = "values",
     ) -> list[Tensor]:
         for tensor in rows:
-            self._take_down("values", tensor)
-        return super().all_reduce_mean(rows, add_up)
+            self._take_down(kind, tensor)
+        return super().all_reduce_mean(rows, add_up, kind)
 
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
         self._take_down(kind, rows)
@@ -72,12 +75,12 @@ class Handed(Communicator):
         kinds: list[str],
         arriving: np.ndarray | None = None,
     ) -> tuple[list[list[Tensor]], np.ndarray]:
-        kept = counts.diagonal()
+        kept = counts.reshape(*counts.shape[:2], -1).sum(2).diagonal()
         for tensors, kind in zip(fields, kinds, strict=True):
             for row, tensor in enumerate(tensors):
                 self.handed[row, self.kinds.index(kind)] += tensor.nbytes - kept[row] * tensor.itemsize
         if arriving is None:
-            self.handed[:, self.kinds.index("metadata")] -= 4  # all_to_all takes down what it keeps
+            self.handed[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # of what it keeps
         return super().all_to_all_ragged(fields, counts, kinds, arriving)
 
     def exchange(

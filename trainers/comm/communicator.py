@@ -68,20 +68,24 @@ class Communicator:
         self._charged = dict(zip(self.kinds, self._charges.T, strict=True))  # views
 
     def all_reduce_mean(
-        self, rows: list[Tensor], add_up: Callable[[Tensor], Tensor] | None = None
+        self,
+        rows: list[Tensor],
+        add_up: Callable[[Tensor], Tensor] | None = None,
+        kind: str = "values",
     ) -> list[Tensor]:
         """Means over all n workers, [k], of the local workers' rows [W, k], per segment.
 
         ``add_up`` sums rows [m, k] to [k]; by default in row order. All segments are sent together, and each
-        worker is charged for one row of every segment. With ``reduction=worker_order`` every process adds all
-        n rows of its slices, so the bits do not depend on the number of processes; with one worker per
-        process it sends and receives as many bytes as in a ring all-reduce. With ``reduction=all_reduce``,
-        the local rows are added first; this is also used for two workers in two processes, where the bits are
-        the same. ``rows`` are consumed: means may use their memory.
+        worker is charged for one row of every segment, under ``kind``. With ``reduction=worker_order`` every
+        process adds all n rows of its slices, so the bits do not depend on the number of processes; with one
+        worker per process it sends and receives as many bytes as in a ring all-reduce. With
+        ``reduction=all_reduce``, the local rows are added first; this is also used for two workers in two
+        processes, where the bits are the same. ``rows`` are consumed: means may use their memory.
         """
         add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
-        self._charged["values"] += num_bytes
+        self._require_kind(kind)
+        self._charged[kind] += num_bytes
         self._link += all_reduce_bytes(num_bytes, self.size)  # for slices: mean over the workers
         of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
         if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
@@ -222,17 +226,20 @@ class Communicator:
     ) -> tuple[list[list[Tensor]], np.ndarray]:
         """Per field the entries that each local worker receives, [...], and their counts ``[W, n]``.
 
-        ``fields`` has the entries of each local worker, ``counts[w, v]`` of them for worker v, in worker
-        order; received entries are in worker order too. Entries of a worker for itself are not charged.
-        ``arriving`` has the counts ``[W, n]`` of received entries. If it is None, counts are sent first, as
-        metadata of 4 bytes for every other worker.
+        ``fields`` has the entries of each local worker, in worker order of their receivers: ``counts[w, v]``
+        of them are for worker v, ``[W, n]``, or ``[W, n, S]`` with separate counts for S segments. Received
+        entries are in worker order too. Entries of a worker for itself are not charged. ``arriving`` has the
+        counts ``[W, n]`` of received entries. If it is None, ``counts`` are sent first, as metadata of 4
+        bytes each.
         """
-        local = range(len(counts))
+        local, told = range(len(counts)), counts
+        counts = counts.sum(2) if counts.ndim > 2 else counts
         away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
         if arriving is None:
-            small = torch.from_numpy(counts.astype(np.int32))
+            small = torch.from_numpy(told.astype(np.int32))
             arriving = self.all_to_all(small, "metadata").numpy().astype(np.int64)
-            self._charged["metadata"] -= small.itemsize  # for itself
+            arriving = arriving.sum(2) if arriving.ndim > 2 else arriving
+            self._charged["metadata"] -= small[0, 0].nbytes  # for itself
         reached = arriving.sum(1) - [arriving[w, worker] for w, worker in enumerate(self.local_workers)]
         for tensors, kind in zip(fields, kinds, strict=True):
             self._require_kind(kind)

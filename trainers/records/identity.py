@@ -23,6 +23,7 @@ ORIGIN = "resume"  # key in a setting: the group of the runs at whose checkpoint
 
 # Methods that are not named after their file.
 CLASSES = {
+    "arc_top_k": "ARCTopK",
     "clt_k": "CLTK",
     "dgc": "DGC",
     "ef_sign": "EFSign",

@@ -7,7 +7,7 @@ from methods import segment
 
 from compressors.api import Step, inputs_of
 from compressors.feedback import ErrorFeedback
-from compressors.gtop_k import GTopK, sources_of_rounds
+from compressors.gtop_k import GTopK, rounds_of
 from trainers.comm.communicator import Communicator
 
 D, K = 60, 6
@@ -96,14 +96,15 @@ def test_paper_volume(workers: int) -> None:
 def test_tree(workers: int) -> None:
     """Every worker has heard of all others after ceil(log2 n) rounds, and sends to at most two in a round."""
     known = [{worker} for worker in range(workers)]
-    rounds = sources_of_rounds(workers)
+    rounds = rounds_of(workers)
     assert len(rounds) == int(np.ceil(np.log2(workers)))
-    for sources in rounds:
+    for sources, groups in rounds:
         moved = [source for worker, source in enumerate(sources) if source != worker]
         assert max(np.bincount(moved)) <= 2
         for worker, source in enumerate(sources):
             assert source == worker or not known[worker] & known[source]
         known = [known[worker] | known[source] for worker, source in enumerate(sources)]
+        assert groups == [min(heard) for heard in known]
     assert all(heard == set(range(workers)) for heard in known)
 
 
