@@ -125,6 +125,7 @@ POSITIVE = (
     "compressor=accordion compressor.k_high",
     "compressor=accordion compressor.detection_threshold",
     "compressor=redsync compressor.tolerance",
+    "compressor=micro compressor.rate",
     "compressor=sidco compressor.first_ratio",
     "compressor=sidco compressor.tolerance",
     "schedule=cosine schedule.peak",
@@ -144,6 +145,7 @@ NOT_NEGATIVE = (
 )
 NOT_NEGATIVE_OR_NULL = (
     "compressor=hard_threshold compressor.threshold",
+    "compressor=micro compressor.threshold",
     "schedule=linear schedule.warmup_epochs",
     "data=libsvm data.name=rows model=logistic_l2 model.l2",
     "compressor=hard_threshold budget.threshold",

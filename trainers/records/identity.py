@@ -23,11 +23,14 @@ ORIGIN = "resume"  # key in a setting: the group of the runs at whose checkpoint
 
 # Methods that are not named after their file.
 CLASSES = {
+    "adacomp": "AdaComp",
     "arc_top_k": "ARCTopK",
     "clt_k": "CLTK",
+    "deft": "DEFT",
     "dgc": "DGC",
     "ef_sign": "EFSign",
     "gtop_k": "GTopK",
+    "micro": "MiCRO",
     "none": "NoCompression",
     "powersgd": "PowerSGD",
     "qsgd": "QSGD",
