@@ -19,6 +19,7 @@ from compressors.core.rounds import begin, end
 from compressors.encoding.packing import pack, unpack
 
 SIGNS, TIES = "signs", ("random", "positive")
+_IN_CACHE = 2**16  # entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,18 +65,20 @@ class SignSGD(Reducer):
         for segment, votes in zip(segments, told.split(widths, 1), strict=True):
             size = segment.rows.shape[1]
             means[segment.name] = _signs(unpack(votes.flatten(), 1, size), segment.rows)
-            segment.rows.sub_(_signs(segment.rows >= 0, segment.rows))
+            for rows in segment.rows.split(_IN_CACHE, 1):
+                rows.sub_(_signs(rows >= 0, rows))
         return end(segments, means, norms), state
 
     def _vote(self, ballots: Tensor, step: Step) -> Tensor:
         """The packed signs [m] of the majority of packed signs [n, m], for the server ``step.worker``."""
         workers, size = len(ballots), 8 * ballots.shape[1]
-        positive = torch.zeros(size, dtype=torch.int32, device=ballots.device)
+        counting = torch.uint8 if workers < 256 else torch.int32
+        positive = torch.zeros(size, dtype=counting, device=ballots.device)
         for own in ballots:
             positive += unpack(own, 1, size)
-        majority = 2 * positive > workers
+        majority = positive > workers // 2
         if workers % 2 == 0:
-            majority |= (2 * positive == workers) & self._drawn(step, size).to(
+            majority |= (positive == workers // 2) & self._drawn(step, size).to(
                 ballots.device, non_blocking=True
             )
         return pack(majority.to(torch.uint8), 1)
@@ -95,4 +98,4 @@ def _in_parts(rows: Tensor, count: int, width: int) -> Tensor:
 
 def _signs(positive: Tensor, like: Tensor) -> Tensor:
     """+1 where ``positive``, else -1."""
-    return 2 * positive.to(like.dtype) - 1
+    return positive.to(like.dtype).mul_(2).sub_(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -9,6 +10,8 @@ from torch.nn.functional import pad
 
 def pack(codes: Tensor, bits: int) -> Tensor:
     """``codes`` [d] uint8 below 2^bits, packed: [ceil(d bits / 8)] uint8."""
+    if bits == 1 and codes.is_cpu:  # a fifth of the time of torch's operators
+        return torch.from_numpy(np.packbits(codes.numpy(), bitorder="little"))
     each = 8 // bits
     rows = pad(codes, (0, -len(codes) % each)).view(-1, each)
     packed = rows[:, 0].clone()
@@ -19,6 +22,8 @@ def pack(codes: Tensor, bits: int) -> Tensor:
 
 def unpack(packed: Tensor, bits: int, count: int) -> Tensor:
     """The first ``count`` codes, [count] uint8."""
+    if bits == 1 and packed.is_cpu:
+        return torch.from_numpy(np.unpackbits(packed.numpy(), count=count, bitorder="little"))
     shifts = torch.arange(0, 8, bits, device=packed.device, dtype=torch.uint8)
     return ((packed.unsqueeze(1) >> shifts) & (2**bits - 1)).flatten()[:count]
 
