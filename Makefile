@@ -27,11 +27,12 @@ STUDIES := accordion autolrs convex lambda_vs_k main regret small three_paramete
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
 
+# Without the plugins that pytest finds: it would rewrite all modules of their packages, in each process.
 test: $(DEV)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/python -m pytest -n 2 --dist loadfile
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -p xdist.plugin -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV)
 	.venv/bin/python -m pytest -m slow
