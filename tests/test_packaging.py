@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from longest_files import LONGEST
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -70,3 +71,8 @@ def test_windows_is_answered_in_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("error: Windows has neither ") and done.stderr.count("\n") == 1
+
+
+def test_the_files_that_start_first_exist() -> None:
+    assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
+    assert len(set(LONGEST)) == len(LONGEST)

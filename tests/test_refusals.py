@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import command
+from hydra._internal.hydra import Hydra
 
 import run
 from trainers.config import words
@@ -104,6 +105,7 @@ def test_refusals(
     output = [f"output={tmp_path}"] if "output" not in keys else []
     monkeypatch.setattr(sys, "argv", ["run.py", *given, *defaults, *output, *typed])
     monkeypatch.setattr(run, "statuses", [])
+    monkeypatch.setattr(Hydra, "get_mode", lambda *_, **__: None)  # it would compose the config once more
     run.main()
     printed = capfd.readouterr().err
     assert printed.startswith("error: ") and printed.count("\n") == 1, printed

@@ -152,7 +152,7 @@ def test_another_name_is_one_line(words: list[str], said: str, capsys: pytest.Ca
 
 def test_sweeps_is_a_program_that_trains(tmp_path: Any) -> None:
     overrides = ["smoke", "seed=0", "compressor=none,top_k", "trainer.steps=1", "hydra/launcher=basic"]
-    words = [sys.executable, "-m", "sweeps", *overrides, f"output={tmp_path}"]
+    words = [sys.executable, "-m", "sweeps", *overrides, "isolate=false", f"output={tmp_path}"]
     first = command(launcher=words)
     assert first.returncode == 0, first.stderr
     assert first.stdout.rstrip().endswith("2 finished")

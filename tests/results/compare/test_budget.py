@@ -1,9 +1,14 @@
 """Matching one method's bytes by another's setting."""
 
+import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
+from command_line import command
 from results_commands import command_of_results
 from run_folders import write_run
 
@@ -55,6 +60,18 @@ def test_a_step_is_closed_in_on() -> None:
     assert abs(values[-1] - 0.5) < 0.1
 
 
+@pytest.fixture
+def warm_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pilots in processes that have imported torch; a refused one starts from nothing."""
+
+    def run(words: list[str], **_: Any) -> subprocess.CompletedProcess:
+        assert words[:2] == [sys.executable, "run.py"]
+        return command(*words[2:])
+
+    monkeypatch.setattr(budget, "subprocess", SimpleNamespace(run=run))
+
+
+@pytest.mark.usefixtures("warm_pilots")
 def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     small = ["model=mlp", "model.hidden=[8]", "workers=2", "trainer.steps=4", "trainer.batch_size=8"]
     target = tmp_path / "matched.yaml"
@@ -66,6 +83,7 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "hard_threshold 0.02" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("warm_pilots")
 def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
     """A gather sends a worker's bytes to 3 others."""
     small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
@@ -108,6 +126,7 @@ def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("warm_pilots")
 def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The bytes that it hands over can still be matched."""
     small = ["model=mlp", "model.hidden=[8]", "workers=1", "trainer.steps=2", "trainer.batch_size=8"]

@@ -1,0 +1,40 @@
+"""Test files that take longest, the longest first: processes that share all files start with these.
+
+The first one compiles the kernels for the CPU, of which the second one needs none, so that two processes
+do not compile the same ones at the same time.
+"""
+
+LONGEST = (
+    "compressors/kernels/test_kernels.py",
+    "compressors/kernels/test_gpu_kernels.py",
+    "test_run.py",
+    "trainers/test_layouts.py",
+    "test_on_device.py",
+    "test_stopping.py",
+    "trainers/test_coded_layouts.py",
+    "test_isolation.py",
+    "test_conf.py",
+    "trainers/test_resume.py",
+    "test_refusals.py",
+    "results/studies/test_convex_study.py",
+    "test_gpu_bench.py",
+    "results/studies/test_three_parameters.py",
+    "trainers/test_neumf_layouts.py",
+    "compressors/test_contract.py",
+    "models/test_image_models.py",
+    "trainers/test_gap.py",
+    "trainers/test_autolrs.py",
+    "test_sweeps.py",
+    "trainers/test_bert_layouts.py",
+    "test_convex.py",
+    "test_bad_configurations.py",
+    "results/compare/test_budget.py",
+    "trainers/test_nonfinite.py",
+    "test_security.py",
+    "results/figures/test_figures.py",
+    "models/convex/test_logistic_l2.py",
+    "compressors/test_methods.py",
+    "test_studies.py",
+    "test_docs.py",
+    "results/read/test_hostile_runs.py",
+)
