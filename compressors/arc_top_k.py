@@ -68,14 +68,16 @@ class ARCTopK(CodecWithDensity):
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[list[Codec], State]:
         sketches = [sketch for given in inputs for sketch in self._sketches(given, step)]
-        means = iter(communicator.all_reduce_mean(sketches, kind=METADATA))
+        means = communicator.all_reduce_mean(sketches, kind=METADATA)
+        layers = [(size // columns, columns) for given in inputs for size, columns in _layers(given)]
+        norms = [mean.view(count, -1).square().sum(1) for mean, (count, _) in zip(means, layers, strict=True)]
+        flags = [largest(magnitude_keys(own), elements_of(self.density_at(step), len(own))) for own in norms]
+        kept = iter(torch.cat(flags).cpu().split([count for count, _ in layers]))  # the only wait for a GPU
         chosen: list[Codec] = []
         for given in inputs:
             where = []
-            for first, (size, columns) in zip(given.segment.edges, _layers(given), strict=False):
-                norms = next(means).view(size // columns, -1).square().sum(1)
-                kept = largest(magnitude_keys(norms), elements_of(self.density_at(step), len(norms)))
-                rows = kept.cpu().numpy().nonzero()[0]  # the only wait for a GPU
+            for first, (_, columns) in zip(given.segment.edges, _layers(given), strict=False):
+                rows = next(kept).numpy().nonzero()[0]
                 where.append(first + (rows[:, None] * columns + np.arange(columns)).ravel())
             chosen.append(Chosen(where=np.concatenate(where)))
         return chosen, state

@@ -123,5 +123,6 @@ class Tree:
         keys = magnitude_keys(values)
         keys[1:].masked_fill_(twice, -1)
         of_segments = zip(keys.split([2 * k for k in self.counts]), self.counts, strict=True)
-        kept = torch.cat([largest(own, k) for own, k in of_segments])
+        flags = torch.cat([largest(own, k) for own, k in of_segments])
+        kept = flags if flags.is_cpu else torch.nonzero_static(flags, size=sum(self.counts)).squeeze(1)
         return Entries(values[kept], where[kept])

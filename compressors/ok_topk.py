@@ -101,7 +101,7 @@ class OkTopk(ReducerWithDensity):
         codecs, found = self._search.choose(inputs, state.local, step, communicator)
         local = backend.compress(codecs, inputs, step, communicator.local_workers)
         edges = edges_between(inputs)
-        own = entries_of(local, edges)
+        own = entries_of(local, edges, on_host=True)
         unset = any(agreed.quantiles[given.name][0] < 0 for given in inputs)
         if unset or step.number % self.partition_period == 0:
             _partition(own, inputs, edges, agreed, communicator)
@@ -137,9 +137,10 @@ def _partition(
             ranks = np.arange(1, QUANTILES) * len(where) // QUANTILES
             of_workers.append(where[ranks] if len(where) else even)
         found.append(torch.from_numpy(np.array(of_workers, dtype=np.float64)))
-    means = communicator.all_reduce_mean([rows.to(communicator.device) for rows in found], kind=METADATA)
-    for given, mean in zip(inputs, means, strict=True):
-        agreed.quantiles[given.name].copy_(mean)
+    joined = torch.cat(found, 1).to(communicator.device, non_blocking=True)
+    (mean,) = communicator.all_reduce_mean([joined], kind=METADATA)
+    for given, quantiles in zip(inputs, mean.cpu().split(QUANTILES - 1), strict=True):
+        agreed.quantiles[given.name].copy_(quantiles)
 
 
 def _reduce_regions(

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.backends import backend_of, count_sent
+from compressors.core.backends import backend_of
 from compressors.core.codec import Compressed
 from compressors.core.communicator import Communicator
 from compressors.core.fields import INDICES, VALUES
-from compressors.core.payloads import Sparse, divide, index_dtype
+from compressors.core.payloads import Sparse, as_indices, divide, index_dtype
 from compressors.core.reducer import Reduced
 from compressors.core.segments import Input
 
@@ -39,18 +39,19 @@ def edges_between(inputs: Sequence[Input]) -> np.ndarray:
     return np.cumsum([0, *(given.size for given in inputs)])
 
 
-def entries_of(compressed: Sequence[Compressed], edges: np.ndarray) -> list[Entries]:
-    """The payloads ``Sparse`` of all segments, for each local worker."""
-    of_segments = []
-    for own, first in zip(compressed, edges.tolist(), strict=False):
-        values, indices = (torch.cat([payload[i] for payload in own.payloads]) for i in range(2))
-        counts = own.counts.tolist()
-        of_segments.append((values.split(counts), (indices.long() + first).split(counts)))
-    num_workers = len(compressed[0].sent)
-    return [
-        Entries(*(torch.cat([fields[i][row] for fields in of_segments]) for i in range(2)))
-        for row in range(num_workers)
-    ]
+def entries_of(
+    compressed: Sequence[Compressed], edges: np.ndarray, *, on_host: bool = False
+) -> list[Entries]:
+    """The payloads ``Sparse`` of all segments, for each local worker; ``on_host`` waits for a GPU twice."""
+    counts = np.array([own.counts for own in compressed])  # [S, W]
+    values = torch.cat([payload.values for own in compressed for payload in own.payloads])
+    firsts = zip(compressed, edges.tolist(), strict=False)
+    where = torch.cat([payload.indices.long() + at for own, at in firsts for payload in own.payloads])
+    if on_host:
+        values, where = values.cpu(), where.cpu()
+    pieces = [field.split(counts.ravel().tolist()) for field in (values, where)]
+    num_workers = counts.shape[1]
+    return [Entries(*(torch.cat(field[row::num_workers]) for field in pieces)) for row in range(num_workers)]
 
 
 def contains(where: Tensor, wanted: Tensor) -> Tensor:
@@ -131,23 +132,44 @@ def finish(
     These return to the residual. An element is sent if it is kept. The norms of ``compressed`` are taken
     over.
     """
-    edges = edges_between(inputs)
+    edges, device = edges_between(inputs), inputs[0].rows.device
+    sizes = [len(final.where), *(2 * [len(mine.where) for mine in own])]
+    told = torch.cat([final.where, *(mine.where for mine in own), *(flags.long() for flags in kept)])
+    everything, *rest = np.split(told.cpu().numpy(), np.cumsum(sizes)[:-1])  # the only wait for a GPU
     mean, payloads = {}, [list[Sparse]() for _ in inputs]
-    for given, before, (values, where) in zip(inputs, compressed, final.parts(edges), strict=True):
+    sent = [np.zeros((len(own), len(given.segment.shapes)), dtype=np.int64) for given in inputs]
+    sums = _by_segment(final.values, everything, np.arange(len(everything)), edges, device)
+    for given, before, (values, where) in zip(inputs, compressed, sums, strict=True):
         out = before.out if before.out is not None else given.rows.new_zeros(given.size)
-        summed = divide(values.clone(), num_workers).to(out.dtype)
-        mean[given.name] = out.index_copy_(0, where, summed)
-    for row, (mine, flags) in enumerate(zip(own, kept, strict=True)):
-        back = Entries(mine.values[~flags], mine.where[~flags]).parts(edges)
-        sent = Entries(mine.values[flags], mine.where[flags]).parts(edges)
-        for given, dropped, part, found in zip(inputs, back, sent, payloads, strict=True):
-            given.rows[row].index_copy_(0, dropped.where, dropped.values)
-            found.append(Sparse(part.values, part.where.to(index_dtype(given.size))))
+        mean[given.name] = out.index_copy_(0, _on(device, where), divide(values, num_workers).to(out.dtype))
+    for row, (mine, where, flags) in enumerate(zip(own, rest, rest[len(own) :], strict=False)):
+        back = _by_segment(mine.values, where, np.flatnonzero(flags == 0), edges, device)
+        arrived = _by_segment(mine.values, where, np.flatnonzero(flags), edges, device)
+        for number, (given, dropped, part) in enumerate(zip(inputs, back, arrived, strict=True)):
+            given.rows[row].index_copy_(0, _on(device, dropped[1]), dropped[0])
+            payloads[number].append(Sparse(part[0], as_indices(part[1], given.size, device)))
+            sent[number][row] = np.diff(np.searchsorted(part[1], given.segment.edges))
     left = [given.segment._replace(rows=given.rows) for given in inputs]
-    errors = backend_of(left[0].rows.device).squared_norms(left)
-    result = {}
-    for segment, before, found, error in zip(left, compressed, payloads, errors, strict=True):
-        counts = np.array([[len(payload.values)] for payload in found])
-        now = before._replace(sent=counts, error=error, payloads=found, out=None)
-        result[segment.name] = now._replace(sent=count_sent(now, segment.edges))
+    errors = backend_of(device).squared_norms(left)
+    result = {
+        segment.name: before._replace(sent=counts, error=error, payloads=found, out=None)
+        for segment, before, found, counts, error in zip(
+            left, compressed, payloads, sent, errors, strict=True
+        )
+    }
     return Reduced(mean, {segment.name: segment.rows for segment in left}, result)
+
+
+def _by_segment(
+    values: Tensor, where: np.ndarray, chosen: np.ndarray, edges: np.ndarray, device: torch.device
+) -> list[tuple[Tensor, np.ndarray]]:
+    """The ``chosen`` entries of each segment, and their positions within it."""
+    picked = values.to(device, non_blocking=True).index_select(0, _on(device, chosen))
+    cuts = np.searchsorted(where[chosen], edges)
+    positions = np.split(where[chosen], cuts[1:-1])
+    parts = picked.split(np.diff(cuts).tolist())
+    return [(part, own - first) for part, own, first in zip(parts, positions, edges.tolist(), strict=False)]
+
+
+def _on(device: torch.device, numbers: np.ndarray) -> Tensor:
+    return torch.from_numpy(numbers).to(device, non_blocking=True)
