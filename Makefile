@@ -7,6 +7,7 @@
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
 #   main             the main job with four methods and three seeds; half an hour
+#   methods          every method on three small tasks, at a tuned rate, with three seeds; four hours
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
 #   small            every preset of experiment=small/ with three methods and three seeds; an hour or two
 #   three_parameters scheme, coordinates, scope and feedback on two networks; half an hour
@@ -21,7 +22,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := accordion autolrs convex lambda_vs_k main regret small three_parameters topk_convergence
+STUDIES := accordion autolrs convex lambda_vs_k main methods regret small three_parameters topk_convergence
 .PHONY: run test test-slow format docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -46,6 +47,13 @@ accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
 small three_parameters: $(RESULTS)
 	-.venv/bin/python -m sweeps $@ --keep-going $(ARGS)
 	.venv/bin/python -m results study $@
+
+# First the rates, which are in the repository: a new one ends it, to be committed. Methods may fail at high rates.
+methods: $(RESULTS)
+	-.venv/bin/python -m sweeps 'methods/rates_*' --keep-going $(ARGS)
+	.venv/bin/python -m results study methods --tune
+	-.venv/bin/python -m sweeps 'methods/seeds_*' --keep-going $(ARGS)
+	.venv/bin/python -m results study methods
 
 main_page:
 	@echo "make main_page is make main now" >&2; exit 1

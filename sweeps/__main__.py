@@ -1,8 +1,9 @@
 """Command that runs all sweeps of a study in order: ``python -m sweeps STUDY [--keep-going] [OVERRIDE ...]``.
 
-STUDY is a folder of sweeps/, or a file for a question of a single sweep. Each file is run by the command in
-its second line, two jobs at a time and without a tracker unless an OVERRIDE says otherwise. What has finished
-before is not run again. The first sweep with a failed job is the last, unless --keep-going runs the others.
+STUDY is a folder of sweeps/, some of its files as in 'methods/rates_*', or a file for a question of a single
+sweep. Each file is run by the command in its second line, two jobs at a time and without a tracker unless an
+OVERRIDE says otherwise. What has finished before is not run again. The first sweep with a failed job is the
+last, unless --keep-going runs the others.
 """
 
 import os
@@ -29,6 +30,9 @@ def studies() -> list[str]:
 
 def files_of(study: str) -> list[Path]:
     """In the order of their names, which is the order in which they are run."""
+    folder, slash, pattern = study.partition("/")
+    if slash:
+        return sorted((FOLDER / folder).glob(f"{pattern}.yaml")) if folder in studies() else []
     return [path for path in (FOLDER / f"{study}.yaml",) if path.is_file()] or sorted(
         (FOLDER / study).glob("*.yaml")
     )
@@ -58,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     keep_going = KEEP_GOING in words
     study, *overrides = [word for word in words if word != KEEP_GOING] or [""]
-    if study not in studies():
+    if study not in studies() and not ("/" in study and files_of(study)):
         said = f"no study {study!r}" if study else "a study is missing"
         print(f"error: {said}; there are {', '.join(studies())}", file=sys.stderr)
         return 2

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from command_line import ROOT, command
 from configs import resolved
-from sweep_files import name_of, params_of
+from sweep_files import is_every_method, name_of, params_of
 
 from results.studies.command import STUDIES, load
 from sweeps.__main__ import files_of, main, studies
@@ -39,6 +39,33 @@ RUNS = {
     "main/none_and_threshold_avx2": "3ee7748b1f",
     "main/top_k_and_random_block": "b4f481bcd7",
     "main/top_k_and_random_block_avx2": "b4f481bcd7",
+    "methods/rates_lstm": "",
+    "methods/rates_lstm_accordion": "",
+    "methods/rates_lstm_diana": "",
+    "methods/rates_lstm_ef21": "",
+    "methods/rates_lstm_signsgd": "",
+    "methods/rates_madelon": "",
+    "methods/rates_madelon_accordion": "",
+    "methods/rates_madelon_diana": "",
+    "methods/rates_madelon_ef21": "",
+    "methods/rates_madelon_signsgd": "",
+    "methods/rates_resnet20": "",
+    "methods/rates_resnet20_accordion": "",
+    "methods/rates_resnet20_diana": "",
+    "methods/rates_resnet20_ef21": "",
+    "methods/rates_resnet20_signsgd": "",
+    "methods/seeds_lstm": "",
+    "methods/seeds_lstm_accordion": "",
+    "methods/seeds_lstm_diana": "",
+    "methods/seeds_lstm_ef21": "",
+    "methods/seeds_madelon": "",
+    "methods/seeds_madelon_accordion": "",
+    "methods/seeds_madelon_diana": "",
+    "methods/seeds_madelon_ef21": "",
+    "methods/seeds_resnet20": "",
+    "methods/seeds_resnet20_accordion": "",
+    "methods/seeds_resnet20_diana": "",
+    "methods/seeds_resnet20_ef21": "",
     "regret/lstm": "859d761144",
     "regret/madelon": "cc9f3f6f0a",
     "regret/madelon_accordion": "33ec1abb32",
@@ -84,7 +111,12 @@ def test_a_study_has_one_name_everywhere() -> None:
 def test_runs_keep_their_ids_and_lie_where_the_page_reads(sweep: str) -> None:
     study = load(sweep.split("/")[0])
     (path,) = [path for path in files_of(study.name) if name_of(path) == sweep]
-    job = [f"{key}={str(values).split(',')[-1]}" for key, values in params_of(path).items()]
+    job = [
+        f"{key}={'top_k' if is_every_method(values) else str(values).split(',')[-1]}"
+        for key, values in params_of(path).items()
+    ]
+    if sweep.startswith("methods/seeds"):  # whose rate is a result of the sweeps before
+        job.append("optimizer.lr=1")
     config = resolved(f"+sweeps={sweep}", *job)
     assert identify(config).id == RUNS[sweep]
     further = [study.option.output] if study.option else []
@@ -125,6 +157,13 @@ def test_variables_of_a_sweep_are_set_for_it_alone(started: list) -> None:
     loops = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
     for words, variables in started:
         assert (loops.items() <= variables.items()) == words[2].endswith("_avx2")
+
+
+def test_some_sweeps_of_a_study_are_named_by_a_pattern(started: list) -> None:
+    assert main(["methods/rates_lstm*"]) == 0
+    names = ["lstm", "lstm_accordion", "lstm_diana", "lstm_ef21", "lstm_signsgd"]
+    assert [words[2] for words, _ in started] == [f"+sweeps=methods/rates_{name}" for name in names]
+    assert main(["methods/nothing*"]) == main(["wandb/*"]) == 2
 
 
 @pytest.mark.parametrize(("options", "runs"), [([], 1), (["--keep-going"], 3)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import Background, command
-from sweep_files import SWEEPS, name_of, params_of
+from sweep_files import SWEEPS, is_every_method, name_of, params_of
 
 from trainers.config.old_names import SWEEPS as OLD_NAMES
 
@@ -31,8 +31,10 @@ def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
         rf"# ([A-Z_0-9]+=\S+ )*python run.py -m \+sweeps={name_of(path)}( data.(download=true|root=DIR))?"
     )
     assert re.fullmatch(pattern, comment[0])
-    runs = math.prod(len(str(values).split(",")) for values in params_of(path).values())
-    assert comment[1].startswith(f"# {runs} runs, ")
+    values = params_of(path).values()
+    runs = math.prod(len(str(each).split(",")) for each in values if not is_every_method(each))
+    words = "runs a method" if any(map(is_every_method, values)) else "runs"
+    assert comment[1].startswith(f"# {runs} {words}, ")
 
 
 def test_old_names_are_answered_with_the_new_ones() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from results import header, studies
 from results.command import in_a_line, parser
-from results.studies.kit import Study, make
+from results.studies.kit import Study, make, tune
 
 STUDIES = tuple(
     sorted(
@@ -40,7 +40,8 @@ def main(arguments: list[str] | None = None) -> int:
     own = parser(f"study {named}", f"{study.question}\n\n{__doc__.partition(chr(10))[2].strip()}")
     add_options(own, study)
     options = own.parse_args(words[1:])
-    return in_a_line(lambda: make(study, options))
+    work = tune if getattr(options, "tune", False) else make
+    return in_a_line(lambda: work(study, options))
 
 
 def load(name: str) -> Study:
@@ -58,6 +59,10 @@ def add_options(own: argparse.ArgumentParser, study: Study | None = None) -> Non
     if study is not None and (extra := study.option) is not None:
         kind = {"choices": extra.choices} if extra.choices else {"type": Path, "metavar": "FOLDER"}
         own.add_argument(extra.name, help=extra.help, **kind)
+    if study is not None and study.tune is not None:
+        own.add_argument(
+            "--tune", action="store_true", help="choose what the study's later sweeps read, and end"
+        )
 
 
 def _questions() -> str:

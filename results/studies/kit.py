@@ -50,6 +50,9 @@ class Study:
     keeps: Callable[[Run], bool] = lambda _: True
     option: Option | None = None
     worded: tuple[str, ...] = ()  # pages that word its numbers, and get its header
+    tune: Callable[[Sequence[Run]], bool] | None = (
+        None  # write what runs of the option's folder choose; if new
+    )
     more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # by file: of the same runs
 
     @property
@@ -90,6 +93,16 @@ def make(study: Study, options: argparse.Namespace) -> None:
         for worded in study.worded:
             page = ROOT / worded
             hand_out(header.copy(text, page.read_text(encoding="utf-8")), page)
+
+
+def tune(study: Study, options: argparse.Namespace) -> None:
+    """Write what a study's sweeps read and what runs of others of them choose.
+
+    Raises ``ValueError`` where that changed: runs of a page must be of committed code.
+    """
+    _, others = _further(study, options, is_ours=True)
+    if study.tune is not None and study.tune(others):
+        raise ValueError(f"the choices of {study.command} have changed: commit them, then run it again")
 
 
 def _further(

@@ -79,7 +79,8 @@ def require_python(words: list[str]) -> None:
 
 def require_study(words: list[str]) -> None:
     study, *rest = words
-    assert study in (*studies(), *SHORTENED), f"no study {study}"
+    is_some = "/" in study and files_of(study)
+    assert is_some or study in (*studies(), *SHORTENED), f"no study {study}"
     overrides = [word for word in rest if word not in (KEEP_GOING, "[OVERRIDE")]
     for file in files_of(study):
         require_overrides(command_of(file, overrides)[1][2:])

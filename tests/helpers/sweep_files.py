@@ -5,12 +5,18 @@ from pathlib import Path
 import yaml
 from command_line import ROOT
 
-SWEEPS = [path for path in sorted((ROOT / "sweeps").glob("**/*.yaml")) if path.parent.name != "wandb"]
+NO_SWEEPS = ("chosen", "wandb")  # folders of what sweeps read, and of what W&B's agents do
+SWEEPS = [path for path in sorted((ROOT / "sweeps").glob("**/*.yaml")) if path.parent.name not in NO_SWEEPS]
 
 
 def name_of(path: Path) -> str:
     """The name on the command line."""
     return path.relative_to(ROOT / "sweeps").with_suffix("").as_posix()
+
+
+def is_every_method(values: object) -> bool:
+    """Whether a sweep goes over all methods there are, or all but some."""
+    return str(values).startswith("glob(*")
 
 
 def params_of(path: Path) -> dict[str, str]:
