@@ -14,7 +14,9 @@ from results.read.folders import read_runs
 from results.read.run import Run
 from results.studies.methods import tuning
 from results.studies.methods.page import page
+from results.studies.methods.tasks import TASKS
 from results.studies.methods.tuning import chosen
+from trainers.config.checks import check
 from trainers.records import files as run_files
 
 main = command_of_results("study", "methods")
@@ -118,7 +120,16 @@ def test_page_and_figure_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "figures/methods.png").is_file()
 
 
-def test_every_method_composes_in_the_quick_experiment_and_is_called_by_its_name() -> None:
-    for method in METHODS:
-        assert resolved("experiment=quick", f"compressor={method}")["workers"] == 4
+def test_a_task_calls_a_method_by_its_compressor_or_feedback() -> None:
     assert resolved("experiment=methods/resnet20", "compressor=dgc")["budget"]["method"] == "dgc"
+    ef21 = resolved("+sweeps=methods/rates_madelon_ef21", "compressor=top_k", "feedback=ef21")
+    assert (ef21["budget"]["method"], ef21["name"]) == ("ef21", "methods_madelon-ef21")
+
+
+@pytest.mark.slow  # a third of a second each; the group's test composes them with the defaults
+@pytest.mark.parametrize("experiment", ["quick", *(f"methods/{task}" for task in TASKS)])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_composes_and_is_valid(method: str, experiment: str) -> None:
+    config = resolved(f"experiment={experiment}", f"compressor={method}")
+    check(config)
+    assert config["compressor"]["_target_"].startswith("compressors.")
