@@ -57,6 +57,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
         "trainers.records.files",
         "trainers.records.identity",
         "wandb_workspaces",
+        "yaml",
     },
     "sweeps": set(),
     "trainers/config/guard.py": {
