@@ -4,11 +4,10 @@ import numpy as np
 from numba import carray, njit, uint64
 
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import at_least, fetch, fused_multiply_add, lowest, num_set, pointer
+from compressors.kernels.cpu.machine import at_least, fused_multiply_add, lowest, num_set, pointer
 from compressors.kernels.cpu.table import FIRST_BLOCK, GRADIENT, REST, ROW, SIZE
 
 _BLOCK, _LANES, _MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
-_AHEAD = 1024  # entries: the hardware prefetcher stops at the end of a page, 1024 fp32 entries
 
 
 @njit(inline="always")
@@ -55,6 +54,8 @@ def inside(mask, count):
 def survey(pieces, first, last, factor, levels, floors, adds_up, sums, counts, masks, kept):
     """Per block the sums of a ``Survey`` of p = e + factor g, and masks of |p| >= floor.
 
+    A block is long enough for the hardware's prefetcher: with ``fetch`` the pass takes 1.7 times as long.
+
     ``counts`` and ``kept`` [P] are the numbers of entries at the level and at the floor. Without ``adds_up``
     the sum of p is omitted.
     """
@@ -71,9 +72,6 @@ def survey(pieces, first, last, factor, levels, floors, adds_up, sums, counts, m
             start = block * _BLOCK
             length = min(_BLOCK, size - start)
             if length == _BLOCK:
-                if start + _AHEAD < size:
-                    fetch(p, start + _AHEAD, _BLOCK)
-                    fetch(g, start + _AHEAD, _BLOCK)
                 if adds:
                     for i in range(_BLOCK):
                         x[i] = fused_multiply_add(g[start + i], factor, p[start + i])
