@@ -36,8 +36,7 @@ class GaussianK(EstimatedThreshold):
     def estimate(self, rows: Rows, state: Any) -> np.ndarray:
         few, many = 2 * rows.wanted / 3, 4 * rows.wanted / 3
         enough = many.astype(np.int64) + 1
-        found = rows.survey(tail=enough, adds_up=True)
-        assert found.totals is not None
+        found = rows.survey(tail=enough)
         mean = found.totals / rows.sizes
         deviation = np.sqrt(np.maximum(0, found.squares / rows.sizes - mean**2))
         thresholds = mean + quantiles(rows) * deviation

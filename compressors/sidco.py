@@ -90,7 +90,7 @@ class SIDCo(EstimatedThreshold):
         share = rows.wanted / rows.sizes
         stages = np.where(share >= self.first_ratio, 1, stages)
         ratio = np.where(stages == 1, share, self.first_ratio)
-        further = (share / self.first_ratio) ** (1 / np.maximum(1, stages - 1))
+        further = np.minimum(1, share / self.first_ratio) ** (1 / np.maximum(1, stages - 1))
         thresholds = np.zeros(len(share))
         for stage in range(1, int(stages.max()) + 1):
             is_last = stage == stages.max()

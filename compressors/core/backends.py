@@ -150,14 +150,12 @@ class Backend:
         """Add every entry of p to its worker's histogram, without computing p in place."""
         count_pieces(inputs, histogram)
 
-    def survey(
-        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, adds_up: bool = False
-    ) -> Survey:
+    def survey(self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
         """The survey of all rows at ``levels`` [R], without computing p in place.
 
-        Tails most likely have at least ``wanted`` [R] entries. ``adds_up`` asks for the sums of p too.
+        Tails most likely have at least ``wanted`` [R] entries.
         """
-        return survey_rows(inputs, levels, wanted, adds_up)
+        return survey_rows(inputs, levels, wanted)
 
 
 def require_own(codec: Codec, payload: object) -> None:

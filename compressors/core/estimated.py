@@ -31,11 +31,11 @@ class Rows:
         self._backend = backend_of(inputs[0].rows.device)
         self._survey: Survey | None = None
 
-    def survey(self, levels: np.ndarray | None = None, *, tail: np.ndarray, adds_up: bool = False) -> Survey:
+    def survey(self, levels: np.ndarray | None = None, *, tail: np.ndarray) -> Survey:
         """The survey at ``levels`` [R], 0 by default, with tails of most likely ``tail`` [R] entries."""
         levels = np.zeros(len(self.sizes)) if levels is None else levels
         tail = np.minimum(tail, self.sizes)
-        self._survey = self._backend.survey(self.inputs, levels, tail, adds_up)
+        self._survey = self._backend.survey(self.inputs, levels, tail)
         return self._survey
 
     def count(self, thresholds: np.ndarray, enough: np.ndarray) -> np.ndarray:

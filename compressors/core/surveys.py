@@ -17,15 +17,15 @@ from compressors.core.segments import Input
 class Survey(NamedTuple):
     """Facts about R rows, with a level for each row."""
 
+    totals: np.ndarray  # [R] float64, sum of p
     counts: np.ndarray  # [R] int64, number of entries with |p| >= level, and of NaN
     excesses: np.ndarray  # [R] float64, sum of |p| - level over these entries
     squares: np.ndarray  # [R] float64, sum of (|p| - level)^2 over them
     tails: list[np.ndarray]  # of each row: magnitudes, in any order, at least those above the floor
     floors: np.ndarray  # [R] float64
-    totals: np.ndarray | None = None  # [R] float64, sum of p, if asked for
 
 
-def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, adds_up: bool) -> Survey:
+def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
     """The survey of all rows with ``levels`` [R]; tails have the ``wanted`` [R] largest magnitudes.
 
     The definition. A device transfers its results to the host at once.
@@ -34,19 +34,19 @@ def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, add
     for given, level, number in zip(inputs, _split(levels, inputs), _split(wanted, inputs), strict=True):
         rows, level = given.seen().rows, level.to(given.rows, non_blocking=True)[:, None]
         counts = (~(rows.abs() < level)).sum(1).double()
-        kinds = [*_excesses(level.double()), _itself][: 2 + adds_up]
+        kinds = [_itself, *_excesses(level.double())]
         sums = [layer_sums(rows, given.segment.edges, of) for of in kinds]
         facts.append(torch.stack([counts, *(own.sum(1) for own in sums)], 1))
         tails.append(rows.abs().topk(min(given.size, int(number.max()))).values.double())
     sizes = [own.numel() for own in (*facts, *tails)]
     arrived = torch.cat([own.flatten() for own in (*facts, *tails)]).cpu().split(sizes)
-    counts, excesses, squares, *totals = torch.cat(
+    counts, totals, excesses, squares = torch.cat(
         [own.view(shaped.shape) for own, shaped in zip(arrived, facts, strict=False)]
     ).T.numpy()
     rows_of = zip(arrived[len(facts) :], tails, strict=True)
     largest = [row.numpy() for own, shaped in rows_of for row in own.view(shaped.shape)]
     floors = np.array([row[-1] if len(row) else np.inf for row in largest])
-    return Survey(counts.astype(np.int64), excesses, squares, largest, floors, *totals)
+    return Survey(totals, counts.astype(np.int64), excesses, squares, largest, floors)
 
 
 Of = Callable[[Tensor], Tensor]

@@ -207,16 +207,14 @@ class CpuKernels(Backend):
 
         parallel_for(work, len(words))
 
-    def survey(
-        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, adds_up: bool = False
-    ) -> Survey:
+    def survey(self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
         if not _can_run(inputs):
-            return super().survey(inputs, levels, wanted, adds_up)
+            return super().survey(inputs, levels, wanted)
         table = self._tables.of(inputs)
         factor = _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
         magnitude, floors = _MAGNITUDE[factor.dtype], np.empty(len(wanted), dtype=factor.dtype)
         pieces, row_pieces, masks, kept = table.pieces, table.row_pieces, table.masks, table.counts
-        found, counts = np.empty((2 + adds_up, len(table.sums))), np.empty_like(kept)
+        found, counts = np.empty((3, len(table.sums))), np.empty_like(kept)
         levels, offsets = levels.astype(factor.dtype), np.empty(len(pieces) + 1, dtype=np.int64)
 
         def guess(first: int, last: int) -> None:
@@ -224,7 +222,7 @@ class CpuKernels(Backend):
 
         def add_up(first: int, last: int) -> None:
             facts = (found, counts, masks, kept)
-            surveying.survey(pieces, first, last, factor, levels, floors, adds_up, *facts)
+            surveying.survey(pieces, first, last, factor, levels, floors, *facts)
 
         def gather(first: int, last: int) -> None:
             surveying.gather(pieces, first, last, factor, offsets, masks, tail)
@@ -238,11 +236,11 @@ class CpuKernels(Backend):
         parallel_for(gather, len(pieces))
         begins = row_pieces[:-1]
         tails = np.split(tail, offsets[begins[1:]])
-        excesses, squares, *totals = (
+        totals, excesses, squares = (
             np.concatenate([of_segment.sum(1).numpy() for of_segment in own]) for own in _norms(table, found)
         )
         number = np.add.reduceat(counts, begins)
-        return Survey(number, excesses, squares, tails, floors.astype(np.float64), *totals)
+        return Survey(totals, number, excesses, squares, tails, floors.astype(np.float64))
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:

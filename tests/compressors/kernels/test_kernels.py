@@ -4,8 +4,11 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import hypothesis.extra.numpy as arrays
 import numpy as np
@@ -16,7 +19,7 @@ from hypothesis import strategies as st
 from methods import CONF, Case, cases, is_exact, segment
 from torch import Tensor
 
-from compressors.api import Segment, Step, inputs_of
+from compressors.api import Codec, Segment, Step, inputs_of
 from compressors.build import build_reducer
 from compressors.core.backends import backend_of, choose, chosen, describe
 from compressors.core.norms import squared_norm
@@ -36,7 +39,8 @@ SIZES = {
     "layers around a block's size": [1, 256, 255, 257, 1024, 3],
     "sampled": [20_000, 1, 3000],
 }
-CODECS = [pytest.param(case, id=str(case)) for case in cases() if is_exact(case.method())]
+CASES = [case for case in cases() if is_exact(case.method())]
+CODECS = [pytest.param(case, id=str(case)) for case in CASES]
 
 
 def normal(step: int, size: int) -> Tensor:
@@ -52,6 +56,9 @@ def in_blocks(step: int, size: int) -> Tensor:
     x = 1e-3 * normal(step, size)
     x[:, size // 3 : size // 3 + 30] *= 1e6
     return x
+
+
+DRAWS = (normal, tied, in_blocks)
 
 
 def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[dict[str, Tensor]]:
@@ -84,11 +91,19 @@ def assert_equal(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) -
             assert torch.equal(a[name], b[name]), f"step {step}: {name}"
 
 
-@pytest.mark.parametrize("draw", [normal, tied, in_blocks])
-@pytest.mark.parametrize("scope", ["layer", "global"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
-@pytest.mark.parametrize("case", CODECS)
+def combinations() -> Iterator[Any]:
+    """Methods, sizes, dtypes, scopes and draws; only one is quick if the method chooses a codec with a
+    rule."""
+    dtypes = (torch.float32, torch.float64)
+    for case, sizes, dtype, scope, draw in product(CASES, SIZES, dtypes, ("layer", "global"), DRAWS):
+        chooses = type(case.method()).choose is not Codec.choose
+        is_quick = (sizes, dtype, scope, draw) == ("sampled", torch.float32, "layer", normal)
+        name = f"{case}-{sizes}-{str(dtype).removeprefix('torch.')}-{scope}-{draw.__name__}"
+        marks = [pytest.mark.slow] if chooses and not is_quick else []
+        yield pytest.param(case, SIZES[sizes], dtype, scope, draw, marks=marks, id=name)
+
+
+@pytest.mark.parametrize(("case", "sizes", "dtype", "scope", "draw"), [*combinations()])
 def test_equals_reference(case: Case, sizes: list[int], dtype: torch.dtype, scope: str, draw) -> None:
     gradients = [draw(step, sum(sizes)).to(dtype) for step in range(STEPS)]
     feedbacks = [partial(ErrorFeedback, scale="step"), no_feedback]
