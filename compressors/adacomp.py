@@ -9,7 +9,7 @@ its bin. All sent entries of a layer get the sign of p and one magnitude, the me
 Biased; the number sent follows the activity of the bins and cannot be set. Without error feedback e is 0. A
 sent entry takes 1 byte for its place in the bin and its sign, or 2 bytes in bins of more than 128 entries; a
 bin takes 1 byte for the number of its entries, or 2 in bins of more than 255 entries, and a layer takes 4
-bytes for its magnitude. A message has a length of 4 bytes. Deviations from the paper: the counts of bins,
+bytes for its magnitude. A segment has a count of 4 bytes. Deviations from the paper: the counts of bins,
 because it does not say how bins are told apart; entries of 0 are not sent.
 """
 
@@ -95,18 +95,21 @@ class AdaComp(Reducer):
         segments, norms = begin(inputs)
         num_workers = len(communicator.local_workers)
         sent = [np.zeros((num_workers, len(segment.shapes)), dtype=np.int64) for segment in segments]
-        messages: list[list[tuple[str, np.ndarray]]] = [[] for _ in range(num_workers)]
-        longest = 0
+        told: list[list[list[np.ndarray]]] = []  # [S][W], magnitudes, counts and codes of each
         for segment, more, own in zip(segments, further, sent, strict=True):
-            for number, layer in self._layers(segment):
-                longest += 4 + layer.num_bins * np.dtype(layer.count_type).itemsize
-                longest += layer.size * np.dtype(layer.code_type).itemsize
-                part = slice(layer.start, layer.start + layer.size)
-                for row in range(num_workers):
-                    parts = _encode(segment.rows[row, part], more[row, part], layer)
-                    messages[row] += [(METADATA, parts[0]), (METADATA, parts[1]), (CODES, parts[2])]
-                    own[row, number] = len(parts[2]) // np.dtype(layer.code_type).itemsize
-        means = self._means(communicator.all_gather_messages(messages, longest), segments)
+            of_workers = []
+            for row in range(num_workers):
+                parts: list[list[np.ndarray]] = [[_NOTHING], [_NOTHING], [_NOTHING]]
+                for number, layer in self._layers(segment):
+                    part = slice(layer.start, layer.start + layer.size)
+                    found = _encode(segment.rows[row, part], more[row, part], layer)
+                    own[row, number] = len(found[2]) // np.dtype(layer.code_type).itemsize
+                    for kind, one in zip(parts, found, strict=True):
+                        kind.append(one)
+                of_workers.append([np.concatenate(kind) for kind in parts])
+            told.append(of_workers)
+        messages = _gathered(told, 2 * max(segment.rows.shape[1] for segment in segments), communicator)
+        means = self._means(messages, segments)
         errors = backend_of(segments[0].rows.device).squared_norms(segments)
         compressed = {
             segment.name: Compressed(own, error, norm)
@@ -122,18 +125,17 @@ class AdaComp(Reducer):
                 longest = self.conv_bin if len(shape) > 2 else self.other_bin
                 yield number, _Layer(start, stop - start, longest)
 
-    def _means(self, messages: list[np.ndarray], segments: list[Segment]) -> dict[str, Tensor]:
+    def _means(self, messages: list[list[list[np.ndarray]]], segments: list[Segment]) -> dict[str, Tensor]:
         """The means of all workers' messages, which are added in worker order."""
         totals = {}
         for segment in segments:
             wide = torch.promote_types(segment.rows.dtype, torch.float32)
             totals[segment.name] = np.zeros(segment.rows.shape[1], dtype=_NUMPY[wide])
-        for message in messages:
-            at = 0
-            for segment in segments:
+        for of_segments in messages:
+            for segment, (magnitudes, counts, codes) in zip(segments, of_segments, strict=True):
                 for _, layer in self._layers(segment):
                     total = totals[segment.name][layer.start : layer.start + layer.size]
-                    at = _add(message, at, layer, total)
+                    magnitudes, counts, codes = _add(magnitudes, counts, codes, layer, total)
         means = {}
         for segment in segments:
             mean = divide(torch.from_numpy(totals[segment.name]), len(messages))
@@ -141,6 +143,7 @@ class AdaComp(Reducer):
         return means
 
 
+_NOTHING = np.empty(0, dtype=np.uint8)
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64}
 
 
@@ -168,17 +171,41 @@ def _encode(p: Tensor, more: Tensor, layer: _Layer) -> tuple[np.ndarray, np.ndar
     return sized.view(np.uint8), counts.view(np.uint8), codes.view(np.uint8)
 
 
-def _add(message: np.ndarray, at: int, layer: _Layer, total: np.ndarray) -> int:
-    """Add the decoded part of a message from byte ``at`` on to ``total`` [d]; returns where it ends."""
+def _gathered(
+    told: list[list[list[np.ndarray]]], largest: int, communicator: Communicator
+) -> list[list[list[np.ndarray]]]:
+    """Magnitudes, counts and codes of all workers, [n][S][3], from those of the local ones, [S][W][3]."""
+    own = np.array([[len(parts[2]) for parts in of_workers] for of_workers in told])
+    lengths = communicator.all_gather_counts(own, largest)
+    arrived = []
+    for field, kind in enumerate((METADATA, METADATA, CODES)):
+        fixed = np.array([[len(of_workers[0][field])] * communicator.size for of_workers in told])
+        each = lengths if kind == CODES else fixed
+        joined = [torch.from_numpy(np.concatenate([parts[field] for parts in row])) for row in told]
+        there = [own_field.to(communicator.device, non_blocking=True) for own_field in joined]
+        (fields,) = communicator.all_gather_ragged([there], each, [kind])
+        whole = torch.cat(list(fields)).cpu().numpy()  # one wait for a GPU
+        arrived.append(np.split(whole, np.cumsum(each)[:-1]))
+    size = communicator.size
+    return [
+        [[field[segment * size + worker] for field in arrived] for segment in range(len(told))]
+        for worker in range(size)
+    ]
 
-    def read(kind: Any, count: int) -> np.ndarray:
-        nonlocal at
-        begin, at = at, at + count * np.dtype(kind).itemsize
-        return np.frombuffer(message[begin:at].tobytes(), dtype=kind)
 
-    (magnitude,) = read(np.float32, 1)
-    counts = read(layer.count_type, layer.num_bins).astype(np.int64)
-    codes = read(layer.code_type, int(counts.sum())).astype(np.int64)
-    positions = np.repeat(np.arange(layer.num_bins) * layer.bin, counts) + (codes >> 1)
-    total[positions] += np.where(codes & 1, -magnitude, magnitude)
-    return at
+def _add(
+    magnitudes: np.ndarray, counts: np.ndarray, codes: np.ndarray, layer: _Layer, total: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Add the decoded bytes of a layer to ``total`` [d]; returns the bytes of further layers."""
+
+    def read(field: np.ndarray, kind: Any, count: int) -> tuple[np.ndarray, np.ndarray]:
+        stop = count * np.dtype(kind).itemsize
+        return np.frombuffer(field[:stop].tobytes(), dtype=kind), field[stop:]
+
+    (magnitude,), magnitudes = read(magnitudes, np.float32, 1)
+    of_bins, counts = read(counts, layer.count_type, layer.num_bins)
+    own, codes = read(codes, layer.code_type, int(of_bins.astype(np.int64).sum()))
+    signed = own.astype(np.int64)
+    positions = np.repeat(np.arange(layer.num_bins) * layer.bin, of_bins) + (signed >> 1)
+    total[positions] += np.where(signed & 1, -magnitude, magnitude)
+    return magnitudes, counts, codes
