@@ -106,7 +106,9 @@ def parts_of(shapes: Shapes, number: int) -> np.ndarray:
 
 
 def divided(k: int, norms: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The number of elements of each part, int64."""
+    """The number of elements of each part, int64; parts that are not finite come first."""
+    if not np.isfinite(norms).all():
+        norms = np.where(np.isfinite(norms), 0.0, 1.0)
     order = np.argsort(-norms, kind="stable").tolist()
     counts, left, rest = np.zeros(len(norms), dtype=np.int64), k, float(norms[order].sum())
     for part in order:

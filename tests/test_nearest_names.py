@@ -19,8 +19,8 @@ REFUSED = {
     "compressor=topk": "Could not find 'compressor/topk'; did you mean compressor=top_k? There are",
     "experiment=smal/lstm": "Could not find 'experiment/smal/lstm'; did you mean experiment=small/lstm? ",
     "experiment=small": "Could not find 'experiment/small'",
-    "feedback=false": "feedback must be one of diana, ef, ef21, ef21_sgdm, momentum_correction, none, "
-    "got false; did you mean feedback=none?",
+    "feedback=false": "feedback must be one of diana, ef, ef21, ef21_sgdm, low_pass, momentum_correction, "
+    "none, got false; did you mean feedback=none?",
     "model=null": "model must be one of bert, ",
     "optimzer.lr=1": f"Could not override 'optimzer.lr': {NO_SETTING} optimizer.lr?",
     "compressor.nothing=1": "Could not override 'compressor.nothing': there is no such setting; --help",

@@ -40,9 +40,10 @@ UPDATES = {
 
 
 def own_of(method: str) -> list[str]:
-    """The yaml of a method, which may choose other feedback than the default."""
+    """The yaml of a method, if it chooses other feedback than the default."""
     source = METHODS[method].source
-    return [f"compressor={source.stem}"] if isinstance(source, Path) else []
+    chooses = isinstance(source, Path) and "override /feedback" in source.read_text()
+    return [f"compressor={source.stem}"] if isinstance(source, Path) and chooses else []
 
 
 FEEDBACKS = {name: [f"feedback={name}"] for name in options("feedback")}

@@ -59,7 +59,7 @@ def test_what_gloo_adds_is_what_neither_link_nor_packets_explain(wire: ModuleTyp
 def test_all_ways_of_sending_are_measured(wire: ModuleType) -> None:
     """All-reduced with both reductions, gathered, of different lengths, and encoded."""
     found = {str(job) for job in wire.jobs(["layer"], None)}
-    shared = "random_k, shared_coordinates=true, layer"
+    shared = "random_k, shared_coordinates=true, unbiased=false, layer"
     assert {"none, layer, worker_order", "none, layer, all_reduce"} <= found
     assert {f"{shared}, worker_order", f"{shared}, all_reduce"} <= found
     for method in ("top_k", "hard_threshold"):

@@ -31,7 +31,7 @@ FAMILIES = (
     Family("#44AA99", ("qsgd", "terngrad", "natural")),
     Family("#CC79A7", ("powersgd",)),
     Family("#882255", ("ef21", "ef21_sgdm", "diana")),  # around another method
-    Family("#999933", ("chain", "two_way", "cocktail")),  # composed of others
+    Family("#999933", ("chain", "two_way")),  # composed of others
 )
 OTHER_HUES = ("#56B4E9", "#8C6D31", "#666666")
 DASHES: tuple[Any, ...] = (

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from methods import FEEDBACKS, cases
 from torch import Tensor, nn
 
+from compressors.api import Traits
 from compressors.build import PLAIN, build_reducer
 from compressors.encoding.settings import Encoding
 from trainers.comm.communicator import Communicator
@@ -139,8 +140,16 @@ def train_all_reduced(process: int, processes: int) -> dict[str, dict[str, Any]]
 
 def is_reduced(name: str) -> bool:
     """Whether the mean of a case is an all-reduce."""
-    case = next(case for case in cases() if str(case) == name)
-    return case.method().traits.linear
+    return _traits_of(name).linear
+
+
+def ignores_values(name: str) -> bool:
+    """Whether a case selects entries that do not depend on their values, so that rounding changes none."""
+    return _traits_of(name).drawn or _traits_of(name).lossless
+
+
+def _traits_of(name: str) -> Traits:
+    return next(case for case in cases() if str(case) == name).method().traits
 
 
 WIRES = {

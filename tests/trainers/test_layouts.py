@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from processes import run_in_processes
-from training import is_reduced, settings, train_all, train_all_reduced
+from training import ignores_values, is_reduced, settings, train_all, train_all_reduced
 
 ALL = ["/".join(setting) for setting in settings()]
 LAYER = [name for name in ALL if "/layer/" in name]
@@ -87,7 +87,8 @@ def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> N
     all_reduced = run_in_processes(train_all_reduced, 2)[0]
     assert all_reduced.keys() == {setting for setting in ALL if is_reduced(setting.split("/")[0])}
     for setting, result in all_reduced.items():
-        assert_same(one_process[setting], result, exactly=False)
+        if ignores_values(setting.split("/")[0]):
+            assert_same(one_process[setting], result, exactly=False)
     assert any(
         not torch.equal(result["parameters"], one_process[setting]["parameters"])
         for setting, result in all_reduced.items()
@@ -123,5 +124,5 @@ def test_the_settings_differ(one_process: Results) -> None:
     """The comparison of layouts is only meaningful if settings change the weights."""
     seen = [tuple(result["parameters"].tolist()) for result in one_process.values()]
     # The 6 settings of "none" are two trainings, with and without micro-batches; a hard threshold, Strom's
-    # method, EF-sign and 1-bit SGD are the same in both scopes, with each of 3 feedbacks.
-    assert len(set(seen)) == len(seen) - 4 - 4 * 3
+    # method, AdaComp, EF-sign and 1-bit SGD are the same in both scopes, with each of 3 feedbacks.
+    assert len(set(seen)) == len(seen) - 4 - 5 * 3
