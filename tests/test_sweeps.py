@@ -81,7 +81,11 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
     run = ["model=mlp", "workers=2", "trainer.batch_size=8", "tracker=none", f"output={tmp_path}"]
-    run += ["trainer.steps=100000", "trainer.log_every=100"]
+    run += [
+        "trainer.steps=100000",
+        "trainer.log_every=100",
+        "optimizer.lr=1e-4",
+    ]  # a rate that does not diverge
     process = Background(*run)
     try:
         wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)
