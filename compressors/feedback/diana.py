@@ -12,25 +12,14 @@ optimizer's momentum and weight decay replace its momentum and its proximal step
 import math
 from dataclasses import dataclass, field
 
-from compressors.api import (
-    Communicator,
-    Input,
-    Reduced,
-    Reducer,
-    Segment,
-    Step,
-    Traits,
-    Wrapper,
-    is_real,
-    require,
-)
+from compressors.api import Segment, is_real, require
 from compressors.core.compress import Compress
-from compressors.feedback.shifts import Beliefs, differences, reduce_differences, zero_shifts
+from compressors.feedback.ef21 import EF21
 
 
 @dataclass(frozen=True)
-class DIANA(Wrapper):
-    """Reduces g - h. The mean of h + C(g - h) is the step's direction.
+class DIANA(EF21):
+    """EF21 with a rate of the shifts. Reduces g - h; the mean of h + C(g - h) is the step's direction.
 
     ``alpha`` is the rate of the shifts h. If it is None, every segment has the largest rate of the theory,
     1 / (1 + omega), where omega bounds the variance of C for the segment's size (``Codec.variance_bound``).
@@ -38,11 +27,7 @@ class DIANA(Wrapper):
     a method that is not unbiased, and for alpha None if omega is not known.
     """
 
-    inner: Reducer
     alpha: float | None = field(default=None, kw_only=True)
-    scale: str | None = field(default=None, kw_only=True, repr=False)  # of a preset; there is no residual
-
-    keeps_residual = False
 
     def __post_init__(self) -> None:
         valid = self.alpha is None or (is_real(self.alpha) and 0 < self.alpha <= 1)
@@ -54,29 +39,8 @@ class DIANA(Wrapper):
         known = self.alpha is not None or self.is_idle or math.isfinite(self._variance_bound(1))
         require(known, "feedback.alpha", f"set with {name}, whose variance has no known bound", self.alpha)
 
-    @property
-    def is_idle(self) -> bool:
-        return self.inner.traits.lossless
-
-    @property
-    def traits(self) -> Traits:
-        return self.inner.traits._replace(relays=True)
-
-    def init(self, segments: list[Segment]) -> Beliefs:
-        return zero_shifts(self.inner, segments)
-
-    def carried(self, inputs: list[Input], state: Beliefs, step: Step) -> list[Input]:
-        own = differences([given.seen() for given in inputs], state)
-        return self.inner.carried(own, state.inner, step)
-
-    def reduce(
-        self, inputs: list[Input], state: Beliefs, step: Step, communicator: Communicator
-    ) -> tuple[Reduced, Beliefs]:
-        segments = [given.formed() for given in inputs]
-        return reduce_differences(self.inner, segments, state, self._rate, step, communicator)
-
     def _rate(self, segment: Segment) -> float:
-        """alpha of a segment."""
+        """alpha of the segment."""
         if self.alpha is not None:
             return self.alpha
         return 1 / (1 + self._variance_bound(segment.rows.shape[1]))

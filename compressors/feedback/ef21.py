@@ -43,4 +43,8 @@ class EF21(Wrapper):
         self, inputs: list[Input], state: Beliefs, step: Step, communicator: Communicator
     ) -> tuple[Reduced, Beliefs]:
         segments = [given.formed() for given in inputs]
-        return reduce_differences(self.inner, segments, state, lambda segment: 1.0, step, communicator)
+        return reduce_differences(self.inner, segments, state, self._rate, step, communicator)
+
+    def _rate(self, segment: Segment) -> float:
+        """The share of C(g - h) that is added to h."""
+        return 1.0
