@@ -64,7 +64,7 @@ class Chain(Codec):
     def check(self, plan: Plan) -> None:
         """``second`` is not asked about feedback: its bound is for any vector, not for kept values."""
         self.first.check(plan)
-        self.second.check(plan._replace(feedback=""))
+        self.second.check(plan._replace(feedback="", needs_contraction=False))
 
     def for_model(self, num_parameters: int) -> "Chain":
         first, second = (codec.for_model(num_parameters) for codec in (self.first, self.second))

@@ -71,7 +71,7 @@ class TwoWay(Reducer):
 
     def check(self, plan: Plan) -> None:
         for codec in (self.up, self.down):  # feedback is of both ways together
-            codec.check(plan._replace(feedback=""))
+            codec.check(plan._replace(feedback="", needs_contraction=False))
 
     def init(self, segments: list[Segment]) -> Served:
         return Served(zeros_of(segments))

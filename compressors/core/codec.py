@@ -13,9 +13,6 @@ from compressors.core.fields import PayloadType, declared
 from compressors.core.rules import Rounding, Rule
 from compressors.core.segments import Input, Segment, State, Step
 
-# Feedback for which ||x - C(x)|| < ||x||
-_CONTRACTING = ("ErrorFeedback", "EF21", "EF21SGDM", "MomentumCorrection")
-
 
 class Traits(NamedTuple):
     """Declared properties of a method, used by tests, transports and the ledger."""
@@ -67,6 +64,7 @@ class Plan(NamedTuple):
     momentum: float  # of the optimizer, not of the feedback
     rates: Sequence[float]  # factors on the learning rate at the first step of every epoch
     lowest_rate: float  # the smallest of these factors in any step
+    needs_contraction: bool  # whether feedback would let residuals grow without ||x - C(x)|| < ||x||
 
 
 class Codec:
@@ -123,7 +121,7 @@ class Codec:
 
     def require_contraction(self, plan: Plan, omega: float) -> None:
         """Raise ``ValueError`` under feedback that needs a contraction, unless ``omega`` is below 1."""
-        if plan.feedback in _CONTRACTING and not omega < 1:
+        if plan.needs_contraction and not omega < 1:
             bound = f"{type(self).__name__}'s variance of up to {omega:.3g} ||x||^2 would let residuals grow"
             raise ValueError(f"feedback must be none, got {plan.feedback}: {bound}")
 

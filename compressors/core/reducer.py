@@ -81,6 +81,7 @@ class Wrapper(Reducer):
     """A reducer around ``inner``. Its traits are those of ``inner`` unless it overrides them."""
 
     inner: Reducer
+    needs_contraction = False  # whether its residuals grow without ||x - C(x)|| < ||x||
 
     @property
     def is_idle(self) -> bool:

@@ -29,6 +29,8 @@ class DIANA(EF21):
 
     alpha: float | None = field(default=None, kw_only=True)
 
+    needs_contraction = False
+
     def __post_init__(self) -> None:
         valid = self.alpha is None or (is_real(self.alpha) and 0 < self.alpha <= 1)
         require(valid, "DIANA.alpha", "in (0, 1], or null for 1 / (1 + omega)", self.alpha)

@@ -23,6 +23,7 @@ class EF21(Wrapper):
     scale: str | None = field(default=None, kw_only=True, repr=False)  # of a preset; there is no residual
 
     keeps_residual = False
+    needs_contraction = True
 
     @property
     def is_idle(self) -> bool:

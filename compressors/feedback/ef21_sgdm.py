@@ -50,6 +50,7 @@ class EF21SGDM(Wrapper):
     scale: str | None = field(default=None, kw_only=True, repr=False)  # of a preset; there is no residual
 
     keeps_residual = False
+    needs_contraction = True
 
     def __post_init__(self) -> None:
         valid = is_real(self.momentum) and 0 <= self.momentum < 1

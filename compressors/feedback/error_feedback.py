@@ -55,6 +55,7 @@ class ErrorFeedback(Wrapper):
     beta: float = field(default=1.0, kw_only=True)
 
     keeps_residual = True
+    needs_contraction = True
 
     def __post_init__(self) -> None:
         require_scale("ErrorFeedback", self.scale)

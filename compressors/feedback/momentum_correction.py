@@ -55,6 +55,7 @@ class MomentumCorrection(Wrapper):
     scale: str = field(default="gradient", kw_only=True)
 
     keeps_residual = True
+    needs_contraction = True
 
     def __post_init__(self) -> None:
         valid = is_real(self.momentum) and 0 <= self.momentum < 1

@@ -129,7 +129,7 @@ def layer_shape(size: int) -> tuple[int, ...]:
 
 def plan(rates: Sequence[float] = (1.0,), **changes: Any) -> Plan:
     """The plan of a training with these factors on the learning rate, plain SGD and error feedback."""
-    plain = Plan("layer", "ErrorFeedback", "SGD", 0.0, rates, min(rates))
+    plain = Plan("layer", "ErrorFeedback", "SGD", 0.0, rates, min(rates), needs_contraction=True)
     return plain._replace(**changes)
 
 

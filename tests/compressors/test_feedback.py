@@ -1,7 +1,9 @@
 """Tests of feedback beside error feedback: each against its definition, and what all have to keep."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,15 +14,17 @@ from shifting import FEEDBACKS as FEEDBACKS_IN_PROCESSES
 from shifting import results
 from torch import Tensor
 
-from compressors.api import Reducer, Step, inputs_of
+from compressors.api import Reducer, Step, Wrapper, inputs_of
 from compressors.build import build_reducer
-from compressors.feedback import EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
+from compressors.feedback import DIANA, EF21, EF21SGDM, ErrorFeedback, MomentumCorrection
 from compressors.none import NoCompression
 from compressors.qsgd import QSGD
 from compressors.testing.contract import copy_of
 from compressors.top_k import TopK
 from compressors.two_way import TwoWay
+from trainers import requirements
 from trainers.checkpoint.tree import walk
+from trainers.schedules.schedules import ConstantRate
 
 W, D, STEPS = 3, 60, 6
 FEEDBACKS: dict[str, Callable[[Reducer], Reducer]] = {
@@ -239,3 +243,30 @@ def test_refusals() -> None:
         EF21SGDM(inner, momentum=1)
     with pytest.raises(ValueError, match=r"TwoWay\.up must be a codec that sends something of every element"):
         TwoWay(up=TopK(density=0.1), down=QSGD())
+
+
+def test_feedback_declares_whether_residuals_can_grow() -> None:
+    """It is inherited by none but those that say so: DIANA is an EF21 for unbiased methods."""
+    declared = {
+        ErrorFeedback: True,
+        EF21: True,
+        EF21SGDM: True,
+        MomentumCorrection: True,
+        DIANA: False,
+    }
+    assert {wrapper: wrapper.needs_contraction for wrapper in declared} == declared
+
+
+def test_a_method_of_large_variance_is_refused_under_two_wrappers_too() -> None:
+    """``ErrorFeedback`` inside another wrapper still lets residuals grow."""
+
+    @dataclass(frozen=True)
+    class Outer(Wrapper):
+        inner: Reducer
+
+    inner = build_reducer(QSGD(), 100, ErrorFeedback)
+    trainer = SimpleNamespace(reducer=Outer(inner), layout=SimpleNamespace(scope="layer"))
+    trainer.optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    trainer.schedule, trainer.num_steps, trainer.epochs_per_step = ConstantRate(), 10, 0.1
+    with pytest.raises(ValueError, match=r"got Outer, ErrorFeedback: QSGD's variance of up to 1\.19"):
+        inner.check(requirements._plan(trainer, 1.0))

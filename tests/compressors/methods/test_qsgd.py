@@ -140,7 +140,7 @@ def test_feedback_is_refused_unless_the_variance_is_small() -> None:
     refused = r"feedback must be none, got ErrorFeedback: QSGD's variance of up to 1\.19 \|\|x\|\|\^2"
     with pytest.raises(ValueError, match=refused):
         QSGD().check(plan())
-    QSGD().check(plan(feedback=""))
+    QSGD().check(plan(feedback="", needs_contraction=False))
     QSGD(bucket_size=256).check(plan())
     QSGD(bits=8).check(plan())
     with pytest.raises(ValueError, match=r"up to 22\.6 \|\|x\|\|"):

@@ -48,6 +48,6 @@ def test_feedback_is_refused_unless_the_variance_is_small() -> None:
     refused = r"feedback must be none, got ErrorFeedback: RandomK's variance of up to 999 \|\|x\|\|\^2"
     with pytest.raises(ValueError, match=refused):
         RandomK(density=0.001, unbiased=True).check(plan())
-    RandomK(density=0.001, unbiased=True).check(plan(feedback=""))
+    RandomK(density=0.001, unbiased=True).check(plan(feedback="", needs_contraction=False))
     RandomK(density=0.001).check(plan())
     RandomK(density=0.6, unbiased=True).check(plan())

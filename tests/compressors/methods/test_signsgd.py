@@ -62,4 +62,4 @@ def test_refusals() -> None:
         SignSGD(ties="even")
     with pytest.raises(ValueError, match=r"feedback must be none with signsgd.*, got 'ErrorFeedback'"):
         SignSGD().check(plan())
-    SignSGD().check(plan(feedback=""))
+    SignSGD().check(plan(feedback="", needs_contraction=False))
