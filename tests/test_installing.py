@@ -1,0 +1,222 @@
+"""The package total_error: names, imports and the wheel, beside a user's folders of the same names."""
+
+import ast
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+import total_error
+from compressors.named import FEEDBACKS, method, method_names
+from total_error._names import FOLDERS, MODULES, renamed
+from trainers import names
+
+ROOT = Path(__file__).parents[1]
+LIGHT = {"numpy", "torch"}
+OF_THE_LAB = {"total_error/testing.py", "total_error/__main__.py"}
+
+
+def sources() -> list[Path]:
+    """What the wheel has of this repository."""
+    below = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [*below, *(ROOT / f"{name}.py" for name in MODULES), *sorted((ROOT / "total_error").glob("*.py"))]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("from data import x", "from total_error._lab.data import x"),
+        ("def f():\n    from  run import x", "def f():\n    from  total_error._lab.run import x"),
+        ("import trainers.step as s, os", "import total_error._lab.trainers.step as s, os"),
+        ("import data.shim  # noqa", "import total_error._lab.data.shim  # noqa"),
+        ("é = 1; from results.read import x", "é = 1; from total_error._lab.results.read import x"),
+        ("from datasets import data", "from datasets import data"),
+        ("from . import data\nx = 'from data import y'", "from . import data\nx = 'from data import y'"),
+    ],
+)
+def test_imports_get_private_names(source: str, expected: str) -> None:
+    assert renamed(source) == expected
+
+
+def test_an_import_whose_name_is_used_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^line 1: write from \.\.\. import, or as, for trainers\.step$"):
+        renamed("import trainers.step\ntrainers.step.run()")
+
+
+def test_no_source_of_the_wheel_imports_a_name_that_a_user_may_have() -> None:
+    taken = {*FOLDERS, *MODULES}
+    for path in sources():
+        tree = ast.parse(renamed(path.read_text()))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                assert not taken & {alias.name.partition(".")[0] for alias in node.names}, path
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                assert node.module.partition(".")[0] not in taken, path
+
+
+def test_private_names_are_those_of_the_folders() -> None:
+    assert all(names.is_ours(name) for name in (*FOLDERS, *MODULES))
+    assert names.full_name("compressors.top_k.TopK") == "compressors.top_k.TopK"
+    outside = {path.parent.name for path in ROOT.glob("*/__init__.py")} - set(FOLDERS)
+    assert outside == {"benchmarks", "total_error"}, "is it part of the wheel?"
+
+
+def test_the_package_needs_torch_and_numpy_alone() -> None:
+    """All imports at the top of the files that it leads to."""
+    start = [path for path in sources() if path.parent.name == "total_error"]
+    left = [path for path in start if path.relative_to(ROOT).as_posix() not in OF_THE_LAB]
+    seen: set[Path] = set()
+    while left:
+        path = left.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for node in ast.parse(path.read_text()).body:
+            found = []
+            if isinstance(node, ast.Import):
+                found = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for name in found:
+                top = name.partition(".")[0]
+                assert top in {*FOLDERS, "total_error", *LIGHT} | sys.stdlib_module_names, (path, name)
+                place = ROOT / name.replace(".", "/")
+                left += [file for file in (place.with_suffix(".py"), place / "__init__.py") if file.is_file()]
+    assert len(seen) > 40
+
+
+def test_methods_and_feedback_have_the_names_of_their_configs() -> None:
+    for path in sorted((ROOT / "conf/compressor").glob("*.yaml")):
+        module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
+        if module == f"compressors.{path.stem}":  # else it is a preset of another method
+            found = importlib.import_module(module)
+            assert path.stem in method_names()
+            assert importlib.import_module("compressors.named")._class_in(path.stem) is getattr(found, name)
+    for path in sorted((ROOT / "conf/feedback").glob("*.yaml")):
+        config = yaml.safe_load(path.read_text())
+        own = FEEDBACKS[path.stem]
+        factory = own.func if isinstance(own, partial) else own
+        assert factory.__name__ == config["_target_"].rpartition(".")[2]
+        settings = own.keywords if isinstance(own, partial) else {}
+        assert {key: config[key] for key in settings} == settings
+    assert len(FEEDBACKS) == len(list((ROOT / "conf/feedback").glob("*.yaml")))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "said"),
+    [
+        ("nothing", {}, r"^compressor must be one of accordion, .*, got 'nothing'$"),
+        ("../run", {}, r"^compressor must be one of "),
+        ("top_k", {"densty": 0.1}, r"^densty has no effect: the settings of top_k are density, schedule$"),
+        ("top_k", {"density": 2.0}, r"^TopK\.density must be in \(0, 1\], got 2\.0$"),
+    ],
+)
+def test_wrong_methods_are_refused_in_a_line(name: str, settings: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        method(name, **settings)
+
+
+SHADOWED = """
+import sys
+import total_error
+made = total_error.method("top_k", density=0.5)
+print(type(made).__module__)
+print(sorted({"hydra", "omegaconf", "wandb", "plotly", "numba", "pandas"} & set(sys.modules)))
+try:
+    import trainers
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def strangers_folder(place: Path) -> Path:
+    """A folder of a user that has the names of the laboratory's packages."""
+    for name in (*FOLDERS, "conf"):
+        (place / name).mkdir(parents=True)
+        (place / name / "__init__.py").write_text("raise RuntimeError('a user')\n")
+    (place / "run.py").write_text("raise RuntimeError('a user')\n")
+    return place
+
+
+def test_a_checkout_in_a_folder_with_the_same_names(tmp_path: Path) -> None:
+    """As after an editable install: total_error is found, and its neighbours are not."""
+    site, own = tmp_path / "site", strangers_folder(tmp_path / "own")
+    site.mkdir()
+    (site / "total_error").symlink_to(ROOT / "total_error")
+    words = [sys.executable, "-c", SHADOWED]
+    clean = {**os.environ, "PYTHONPATH": str(site)}
+    done = subprocess.run(words, cwd=own, env=clean, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["total_error._lab.compressors.top_k", "[]", "a user"]
+
+
+def test_in_the_checkout_the_names_are_its_own() -> None:
+    from compressors.api import Codec
+    from total_error import api
+
+    assert api.Codec is Codec
+    assert type(total_error.method("top_k", density=0.5)).__module__ == "compressors.top_k"
+
+
+SCRIPT = """
+import torch, total_error, torch.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+model = torch.nn.Linear(40, 40)
+ddp_model = torch.nn.parallel.DistributedDataParallel(model)
+state = total_error.compress(ddp_model, "top_k", density=0.1, feedback="ef")
+ddp_model(torch.ones(1, 40)).square().sum().backward()
+from total_error.testing import Contract, cases_of
+print(type(state).__module__, int(state.metrics()["comm/values_bytes_total"]), Contract.__name__)
+"""
+QUICK = ("experiment=quick", "model=mlp", "trainer.steps=3", "tracker=none", "workers=2")
+
+
+@pytest.mark.slow
+def test_a_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
+    """Without a network: what it depends on is that of this environment."""
+    source, venv, own = tmp_path / "source", tmp_path / "venv", strangers_folder(tmp_path / "own")
+    left_out = shutil.ignore_patterns(
+        ".git", ".venv", "build", "dist", "__pycache__", "outputs", "*.egg-info"
+    )
+    shutil.copytree(ROOT, source, ignore=left_out, symlinks=True)
+    clean = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "DATA_DIR")}
+
+    def do(*words: object, folder: Path = own) -> str:
+        found = subprocess.run(
+            [str(word) for word in words], cwd=folder, env=clean, capture_output=True, text=True, check=False
+        )
+        assert found.returncode == 0, found.stdout + found.stderr
+        return found.stdout
+
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    quiet = ("--quiet", "--no-index", "--no-deps")
+    do(*pip, "wheel", *quiet, "--no-build-isolation", "--wheel-dir", tmp_path, source)
+    (wheel,) = tmp_path.glob("*.whl")
+    do(sys.executable, "-m", "venv", "--without-pip", venv)
+    (place,) = venv.glob("lib/python*/site-packages")
+    (place / "this_environment.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    do(*pip, "--python", venv / "bin/python", "install", *quiet, wheel)
+    assert {path.name for path in place.iterdir() if "." not in path.name} == {"total_error"}
+
+    python = venv / "bin" / "python"
+    assert do(python, "-c", SHADOWED).splitlines()[1:] == ["[]", "a user"]
+    said = do(python, "-c", SCRIPT).splitlines()[-1]
+    assert said == f"total_error._lab.trainers.comm.ddp_hook {4 * (160 + 4)} Contract"
+    numbers = []
+    commands = ((own, (venv / "bin/total-error",)), (ROOT, (sys.executable, "run.py")))
+    for number, (folder, command) in enumerate(commands):
+        output = tmp_path / f"output{number}"
+        do(*command, *QUICK, f"output={output}", "processes=2", folder=folder)
+        (summary,) = output.glob("*/*/summary.json")
+        found = yaml.safe_load(summary.read_text())
+        numbers.append([found[name] for name in ("id", "compression/total_error", "test/loss")])
+    assert numbers[0] == numbers[1]
+    do(venv / "bin/total-error", "-m", *QUICK, f"output={tmp_path / 'sweep'}", "seed=0,1")
+    assert "top_k" in do(venv / "bin/total-error", "results", "table", tmp_path / "sweep")

@@ -1,0 +1,14 @@
+"""Gradient compression for your own training script.
+
+    state = total_error.compress(ddp_model, "hard_threshold", density=0.001, feedback="ef")
+
+These names are public and stable. ``total_error.api`` has those to write a method with, and
+``total_error.testing`` the contract that methods are tested with. The command ``total-error`` runs the
+laboratory.
+"""
+
+from total_error import _checkout  # noqa: F401  # before the first import of the laboratory
+
+# isort: split
+from total_error.script import *  # noqa: F403
+from total_error.script import __all__  # noqa: F401

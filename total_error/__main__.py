@@ -1,0 +1,43 @@
+"""Command line of the laboratory: ``total-error``, ``python -m total_error``.
+
+total-error compressor=top_k model=mlp       the command of run.py
+total-error results table outputs            the command of python -m results
+"""
+
+import sys
+
+
+def main() -> int:
+    """Run the command; its exit status."""
+    try:
+        if sys.argv[1:2] == ["results"]:
+            from results.__main__ import main as results
+
+            return results(sys.argv[2:])
+        if sys.platform == "win32":
+            print(
+                "error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md",
+                file=sys.stderr,
+            )
+            return 1
+        from trainers.launch.stopping import leave_when_interrupted
+
+        leave_when_interrupted()
+        from run import run_command
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        if error.name not in LAB:
+            raise
+        install = "pip install 'total-error[lab]'"
+        print(f"error: total-error needs {error.name}, which is not installed: {install}", file=sys.stderr)
+        return 1
+    return run_command()
+
+
+# What a command imports before anything else, of the extra [lab]
+LAB = ("hydra", "omegaconf", "pydantic", "rich", "yaml")
+
+if __name__ == "__main__":
+    sys.exit(main())
