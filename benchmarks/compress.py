@@ -1,14 +1,17 @@
 """Time and memory of one reduction, compared with lower bounds for every method.
 
-    python benchmarks/compress.py [--scope layer|global] [--workers 1] [--repeats 7] [--threads 1]
+    python benchmarks/compress.py [--scope layer|global] [--workers 1] [--repeats 7] [--threads 1] [--no-job]
     python benchmarks/compress.py --memory [--workers 8]
 
 Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in one
-process, and of three references on the same segments: an in-place add, ``torch.topk(x.abs(), k)`` and the
-ledger's ``squared_norm``. The results are medians over rounds. Each round draws new normal gradients, sets
-the residuals to zero and runs everything once in a new order, so a drift of the machine affects all equally.
-Ratios are medians of the rounds' ratios. Then it compares gradient seconds and reduce seconds of the default
-job, ``run.py`` with all defaults.
+process, and of references on the same segments: an in-place add, ``torch.topk(x.abs(), k)``, the ledger's
+``squared_norm`` and, for one worker, the public implementations of ``benchmarks/peers.py``. Times are CPU
+times of the process and its threads. The results are medians over rounds. Each round draws new normal
+gradients, sets the residuals to zero and runs everything once in a new order, so a drift of the machine
+affects all equally.
+Ratios are medians of the rounds' ratios; the last but one is to the fastest public implementation. Then it
+compares gradient seconds and reduce seconds of the default job, ``run.py`` with all defaults, unless
+``--no-job`` is given.
 
 With ``--memory``, prints per method the largest resident memory during ``reduce()``, from a fresh
 process each, in units of one tensor of n x D.
@@ -33,6 +36,7 @@ import numpy as np
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from peers import PEERS, peers
 from torch import Tensor
 
 from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
@@ -164,7 +168,8 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
     reductions = {
         str(case): Reduction(case.reducer(density, flat.shape[1]), segments, communicator) for case in cases()
     }
-    work: dict[str, Callable[[], object]] = {**yardsticks(segments, density), **reductions}
+    known = yardsticks(segments, density) | (peers(segments) if arguments.workers == 1 else {})
+    work: dict[str, Callable[[], object]] = {**known, **reductions}
     stream = torch.Generator().manual_seed(0)
     shuffle = random.Random(0).shuffle
     milliseconds: dict[str, list[float]] = {name: [] for name in work}
@@ -177,9 +182,9 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
             flat.copy_(drawn)  # a lossless method may write the mean into the gradients
             if name in reductions:
                 reductions[name].forget()
-            started = time.perf_counter()
+            started = time.process_time()
             work[name]()
-            seconds = time.perf_counter() - started
+            seconds = time.process_time() - started
             if number > 0:  # the first round warms up
                 milliseconds[name].append(1000 * seconds)
                 if name in reductions:
@@ -189,14 +194,17 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
         f"\nscope {scope}: {len(segments)} segment(s), {flat.shape[1]:,} fp32 elements per worker, "
         f"{arguments.workers} worker(s), density {density:g}\n"
     )
-    print("| what | ms | range | x add | x topk | elements sent |")
-    print("|---|---:|---:|---:|---:|---:|")
+    print("| what | ms | range | x add | x topk | x public | elements sent |")
+    print("|---|---:|---:|---:|---:|---:|---:|")
+    public = {"top_k": TOPK} | PEERS
     for name, times in milliseconds.items():
         ratios = [statistics.median(map(float.__truediv__, times, milliseconds[y])) for y in (ADD, TOPK)]
+        peer = milliseconds.get(public.get(name.split(",")[0], ""))
+        beside = f"{statistics.median(map(float.__truediv__, times, peer)):.2f}" if peer else ""
         sent = f"{statistics.median(elements[name]):,.0f}" if name in reductions else ""
         print(
             f"| {name} | {statistics.median(times):.1f} | {min(times):.1f} to {max(times):.1f} "
-            f"| {ratios[0]:.2f} | {ratios[1]:.2f} | {sent} |"
+            f"| {ratios[0]:.2f} | {ratios[1]:.2f} | {beside} | {sent} |"
         )
 
 
@@ -296,6 +304,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--memory", action="store_true")
+    parser.add_argument("--no-job", action="store_true")
     arguments = parser.parse_args()
     arguments.workers = arguments.workers or (8 if arguments.memory else 1)
     torch.set_num_threads(arguments.threads)
@@ -305,7 +314,7 @@ def main() -> None:
     )
     for scope in [arguments.scope] if arguments.scope else reversed(SCOPES):
         (measure_memory if arguments.memory else measure)(scope, arguments)
-    if not arguments.memory:
+    if not (arguments.memory or arguments.no_job):
         default_job(arguments.threads)
 
 

@@ -11,9 +11,11 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from trainers.records import rates
 
 PREFIX = "total-error"
 INTERFACE = "eth0"
@@ -21,7 +23,6 @@ INTERFACE = "eth0"
 # of the kernel. At low rates it is ten frames; with fewer the bucket is full before the kernel wakes up.
 BURST_SECONDS, LEAST_BURST = 6e-4, 15_000
 QUEUE_SECONDS = 0.1  # packets that wait longer are dropped
-_UNITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
 
 
 class Refused(Exception):
@@ -45,14 +46,10 @@ def require_folder(page: Path | None) -> None:
 
 def bits_per_second(rate: str) -> float:
     """``100mbit`` as a number, ``unlimited`` as infinity. Raises ``Refused`` for an invalid rate."""
-    if rate == "unlimited":
-        return float("inf")
-    for unit, factor in _UNITS.items():
-        with suppress(ValueError):
-            number = float(rate.removesuffix(unit)) if rate.endswith(unit) else 0.0
-            if 0 < number < float("inf"):
-                return number * factor
-    raise Refused(f"a rate must be a number and kbit, mbit or gbit, or unlimited, got {rate}")
+    try:
+        return rates.bits_per_second(rate)
+    except ValueError as error:
+        raise Refused(str(error)) from error
 
 
 def token_bucket(rate: float) -> list[str]:

@@ -6,8 +6,8 @@ Every host is a network namespace on this machine with one process, one worker a
 throttled by tc-tbf. It needs Linux, root and iproute2, and removes its namespaces. The model is ResNet-18 on
 8x8 digits. Methods run alternately, in reverse order in every second round; one training goes through all
 rates. Times are medians of the steps of all rounds. It prints, and with --to writes with a figure: the parts
-of a step, the time to a test accuracy, the bytes compared with the interface's counters, and the difference
-between predicted and measured break-even bandwidth.
+of a step, the time to a test accuracy, the bytes compared with the interface's counters, the difference
+between predicted and measured break-even bandwidth, and the steps that `results breakeven` predicts.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import netns
+import network_advice
 import network_measured as measuring
 import network_tables as tables
 from fleet import QUIET_SECONDS, Fleet, fleet
@@ -36,6 +37,7 @@ CROSSING = (
     Method("top_k"),
 )
 CROSSING_RATES = ("500mbit", "1gbit", "2gbit", "4gbit", "8gbit", "unlimited")
+PARTS = ("steps", "turns", "accuracy", "crossing", "advice")
 EVALUATE_EVERY = 10  # steps between evaluations up to the target
 
 
@@ -171,15 +173,16 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
     parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
-    parser.add_argument("--parts", nargs="+", choices=("steps", "turns", "accuracy", "crossing"))
+    parser.add_argument("--parts", nargs="+", choices=PARTS)
     parser.add_argument("--to", type=Path, help="a page to write, and a figure beside it")
     options = parser.parse_args(words)
-    parts = options.parts or ["steps", "turns", "accuracy", "crossing"]
+    parts = options.parts or PARTS
     try:
         require_measurable(options)
         netns.require_namespaces("benchmarks/network.py")
         rates = [measuring.rate(text) for text in options.rates]
         page, results = [], []
+        costs = network_advice.measure(options) if "advice" in parts and "steps" in parts else None
         for count in options.hosts:
             with fleet(count, "network_host.py") as hosts:
                 first = count == options.hosts[0]
@@ -190,6 +193,7 @@ def main(words: list[str] | None = None) -> int:
             if measured is not None:
                 results.append(measured)
                 page += tables.describe(measured, rates)
+                page += network_advice.describe(costs, measured, rates) if costs is not None else []
             page += tables.describe_turns(taken) if taken is not None else []
             page += tables.describe_accuracy(reached, options.target, measured, rates)
             page += tables.describe_crossings(crossings)

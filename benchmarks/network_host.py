@@ -124,8 +124,8 @@ def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str
     tracker = Windows(channel, calls, steps)
 
     class Watched(Advance):
-        def __call__(self, factor: float, *, measure: bool) -> Outcome:
-            outcome = super().__call__(factor, measure=measure)
+        def update(self) -> Outcome:
+            outcome = super().update()
             state = self.state
             times = outcome.times(state.gradient_step)
             tracker.log({"step": state.step, **state.ledger.metrics(), **times})  # bytes are means over hosts

@@ -37,11 +37,14 @@ from compressors.top_k import TopK
 class Accordion(Codec):
     """Top-k with density k_low or k_high for every segment, chosen every ``period`` epochs.
 
-    The density is k_high in three cases: in the first ``period`` epochs; if the norm of g differs from the
-    norm at the last choice by more than ``detection_threshold`` of the latter; and from an epoch that begins
-    with a lower learning rate than the epoch before until the next choice. Otherwise it is k_low. With
-    scope=global the whole model is one segment, with one choice. Raises ``ValueError`` for densities outside
-    (0, 1], k_low above k_high, a threshold that is not positive and a period below 1.
+    The density is k_high in three cases, and k_low otherwise:
+
+    - in the first ``period`` epochs;
+    - if, at a choice, the relative change of ||g|| since the last choice is above ``detection_threshold``;
+    - if an epoch begins with a lower learning rate than the epoch before it, until the next choice.
+
+    With scope=global the whole model is one segment, with one choice. Raises ``ValueError`` for densities
+    outside (0, 1], k_low above k_high, a threshold that is not positive and a period below 1.
     """
 
     k_low: float
@@ -62,6 +65,10 @@ class Accordion(Codec):
         require(valid, "Accordion.detection_threshold", "> 0", self.detection_threshold)
         require(is_count(self.period), "Accordion.period", "an integer >= 1", self.period)
 
+    @property
+    def uses_learning_rate(self) -> bool:
+        return True  # a rate that falls leads to k_high
+
     def check(self, plan: Plan) -> None:
         """Raise ``ValueError`` if no choice can lead to k_low."""
         rates = plan.rates
@@ -75,11 +82,11 @@ class Accordion(Codec):
         if all(rates[epoch] < rates[epoch - 1] for epoch in choices):
             raise ValueError(
                 "compressor=accordion would send k_high throughout: the learning rate is falling at every "
-                "choice; take one that falls in steps, or not at all (schedule=warmup_step, constant)"
+                "choice; use one that falls in steps or stays constant (schedule=warmup_step, constant)"
             )
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("ACCORDION chooses Top-k of one density or another: choose() says which")
+        raise TypeError("ACCORDION needs choose() before encode(): it selects the density of the step")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return self._levels[0].error_bound(x, step)  # the bound of k_low also holds for k_high
@@ -147,15 +154,17 @@ class Regimes(NamedTuple):
 
 
 def is_asked(settings: Accordion, last: Look, epoch: int) -> bool:
-    """Whether the norm of the epoch before matters at the first step of ``epoch``."""
+    """Whether the first step of ``epoch`` needs the norm of the epoch before it."""
     if last.epoch < 0:
         return False
     return math.isnan(last.norm) or epoch // settings.period > last.epoch // settings.period
 
 
 def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: float) -> Look:
-    """The choice at the first step of ``epoch``; ``rate`` is its learning rate, ``norm`` is ||g|| of the
-    epoch before."""
+    """The choice at the first step of ``epoch``.
+
+    ``rate`` is the learning rate of this step, ``norm`` is ||g|| of the epoch before.
+    """
     if last.epoch < 0:  # nothing has been sent yet
         return Look(epoch, rate)
     is_high = last.is_high

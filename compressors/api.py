@@ -4,7 +4,7 @@ W is the number of workers in this process, n the number of all workers, d the n
 segment, L the number of its layers. A *codec* turns one worker's vector into a payload. A *reducer* maps the
 inputs of all workers to the mean of their C(p); all communication is in reducers. ``Compress``
 (``core/compress.py``) builds a reducer from a codec. A method with several rounds of communication is a
-reducer itself. Feedback is a reducer around another one.
+reducer itself. Feedback is a reducer that wraps another one.
 
 All operations work in place: entries that are not sent stay in the input's buffer, so no other tensor of size
 n x D is needed.

@@ -6,10 +6,10 @@ G V. An all-reduce averages the sketches, and the k rows of largest norm in the 
 all-reduce without indices. Biased; a contraction in expectation for equal workers. Bytes per row: 4 ``rank``
 for the sketch of every row, and 4 m for a row that is sent.
 
-Shapes and settings are those of the authors' code (https://github.com/Aris-ma/ARC-TopK-release): the rows of
-a matrix are its own; a convolution with kernels of t columns has rows of 2 t^2 entries. A vector is its own
-sketch, and its rows are entries; it costs more bytes than without compression. Deviation: if 2 t^2 does not
-divide the number of entries, a row is one kernel.
+Shapes and settings are those of the authors' code (https://github.com/Aris-ma/ARC-TopK-release). A matrix
+keeps its rows. A convolution with kernels of t columns has rows of 2 t^2 entries. A row of a vector is one
+entry, and the vector is its own sketch, so it takes more bytes than without compression. Deviation: if 2 t^2
+does not divide the number of entries, a row is one kernel.
 """
 
 import math
@@ -36,7 +36,7 @@ from compressors.api import (
 )
 from compressors.core.chosen import Chosen
 from compressors.core.randomness import generator
-from compressors.top_k import largest, magnitude_keys
+from compressors.core.searches import largest, magnitude_keys
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ class ARCTopK(CodecWithDensity):
         require(is_count(self.rank), "ARCTopK.rank", "an integer >= 1", self.rank)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("ARC-Top-K sends what is large in the sketch of all: choose() says where")
+        raise TypeError("ARC-Top-K needs choose() before encode(): all workers select the rows together")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # in the worst case all rows sent are 0

@@ -54,7 +54,7 @@ def _require_plain(encoding: Encoding, method: Codec | Reducer) -> None:
     if encoding.rounds:
         raise ValueError(
             f"wire.values must be fp32 with {name}, got {encoding.values!r}: an all-reduce adds values "
-            "up on their way, and nobody could feed back what rounding took from the sums"
+            "during the transfer, and no residual would contain the rounding errors of the sums"
         )
     if encoding.is_coded:
         raise ValueError(

@@ -33,14 +33,14 @@ class Chain(Codec):
     def __post_init__(self) -> None:
         for codec in (self.first, self.second):
             require(isinstance(codec, Codec), "Chain", "of codecs", type(codec).__name__)
-            rule = "of codecs that encode() alone decides of, without a look at all workers or a state"
+            rule = "of codecs whose selection needs no state and no exchange between workers"
             require(type(codec).choose is Codec.choose, "Chain", rule, type(codec).__name__)
         first, second = self.first, self.second
         exact = payload_of(first).has_a_value_each and first.traits.exact
-        require(exact, "Chain.first", "a codec that sends one exact value an element", type(first).__name__)
+        require(exact, "Chain.first", "a codec that sends one exact value per element", type(first).__name__)
         indexed = any(field.elements_per_entry == 1 for field in self._where.values())
         fits = self._is_redrawn or self._sparsifies_twice or (second.traits.dense and indexed)
-        rule = "a sparsifier, or send something of every element" if indexed else "a sparsifier"
+        rule = "a sparsifier or a codec that sends every element" if indexed else "a sparsifier"
         require(fits, f"Chain.second after {type(first).__name__}", rule, type(second).__name__)
 
     @property
@@ -62,7 +62,7 @@ class Chain(Codec):
         )
 
     def check(self, plan: Plan) -> None:
-        """``second`` is not asked about feedback: its bound is for any vector, not for kept values."""
+        """``second.check`` is not called: its bound is for any vector, not for the selected values."""
         self.first.check(plan)
         self.second.check(plan._replace(feedback="", needs_contraction=False))
 
@@ -123,7 +123,7 @@ class Chain(Codec):
         return self.first.error_bound(x, step) + self.second.error_bound(kept, _within(step, len(kept)))
 
     def _nothing(self, kept: Tensor, step: Step) -> Any:
-        """The payload of ``second`` for no values: empty fields, except fields of a fixed length."""
+        """The payload of ``second`` for an empty vector: empty fields, except fields of a fixed length."""
         like = self.second.encode(kept.new_zeros(1), _within(step, 1))
         own = declared(self.second.payload).fields
         parts = [
@@ -171,7 +171,7 @@ def _within(step: Step, count: int) -> Step:
 
 @lru_cache(maxsize=8)
 def _drawn(first: Codec, size: int, step: Step, device: torch.device) -> Any:
-    """The payload of zeros of a codec that selects the same elements on all workers, drawn once for all."""
+    """A payload of zeros of ``first``, which selects the same elements on all workers; drawn once."""
     return first.encode(torch.zeros(size, device=device), step)
 
 

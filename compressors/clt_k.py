@@ -4,9 +4,9 @@ Chen et al., 2020, "ScaleCom", https://arxiv.org/abs/2104.11125. The leader chan
 Biased; the paper shows a contraction if the workers' residuals are similar. Per element sent: 4 bytes for an
 fp32 value from every worker, all-reduced, and a 4-byte index from the leader, broadcast once. ScaleCom's
 low-pass filter on the residual is part of the feedback (``ErrorFeedback.beta``): ``feedback=low_pass``, the
-default of ``compressor=clt_k``, with the paper's 0.1 of its large batches. At 1, as with the paper's standard
-batches, it is error feedback. Deviation from the paper: the leader takes the exact Top-k of a segment, the
-paper the largest of each chunk.
+default of ``compressor=clt_k``, with 0.1, the paper's value for large batches. With 1, the paper's value for
+standard batches, it is error feedback. Deviation from the paper: the leader selects the Top-k of the whole
+segment; in the paper it selects the largest magnitude of each chunk.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class CLTK(CodecWithDensity):
     examples = ({"density": 0.1},)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("CLT-k sends what the leader chooses: choose() says where")
+        raise TypeError("CLT-k needs choose() before encode(): the leader selects the positions")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """||x||^2: in the worst case all entries at the leader's positions are 0."""

@@ -1,17 +1,20 @@
 """DEFT: every worker chooses the largest magnitudes of its layers, for all workers.
 
-Yoon and Oh, 2023, https://arxiv.org/abs/2307.03500. A layer of more than d / n elements is split into n
-parts. Worker i divides k = max(1, floor(density * d)) among the parts in proportion to the norms of its p:
-from the largest norm on, a part gets the share of its norm in the norms that are left, of the number that is
-left, at least 1 and at most its size; what is left at the end goes to the parts with the largest norms. A
-leader, worker t mod n in step t, packs the parts into n bins of similar cost, size times log2 of the leader's
-number for the part: the most expensive part first, into the emptiest bin. The packing is broadcast. Worker i
-chooses the largest magnitudes in the parts of bin (i + t) mod n, as many as it computed for each. The chosen
-positions are gathered, and all workers send their values at these positions.
+Yoon and Oh, 2023, https://arxiv.org/abs/2307.03500. The steps are:
 
-Biased; about k elements. Per element: 4 bytes for an fp32 value from every worker, all-reduced, and a 4-byte
-index from the worker that chose it; a 4-byte count per segment and worker, and 4 bytes per part from the
-leader. The method is meant for ``scope=global``: with ``scope=layer`` a segment has one layer.
+1. A layer of more than d / n elements is split into n parts.
+2. Worker i divides k = max(1, floor(density * d)) among the parts in proportion to the norms of its p, the
+   part with the largest norm first. A part gets the remaining number times its norm over the sum of the
+   remaining norms, at least 1 and at most its size. A rest at the end goes to the parts of the largest norms.
+3. A leader, worker t mod n in step t, packs the parts into n bins of similar cost and broadcasts the packing.
+   The cost of a part is its size times log2 of the leader's number for it. The most expensive part is packed
+   first, each into the emptiest bin.
+4. In each part of bin (i + t) mod n, worker i chooses the largest magnitudes, as many as step 2 gave it.
+5. The chosen positions are gathered, and all workers send their values at these positions.
+
+Biased; sends about k elements. Per element: 4 bytes for an fp32 value from every worker, all-reduced, and a
+4-byte index from the worker that chose it; a 4-byte count per segment and worker, and 4 bytes per part from
+the leader. The method is meant for ``scope=global``: with ``scope=layer`` a segment has one layer.
 """
 
 import heapq
@@ -27,15 +30,17 @@ from compressors.api import (
     CodecWithDensity,
     Communicator,
     Input,
+    Segment,
     Sparse,
     State,
     Step,
     Traits,
     squared_norm,
 )
-from compressors.core.exclusive import choose_everywhere, vector
+from compressors.core.backends import backend_of
+from compressors.core.exclusive import choose_everywhere
+from compressors.core.searches import narrowed
 from compressors.core.segments import Shapes
-from compressors.top_k import TopK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +56,7 @@ class DEFT(CodecWithDensity):
     examples = ({"density": 0.1},)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("DEFT sends what all workers choose together: choose() says where")
+        raise TypeError("DEFT needs choose() before encode(): all workers choose the positions together")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
@@ -61,36 +66,45 @@ class DEFT(CodecWithDensity):
     ) -> tuple[list[Codec], State]:
         number, workers = communicator.size, communicator.local_workers
         edges = [parts_of(given.segment.shapes, number) for given in inputs]
-        numbers = [self._numbers(inputs, edges, row, step) for row in range(len(workers))]  # [W][S] [parts]
+        numbers = self._numbers(inputs, edges, step)
         leader = step.number % number
         bins = torch.zeros(sum(len(own) - 1 for own in edges), dtype=torch.int32)
         if leader in workers:
-            of_leader = zip(edges, numbers[workers.index(leader)], strict=True)
+            of_leader = zip(edges, (own[workers.index(leader)] for own in numbers), strict=True)
             packed = [packed_into(number, np.diff(own), counts) for own, counts in of_leader]
             bins = torch.from_numpy(np.concatenate(packed).astype(np.int32))
         bins = communicator.broadcast_from(leader, bins, "metadata")
         split = bins.split([len(own) - 1 for own in edges])
-        positions = []
+        parts, counts, begins, owners = [], [], [], []
         for segment, (given, own, of_parts) in enumerate(zip(inputs, edges, split, strict=True)):
-            found = []
             for row, worker in enumerate(workers):
-                mine = np.flatnonzero(of_parts.numpy() == (worker + step.number) % number)
-                found.append(_largest(given, row, own, mine, numbers[row][segment], step))
-            positions.append(found)
-        return choose_everywhere(inputs, positions, communicator)[0], state
+                for part in np.flatnonzero(of_parts.numpy() == (worker + step.number) % number).tolist():
+                    begin, end = own[part : part + 2].tolist()
+                    parts.append(narrowed(given, row, begin, end))
+                    counts.append(int(numbers[segment][row][part]))
+                    begins.append(begin)
+                    owners.append((segment, row))
+        nothing = torch.empty(0, dtype=torch.int64, device=inputs[0].rows.device)
+        positions = [[[nothing] for _ in workers] for _ in inputs]
+        chosen = backend_of(inputs[0].rows.device).search_largest(parts, counts) if parts else []
+        for (segment, row), where, begin in zip(owners, chosen, begins, strict=True):
+            positions[segment][row].append(where + begin)
+        joined = [[torch.cat(found) for found in of_workers] for of_workers in positions]
+        return choose_everywhere(inputs, joined, communicator)[0], state
 
-    def _numbers(
-        self, inputs: list[Input], edges: list[np.ndarray], row: int, step: Step
-    ) -> list[np.ndarray]:
-        """Per segment how many elements one worker would choose in each part."""
-        squares = []
+    def _numbers(self, inputs: list[Input], edges: list[np.ndarray], step: Step) -> list[list[np.ndarray]]:
+        """Per segment and local worker how many elements that worker would choose in each part."""
+        found = []
         for given, own in zip(inputs, edges, strict=True):
-            parts = vector(given, row).split(np.diff(own).tolist())
-            squares += [squared_norm(part) for part in parts]
-        norms = torch.stack(squares).sqrt_().cpu().split([len(own) - 1 for own in edges])  # a wait for a GPU
+            shapes = tuple((size,) for size in np.diff(own).tolist())
+            found.append(given._replace(segment=Segment(f"{given.name}/parts", given.segment.rows, shapes)))
+        norms = backend_of(inputs[0].rows.device).norms_of(found)
+        arrived = (
+            torch.cat(norms, 1).sqrt_().cpu().split([len(own) - 1 for own in edges], 1)
+        )  # a wait for a GPU
         return [
-            divided(self.elements_at(step, given.size), of_parts.numpy(), np.diff(own))
-            for given, of_parts, own in zip(inputs, norms, edges, strict=True)
+            [divided(self.elements_at(step, given.size), row, np.diff(own)) for row in of_parts.numpy()]
+            for given, of_parts, own in zip(inputs, arrived, edges, strict=True)
         ]
 
 
@@ -106,7 +120,7 @@ def parts_of(shapes: Shapes, number: int) -> np.ndarray:
 
 
 def divided(k: int, norms: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The number of elements of each part, int64; parts that are not finite come first."""
+    """The number of elements of each part, int64; parts with a norm that is not finite come first."""
     if not np.isfinite(norms).all():
         norms = np.where(np.isfinite(norms), 0.0, 1.0)
     order = np.argsort(-norms, kind="stable").tolist()
@@ -133,15 +147,3 @@ def packed_into(number: int, sizes: np.ndarray, counts: np.ndarray) -> np.ndarra
         bins[part] = own
         heapq.heappush(loads, (load + costs[part], own))
     return bins
-
-
-def _largest(
-    given: Input, row: int, edges: np.ndarray, parts: np.ndarray, counts: np.ndarray, step: Step
-) -> Tensor:
-    """Positions [.] int64 of the largest magnitudes of a worker's parts."""
-    found = [torch.empty(0, dtype=torch.int64, device=given.rows.device)]
-    for part in parts.tolist():
-        begin, end = int(edges[part]), int(edges[part + 1])
-        top_k = TopK(density=int(counts[part]) / (end - begin))
-        found.append(top_k.encode(vector(given, row, begin, end), step).indices.long() + begin)
-    return torch.cat(found)

@@ -1,9 +1,9 @@
-"""Deep gradient compression (DGC): the entries above a threshold that a sample of magnitudes gives.
+"""Deep gradient compression (DGC): the entries above a threshold that is estimated from a sample.
 
 Lin, Han, Mao, Wang and Dally, ICLR 2018, https://arxiv.org/abs/1712.01887. The method has five parts:
 
-- selection (this file): of the k = density d largest magnitudes, estimated on a sample of the entries. If far
-  more than k pass the threshold, the k largest of these are selected exactly ("hierarchical selection");
+- selection (this file): about the k = density d largest magnitudes, by a threshold from a sample of the
+  entries. If far more than k entries pass it, the k largest are selected ("hierarchical selection");
 - momentum correction and momentum factor masking: ``feedback/momentum_correction.py``;
 - warm-up of the density, 25 % to 0.1 % over four epochs: ``budget.schedule=exponential``;
 - local gradient clipping: ``trainer.clip_norm``, which the paper sets to the usual norm over sqrt(n).
@@ -20,12 +20,14 @@ authors' code.
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.api import CodecWithDensity, Sparse, Step, Traits, is_real, require, squared_norm, take
-from compressors.core.above import at_least
 from compressors.core.density import Constant
+from compressors.core.rules import AtLeastSampled
+from compressors.core.searches import at_least, positions_of_largest
 
 EXPECTED, EXCESS = 10, 1.3
 
@@ -54,6 +56,14 @@ class DGC(CodecWithDensity):
         settings = {} if is_lossless else {"density": 1.0, "schedule": "constant"}
         return Traits(ragged=True, seeded=self.sample < 1, lossless_at=settings)
 
+    def rule(self, size: int, step: Step, workers: range) -> AtLeastSampled:
+        k = self.elements_at(step, size)
+        if k == size:
+            return AtLeastSampled(_ALL.repeat(len(workers), 0), 0, k, k)
+        of_workers = [self._places(size, k, step._replace(worker=worker)) for worker in workers]
+        places = np.stack([_ALL[0] if own is None else own.numpy() for own in of_workers])
+        return AtLeastSampled(places, self._rank(size, k), EXCESS * k, k)
+
     def encode(self, x: Tensor, step: Step) -> Sparse:
         size = x.numel()
         k = self.elements_at(step, size)
@@ -61,22 +71,32 @@ class DGC(CodecWithDensity):
             return take(x, torch.arange(size, device=x.device))
         positions = at_least(self._threshold(x, k, step), x)
         if len(positions) > EXCESS * k:
-            largest = x.index_select(0, positions).abs().topk(k).indices
-            positions = positions[largest].sort().values
+            positions = positions[positions_of_largest(x.index_select(0, positions), k)]
         return take(x, positions)
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        return squared_norm(x).item()  # of a sample without large entries
+        return squared_norm(x).item()  # the worst case: a sample without large entries
 
     def _threshold(self, x: Tensor, k: int, step: Step) -> float:
-        """The magnitude above which a share k / d of a sample lies, positive: zeros are not sent."""
-        size = x.numel()
-        count = min(size, math.ceil(max(self.sample * size, EXPECTED * size / k)))
-        sampled = x
-        if count < size:
-            stream = torch.Generator().manual_seed(step.derive_seed(shared=False))
-            places = torch.randint(size, (count,), generator=stream)
-            sampled = x.index_select(0, places.to(x.device, non_blocking=True))
-        of_sample = max(1, round(count * k / size))
-        found = sampled.abs().topk(of_sample).values[-1].item()
+        """The magnitude that a share k / d of a sample exceeds; positive, because zeros are not sent."""
+        places = self._places(x.numel(), k, step)
+        sampled = x if places is None else x.index_select(0, places.to(x.device, non_blocking=True))
+        found = sampled.abs().topk(self._rank(x.numel(), k)).values[-1].item()
         return max(found, torch.finfo(x.dtype).smallest_normal)
+
+    def _places(self, size: int, k: int, step: Step) -> Tensor | None:
+        """The places of the worker's sample, int64; None for all."""
+        count = self._length(size, k)
+        if count == size:
+            return None
+        stream = torch.Generator().manual_seed(step.derive_seed(shared=False))
+        return torch.randint(size, (count,), generator=stream)
+
+    def _length(self, size: int, k: int) -> int:
+        return min(size, math.ceil(max(self.sample * size, EXPECTED * size / k)))
+
+    def _rank(self, size: int, k: int) -> int:
+        return max(1, round(self._length(size, k) * k / size))
+
+
+_ALL = np.empty((1, 0), dtype=np.int64)

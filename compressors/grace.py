@@ -45,7 +45,7 @@ class Grace(Codec):
     compressor: GraceCompressor
     _contexts: dict[str, tuple[Any, list[Tensor]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
-    )  # of a segment's last encoding: ctx, and empty tensors of the dtypes and shapes sent
+    )  # by segment, from its last encoding: ctx, and empty tensors of the dtypes and shapes sent
 
     payload = Message
     traits = Traits(exact=False, dense=True, seeded=True)

@@ -6,10 +6,11 @@ it, and keep the k largest magnitudes; then they are one group. After the last r
 k sums. Biased. Per element and round 8 bytes: an fp32 sum and a 4-byte index. What a round drops returns to
 the residuals of all workers that contributed to it.
 
-Deviations from the paper. It puts back a worker's Top-k without the final k positions. An entry dropped in
-one round is lost there if another group brings in its position later; here it is put back. The paper's n is a
-power of two. For another n the groups are halves of a range of workers, as equal as possible, there are
-ceil(log2 n) rounds, and a worker of the smaller group may send to two workers.
+Deviations from the paper. In the paper, the entries of a worker's Top-k outside the final k positions return
+to its residual. An entry is therefore lost if one round drops it and a later round adds its position again;
+here it returns to the residual. The paper's n is a power of two. For another n the groups are halves of a
+range of workers, as equal as possible, there are ceil(log2 n) rounds, and a worker of the smaller group may
+send to two workers.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,8 @@ from compressors.api import (
 from compressors.core.backends import backend_of
 from compressors.core.entries import KINDS, Entries, contains, edges_between, entries_of, finish
 from compressors.core.payloads import index_dtype
-from compressors.top_k import TopK, largest, magnitude_keys
+from compressors.core.searches import largest, magnitude_keys
+from compressors.top_k import TopK
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,8 +75,8 @@ class Round(NamedTuple):
 def rounds_of(size: int) -> list[Round]:
     """The rounds of a tree whose groups are halves of halves of all workers.
 
-    Worker i of a group and worker i of the other one exchange; if one group has a worker more, that worker
-    receives from the first of the other group and sends nothing.
+    Worker i of a group and worker i of the other one exchange. If one group has one worker more, this worker
+    receives from the first worker of the other group and sends nothing.
     """
     rounds, groups = [], [range(size)]
     while any(len(group) > 1 for group in groups):
@@ -101,7 +103,7 @@ class Tree:
         self.firsts = torch.from_numpy(firsts).to(inputs[0].rows.device, non_blocking=True)
 
     def next_round(self, held: list[Entries], of_round: Round, communicator: Communicator) -> list[Entries]:
-        """What the local workers hold after the round: in a group all the same."""
+        """The entries of each local worker after the round; all workers of a group hold the same."""
         values, where = (torch.stack(field) for field in zip(*held, strict=True))
         fields = [values, (where - self.firsts).to(self.dtype)]
         values, positions = communicator.exchange(fields, of_round.sources, KINDS)
@@ -110,7 +112,7 @@ class Tree:
             group = of_round.groups[worker]
             if of_round.sources[worker] == worker:
                 now[group] = held[row]
-            elif group not in now:  # addition commutes, so both sides find the same bits
+            elif group not in now:  # addition commutes, so both groups compute the same bits
                 now[group] = self.merged(held[row], Entries(values[row], positions[row] + self.firsts))
         return [now[of_round.groups[worker]] for worker in communicator.local_workers]
 

@@ -14,9 +14,9 @@ from typing import Self
 from torch import Tensor
 
 from compressors.api import Codec, Sparse, Step, Traits, is_count, is_real, require, take
-from compressors.core.above import at_least
 from compressors.core.checks import require_density
 from compressors.core.rules import AtLeast
+from compressors.core.searches import at_least
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class HardThreshold(Codec):
             require(valid, "HardThreshold.threshold", "a finite number >= 0", self.threshold)
 
     def for_model(self, num_parameters: int) -> Self:
-        """The same method, with the paper's rule for ``num_parameters`` if it has no threshold."""
+        """The same method; without a threshold, it gets that of the paper's rule for ``num_parameters``."""
         threshold = known_threshold(self.threshold, self.density, num_parameters)
         return replace(self, threshold=threshold, density=None)
 
@@ -55,6 +55,9 @@ class HardThreshold(Codec):
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return x.numel() * self._known_threshold**2
+
+    def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
+        return 0.0, math.sqrt(size) * self._known_threshold
 
     @property
     def _known_threshold(self) -> float:

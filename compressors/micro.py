@@ -2,10 +2,10 @@
 
 Yoon and Oh, 2023, https://arxiv.org/abs/2310.00967. A segment has n parts of equal length. In step t worker i
 chooses the entries of its p with |p| >= threshold in part (i + t) mod n. The chosen positions are gathered,
-and all workers send their values at these positions. With k' the number of all positions of the last step and
-k = max(1, floor(density * d)), the threshold is multiplied by 1 + ``rate`` if k' > 1.1 k, by 1 - ``rate`` if
-k' < k / 1.1, and otherwise by 1 + ``rate`` / 4 if k' > k, or 1 - ``rate`` / 4. It starts at 1 / (2 sqrt(k)),
-the rule of Sahu et al., 2021.
+and all workers send their values at these positions. Let k' be the number of positions that all workers chose
+in the last step, and k = max(1, floor(density * d)). The threshold is multiplied by 1 + ``rate`` if
+k' > 1.1 k, by 1 - ``rate`` if k' < k / 1.1, and otherwise by 1 + ``rate`` / 4 if k' > k, else by
+1 - ``rate`` / 4. It starts at 1 / (2 sqrt(k)), the rule of Sahu et al., 2021.
 
 Biased. Per element: 4 bytes for an fp32 value from every worker, all-reduced, and a 4-byte index from the
 worker that chose it; a 4-byte count per segment and worker. The method is meant for ``scope=global``, which
@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -35,8 +36,9 @@ from compressors.api import (
     require,
     squared_norm,
 )
-from compressors.core.above import at_least
-from compressors.core.exclusive import choose_everywhere, vector
+from compressors.core.backends import backend_of
+from compressors.core.exclusive import choose_everywhere
+from compressors.core.searches import narrowed
 
 _CLOSE = 1.1  # ratio of k' to k, or of k to k', within which the threshold changes slowly
 
@@ -51,9 +53,9 @@ class Thresholds(NamedTuple):
 class MiCRO(CodecWithDensity):
     """Sends all workers' entries at the positions that one worker chooses in each part of a segment.
 
-    A higher ``rate`` follows the density faster and varies more. ``threshold`` is the first one; null takes
-    1 / (2 sqrt(k)). ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a density
-    outside (0, 1], a rate outside (0, 1) and a negative threshold.
+    With a higher ``rate`` the density approaches its budget faster and varies more. ``threshold`` is the
+    first one; null: 1 / (2 sqrt(k)). ``schedule`` varies the density over the epochs. Raises ``ValueError``
+    for a density outside (0, 1], a rate outside (0, 1) and a negative threshold.
     """
 
     rate: float = 0.005
@@ -75,7 +77,7 @@ class MiCRO(CodecWithDensity):
         return Thresholds(Shared({s.name: unknown.clone() for s in segments}))
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("MiCRO sends what all workers choose together: choose() says where")
+        raise TypeError("MiCRO needs choose() before encode(): all workers choose the positions together")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()
@@ -83,18 +85,28 @@ class MiCRO(CodecWithDensity):
     def choose(
         self, inputs: list[Input], state: Thresholds, step: Step, communicator: Communicator
     ) -> tuple[list[Codec], State]:
-        positions = []
+        parts: list[Input] = []
+        thresholds: list[float] = []
+        begins: list[int] = []
         for given in inputs:
             own, k = state.by_segment.state[given.name], self.elements_at(step, given.size)
             own[0] = self._scaled(own[0].item(), own[1].item(), k)
-            positions.append(_reaching(given, own[0].item(), step, communicator))
+            for row, worker in enumerate(communicator.local_workers):
+                begin, end = part_of(given.size, worker + step.number, communicator.size)
+                parts.append(narrowed(given, row, begin, end))
+                thresholds.append(own[0].item())
+                begins.append(begin)
+        found = backend_of(inputs[0].rows.device).search(parts, np.array(thresholds))
+        chosen = [where + begin for where, begin in zip(found, begins, strict=True)]
+        number = len(communicator.local_workers)
+        positions = [chosen[first : first + number] for first in range(0, len(chosen), number)]
         codecs, counts = choose_everywhere(inputs, positions, communicator)
         for given, sent in zip(inputs, counts.sum(1).tolist(), strict=True):
             state.by_segment.state[given.name][1] = sent
         return codecs, state
 
     def _scaled(self, threshold: float, sent: float, k: int) -> float:
-        """The threshold for a step, from that of the last step, which sent ``sent`` elements."""
+        """The next threshold, from ``threshold`` of the last step, in which ``sent`` elements were sent."""
         if threshold < 0:
             return 1 / (2 * math.sqrt(k)) if self.threshold is None else self.threshold
         close = k <= _CLOSE * sent and sent <= _CLOSE * k
@@ -102,11 +114,7 @@ class MiCRO(CodecWithDensity):
         return threshold * (1 + change if sent > k else 1 - change)
 
 
-def _reaching(given: Input, threshold: float, step: Step, communicator: Communicator) -> list[Tensor]:
-    """Positions [.] int64 that each local worker chooses."""
-    found, number = [], communicator.size
-    for row, worker in enumerate(communicator.local_workers):
-        part = (worker + step.number) % number
-        begin, end = given.size * part // number, given.size * (part + 1) // number
-        found.append(at_least(threshold, vector(given, row, begin, end)) + begin)
-    return found
+def part_of(size: int, turn: int, number: int) -> tuple[int, int]:
+    """Begin and end of part ``turn`` mod ``number`` of ``size`` elements."""
+    part = turn % number
+    return size * part // number, size * (part + 1) // number

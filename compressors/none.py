@@ -28,7 +28,7 @@ class NoCompression(Reducer):
         mean, left, compressed = {}, {}, {}
         for segment, own, norm in zip(segments, means, norms, strict=True):
             mean[segment.name] = own
-            # The residual is always 0: no memory to zero, read and sum in every step.
+            # The residual is always 0, so it needs no buffer.
             left[segment.name] = segment.rows.new_zeros(1, 1).expand_as(segment.rows)
             compressed[segment.name] = Compressed(segment.num_elements, torch.zeros_like(norm), norm)
         return Reduced(mean, left, compressed), state

@@ -1,17 +1,20 @@
-"""Ok-Topk: the largest magnitudes of the sum of all workers' Top-k, by regions of which each worker owns one.
+"""Ok-Topk: the largest magnitudes of the sum of all workers' Top-k; each worker sums one region.
 
 Li and Hoefler, 2022, https://arxiv.org/abs/2201.07598, algorithm 1. A worker keeps entries of at least its
-threshold, about k, and sends each to the owner of its region. Owners add what arrives, keep sums of at least
-the global threshold, about k of all, and send them to all. Every ``period`` steps the thresholds are found
-anew: each worker's k-th largest magnitude, and that of the sums, which then all go to all. Every
-``partition_period`` steps the regions are set to hold equally many entries of an average worker. Biased. An
-entry that no sum was sent of returns to its worker's residual. A worker sends at most 6 k (n - 1) / n values
-and indices if thresholds keep k entries and regions are even: 2 k (n - 1) / n of both to owners, and up to
-4 k (n - 1) / n of both in even gathers of k sums. 8 bytes for an fp32 value with its index.
+threshold, about k, and sends each to the owner of its region. An owner adds the entries that it receives and
+keeps sums of at least the global threshold; the owners together keep about k. These sums are gathered on all
+workers. Every ``period`` steps the thresholds are computed again: the k-th largest magnitude of each worker,
+and that of all sums, which are all gathered in such a step. Every ``partition_period`` steps the regions are
+chosen such that each has equally many entries of an average worker.
 
-Deviations from the paper. A segment's sums are dealt out evenly before they are gathered if an owner has more
-than twice its share; if not, the gather stays within the bound. Regions are kept as the positions of 64
-quantiles, for any number of workers, and not as n - 1 positions.
+Biased. If the sum at a position is not kept, the entries at this position return to the workers' residuals. A
+worker sends at most 6 k (n - 1) / n values and indices if thresholds keep k entries and regions are even:
+2 k (n - 1) / n of both to owners, and up to 4 k (n - 1) / n of both in even gathers of k sums. An fp32 value
+with its index takes 8 bytes.
+
+Deviations from the paper. If an owner has more than twice its share of a segment's sums, they are
+redistributed evenly before the gather; otherwise the gather stays within the bound without this. Regions are
+stored as the positions of 64 quantiles, for any number of workers, instead of n - 1 positions.
 """
 
 from collections.abc import Sequence
@@ -54,7 +57,7 @@ QUANTILES = 64
 
 
 class Agreed(NamedTuple):
-    """What all workers know alike of each segment; negative before the first step."""
+    """The part of the state that is equal on all workers, by segment; negative before the first step."""
 
     thresholds: dict[str, Tensor]  # of sums, [1] float64
     quantiles: dict[str, Tensor]  # mean positions of the workers' quantiles, [QUANTILES - 1] float64
@@ -72,8 +75,8 @@ class OkTopk(ReducerWithDensity):
     """Averages about k = max(1, floor(density * d)) positions of every segment.
 
     An entry of a worker is sent if the final sum at its position contains it. A longer ``period`` takes less
-    time and fewer bytes, and keeps more or fewer than k entries if magnitudes change in between. Raises
-    ``ValueError`` for a density outside (0, 1] and for periods below 1.
+    time and fewer bytes; the number of entries then differs more from k if magnitudes change within a period.
+    Raises ``ValueError`` for a density outside (0, 1] and for periods below 1.
     """
 
     period: int = 32  # the paper's values
@@ -170,7 +173,7 @@ def _reduce_regions(
 
 
 def _threshold(part: Entries, k: int, given: Input) -> float:
-    """The k-th largest magnitude, or the smallest if there are fewer; above 0 unless all are asked for."""
+    """The k-th largest magnitude, or the smallest if there are fewer than k; above 0 unless k is d."""
     if not len(part.values):
         return torch.finfo(part.values.dtype).smallest_normal
     found = part.values.abs().topk(min(k, len(part.values))).values[-1].item()

@@ -33,8 +33,8 @@ class Halves(NamedTuple):
 class OneBit(Codec):
     """Sends the signs of all entries, and the means of non-negative and of negative entries.
 
-    ``per="column"`` has a pair of means for every output unit of a layer, ``per="layer"`` one for the layer,
-    which is fewer bytes and a larger residual. Raises ``ValueError`` for others.
+    ``per="column"`` has a pair of means for every output unit of a layer. ``per="layer"`` has one pair for
+    the layer: fewer bytes and a larger residual. Raises ``ValueError`` for other values of ``per``.
     """
 
     per: str = "column"

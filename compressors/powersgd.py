@@ -4,11 +4,12 @@ Vogels, Karimireddy and Jaggi, 2019, https://arxiv.org/abs/1905.13727, algorithm
 all workers' matrices: P = M Q, orthonormal columns P' of P, Q = M^T P', and C(M) = P' Q^T. Q is the start of
 the next step ("warm start"). Biased: C(M) is the orthogonal projection of M onto the span of P', so
 ||M - C(M)|| <= ||M||, and C(M) = M for M of rank r or less, unless Q misses a part of its row space. A matrix
-of m n elements takes r (m + n) values; vectors are sent as they are. A layer [m, ...] is a matrix of m rows,
+of m n elements takes r (m + n) values; vectors are sent uncompressed. A layer [m, ...] is a matrix of m rows,
 also in ``scope=global``.
 
-Deviations from the paper: a matrix that would not become smaller is sent as it is. Columns are orthogonalised
-by a QR decomposition instead of Gram-Schmidt, so that a zero gradient does not make Q zero for good.
+Deviations from the paper: a matrix that would not become smaller is sent uncompressed. Columns are
+orthogonalised by a QR decomposition instead of Gram-Schmidt: with the latter, Q would stay zero after a zero
+gradient.
 """
 
 import math
@@ -100,7 +101,7 @@ class PowerSGD(Reducer):
 
 
 def _memory(given: Input) -> Tensor:
-    """Memory for a mean, [d]: a gradient that is added up already, since new memory is slow to touch."""
+    """Memory for a mean, [d]: a gradient's buffer if p is elsewhere, because new memory is slow to access."""
     rows = given.segment.rows
     return rows[0] if given.memory is not None else torch.empty_like(rows[0])
 
@@ -113,9 +114,10 @@ def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
 def _products(factor: Tensor, matrices: Tensor) -> Tensor:
     """``factor`` [r, a] times each of ``matrices`` [W, a, b]: [W, r, b].
 
-    One after another, because a product of all at once could round otherwise, by the number of workers in
-    this process. So can a product with a single vector, by the address of the matrix; a second vector, of
-    zeros, avoids that. Factors are stored by rows: BLAS takes up to eight times as long with thin columns.
+    The products are computed one after another: the rounding of a batched product could depend on the number
+    of workers in this process. The rounding of a product with a single vector depends on the address of the
+    matrix; a second vector, of zeros, avoids this. Factors are stored by rows: BLAS takes up to eight times
+    as long with thin columns.
     """
     rank = len(factor)
     padded = torch.cat([factor, torch.zeros_like(factor)]) if rank == 1 else factor

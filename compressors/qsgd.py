@@ -31,10 +31,11 @@ MOST_BITS, NORMS = 15, ("l2", "max")
 class QSGD(Codec):
     """Rounds every entry to one of s = ``levels`` levels between 0 and its bucket's norm.
 
-    More levels mean less variance and more bits. ``bits`` null takes the fewest that hold them; ``levels``
-    null, as many as ``bits`` hold, 2^(bits - 1) - 1. ``bucket_size`` entries share a norm: the largest
-    magnitude or, as in the paper's analysis, the L2 norm (``norm="l2"``), which has a larger distance between
-    levels. Raises ``ValueError`` for other settings.
+    More levels mean less variance and more bits. If ``bits`` is null, it is the smallest number of bits for
+    the levels. If ``levels`` is null, it is the largest number for these bits, 2^(bits - 1) - 1.
+    ``bucket_size`` entries share a norm: the largest magnitude or, as in the paper's analysis, the L2 norm
+    (``norm="l2"``), which has a larger distance between levels. Raises ``ValueError`` for values out of
+    range, for another norm, and for more levels than the bits represent.
     """
 
     bits: int | None = 4

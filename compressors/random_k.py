@@ -2,9 +2,9 @@
 
 Stich et al., 2018, https://arxiv.org/abs/1809.07599; shared coordinates as in Foroutan Eghlidi and Jaggi,
 2020, https://arxiv.org/abs/2009.09271. Biased, because values are not scaled up by d / k (error feedback
-compensates for omitted entries); a (1 - k/d)-contraction in expectation. With ``unbiased`` values are times
-d / k; the variance is (d / k - 1) ||x||^2. Per sent fp32 element 4 bytes with shared coordinates, and 8 with
-separate coordinates, whose indices are sent.
+compensates for omitted entries); a (1 - k/d)-contraction in expectation. With ``unbiased`` values are
+multiplied by d / k, and the variance is (d / k - 1) ||x||^2. Per sent fp32 element 4 bytes with shared
+coordinates, and 8 with separate coordinates, whose indices are sent.
 """
 
 import math
@@ -37,7 +37,7 @@ class RandomK(CodecWithDensity):
     """Keeps k = max(1, floor(density * d)) distinct coordinates of every segment, drawn in each step.
 
     With ``shared_coordinates`` all workers draw the same coordinates from the seed, so no index is sent and
-    an all-reduce computes the mean. ``unbiased`` sends values times d / k, for training without feedback.
+    an all-reduce computes the mean. ``unbiased`` multiplies values by d / k, for training without feedback.
     ``schedule`` varies the density over the epochs. Raises ``ValueError`` for a density outside (0, 1].
     """
 
@@ -76,7 +76,7 @@ class RandomK(CodecWithDensity):
 
     def rule(self, size: int, step: Step, workers: range) -> Drawn | None:
         if self.unbiased:
-            return None  # kernels send values as they are
+            return None  # kernels do not multiply values
         draws = workers if not self.shared_coordinates else range(1)
         positions = np.array([self._draw(size, step._replace(worker=worker)) for worker in draws])
 

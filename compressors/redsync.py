@@ -4,8 +4,8 @@ Fang, Fu, Yang and Hsieh, 2018, https://arxiv.org/abs/1808.04357. The threshold 
 the magnitudes. ``search="binary"`` ("threshold binary search selection") bisects r in [0, 1] until between k
 and 2k entries reach the threshold, or the interval is shorter than ``tolerance``. ``search="trimmed"``
 ("trimmed top-k selection") lowers r from 0.8 in steps of 0.2 until at least k entries reach the threshold,
-and then selects the k largest of these. The result of the steps is always the k-th largest magnitude, which
-this method computes directly. Biased; 8 bytes per sent fp32 element and one 4-byte count per segment.
+and then selects the k largest of these. The threshold is then the k-th largest magnitude, which this method
+computes directly. Biased; 8 bytes per sent fp32 element and one 4-byte count per segment.
 Deviations from the paper: ties of the k-th largest magnitude are all sent, the threshold is searched in every
 step, and the values are not quantised.
 """
@@ -23,9 +23,9 @@ SEARCHES = ("binary", "trimmed")
 
 @dataclass(frozen=True, kw_only=True)
 class RedSync(EstimatedThreshold):
-    """Keeps entries of at least the threshold found, for k = max(1, floor(density * d)) entries.
+    """Keeps entries of at least a threshold that is searched for k = max(1, floor(density * d)) entries.
 
-    A lower ``tolerance`` searches longer. ``schedule`` varies the density over the epochs. Raises
+    A lower ``tolerance`` makes the search longer. ``schedule`` varies the density over the epochs. Raises
     ``ValueError`` for a density outside (0, 1], an unknown search, and a tolerance outside [1e-6, 1).
     """
 

@@ -59,7 +59,7 @@ class ReusedThreshold(CodecWithDensity):
         return Thresholds({s.name: torch.full((len(s.rows), 1), -1.0, dtype=torch.float64) for s in segments})
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("thresholds are looked up first: choose() says which")
+        raise TypeError("ReusedThreshold needs choose() before encode(): it computes the thresholds")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # in the worst case nothing is sent

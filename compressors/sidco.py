@@ -1,7 +1,7 @@
 """SIDCo: a threshold from sparsity-inducing distributions, fitted to the magnitudes in stages.
 
-Abdelmoniem, Elzanaty, Alouini and Canini, MLSys 2021, https://arxiv.org/abs/2101.10761. The threshold of a
-share delta of the entries is a quantile of a distribution with the moments of the magnitudes:
+Abdelmoniem, Elzanaty, Alouini and Canini, MLSys 2021, https://arxiv.org/abs/2101.10761. The threshold that a
+share delta of the entries exceeds is estimated by a quantile of a distribution with the magnitudes' moments:
 
   exponential        -mean log(delta)
   generalised Pareto scale (delta^-shape - 1) / shape, shape = (1 - r) / 2, scale = mean (1 + r) / 2,
@@ -9,15 +9,15 @@ share delta of the entries is a quantile of a distribution with the moments of t
   gamma              -beta (log(delta) + log Gamma(alpha)), beta = mean / alpha, alpha =
                      (3 - s + sqrt((s - 3)^2 + 24 s)) / 12 s, s = log(mean) - mean log
 
-The first of M stages fits all magnitudes for delta = ``first_ratio``. Each further stage fits what magnitudes
-exceed the last threshold by, for a share (k / (d first_ratio))^(1 / (M - 1)), and adds its quantile to that
-threshold. ``distribution`` is SIDCo-E, exponential in all stages; SIDCo-P, generalised Pareto in all; or
+The first of M stages fits all magnitudes for delta = ``first_ratio``. Each further stage fits the excesses of
+magnitudes over the last threshold, for delta = (k / (d first_ratio))^(1 / (M - 1)), and adds the quantile to
+that threshold. ``distribution`` is SIDCo-E, exponential in all stages; SIDCo-P, generalised Pareto in all; or
 SIDCo-GP, gamma in the first stage and generalised Pareto in the others. M starts at 1 and changes after every
 ``period`` steps: one stage less if the mean number sent is above (1 + ``tolerance``) k, one more if it is
 below (1 - ``tolerance``) k, between 1 and log2(d / k) stages.
 
-If one stage already sends too many, M stays at 1, as published: a Pareto fit of normal entries sends 7 k
-for k = d / 1000, the exponential fit within 20 % of k.
+M stays at 1 if one stage already sends too many entries, as published. For normal entries and k = d / 1000,
+the Pareto fit sends 7 k; the number of the exponential fit is within 20 % of k.
 
 Biased; the number of elements sent is not bounded. 8 bytes per sent fp32 element and one 4-byte count per
 segment. Deviations from the paper: M is separate for every worker and segment. s takes the logarithms of
@@ -77,7 +77,8 @@ class SIDCo(EstimatedThreshold):
     def estimate(self, rows: Rows, state: Stages) -> np.ndarray:
         own = [state.by_segment[given.name] for given in rows.inputs]
         adapted = np.concatenate([part.numpy() for part in own])
-        thresholds = self._thresholds(rows, adapted[:, 0])
+        with np.errstate(invalid="ignore", over="ignore"):  # no fit of entries that are not finite
+            thresholds = self._thresholds(rows, adapted[:, 0])
         adapted[:, 1] += rows.count(thresholds, rows.sizes) / rows.wanted
         adapted[:, 2] += 1
         self._adapt(adapted, np.ceil(np.log2(rows.sizes / rows.wanted)))
@@ -86,7 +87,7 @@ class SIDCo(EstimatedThreshold):
         return thresholds
 
     def _thresholds(self, rows: Rows, stages: np.ndarray) -> np.ndarray:
-        """The thresholds [R] after as many stages as ``stages`` [R] tells."""
+        """The thresholds [R] of each row after its number of ``stages`` [R]."""
         share = rows.wanted / rows.sizes
         stages = np.where(share >= self.first_ratio, 1, stages)
         ratio = np.where(stages == 1, share, self.first_ratio)

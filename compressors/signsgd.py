@@ -1,10 +1,10 @@
 """signSGD with majority vote: workers send the signs of their entries, and receive the sign of the majority.
 
 Bernstein et al., 2018, https://arxiv.org/abs/1802.04434, algorithm 2, and 2019, https://arxiv.org/abs/1810.05291.
-Biased, without a bound: only signs are sent, so a step has the learning rate's size in every entry, and rates
-are about 1e-4 to 1e-3. 1 bit per element to the servers, and 1 bit back. Worker w is the server of the w-th
-part of every segment, as in ``two_way.py``. Deviations from the paper, where sign(0) is 0: 0 counts as
-positive, and a tie is drawn, so that a sign takes one bit.
+Biased, without a bound. Only signs are sent, so a step changes every entry by the learning rate; usual rates
+are 1e-4 to 1e-3. 1 bit per element to the servers, and 1 bit back. Worker w is the server of the w-th part of
+every segment, as in ``two_way.py``. Deviations from the paper, where sign(0) is 0: 0 counts as positive, and
+ties are broken at random, so that a sign takes one bit.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from compressors.core.rounds import begin, end
 from compressors.encoding.packing import pack, unpack
 
 SIGNS, TIES = "signs", ("random", "positive")
+HIGHEST_RATE = 0.01  # base learning rate up to which trainings are usual
 _IN_CACHE = 2**16  # entries
 
 
@@ -26,8 +27,8 @@ _IN_CACHE = 2**16  # entries
 class SignSGD(Reducer):
     """The sign of the sum of all workers' signs, +1 or -1 per entry.
 
-    ``ties`` of an even number of workers are drawn, or positive, which moves tied entries in one direction.
-    Raises ``ValueError`` for other ties.
+    With an even number of workers there are ties. ``ties`` breaks them at random or as positive; the latter
+    moves all tied entries in the same direction. Raises ``ValueError`` for another setting.
     """
 
     ties: str = "random"
@@ -42,6 +43,14 @@ class SignSGD(Reducer):
     def check(self, plan: Plan) -> None:
         rule = "none with signsgd, whose signs have no magnitude to subtract (compressor=ef_sign sends one)"
         require(not plan.feedback, "feedback", rule, plan.feedback)
+
+    def note(self, learning_rate: float) -> str:
+        if learning_rate <= HIGHEST_RATE:
+            return ""
+        return (
+            f"signsgd moves every weight by the whole rate in every step: optimizer.lr={learning_rate:g} "
+            "is likely too high, rates of 1e-4 to 1e-3 are usual"
+        )
 
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator

@@ -1,4 +1,4 @@
-"""Strom's method: the sign of every entry of magnitude at least lambda, which stands for lambda.
+"""Strom's method: plus or minus lambda for every entry of magnitude at least lambda.
 
 Strom, 2015, "Scalable distributed DNN training using commodity GPU cloud computing",
 https://www.isca-archive.org/interspeech_2015/strom15_interspeech.html. C(x)_i = sign(x_i) lambda if
@@ -15,9 +15,10 @@ import torch
 from torch import Tensor
 
 from compressors.api import INDICES, Codec, Field, Step, Traits, is_real, require, squared_norm
-from compressors.core.above import at_least
 from compressors.core.checks import require_density
 from compressors.core.payloads import index_dtype
+from compressors.core.rules import SignsAtLeast
+from compressors.core.searches import at_least
 from compressors.hard_threshold import known_threshold
 
 
@@ -35,11 +36,11 @@ class Signed(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Strom(Codec):
-    """Sends the sign of x_i iff |x_i| >= threshold or x_i is NaN, and lambda = threshold for its magnitude.
+    """Sends the sign of x_i iff |x_i| >= threshold or x_i is NaN; it is decoded as sign times threshold.
 
     A higher threshold sends less. With ``threshold=None``, ``for_model`` sets the rule of
-    ``hard_threshold.py``. An entry much larger than the threshold takes many steps. Raises ``ValueError`` for
-    a threshold that is not positive and finite, and if it and the density are both missing.
+    ``hard_threshold.py``. An entry much larger than the threshold is sent over many steps. Raises
+    ``ValueError`` for a threshold that is not positive and finite, and if neither it nor a density is given.
     """
 
     threshold: float | None = None
@@ -60,6 +61,10 @@ class Strom(Codec):
         """The same method, with the rule for ``num_parameters`` if it has no threshold."""
         threshold = known_threshold(self.threshold, self.density, num_parameters)
         return replace(self, threshold=threshold, density=None)
+
+    def rule(self, size: int, step: Step, workers: range) -> SignsAtLeast | None:
+        fits = index_dtype(2 * size) == torch.int32
+        return SignsAtLeast(self._known_threshold, Signed) if fits else None
 
     def encode(self, x: Tensor, step: Step) -> Signed:
         positions = at_least(self._known_threshold, x)

@@ -1,4 +1,4 @@
-"""TernGrad: every entry becomes 0 or, with a probability of its share, the largest magnitude of its layer.
+"""TernGrad: random rounding of every entry to 0 or to plus or minus the largest magnitude of its layer.
 
 Wen et al., 2017, https://arxiv.org/abs/1705.07878, equations 1 to 4 and section 3.3. With s = max |x| of a
 layer, an entry becomes s sign(x) with probability |x| / s, else 0. Unbiased without clipping, with variance s
@@ -29,8 +29,8 @@ from compressors.encoding.packing import pack, pack_ternary, unpack, unpack_tern
 class TernGrad(Codec):
     """Rounds every entry at random to -s, 0 or s, for a scale s of each layer, in both scopes.
 
-    A smaller ``clip`` means less variance and more bias; null does not clip. ``values_per_byte`` of 5 takes
-    more operations than 4. Raises ``ValueError`` for other settings.
+    A smaller ``clip`` means less variance and more bias; null does not clip. ``values_per_byte`` is 5 or 4;
+    5 takes fewer bytes and more operations. Raises ``ValueError`` for other values.
     """
 
     clip: float | None = 2.5
@@ -100,7 +100,7 @@ class TernGrad(Codec):
         if self.clip is not None:
             mean, squares = wide_sum(layer) / size, squared_norm(layer) / size
             variance = squares - mean * mean
-            spreads = variance > 1e-12 * squares  # else equal entries, up to rounding
+            spreads = variance > 1e-12 * squares  # false for equal entries, up to rounding
             largest = torch.where(spreads, largest.minimum(self.clip * variance.sqrt()), largest)
         return largest.clamp(max=torch.finfo(torch.float32).max).to(torch.float32)
 

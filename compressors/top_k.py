@@ -6,15 +6,14 @@ and a 4-byte index. Exactly k entries are sent: ties go to the lowest index, and
 number.
 """
 
+import math
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from compressors.api import CodecWithDensity, Sparse, Step, Traits, take
 from compressors.core.rules import Largest
-
-_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes per entry
+from compressors.core.searches import positions_of_largest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,25 +31,11 @@ class TopK(CodecWithDensity):
         {"density": 0.1, "schedule": {"kind": "step", "milestones": [1, 3], "factor": 0.7}},
     )
 
+    def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
+        return math.sqrt(1 - self.elements_at(step, size) / max(1, size)), 0.0
+
     def rule(self, size: int, step: Step, workers: range) -> Largest:
         return Largest(self.elements_at(step, size))
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        k = self.elements_at(step, x.numel())
-        kept = largest(magnitude_keys(x.contiguous()), k)
-        # Exactly k are kept, so the host does not wait for a count from a GPU
-        where = kept.nonzero() if x.device.type == "cpu" else torch.nonzero_static(kept, size=k)
-        return take(x, where.squeeze(1))
-
-
-def magnitude_keys(x: Tensor) -> Tensor:
-    """Integers >= 0 with the order of the magnitudes of ``x`` [d], contiguous; NaN is above any number."""
-    bits = x.view(_BITS[x.itemsize])
-    return bits & torch.iinfo(bits.dtype).max  # without the sign bit
-
-
-def largest(keys: Tensor, k: int) -> Tensor:
-    """Which of ``keys`` [d] are the k largest, [d] bool; ties go to the lowest index."""
-    smallest = keys.topk(k).values[-1]  # among the k largest
-    above, equal = keys > smallest, keys == smallest
-    return above | (equal & (equal.cumsum(0) <= k - above.sum()))
+        return take(x, positions_of_largest(x, self.elements_at(step, x.numel())))

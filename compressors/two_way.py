@@ -44,8 +44,7 @@ class Served(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoWay(Reducer):
-    """Workers send their parts, encoded by ``up``, to the servers; these send the means, encoded by ``down``,
-    to all.
+    """Workers send parts encoded by ``up`` to the servers, which send means encoded by ``down`` to all.
 
     Raises ``ValueError`` for codecs that are not dense: their payloads have different lengths.
     """
@@ -56,7 +55,7 @@ class TwoWay(Reducer):
     def __post_init__(self) -> None:
         for name, codec in (("up", self.up), ("down", self.down)):
             fits = isinstance(codec, Codec) and codec.traits.dense
-            rule = "a codec that sends something of every element"
+            rule = "a codec that sends every element"
             require(fits, f"TwoWay.{name}", rule, type(codec).__name__)
             payload_of(codec)
 
@@ -70,7 +69,7 @@ class TwoWay(Reducer):
         return tuple(dict.fromkeys(kinds_of(self.up) + kinds_of(self.down)))
 
     def check(self, plan: Plan) -> None:
-        for codec in (self.up, self.down):  # feedback is of both ways together
+        for codec in (self.up, self.down):  # feedback covers both directions
             codec.check(plan._replace(feedback="", needs_contraction=False))
 
     def init(self, segments: list[Segment]) -> Served:

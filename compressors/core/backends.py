@@ -13,12 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from compressors.core.bins import Binned, Message, add_layer, encode_bins, encode_layer
 from compressors.core.checks import KERNELS, require
 from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
 from compressors.core.magnitudes import Histogram, count_pieces
 from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide
+from compressors.core.searches import search_largest_rows, search_rows
 from compressors.core.segments import Input, Segment, Step
 from compressors.core.surveys import Survey, survey_rows
 
@@ -71,8 +73,12 @@ class Backend:
         """``norms.squared_norm`` of each layer of each segment's rows: [W, L] float64 per segment."""
         return [layer_norms(segment.rows, segment.edges) for segment in segments]
 
+    def norms_of(self, inputs: list[Input]) -> list[Tensor]:
+        """``squared_norms`` of p, without computing p in place."""
+        return self.squared_norms([given.seen() for given in inputs])
+
     def add_rows(self, rows: Tensor) -> Tensor:
-        """[m, k] to [k], one row after another, because a library's sum may use another order."""
+        """The sum [k] of rows [m, k], one row after another; a library's sum may use another order."""
         first, *others = rows
         total = first.clone()
         for row in others:
@@ -114,9 +120,9 @@ class Backend:
         local: list[Compressed],
         num_workers: int,
     ) -> list[Tensor]:
-        """``means`` of one joined payload per segment, which has all workers' entries in worker order.
+        """``means`` for one joined payload per segment, with all workers' entries in worker order.
 
-        ``counts`` [S, n] are the entries of each worker; None if all have equally many.
+        ``counts`` [S, n] are the numbers of entries of each worker; None if they are equal.
         """
         return self.means([[payload] for payload in everyones], inputs, local, num_workers)
 
@@ -153,21 +159,36 @@ class Backend:
     def survey(self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
         """The survey of all rows at ``levels`` [R], without computing p in place.
 
-        Tails most likely have at least ``wanted`` [R] entries.
+        A tail has at least its number of ``wanted`` [R] entries with high probability, not with certainty.
         """
         return survey_rows(inputs, levels, wanted)
+
+    def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
+        """Per row the positions of at least ``thresholds`` [R] in magnitude, as ``search_rows``."""
+        return search_rows(inputs, thresholds)
+
+    def search_largest(self, inputs: list[Input], numbers: Sequence[int]) -> list[Tensor]:
+        """Per row the positions of the ``numbers`` [R] largest magnitudes, as ``search_largest_rows``."""
+        return search_largest_rows(inputs, numbers)
+
+    def encode_bins(self, given: Input, layers: Sequence[Binned], further: float) -> list[list[Message]]:
+        """Every local worker's messages for the layers of p; p - C(p) replaces p."""
+        return encode_bins(given, layers, further, encode_layer)
+
+    def add_bins(self, message: Message, layer: Binned, total: np.ndarray) -> None:
+        """Add a decoded message to ``total`` [d]."""
+        add_layer(message, layer, total)
 
 
 def require_own(codec: Codec, payload: object) -> None:
     """Raise ``ValueError`` unless ``payload`` is of the payload class of ``codec``."""
     if type(payload) is not codec.payload:
-        rule = f"return what {type(codec).__name__}.payload names, {codec.payload.__name__}"
+        rule = f"return {type(codec).__name__}.payload, which is {codec.payload.__name__}"
         raise ValueError(f"{type(codec).__name__}.encode must {rule}, got {type(payload).__name__}")
 
 
 def choose(choice: str) -> None:
-    """Use compiled loops if there are any (``auto``), or none (``reference``). Raises ``ValueError`` for
-    others."""
+    """Use compiled loops if there are any (``auto``), or the reference. Raises ``ValueError`` for others."""
     global _choice
     require(choice in KERNELS, "kernels", f"one of {', '.join(KERNELS)}", choice)
     _choice = choice
@@ -199,7 +220,7 @@ def describe(device: torch.device) -> str:
 
 @lru_cache
 def _of_type(device: str) -> tuple[Backend, str]:
-    """The backend, and the reason if it is the reference."""
+    """The backend of a device type and, for the reference, the reason."""
     package = _PACKAGES.get(device)
     if package is None:
         return _REFERENCE, f"there are none for {device}"
@@ -238,7 +259,7 @@ def count_sent(compressed: Compressed, edges: np.ndarray) -> np.ndarray:
     if num_layers == 1:
         return compressed.sent
     size = int(edges[-1])
-    if (counts == size).all():  # every element once
+    if (counts == size).all():  # every element is sent once
         return np.diff(edges)[None].repeat(len(counts), 0)
     positions = compressed.positions(size).cpu().numpy()
     layers = np.searchsorted(edges[1:-1], positions, side="right")

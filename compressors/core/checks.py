@@ -18,7 +18,7 @@ def shown(value: object) -> str:
     try:
         text = repr(value)
     except ValueError:  # Python cannot print integers of thousands of digits
-        text = "an integer of more digits than can be written"
+        text = "an integer with too many digits to print"
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 

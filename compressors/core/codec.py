@@ -25,7 +25,7 @@ class Traits(NamedTuple):
     individual: bool = False  # the codec differs between workers in a step
     dense: bool = False  # the payload has information on every element
     signs_only: bool = False  # no magnitude is sent, so a mean of zeros is not zero
-    relays: bool = False  # the mean is not that of C(p): it adds or withholds parts of earlier steps
+    relays: bool = False  # the mean is not that of C(p): parts of C(p) arrive in later steps
     seeded: bool = False  # ``error_bound`` and ``unbiased`` hold on average over draws, or over steps
     unbiased: bool = False  # the mean of C(x) over draws is x
     lossless_at: Mapping[str, Any] | None = None  # settings with residual 0; None: no such settings
@@ -40,9 +40,9 @@ class Payload(Protocol):
     """A NamedTuple of tensors that a worker sends for one segment, each annotated with its ``Field``.
 
     An element is *sent* if the payload represents it: k values and k indices represent k of d elements, and d
-    sign bits represent all d. These methods are for payloads that can be decoded without the codec, such as
-    those of sparsifiers. If decoding needs settings or the layers' shapes, the codec has ``num_sent``,
-    ``add`` and ``positions`` instead.
+    sign bits represent all d. A payload has these methods if it can be decoded without the codec, as those of
+    sparsifiers can. If decoding needs settings or the layers' shapes, the codec has ``num_sent``, ``add`` and
+    ``positions`` instead.
     """
 
     def num_sent(self, size: int) -> int:
@@ -64,7 +64,7 @@ class Plan(NamedTuple):
     momentum: float  # of the optimizer, not of the feedback
     rates: Sequence[float]  # factors on the learning rate at the first step of every epoch
     lowest_rate: float  # the smallest of these factors in any step
-    needs_contraction: bool  # whether feedback would let residuals grow without ||x - C(x)|| < ||x||
+    needs_contraction: bool  # whether residuals grow under the feedback unless ||x - C(x)|| < ||x||
 
 
 class Codec:
@@ -86,6 +86,11 @@ class Codec:
     def traits(self) -> Traits:
         return Traits()
 
+    @property
+    def uses_learning_rate(self) -> bool:
+        """Whether what it sends depends on the learning rate of the step."""
+        return False
+
     def encode(self, x: Tensor, step: Step) -> Any:
         """Return the payload of ``x`` [d] and leave x - C(x) in ``x``."""
         raise NotImplementedError
@@ -105,15 +110,20 @@ class Codec:
         return size if self.traits.dense else payload.num_sent(size)
 
     def positions(self, payload: Any, size: int, step: Step) -> Tensor:
-        """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once for a worker.
+        """Positions [num_sent] int64 in ``range(size)`` of the elements sent, each once per worker.
 
-        If elements are separate entries of the field of values, positions are in their order.
+        If every element is a separate entry of the field of values, the positions have the same order.
         """
         return torch.arange(size, device=payload[0].device) if self.traits.dense else payload.positions(size)
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         """An upper bound of ||x - C(x)||^2 for any ``x`` [d]; infinite if there is none."""
         return math.inf
+
+    def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
+        """(a, b) such that ||x - C(x)|| <= a ||x|| + b for any x of ``size`` elements; a is infinite if
+        there are none. (sqrt(1 - delta), 0) for a contraction, (0, b) for an absolute compressor."""
+        return math.inf, 0.0
 
     def variance_bound(self, size: int) -> float:
         """omega, for an unbiased C: ||x - C(x)||^2 <= omega ||x||^2 on average, for d = ``size``."""
@@ -140,6 +150,10 @@ class Codec:
     def check(self, plan: Plan) -> None:
         """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
 
+    def note(self, learning_rate: float) -> str:
+        """One line to print before a training with this base rate; empty for none."""
+        return ""
+
     def init(self, segments: list[Segment]) -> State:
         """The state before the first step; later states have the same names and shapes."""
         return ()
@@ -158,7 +172,7 @@ class Compressed(NamedTuple):
     error: Tensor  # [W, L] float64, ||p - C(p)||^2 per layer
     input_norm: Tensor  # [W, L] float64, ||p||^2 per layer
     payloads: Sequence[Any] = ()  # one per worker, or one joined payload of all
-    codec: Codec | None = None  # that encoded the payloads
+    codec: Codec | None = None  # the codec that encoded the payloads
     step: Step | None = None  # of the encoding, for the first local worker
     out: Tensor | None = None  # [d] zeros, memory for the mean, if a compiled loop provides it
 

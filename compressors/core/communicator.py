@@ -43,13 +43,13 @@ class Communicator(Protocol):
     def all_gather_messages(
         self, messages: list[list[tuple[str, np.ndarray]]], largest: int
     ) -> list[np.ndarray]:
-        """All n workers' messages, [...] uint8, from the local ones, in parts with their kinds."""
+        """The messages of all n workers, [...] uint8 each; local ``messages`` are parts with their kinds."""
 
     def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
         """The tensor of ``worker``, [...]; other processes pass a tensor of the same shape and dtype."""
 
     def leading(self) -> AbstractContextManager[object]:
-        """Context manager: work of one worker for which all others wait."""
+        """Context manager around work of one worker during which all others wait."""
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
         """``[W, n, ...]``: sends ``[w, v]`` to worker v and returns the parts received from worker v."""
@@ -68,7 +68,7 @@ class Communicator(Protocol):
         """
 
     def reduce_scatter_mean(self, rows: Tensor) -> Tensor:
-        """``[W, ...]`` from ``[W, n, ...]``: for worker w, the mean over all n workers of their part w."""
+        """``[W, ...]`` from ``[W, n, ...]``: worker w receives the mean over all n workers of part w."""
 
     def exchange(
         self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]

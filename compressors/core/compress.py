@@ -38,6 +38,13 @@ class Compress(Reducer):
     def has_a_value_each(self) -> bool:
         return declared(self.codec.payload).has_a_value_each
 
+    @property
+    def uses_learning_rate(self) -> bool:
+        return self.codec.uses_learning_rate
+
+    def note(self, learning_rate: float) -> str:
+        return self.codec.note(learning_rate)
+
     def check(self, plan: Plan) -> None:
         self.codec.check(plan)
 
@@ -51,7 +58,7 @@ class Compress(Reducer):
         codecs, state = self.codec.choose(inputs, state, step, communicator)
         compressed = backend.compress(codecs, inputs, step, communicator.local_workers)
         means = self.transport.mean(inputs, compressed, step, communicator)
-        if self.transport.rounds:  # its rounding errors, put back into p - C(p), are part of the error
+        if self.transport.rounds:  # p - C(p) now contains the rounding errors, so its norm is computed again
             left = [given.segment._replace(rows=given.rows) for given in inputs]
             errors = zip(compressed, backend.squared_norms(left), strict=True)
             compressed = [own._replace(error=error) for own, error in errors]

@@ -44,7 +44,7 @@ class Exponential:
 
     def check(self, density: float) -> None:
         """Raise ``ValueError`` unless the start is above ``density``."""
-        rule = f"above the density that it leads to ({density})"
+        rule = f"above the density at its end ({density})"
         require(self.start > density, "budget.schedule.start", rule, self.start)
 
     def refuse_idle(self, num_epochs: int) -> None:
@@ -61,8 +61,8 @@ class Exponential:
 class StepDensity:
     """The budget's density, times ``factor`` at each of ``milestones``, in epochs.
 
-    Raises ``ValueError`` for milestones that are not rising integers >= 1, for a factor that changes
-    nothing or is not positive, and for one that leads to a density above 1.
+    Raises ``ValueError`` for milestones that are not rising integers >= 1, for a factor that is 1 or not
+    positive, and for one that leads to a density above 1.
     """
 
     milestones: Sequence[int]
@@ -79,7 +79,7 @@ class StepDensity:
 
     def check(self, density: float) -> None:
         """Raise ``ValueError`` if the factors lead from ``density`` to more than 1."""
-        rule = f"so small that no density exceeds 1 (from {density} on)"
+        rule = f"so small that no density exceeds 1 (the first one is {density})"
         try:
             highest = self.at(self.milestones[-1], density)
         except OverflowError:

@@ -1,4 +1,4 @@
-"""Helpers for reducers that exchange sparse entries in several rounds: joined segments, and the result."""
+"""Sparse entries of joined segments, for reducers that exchange entries in several rounds."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -42,7 +42,7 @@ def edges_between(inputs: Sequence[Input]) -> np.ndarray:
 def entries_of(
     compressed: Sequence[Compressed], edges: np.ndarray, *, on_host: bool = False
 ) -> list[Entries]:
-    """The payloads ``Sparse`` of all segments, for each local worker; ``on_host`` waits for a GPU twice."""
+    """The entries of each local worker, from its payloads ``Sparse``; ``on_host`` waits for a GPU twice."""
     counts = np.array([own.counts for own in compressed])  # [S, W]
     values = torch.cat([payload.values for own in compressed for payload in own.payloads])
     firsts = zip(compressed, edges.tolist(), strict=False)
@@ -55,7 +55,7 @@ def entries_of(
 
 
 def contains(where: Tensor, wanted: Tensor) -> Tensor:
-    """Which of ``wanted`` [k] are in ``where`` [m], both ascending: [k] bool."""
+    """Mask of the positions ``wanted`` [k] that are in ``where`` [m], both ascending: [k] bool."""
     if not len(where):
         return torch.zeros_like(wanted, dtype=torch.bool)
     place = torch.searchsorted(where, wanted).clamp_(max=len(where) - 1)
@@ -68,7 +68,7 @@ def segments_of(where: Tensor, edges: np.ndarray) -> Tensor:
 
 
 def sums_of(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
-    """The sum at every position, in worker order; ``counts`` [n] entries came from each worker."""
+    """The sum at every position, in worker order; ``counts`` [n] are the workers' numbers of entries."""
     places, number = where.long().unique(return_inverse=True)
     total = torch.zeros(
         len(places), dtype=torch.promote_types(values.dtype, torch.float32), device=values.device
@@ -79,7 +79,7 @@ def sums_of(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
 
 
 def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicator) -> Entries:
-    """All owners' entries on every worker; uneven ones are dealt out evenly before."""
+    """All owners' entries, on every worker; very uneven numbers are redistributed before the all-gather."""
     of_owners = [segments_of(mine.where, edges).cpu().numpy() for mine in found]
     sizes = np.stack([np.bincount(own, minlength=len(edges) - 1) for own in of_owners], 1)
     lengths = communicator.all_gather_counts(sizes, int(edges[-1]))  # [S, n]
@@ -103,10 +103,10 @@ def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicat
 
 
 def moves_of(lengths: np.ndarray) -> np.ndarray:
-    """Entries of each segment that go from one worker to another, [S, n, n], from those that each has [S, n].
+    """Numbers of entries [S, n, n] that each worker sends to each other one, to even out ``lengths`` [S, n].
 
-    All stay if no worker has more than twice as many as it would get. A gather of these is no longer than the
-    published bound of both steps.
+    No entry moves in a segment in which no worker has more than twice its even share: a gather of such
+    lengths stays within the published bound for redistribution and gather together.
     """
     totals, size = lengths.sum(1), lengths.shape[1]
     even = lengths.max(1) <= 2 * -(-totals // size)
@@ -127,10 +127,10 @@ def finish(
     compressed: Sequence[Compressed],
     num_workers: int,
 ) -> Reduced:
-    """The result: the mean of the sums ``final``, without entries of ``own`` that are not ``kept`` [k] bool.
+    """The result of a reduction, with the mean from the sums ``final``.
 
-    These return to the residual. An element is sent if it is kept. The norms of ``compressed`` are taken
-    over.
+    Entries of ``own`` that are ``kept`` [k] bool count as sent; the others return to the residual. ||p||^2 is
+    copied from ``compressed``.
     """
     edges, device = edges_between(inputs), inputs[0].rows.device
     sizes = [len(final.where), *(2 * [len(mine.where) for mine in own])]

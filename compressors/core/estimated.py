@@ -19,7 +19,7 @@ from compressors.core.with_density import CodecWithDensity
 
 
 class Rows:
-    """The vectors p of R rows, read through surveys; nothing is computed in place.
+    """The vectors p of R rows, which are read by surveys and not changed.
 
     Row s W + w is that of worker w in segment s. ``wanted`` [R] are the numbers of elements to send.
     """
@@ -32,7 +32,7 @@ class Rows:
         self._survey: Survey | None = None
 
     def survey(self, levels: np.ndarray | None = None, *, tail: np.ndarray) -> Survey:
-        """The survey at ``levels`` [R], 0 by default, with tails of most likely ``tail`` [R] entries."""
+        """The survey at ``levels`` [R], 0 by default, with tails of ``tail`` [R] entries if guesses hold."""
         levels = np.zeros(len(self.sizes)) if levels is None else levels
         tail = np.minimum(tail, self.sizes)
         self._survey = self._backend.survey(self.inputs, levels, tail)
@@ -41,7 +41,7 @@ class Rows:
     def count(self, thresholds: np.ndarray, enough: np.ndarray) -> np.ndarray:
         """Number of entries with |p| >= ``thresholds`` [R], after a survey; [R] int64.
 
-        A number of ``enough`` [R] or more may be too small: it is not counted further.
+        Counting stops at ``enough`` [R]: a result of this size or more may be too small.
         """
         tails = self._tails(thresholds, np.minimum(enough, self.sizes))
         pairs = zip(tails, thresholds.tolist(), strict=True)
@@ -65,8 +65,8 @@ class Rows:
         return torch.cat(means).cpu().numpy()[:, 0] / self.sizes
 
     def _tails(self, thresholds: np.ndarray, enough: np.ndarray) -> list[np.ndarray]:
-        """Per row all magnitudes of at least the threshold, or the ``enough`` largest, and more."""
-        assert self._survey is not None, "tails are those of a survey"
+        """Per row some magnitudes that include all of at least the threshold, or the ``enough`` largest."""
+        assert self._survey is not None, "survey() must come before"
         lengths = np.array([len(tail) for tail in self._survey.tails])
         short = (thresholds <= self._survey.floors) & (lengths < enough)
         if short.any():  # the sampled floors were too high
@@ -90,7 +90,7 @@ class EstimatedThreshold(CodecWithDensity):
         raise NotImplementedError
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        raise TypeError("thresholds are estimated first: choose() says which")
+        raise TypeError(f"{type(self).__name__} needs choose() before encode(): it estimates the thresholds")
 
     def error_bound(self, x: Tensor, step: Step) -> float:
         return squared_norm(x).item()  # in the worst case nothing is sent

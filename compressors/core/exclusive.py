@@ -16,20 +16,12 @@ from compressors.core.payloads import index_dtype
 from compressors.core.segments import Input
 
 
-def vector(given: Input, row: int, begin: int = 0, end: int | None = None) -> Tensor:
-    """Entries of p of one worker, in a new tensor."""
-    gradient = given.segment.rows[row, begin:end]
-    if given.memory is None:
-        return gradient.clone()
-    return given.memory[row, begin:end].add(gradient, alpha=given.scale)
-
-
 def choose_everywhere(
     inputs: list[Input], positions: list[list[Tensor]], communicator: Communicator
 ) -> tuple[list[Codec], np.ndarray]:
-    """The codecs that keep all workers' ``positions``, and the number from each worker [S, n].
+    """The codecs that send all workers' ``positions``, and how many each worker chose, [S, n].
 
-    ``positions`` [S][W] are those that the local workers chose, int64 each.
+    ``positions`` [S][W] are the choices of the local workers, [k] int64 each.
     """
     largest = max(given.size for given in inputs)
     own = np.array([[len(found) for found in of_workers] for of_workers in positions])

@@ -17,9 +17,9 @@ class Field(NamedTuple):
     """Declaration of a payload's field: ``values: Annotated[Tensor, Field(VALUES, 1)]``.
 
     ``kind`` is one of ``KINDS`` or another name, which the ledger then counts separately. An entry represents
-    ``elements_per_entry`` of the elements sent, the last entry possibly fewer: 1 for values and indices, 8
-    for bits packed into bytes. None is for a field with the same length on all workers in every case: a
-    scale, or the start of a block.
+    ``elements_per_entry`` of the elements sent (the last entry may represent fewer): 1 for values and
+    indices, 8 for bits packed into bytes. None is for a field that always has the same length on all workers,
+    such as a scale or the start of a block.
     """
 
     kind: str
@@ -82,7 +82,7 @@ def payload_of(codec: object) -> Declared:
     payload = getattr(codec, "payload", None)
     if not isinstance(payload, type):
         name = type(codec).__name__
-        raise ValueError(f"{name}.payload must be the class of what encode returns, got {payload!r}")
+        raise ValueError(f"{name}.payload must be the class that encode returns, got {payload!r}")
     return declared(payload)
 
 

@@ -55,10 +55,10 @@ def uniform(seed: int, size: int, dtype: torch.dtype) -> Tensor:
 
 
 def random_bits(seed: int, size: int) -> np.ndarray:
-    """32 random bits per place, [size] uint32.
+    """32 random bits per position, [size] uint32.
 
-    The hash of the place is Wellons' lowbias32 (https://nullprogram.com/blog/2018/07/31/) with a key before
-    each multiplication. It takes two 32-bit products, which SIMD units have, so kernels draw in registers.
+    Bits are a hash of the position: Wellons' lowbias32 (https://nullprogram.com/blog/2018/07/31/) with a key
+    before each multiplication. SIMD units have its 32-bit products, so kernels draw in registers.
     """
     first, second = hash_keys(seed)
     word = np.arange(size, dtype=np.uint32)
@@ -80,7 +80,7 @@ def hash_keys(seed: int) -> tuple[np.uint32, np.uint32]:
 
 def _random_words(seed: int, count: int) -> np.ndarray:
     """SplitMix64 from ``seed``, [count] uint64. Steele, Lea and Flood, 2014, https://doi.org/10.1145/2660193.2660195."""
-    if count == 1:  # takes a tenth of the time
+    if count == 1:  # Python integers take a tenth of the time
         return np.array([_mixed((seed + _STEP) & _ALL_BITS)], dtype=np.uint64)
     word = np.arange(1, count + 1, dtype=np.uint64)
     word *= _STEP_WORD

@@ -44,7 +44,7 @@ class Reducer:
 
     @property
     def uses_learning_rate(self) -> bool:
-        """Whether what it sends depends on the learning rate of the step."""
+        """Whether the vectors to send depend on the learning rate of the step."""
         return False
 
     def layers(self) -> Iterator["Reducer"]:
@@ -59,6 +59,10 @@ class Reducer:
     def check(self, plan: Plan) -> None:
         """Raise ``ValueError``, one line, if the method cannot be trained with ``plan``."""
 
+    def note(self, learning_rate: float) -> str:
+        """One line to print before a training with this base rate; empty for none."""
+        return ""
+
     def init(self, segments: list[Segment]) -> State:
         """The state before the first step; later ones have the same names and shapes."""
         return ()
@@ -70,7 +74,7 @@ class Reducer:
     def reduce(
         self, inputs: list[Input], state: State, step: Step, communicator: Communicator
     ) -> tuple[Reduced, State]:
-        """Reduce these segments: all segments given to ``init``, or some of them.
+        """Reduce all segments given to ``init``, or some of them.
 
         ``inputs`` and ``state`` are consumed: their tensors are reused for the result.
         """
@@ -81,7 +85,7 @@ class Wrapper(Reducer):
     """A reducer around ``inner``. Its traits are those of ``inner`` unless it overrides them."""
 
     inner: Reducer
-    needs_contraction = False  # whether its residuals grow without ||x - C(x)|| < ||x||
+    needs_contraction = False  # whether its residuals grow unless ||x - C(x)|| < ||x||
 
     @property
     def is_idle(self) -> bool:
@@ -114,6 +118,9 @@ class Wrapper(Reducer):
 
     def check(self, plan: Plan) -> None:
         self.inner.check(plan)
+
+    def note(self, learning_rate: float) -> str:
+        return self.inner.note(learning_rate)
 
     def init(self, segments: list[Segment]) -> State:
         return self.inner.init(segments)

@@ -1,8 +1,8 @@
 """Selection rules of sparsifiers and roundings of quantisers, as data for kernels.
 
 A kernel can run a codec whose ``rule(size, step, workers)`` is not None. The rule describes the selection
-from each worker's vector, for a segment of ``size`` elements and these workers. All rules of a method are of
-one class. A quantiser has a ``rounding(size, step)`` of one vector instead.
+from each worker's vector, for a segment of ``size`` elements and these workers. All rules of a method have
+the same class. A quantiser has ``rounding(size, step)`` instead, for one vector.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,22 @@ class AtLeast(NamedTuple):
     """Entries of at least this magnitude, and NaN."""
 
     threshold: float | tuple[float, ...]  # of all workers, or one per worker
+
+
+class SignsAtLeast(NamedTuple):
+    """Signs of entries of at least this magnitude, each for the threshold, as ``strom.py``."""
+
+    threshold: float
+    payload: Callable[[Tensor], tuple[Tensor, ...]]  # of words 2 index + (x < 0), int32, of all workers
+
+
+class AtLeastSampled(NamedTuple):
+    """Entries of at least a magnitude of a sample, and at most so many of them, as ``dgc.py``."""
+
+    places: np.ndarray  # [W, m] int64, of the sample; [W, 0] for all entries
+    rank: int  # of the sampled magnitude, counted from the largest one; 0: all entries are taken, also zeros
+    most: float  # if more entries than this reach it, the largest are taken
+    number: int  # of these
 
 
 class Largest(NamedTuple):
@@ -32,17 +48,17 @@ class Drawn(NamedTuple):
     payload: Callable[[Tensor, int], tuple[Tensor, ...]]  # of values [R k] of R workers, in order
 
 
-Rule = AtLeast | Largest | Drawn
+Rule = AtLeast | AtLeastSampled | SignsAtLeast | Largest | Drawn
 
 
 class Signs(NamedTuple):
-    """Signs, with the mean magnitude of every layer, as ``ef_sign.py``."""
+    """Rounding to the sign times the mean magnitude of the layer: ``ef_sign.py``."""
 
     edges: np.ndarray  # [L + 1] int64
 
 
 class Ternary(NamedTuple):
-    """-s, 0 or s at random, with s of every layer, as ``terngrad.py``."""
+    """Random rounding to -s, 0 or s, with s of each layer: ``terngrad.py``."""
 
     edges: np.ndarray  # [L + 1] int64
     clip: float | None
@@ -51,13 +67,13 @@ class Ternary(NamedTuple):
 
 
 class Powers(NamedTuple):
-    """Powers of two at random, as ``natural.py``."""
+    """Random rounding to powers of two: ``natural.py``."""
 
     seed: int
 
 
 class Levels(NamedTuple):
-    """Levels of a bucket's norm at random, as ``qsgd.py``."""
+    """Random rounding to levels of a bucket's norm: ``qsgd.py``."""
 
     number: int
     bits: int

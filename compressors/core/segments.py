@@ -65,7 +65,7 @@ class Input(NamedTuple):
 
     @property
     def rows(self) -> Tensor:
-        """The memory of p and, after the reduction, of p - C(p), [W, d]."""
+        """The buffer of p and, after the reduction, of p - C(p), [W, d]."""
         return self.segment.rows if self.memory is None else self.memory
 
     def formed(self) -> Segment:
@@ -86,9 +86,16 @@ class Input(NamedTuple):
             return self.segment.rows[row].clone(memory_format=torch.contiguous_format)
         return self.memory[row].add(self.segment.rows[row], alpha=self.scale)
 
+    def entries(self, row: int, where: Tensor) -> Tensor:
+        """p of one local worker at the positions ``where`` [k] int64, in a new tensor."""
+        gradient = self.segment.rows[row].index_select(0, where)
+        if self.memory is None:
+            return gradient
+        return self.memory[row].index_select(0, where).add(gradient, alpha=self.scale)
+
 
 class Step(NamedTuple):
-    """Facts about the step for a method; equal for every number of processes."""
+    """The step, as a method sees it; equal for every number of processes."""
 
     seed: int
     number: int  # counted from 0
@@ -104,7 +111,7 @@ class Step(NamedTuple):
 
     @property
     def whole_epochs(self) -> int:
-        """Epochs finished before the step, with a tolerance for rounding."""
+        """Number of whole epochs before the step, with a tolerance for rounding."""
         return int(self.epoch + 1e-9)
 
     def derive_seed(self, *, shared: bool) -> int:

@@ -1,4 +1,4 @@
-"""Sums over the entries of each row, and a copy of the largest magnitudes, to estimate thresholds from.
+"""Surveys for estimates of thresholds: sums over each row's entries, and its largest magnitudes.
 
 A row is the vector p of one worker in one segment: row s W + w is that of worker w in segment s.
 """
@@ -15,7 +15,7 @@ from compressors.core.segments import Input
 
 
 class Survey(NamedTuple):
-    """Facts about R rows, with a level for each row."""
+    """Sums, counts and largest magnitudes of R rows, with a level for each row."""
 
     totals: np.ndarray  # [R] float64, sum of p
     counts: np.ndarray  # [R] int64, number of entries with |p| >= level, and of NaN
@@ -28,7 +28,7 @@ class Survey(NamedTuple):
 def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
     """The survey of all rows with ``levels`` [R]; tails have the ``wanted`` [R] largest magnitudes.
 
-    The definition. A device transfers its results to the host at once.
+    Compiled loops follow this definition. Results are copied from a device in one transfer.
     """
     facts, tails = [], []
     for given, level, number in zip(inputs, _split(levels, inputs), _split(wanted, inputs), strict=True):
@@ -57,7 +57,7 @@ def _itself(x: Tensor) -> Tensor:
 
 
 def _excesses(level: Tensor) -> tuple[Of, Of]:
-    """What magnitudes exceed ``level`` [W, 1] float64 by, and its square; 0 below the level."""
+    """Functions for |x| - ``level`` [W, 1] float64 and its square; both are 0 below the level."""
 
     def excess(x: Tensor) -> Tensor:
         return x.abs_().sub_(level).clamp_(min=0)

@@ -1,4 +1,4 @@
-"""Transports of payloads: an all-reduce of values, and an all-gather that every process sums."""
+"""Transports of payloads: an all-reduce of values, and an all-gather with a sum in every process."""
 
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -143,10 +143,10 @@ def _one_each(payload: Any, segment: int, lengths: dict[str, np.ndarray], num_wo
 
 
 def _require_as_long(codec: Codec, name: str, own: Compressed) -> None:
-    """Raise ``ValueError`` unless a field has equally many entries on all local workers."""
+    """Raise ``ValueError`` unless a field has the same length on all local workers."""
     if len(own.payloads) > 1 and len({getattr(payload, name).numel() for payload in own.payloads}) > 1:
         raise ValueError(
-            f"{codec.payload.__name__}.{name} must be as long on all workers: its Field has no "
+            f"{codec.payload.__name__}.{name} must have the same length on all workers: its Field has no "
             f"elements_per_entry, or {type(codec).__name__} is not ragged"
         )
 

@@ -49,12 +49,12 @@ class EncodedAllGather:
         """Raise ``ValueError`` for a codec whose values or positions the encoding cannot express."""
         name = type(codec).__name__
         if not payload_of(codec).has_a_value_each:
-            raise ValueError(f"wire must be plain with {name}: it does not send one value an element")
+            raise ValueError(f"wire must be plain with {name}: it does not send one value per element")
         if codec.traits.drawn and self.encoding.indices != "auto":
             said = f"wire.indices must be auto with {name}, got {self.encoding.indices!r}"
-            raise ValueError(f"{said}: its indices follow from the seed and need not travel")
+            raise ValueError(f"{said}: its indices follow from the seed and are not sent")
         if codec.traits.drawn and not isinstance(codec.rule(1, Step(0, 0), range(1)), Drawn):
-            raise ValueError(f"wire must be plain with {name}: it has no rule that says what is drawn")
+            raise ValueError(f"wire must be plain with {name}: it has no rule for the drawn positions")
 
     def mean(
         self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
@@ -141,8 +141,8 @@ class _Line:
 class _Mean:
     """The sum of messages in worker order; half precision is summed in fp32.
 
-    There is one buffer per segment. A buffer of the whole model's size would be allocated again, page by
-    page, in every step, which takes longer than all other work.
+    There is one buffer per segment: the allocation of a buffer for the whole model in every step would take
+    longer than all other work.
     """
 
     def __init__(self, form: Format, line: "_Line", device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""Lengths of QSGD's messages in Elias' recursive code, beside the packed bits.
+"""Lengths that QSGD's messages would have in Elias' recursive code.
 
 Elias, 1975, https://doi.org/10.1109/TIT.1975.1055349 (the omega code); Alistarh et al., 2017,
 https://arxiv.org/abs/1610.02132, sections 3.1 and A. A number k >= 1 takes a bit at its end, and before it

@@ -67,7 +67,7 @@ class IndexCodes:
         """
         ends = np.flatnonzero(np.unpackbits(unary, bitorder="little"))
         if len(ends) != k or (len(unary) and unary[-1] == 0):
-            raise BadMessageError("the gaps are not as many as the entries")
+            raise BadMessageError("the number of gaps differs from the number of entries")
         own = widths.astype(np.int64).repeat(BLOCK)[:k]
         high = np.diff(ends, prepend=-1) - 1
         if (high > size >> own).any():
@@ -83,7 +83,7 @@ class IndexCodes:
             lowest[which] = bits.astype(np.int64) @ (1 << np.arange(width))
         digits = lowest.ravel()
         if digits[k:].any():
-            raise BadMessageError("bits are set that stand for nothing")
+            raise BadMessageError("unused bits are set")
         positions = np.cumsum(((high << own) | digits[:k]) + 1) - 1
         if (positions >= size).any():
             raise BadMessageError("a position lies beyond the last element")

@@ -3,7 +3,7 @@
 | part | bytes | charged as |
 |---|---|---|
 | codes of indices and values | 1 | metadata |
-| k, how many entries; 7 bits a byte, the lowest first | 1 to 5 below 2^35 | metadata |
+| k, the number of entries; 7 bits per byte, the lowest first | 1 to 5 below 2^35 | metadata |
 | plain: positions; bitmap: its bits; rice: bytes in unary (like k), widths, lowest bits, unary | | indices |
 | int8: the scales of the layers that have entries; int4, int2: of blocks of 64 | 4 each | metadata |
 | values | | values |
@@ -69,14 +69,14 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
     """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are positions that were not
     sent.
 
-    Raises ``BadMessageError`` unless ``write`` could produce codes, lengths, ranges, order and spare bits for
-    the same ``form``. It does not check that the code is the smallest.
+    Raises ``BadMessageError`` if ``write`` cannot produce these codes, lengths, ranges, order or spare bits
+    for the same ``form``. Does not check that the code is the smallest.
     """
     reader = _Reader(message)
     codes = int(reader.take(1)[0])
     allowed = (DRAWN,) if drawn is not None else _ALLOWED[form.encoding.indices]
     if codes & 15 not in allowed or codes >> 4 != VALUES.index(form.encoding.values):
-        raise BadMessageError(f"it is in code {codes}, which was not agreed on")
+        raise BadMessageError(f"its code is {codes}, which the settings do not permit")
     k = reader.varint()
     if k > form.size:
         raise BadMessageError(f"it announces {k} of {form.size} elements")
@@ -168,8 +168,8 @@ class _Reader:
                 if byte == 0 and place:
                     break
                 return number
-        raise BadMessageError("a length is no number")
+        raise BadMessageError("a length is malformed")
 
     def finish(self) -> None:
         if self.at < len(self.message):
-            raise BadMessageError(f"it goes on for {len(self.message) - self.at} bytes after its end")
+            raise BadMessageError(f"it has {len(self.message) - self.at} bytes after its end")

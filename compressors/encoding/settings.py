@@ -15,7 +15,7 @@ class EncodingError(RuntimeError):
     """
 
     def __init__(self, worker: int, step: int, reason: str) -> None:
-        super().__init__(f"what worker {worker} sent in step {step} cannot be decoded: {reason}")
+        super().__init__(f"the message of worker {worker} in step {step} cannot be decoded: {reason}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,12 +2,13 @@
 
 Rounding is to nearest, ties to even; fp64 is rounded to fp32 first. ``int8`` (Dettmers, 2016,
 https://arxiv.org/abs/1511.04561) divides by a scale, one fp32 number per layer with sent entries: the largest
-magnitude over 127. ``int4`` and ``int2`` have a scale for every 64 entries of a layer, the largest magnitude
-over 7 and over 1, because few levels serve few magnitudes: 4.5 and 2.5 bits per value. Values that are too
-large for the smaller float, above 65504 in fp16, become its largest number; the difference is rounding error.
-Inf also becomes the largest number, so the error is infinite. NaN stays NaN. With integers, Inf, NaN and
-numbers beyond fp32's range make all values of their scale NaN. A step with values that are not finite is
-therefore visible in the residual or in the mean.
+magnitude over 127. ``int4`` and ``int2`` have few levels, so they have a scale for every 64 entries of a
+layer, the largest magnitude over 7 and over 1: 4.5 and 2.5 bits per value.
+
+Values that are too large for the smaller float, above 65504 in fp16, become its largest number; the
+difference is part of the rounding error. Inf also becomes the largest number, so the error is infinite. NaN
+stays NaN. With integers, Inf, NaN and numbers beyond fp32's range make all values of their scale NaN. Values
+that are not finite therefore always show in the residual or in the mean.
 """
 
 from typing import NamedTuple
@@ -76,7 +77,7 @@ def decode_values(
     if code in INTEGERS:
         own, per_group = INTEGERS[code], scales.copy().view(np.float32)
         steps = _unpack(codes, own.bits, int(counts.sum()))
-        with np.errstate(over="ignore", invalid="ignore"):  # a warning would be a second line
+        with np.errstate(over="ignore", invalid="ignore"):  # the error below replaces NumPy's warning
             if (per_group < 0).any() or np.isinf(per_group * np.float32(own.limit)).any():
                 raise BadMessageError("a scale is negative, or so large that values are infinite")
             if (steps < -own.limit).any():
@@ -127,5 +128,5 @@ def _unpack(codes: np.ndarray, bits: int, count: int) -> np.ndarray:
     places = np.arange(8 - bits, -1, -bits, dtype=np.uint8)  # shifts of a byte's codes to its highest bits
     steps = (codes[:, None] << places).reshape(-1)
     if (steps[count:] >> np.uint8(8 - bits)).any():
-        raise BadMessageError("bits are set that stand for nothing")
+        raise BadMessageError("unused bits are set")
     return steps[:count].view(np.int8) >> np.int8(8 - bits)

@@ -19,10 +19,10 @@ from compressors.feedback.ef21 import EF21
 
 @dataclass(frozen=True)
 class DIANA(EF21):
-    """EF21 with a rate of the shifts. Reduces g - h; the mean of h + C(g - h) is the step's direction.
+    """Reduces g - h; the mean of h + C(g - h) is the step's direction.
 
-    ``alpha`` is the rate of the shifts h. If it is None, every segment has the largest rate of the theory,
-    1 / (1 + omega), where omega bounds the variance of C for the segment's size (``Codec.variance_bound``).
+    ``alpha`` is the rate of the shifts: h += alpha C(g - h). None is the largest rate that the theory allows,
+    1 / (1 + omega), where omega bounds the variance of C for a segment's size (``Codec.variance_bound``).
     The compression error is ||(g - h) - C(g - h)||^2. Raises ``ValueError`` for an alpha outside (0, 1], for
     a method that is not unbiased, and for alpha None if omega is not known.
     """

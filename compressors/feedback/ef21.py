@@ -20,7 +20,7 @@ class EF21(Wrapper):
     """
 
     inner: Reducer
-    scale: str | None = field(default=None, kw_only=True, repr=False)  # of a preset; there is no residual
+    scale: str | None = field(default=None, kw_only=True, repr=False)  # ignored; presets may set it
 
     keeps_residual = False
     needs_contraction = True

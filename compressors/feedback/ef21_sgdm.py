@@ -47,7 +47,7 @@ class EF21SGDM(Wrapper):
 
     inner: Reducer
     momentum: float = field(default=0.9, kw_only=True)
-    scale: str | None = field(default=None, kw_only=True, repr=False)  # of a preset; there is no residual
+    scale: str | None = field(default=None, kw_only=True, repr=False)  # ignored; presets may set it
 
     keeps_residual = False
     needs_contraction = True

@@ -39,15 +39,15 @@ class Memory(NamedTuple):
 class ErrorFeedback(Wrapper):
     """Reduces p = e + g and keeps e' = p - C(p) in the memory of e.
 
-    ``scale="gradient"`` keeps the residual in gradient units, as the paper's networks do. ``scale="step"``
-    works on p = e + lr g, as its theory and convex runs do: the residual, and with it the compression error,
-    is in units of the parameters, and a change of the learning rate does not rescale it. The mean is divided
-    by lr afterwards, so an SGD optimizer moves by exactly mean C(p).
+    ``scale="gradient"`` keeps the residual in units of the gradient; Sahu et al., 2021, train their networks
+    so. ``scale="step"`` uses p = e + lr g, as in their theory and convex runs. The residual and the
+    compression error then have units of the parameters, and a change of the learning rate does not rescale
+    them. The mean is divided by lr afterwards, so an SGD optimizer changes the parameters by mean C(p).
 
-    ``beta`` below 1 is a low-pass filter: (1 - beta) e + beta (p - C(p)) is kept. A lower one gives a
-    smoother residual, which follows the gradient more slowly and keeps a part of what was sent. It needs one
-    more copy of e in each step. Raises ``ValueError`` for another scale, for a beta outside (0, 1], and in a
-    step whose learning rate is 0 under ``scale="step"``.
+    ``beta`` below 1 is a low-pass filter: (1 - beta) e + beta (p - C(p)) is kept. A lower beta gives a
+    smoother residual, which follows the gradient more slowly and keeps a part of the entries sent. It needs
+    one more copy of e in each step. Raises ``ValueError`` for another scale, for a beta outside (0, 1], and
+    in a step whose learning rate is 0 under ``scale="step"``.
     """
 
     inner: Reducer
@@ -92,7 +92,7 @@ class ErrorFeedback(Wrapper):
         residual = state.residual | {
             name: left.contiguous()
             for name, left in reduced.residual.items()
-            if left.data_ptr() != state.residual[name].data_ptr()  # the method has no residual
+            if left.data_ptr() != state.residual[name].data_ptr()  # the method did not use e's memory
         }
         for name, old in before.items():
             residual[name] = old.mul_(1 - self.beta).add_(residual[name], alpha=self.beta)

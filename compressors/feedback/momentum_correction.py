@@ -1,5 +1,4 @@
-"""Momentum correction: each worker accumulates its momentum, and resets momentum and residual of sent
-elements.
+"""Momentum correction: every worker accumulates its own momentum, and resets it where an element was sent.
 
 Lin et al., 2018, "Deep gradient compression", https://arxiv.org/abs/1712.01887, algorithm 4. u = m u + g is
 the velocity, v = v + u is compressed, and "momentum factor masking" zeroes u where an element was sent. With
@@ -44,9 +43,9 @@ class MomentumCorrection(Wrapper):
     """Reduces v + u instead of the gradient, and keeps the entries that were not sent in v.
 
     ``momentum`` is m and replaces the optimizer's momentum: the optimizer must be SGD with momentum 0.
-    ``masking`` sets the velocity of sent elements to 0; it needs a method that sends exact values.
-    ``scale="step"`` keeps v in units of the parameters, v = v + lr u, as in ``ErrorFeedback``. Raises
-    ``ValueError`` otherwise.
+    ``masking`` sets the velocity of sent elements to 0. ``scale="step"`` keeps v in units of the parameters,
+    v = v + lr u, as in ``ErrorFeedback``. Raises ``ValueError`` for a momentum outside [0, 1), for masking
+    with a method that rounds, and for another scale.
     """
 
     inner: Reducer

@@ -4,5 +4,5 @@ from compressors.api import Reducer
 
 
 def no_feedback(inner: Reducer, *, scale: str | None = None) -> Reducer:
-    """Returns ``inner``. A preset's ``scale`` has no effect."""
+    """Return ``inner``. ``scale`` is ignored; presets may set it."""
     return inner

@@ -4,7 +4,7 @@ from compressors.api import Plan, Step, require
 
 
 def require_scale(owner: str, scale: object) -> None:
-    """Raise ``ValueError`` for another scale."""
+    """Raise ``ValueError`` unless ``scale`` is "gradient" or "step"."""
     require(scale in ("gradient", "step"), f"{owner}.scale", "'gradient' or 'step'", scale)
 
 

@@ -1,4 +1,4 @@
-"""Compression of the difference between a worker's vector and a shift that the server knows too."""
+"""Compression of the difference between a worker's vector and its shift, an estimate of the vector."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Shar
 
 
 class Beliefs(NamedTuple):
-    """The shifts h: what the server believes of every worker's vector."""
+    """The shifts h: an estimate of every worker's vector, which the server knows too."""
 
     believed: dict[str, Tensor]  # h, [W, d] per segment
     mean: Shared  # of h over all n workers, [d] per segment
@@ -36,9 +36,9 @@ def reduce_differences(
     step: Step,
     communicator: Communicator,
 ) -> tuple[Reduced, Beliefs]:
-    """Reduce x - h for rows x (consumed): the mean is that of h + C(x - h).
+    """Reduce x - h for rows x (consumed); the result is the mean of h + C(x - h).
 
-    Afterwards h += rate C(x - h), on every worker and in the mean.
+    Then add rate C(x - h) to h, on every worker and in the mean of h.
     """
     for segment in segments:
         segment.rows.sub_(state.believed[segment.name])

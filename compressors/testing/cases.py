@@ -17,6 +17,8 @@ from compressors.core.compress import Compress
 from compressors.core.transports import AllGather
 from compressors.feedback import ErrorFeedback, no_feedback
 from trainers.comm.communicator import Communicator
+from trainers.config.instantiation import with_full_names
+from trainers.names import full_name
 
 Feedback = Callable[[Reducer], Reducer]
 FEEDBACKS: dict[str, Feedback] = {
@@ -48,7 +50,7 @@ class Case(NamedTuple):
         """The method with lossless settings. Skips the test if there are none."""
         settings = self.method().traits.lossless_at
         if settings is None:
-            pytest.skip(f"{self.name} has no settings that keep everything")
+            pytest.skip(f"{self.name} has no lossless settings")
         return self.method(**settings)
 
     def __str__(self) -> str:
@@ -68,7 +70,8 @@ def configured(path: Path, settings: Mapping[str, Any], density: float = 0.1) ->
     config = _config(path)
     known = {key: value for key, value in settings.items() if key in config}
     budget = {"budget": {"density": density, "threshold": None, "schedule": "constant"}}
-    return instantiate(OmegaConf.merge(budget, {"it": config}, {"it": known}).it, _convert_="all")
+    merged = OmegaConf.merge(budget, {"it": config}, {"it": known}).it
+    return instantiate(with_full_names(OmegaConf.to_container(merged, resolve=True)), _convert_="all")
 
 
 def cases_of(*methods: type[Codec] | type[Reducer]) -> list[Case]:
@@ -80,7 +83,7 @@ def cases_in(conf: Path) -> list[Case]:
     """Cases of all methods in ``conf``/compressor/*.yaml, one per declared example."""
     found = []
     for path in sorted((conf / "compressor").glob("*.yaml")):
-        method: Any = get_class(_config(path)._target_)
+        method: Any = get_class(full_name(_config(path)._target_))
         found += [Case(path, settings) for settings in method.examples]
     return found
 

@@ -68,14 +68,14 @@ def codec_of(case: Case) -> Codec:
     """The codec of a case. Skips the test if the method is a reducer."""
     method = case.method()
     if not is_codec(method):
-        pytest.skip(f"{case} is no codec")
+        pytest.skip(f"{case} is not a codec")
     return method
 
 
 def require_conserving(reducer: Reducer) -> None:
     """Skip the test if the mean is not that of the payloads of the same step."""
     if reducer.traits.relays:
-        pytest.skip("it relays: some of what arrives was sent before, or waits")
+        pytest.skip("it relays: parts of C(p) arrive in later steps")
 
 
 class Contract:
@@ -130,7 +130,7 @@ class Contract:
         """||x - C(x)||^2 stays below the declared bound; for a random method, on average over draws."""
         codec = codec_of(case)
         if math.isinf(codec.error_bound(gradients(1)[0], step_of(gradients()[0]))):
-            pytest.skip(f"{case} promises no bound")
+            pytest.skip(f"{case} declares no bound")
         for x in (gradients(1)[0], gradients(2)[0] ** 3, torch.linspace(-1, 1, D)):
             errors = []
             for number in range(DRAWS if codec.traits.seeded else 1):
@@ -152,7 +152,7 @@ class Contract:
         """
         codec = codec_of(case)
         if not codec.traits.unbiased:
-            pytest.skip(f"{case} is not said to be unbiased")
+            pytest.skip(f"{case} is not declared unbiased")
         for x in (gradients(1)[0], gradients(2)[0] ** 3):
             total, variance = torch.zeros(D, dtype=torch.float64), 0.0
             for number in range(DRAWS):
@@ -201,7 +201,7 @@ class Contract:
                 assert torch.equal(field, torch.cat(pieces))
 
     def test_what_was_compressed_is_measured(self, case: Case) -> None:
-        """||p||^2 is that of gradient plus feedback, and ||p - C(p)||^2 that of the residual."""
+        """||p||^2 is that of gradient plus residual; ||p - C(p)||^2 is that of the new residual."""
         reducer = ErrorFeedback(reducer_of(case.method(), D))
         g, state = gradients(), None
         _, state, _ = reduce_once(reducer, g)
@@ -312,7 +312,7 @@ class Contract:
         """
         own = codec_of(case)
         if type(own).choose is not Codec.choose:
-            pytest.skip(f"{case} sends more than payloads, in order to choose")
+            pytest.skip(f"{case} also sends data for choose()")
         reducer = reducer_of(own, D)
         reduced, _, communicator = reduce_once(reducer, gradients())
         codec, _ = reduced.compressed["a"].origin

@@ -80,7 +80,7 @@ class Handed(Communicator):
             for row, tensor in enumerate(tensors):
                 self.handed[row, self.kinds.index(kind)] += tensor.nbytes - kept[row] * tensor.itemsize
         if arriving is None:
-            self.handed[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # of what it keeps
+            self.handed[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # counts for itself
         return super().all_to_all_ragged(fields, counts, kinds, arriving)
 
     def exchange(

@@ -22,8 +22,7 @@ SHAPES = {"a": ((20, 10), (50,)), "b": ((7,),), "c": ((1,),)}  # of the layers o
 
 
 def compare_layouts(cases: list[Case], processes: int) -> None:
-    """Raise unless ``N`` workers in ``processes`` processes give the same results as in one, for every
-    case."""
+    """Raise unless ``N`` workers give the same results in ``processes`` processes as in one, in all cases."""
     multiprocessing.set_forkserver_preload(["torch", "torch.distributed", __name__])
     with tempfile.TemporaryDirectory() as folder:
         mp.start_processes(_child, (processes, folder, cases), nprocs=processes, start_method="forkserver")

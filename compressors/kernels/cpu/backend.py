@@ -9,23 +9,27 @@ import torch
 from torch import Tensor
 
 from compressors.core.backends import Backend, require_own, rules_of, step_of
+from compressors.core.bins import Binned, Message, encode_bins, mean_of_bins
 from compressors.core.codec import Codec, Compressed
 from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
-from compressors.core.rules import AtLeast, Drawn, Largest
+from compressors.core.rules import Drawn
+from compressors.core.searches import narrowed, positions_of_largest
 from compressors.core.segments import Input, Segment, Step
 from compressors.core.surveys import Survey
 from compressors.kernels.cpu import (
+    binning,
     guessing,
     magnitudes,
     measuring,
     native,
-    packing,
     rounding,
+    searching,
     sums,
     surveying,
 )
 from compressors.kernels.cpu.table import Table, Tables
+from compressors.kernels.cpu.taking import MAGNITUDE, TAKERS, guess, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -33,13 +37,6 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float64: np.dtype(np.float64),
 }
 _NOTHING = Drawn(np.empty((1, 0), dtype=np.int64), np.zeros(1, dtype=np.int64), lambda *_: ())
-_INT64 = np.dtype(np.int64)
-_MAGNITUDE: dict[
-    np.dtype[Any], np.ndarray
-] = {  # mask of all bits except the sign, in the dtype for comparing magnitudes
-    np.dtype(np.float32): np.array([2**31 - 1], dtype=np.uint32),
-    np.dtype(np.float64): np.array([2**63 - 1], dtype=np.uint64),
-}
 
 
 class CpuKernels(Backend):
@@ -67,25 +64,13 @@ class CpuKernels(Backend):
             outs = [x.segment.rows[0] for x in inputs]
             return [own._replace(out=out) for own, out in zip(found, outs, strict=True)]
         table = self._tables.of(inputs)
-        factor = _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
-        if isinstance(rules[0], Drawn):
-            values, indices, sizes = _take(table, rules, factor)
-        elif isinstance(rules[0], AtLeast):
-            thresholds = table.per_row([rule.threshold for rule in rules], factor.dtype)
-            values, indices, sizes = _take_marked(table, thresholds, factor)
-        else:
-            values, indices, sizes = _take_largest(table, rules, factor)
-        taken, where = (
-            _split(values, sizes),
-            [None] * len(sizes) if indices is None else _split(indices, sizes),
-        )
+        payloads = TAKERS[type(rules[0])](table, rules, _factor(inputs))
         sent = table.per_segment(table.per_part(table.counts.copy()))
         errors, norms = _norms(table, table.squares)
         found = []
-        for codec, x, own, rule, kept, at, counts, error, norm in zip(
-            codecs, inputs, steps, rules, taken, where, sent, errors, norms, strict=True
+        for codec, x, own, payload, counts, error, norm in zip(
+            codecs, inputs, steps, payloads, sent, errors, norms, strict=True
         ):
-            payload = rule.payload(kept, len(workers)) if isinstance(rule, Drawn) else Sparse(kept, at)
             require_own(codec, payload)
             out = x.segment.rows[0] if x.memory is not None else None
             found.append(Compressed(counts, error, norm, [payload], codec, own, out))
@@ -96,7 +81,7 @@ class CpuKernels(Backend):
         if not _can_clear(inputs):
             return super().form(inputs)
         table = self._tables.of(inputs)
-        _take(table, [_NOTHING] * len(inputs), _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale))
+        take_drawn(table, [_NOTHING] * len(inputs), _factor(inputs))
         (norms,) = _norms(table, table.squares[1:])
         return [x.segment._replace(rows=x.rows) for x in inputs], norms
 
@@ -118,10 +103,24 @@ class CpuKernels(Backend):
         if not _can_run(inputs):
             return super().squared_norms(segments)
         table = self._tables.of(inputs)
-        pieces, squares, like = table.pieces, table.sums, _DTYPES[segments[0].rows.dtype].type(0)
+        pieces, squares, like = table.pieces, table.sums, _factor(inputs)
 
         def work(first: int, last: int) -> None:
             native.square(pieces, first, last, like, squares)
+
+        parallel_for(work, len(pieces))
+        (norms,) = _norms(table, table.squares[:1])
+        return norms
+
+    def norms_of(self, inputs: list[Input]) -> list[Tensor]:
+        if not _can_run(inputs):
+            return super().norms_of(inputs)
+        table = self._tables.of(inputs)
+        pieces, squares, factor = table.pieces, table.sums, _factor(inputs)
+
+        def work(first: int, last: int) -> None:
+            block = np.zeros(256, dtype=factor.dtype)
+            searching.square(pieces, first, last, factor, block, squares)
 
         parallel_for(work, len(pieces))
         (norms,) = _norms(table, table.squares[:1])
@@ -197,7 +196,7 @@ class CpuKernels(Backend):
             super().count_magnitudes(inputs, histogram)
             return
         table = self._tables.of(inputs)
-        factor = _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
+        factor = _factor(inputs)
         pieces, rows = table.pieces, table.row_pieces
         counts, squares = (tensor.numpy() for tensor in histogram.settled)
         words, filled = histogram.words.numpy(), histogram.filled
@@ -211,8 +210,8 @@ class CpuKernels(Backend):
         if not _can_run(inputs):
             return super().survey(inputs, levels, wanted)
         table = self._tables.of(inputs)
-        factor = _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
-        magnitude, floors = _MAGNITUDE[factor.dtype], np.empty(len(wanted), dtype=factor.dtype)
+        factor = _factor(inputs)
+        magnitude, floors = MAGNITUDE[factor.dtype], np.empty(len(wanted), dtype=factor.dtype)
         pieces, row_pieces, masks, kept = table.pieces, table.row_pieces, table.masks, table.counts
         found, counts = np.empty((3, len(table.sums))), np.empty_like(kept)
         levels, offsets = levels.astype(factor.dtype), np.empty(len(pieces) + 1, dtype=np.int64)
@@ -241,6 +240,52 @@ class CpuKernels(Backend):
         )
         number = np.add.reduceat(counts, begins)
         return Survey(totals, number, excesses, squares, tails, floors.astype(np.float64))
+
+    def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
+        if not _can_run(inputs):
+            return super().search(inputs, thresholds)
+        return search(self._tables.of(inputs), thresholds.astype(_factor(inputs).dtype), _factor(inputs))
+
+    def search_largest(self, inputs: list[Input], numbers: Sequence[int]) -> list[Tensor]:
+        if not _can_run(inputs):
+            return super().search_largest(inputs, numbers)
+        table, factor = self._tables.of(inputs), _factor(inputs)
+        found = search(table, guess(table, np.array(numbers), factor), factor)
+        rows = [(given, row) for given in inputs for row in range(table.num_workers)]
+        for place, ((given, row), number) in enumerate(zip(rows, numbers, strict=True)):
+            if len(found[place]) < number:  # the sample misled
+                (found[place],) = super().search_largest([narrowed(given, row, 0, given.size)], [number])
+            elif len(found[place]) > number:
+                entries = given.entries(row, found[place])
+                found[place] = found[place][positions_of_largest(entries, number)]
+        return found
+
+    def encode_bins(self, given: Input, layers: Sequence[Binned], further: float) -> list[list[Message]]:
+        if not (_is_plain_row(given.rows[0]) and _is_plain_row(given.segment.rows[0])):
+            return super().encode_bins(given, layers, further)
+        return encode_bins(given, layers, further, _encode_layer)
+
+    def add_bins(self, message: Message, layer: Binned, total: np.ndarray) -> None:
+        if total.dtype != np.float32:
+            super().add_bins(message, layer, total)
+        else:
+            binning.add(message.magnitude[0], message.counts, message.codes, layer.bin, total)
+
+
+def _encode_layer(p: Tensor, g: Tensor, further: float, layer: Binned) -> Message:
+    largest = np.empty(layer.num_bins, dtype=np.float32)
+    binning.largest_of_bins(p.numpy(), layer.bin, largest)
+    magnitude = mean_of_bins(torch.from_numpy(largest)).reshape(1).numpy()
+    counts, codes = np.empty(layer.num_bins, layer.count_type), np.empty(layer.size, layer.code_type)
+    sent = binning.encode(
+        p.numpy(), g.numpy(), np.float32(further), layer.bin, largest, magnitude[0], counts, codes
+    )
+    return Message(magnitude, counts, codes[:sent])
+
+
+def _factor(inputs: Sequence[Input]) -> np.floating:
+    """The factor on gradients, in the dtype of the entries."""
+    return _DTYPES[inputs[0].rows.dtype].type(inputs[0].scale)
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
@@ -276,95 +321,6 @@ def _is_plain_row(x: Tensor) -> bool:
 
 def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
-
-
-Taken = tuple[Tensor, Tensor | None, list[int]]  # values, indices, and their number per segment
-
-
-def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
-    pieces, masks, squares = table.pieces, table.masks, table.sums
-    counts, wholes, workers = table.counts, table.wholes, table.num_workers
-
-    def work(first: int, last: int) -> None:
-        native.mark(pieces, first, last, workers, factor, thresholds, masks, squares, counts, wholes)
-
-    parallel_for(work, len(pieces))
-
-
-def _take_marked(table: Table, thresholds: np.ndarray, factor: np.floating) -> Taken:
-    _mark(table, factor, thresholds)
-    values, indices, offsets = _outputs(table, thresholds.dtype)
-    pieces, masks = table.pieces, table.masks
-
-    def work(first: int, last: int) -> None:
-        packing.pack(pieces, first, last, offsets, thresholds, masks, values, indices)
-
-    parallel_for(work, len(pieces))
-    return torch.from_numpy(values), torch.from_numpy(indices), _sizes(table, offsets)
-
-
-def _take_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -> Taken:
-    pieces, row_pieces = table.pieces, table.row_pieces
-    masks, squares, counts, wholes = table.masks, table.sums, table.counts, table.wholes
-    wanted = table.per_row([r.number for r in rules], _INT64)
-    magnitude = _MAGNITUDE[factor.dtype]
-    thresholds = np.empty(len(wanted), dtype=factor.dtype)
-    keys = np.empty(len(wanted), dtype=magnitude.dtype)
-    ties = np.empty(len(pieces), dtype=np.int64)
-
-    def find(first: int, last: int) -> None:
-        guessing.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds)
-
-    def choose(first: int, last: int) -> None:
-        rows = (pieces, row_pieces, first, last, wanted, magnitude)
-        native.refine(*rows, thresholds, masks, squares, counts, wholes, keys, ties)
-
-    def work(first: int, last: int) -> None:
-        chosen = (pieces, first, last, offsets, magnitude, thresholds, masks, squares, keys, ties)
-        native.pack_largest(*chosen, values, indices)
-
-    parallel_for(find, len(wanted))
-    _mark(table, factor, thresholds)
-    parallel_for(choose, len(wanted))
-    values, indices, offsets = _outputs(table, factor.dtype)
-    parallel_for(work, len(pieces))
-    return torch.from_numpy(values), torch.from_numpy(indices), _sizes(table, offsets)
-
-
-def _take(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Taken:
-    draws, rotations, sizes = table.draws([rule.positions.shape for rule in rules])
-    for rule, own in zip(rules, rotations, strict=True):
-        own[:] = rule.rotations
-    drawn = rules[0].positions.ravel()
-    if len(rules) > 1:
-        drawn = np.concatenate([rule.positions.ravel() for rule in rules])
-    values = np.empty(sum(sizes), dtype=factor.dtype)
-    pieces, squares, counts = table.pieces, table.sums, table.counts
-    wholes, workers = table.wholes, table.num_workers
-
-    def work(first: int, last: int) -> None:
-        found = (values, squares, counts, wholes)
-        native.take(pieces, first, last, workers, factor, drawn, draws, *found)
-
-    parallel_for(work, len(pieces))
-    return torch.from_numpy(values), None, sizes
-
-
-def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Output memory for marked entries, and the start of each piece's, [P + 1]."""
-    offsets = np.empty(len(table.counts) + 1, dtype=np.int64)
-    total = sums.running_total(table.counts, offsets)
-    return np.empty(total, dtype=dtype), np.empty(total, dtype=np.int32), offsets
-
-
-def _sizes(table: Table, offsets: np.ndarray) -> list[int]:
-    """Number of selected entries of each segment."""
-    ends = offsets[table.row_pieces[:: table.num_workers]]
-    return (ends[1:] - ends[:-1]).tolist()
-
-
-def _split(whole: Tensor, sizes: list[int]) -> Sequence[Tensor]:
-    return whole.split(sizes) if len(sizes) > 1 else (whole,)
 
 
 def _norms(table: Table, of_blocks: np.ndarray) -> list[list[Tensor]]:

@@ -1,6 +1,6 @@
 """Compiled packing of codes into bytes, as ``compressors/encoding/packing.py``.
 
-``codes`` are uint8 and have room up to a multiple of 8; those behind ``size`` are overwritten.
+``codes`` are uint8; their length is a multiple of 8, and those after ``size`` are overwritten.
 """
 
 import numpy as np

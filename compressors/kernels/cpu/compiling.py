@@ -5,12 +5,15 @@ from typing import Any
 
 from numba import njit
 
+_PREFIX = __name__.removesuffix("compressors.kernels.cpu.compiling")  # of private names, else empty
+
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Cache the code next to its file or, if this is not writable, in the user's cache folder.
 
     If neither is writable, each process compiles again, which takes some seconds.
     """
+    function.__qualname__ = _PREFIX + function.__qualname__  # in the file's name: code refers to its module
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Initial thresholds for Top-k from a sample of the magnitudes, or from all of a small segment."""
+"""Initial thresholds for Top-k, from a sample of the magnitudes or from all magnitudes of a small segment."""
 
 import numpy as np
 from numba import carray, uint64
@@ -70,7 +70,7 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
         for i in range(seen):
             keys[i] &= magnitude[0]
         rank = wanted[row]
-        if samples:  # four standard deviations of margin: too many marks cost less than too few
+        if samples:  # a margin of four standard deviations: too many marks take less time than too few
             expected = rank * seen / total
             rank = min(seen, int(expected + 4 * np.sqrt(expected) + 8))
         if rank >= total:
@@ -78,3 +78,36 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
             continue
         keys[0] = largest_key(keys, seen, rank, histogram)[0]
         thresholds[row] = entries[0]
+
+
+@compiled
+def guess_sampled(
+    pieces, row_pieces, first, last, factor, drawn, starts, ranks, smallest, magnitude, thresholds
+):
+    """Per row the ``ranks``-th largest magnitude of p = e + factor g at the places drawn for it, or 0 for
+    rank 0.
+
+    Without places, the sample is the row. A threshold that is not 0 is at least ``smallest``.
+    """
+    histogram = np.empty(256, np.int64)
+    for row in range(first, last):
+        if ranks[row] == 0:
+            thresholds[row] = 0
+            continue
+        begin = row_pieces[row]  # the layers of a row are side by side
+        size = 0
+        for piece in range(begin, row_pieces[row + 1]):
+            size += pieces[piece, SIZE]
+        p = carray(pointer(pieces[begin, REST], factor), (size,))
+        g = carray(pointer(pieces[begin, GRADIENT], factor), (size,))
+        adds = pieces[begin, GRADIENT] != 0
+        places = drawn[starts[row] : starts[row + 1]]
+        seen = len(places) if len(places) else size
+        keys = np.empty(seen, magnitude.dtype)
+        entries = keys.view(thresholds.dtype)
+        for j in range(seen):
+            i = places[j] if len(places) else j
+            entries[j] = fused_multiply_add(g[i], factor, p[i]) if adds else p[i]
+            keys[j] &= magnitude[0]
+        keys[0] = largest_key(keys, seen, ranks[row], histogram)[0]
+        thresholds[row] = smallest if entries[0] < smallest else entries[0]

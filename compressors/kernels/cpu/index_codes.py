@@ -11,8 +11,8 @@ BLOCK = 256
 _TOO_FAR, _TOO_MANY, _PADDING = -1, -2, -3
 _REASONS = {
     _TOO_FAR: "a position lies beyond the last element",
-    _TOO_MANY: "the gaps are not as many as the entries",
-    _PADDING: "bits are set that stand for nothing",
+    _TOO_MANY: "the number of gaps differs from the number of entries",
+    _PADDING: "unused bits are set",
 }
 
 

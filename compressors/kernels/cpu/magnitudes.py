@@ -17,7 +17,7 @@ _SUM = np.int64(2**COUNT - 1)
 
 @compiled
 def settle(words, scales, counts, squares):
-    """One worker's ``words`` [BINS] to ``counts`` and sums of ``squares``; without a branch, for SIMD."""
+    """Move one worker's ``words`` [BINS] to ``counts`` and ``squares``; without a branch, for SIMD."""
     last = len(words) - 1
     infinite = squares[last]
     for i in range(len(words)):
@@ -30,7 +30,7 @@ def settle(words, scales, counts, squares):
 
 @njit(inline="always")
 def tell_bins(bits, keys, entries):
-    """The bins of a block of fp32 ``bits`` and the increments of their words; constant length, for SIMD."""
+    """The bins of a block of fp32 ``bits`` and their words' increments; of constant length, for SIMD."""
     for i in range(_BLOCK):
         mantissa = np.uint64((bits[i] & _MANTISSA) | _LEADING)
         entries[i] = np.int64((mantissa * mantissa + _HALF) >> _ROUNDED) + _ONE

@@ -2,9 +2,9 @@
 
 A *row* is the vector of one worker in one segment. A *piece* is a contiguous part of one layer of a row; the
 pieces of a row are consecutive. Squares are summed in the order of ``squared_norm``, so the bits are the
-same. The output for a piece depends on this piece alone, so threads may share the pieces in any way. An
-inlined function must be in the file that uses it: cached code is compiled again when its own file changes,
-but not when a file of a called function changes.
+same. The output for a piece depends on this piece alone, so pieces may be divided among threads in any way.
+An inlined function must be in the file that uses it: Numba compiles cached code again if its own file
+changed, but not if the file of a called function changed.
 """
 
 import numpy as np
@@ -114,7 +114,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[start : start + BLOCK] = 0
-            many = marked > _MANY  # in the block before, as a prediction for this block
+            many = marked > _MANY  # of the block before, as a prediction for this block
             if many:
                 add_both(p, start, threshold, lanes, others)
             else:
@@ -182,13 +182,33 @@ def square(pieces, first, last, like, sums):
 
 
 @compiled
+def square_marked(pieces, first, last, masks, like, sums):
+    """``square`` of the blocks that have marked entries."""
+    lanes = np.empty(LANES)
+    block = np.zeros(BLOCK)
+    for piece in range(first, last):
+        size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
+        x = carray(pointer(pieces[piece, REST], like), (size,))
+        whole = size // BLOCK * BLOCK
+        for start in range(0, whole, BLOCK):
+            marked = uint64(0)
+            for quarter in range(MASKS):
+                marked |= masks[MASKS * to + quarter]
+            if marked != uint64(0):
+                sums[to] = sum_squares(x, start, True, like, lanes)
+            to += 1
+        if whole < size:
+            sums[to] = sum_from(x, whole, size, block, like, lanes)
+
+
+@compiled
 def refine(
     pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, wholes, keys, ties
 ):
     """Per row the ``wanted``-th largest magnitude, and per piece the number of its ties that are taken.
 
-    Ties go to the lowest index. Rows with too high a guess are marked again. ``counts`` become the numbers
-    taken.
+    Ties go to the lowest index. Rows whose guessed threshold was too high are marked again. ``counts`` become
+    the numbers of entries taken.
     """
     histogram = np.empty(256, np.int64)
     for row in range(first, last):
@@ -224,6 +244,10 @@ def refine(
                 wholes,
             )
             total = own.sum()
+        if total == wanted[row]:
+            keys[row] = 0
+            ties[begin:end] = counts[begin:end]
+            continue
         candidates = np.empty(total, magnitude.dtype)
         seen = 0
         for piece in range(begin, end):

@@ -1,10 +1,10 @@
-"""The second pass of a selection by a threshold, over the marked entries."""
+"""The second pass of selections by a threshold, over the marked entries."""
 
 from numba import carray, uint64
 
 from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.machine import lowest, pointer
-from compressors.kernels.cpu.native import BASE, FIRST_BLOCK, MASKS, REST, SIZE
+from compressors.kernels.cpu.native import BASE, FIRST_BLOCK, MASKS, REST, ROW, SIZE
 
 
 @compiled
@@ -23,4 +23,23 @@ def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
                 values[to] = p[i]
                 indices[to] = pieces[piece, BASE] + i
                 p[i] = 0
+                to += 1
+
+
+@compiled
+def pack_signs(pieces, first, last, offsets, thresholds, masks, words):
+    """Write 2 index + (x < 0) of marked entries to ``words``, and subtract sign(x) times the threshold."""
+    for piece in range(first, last):
+        size, to, base = pieces[piece, SIZE], offsets[piece], pieces[piece, BASE]
+        threshold = thresholds[pieces[piece, ROW]]
+        p = carray(pointer(pieces[piece, REST], threshold), (size,))
+        begin = MASKS * pieces[piece, FIRST_BLOCK]
+        for position in range((size + 63) // 64):
+            mask = masks[begin + position]
+            while mask != uint64(0):
+                i = 64 * position + lowest(mask)
+                mask &= mask - uint64(1)
+                negative = p[i] < 0
+                words[to] = 2 * (base + i) + negative
+                p[i] -= -threshold if negative else threshold
                 to += 1

@@ -44,7 +44,7 @@ def _encode_ternary(rounding: Ternary, x: np.ndarray) -> list[np.ndarray]:
     if rounding.clip is not None:
         sizes = np.maximum(1, np.diff(rounding.edges))
         mean, squares = sums / sizes, squares / sizes
-        with np.errstate(invalid="ignore"):  # a warning would be a second line
+        with np.errstate(invalid="ignore"):  # NaN stays NaN; NumPy would warn
             variance = squares - mean * mean
             clipped = np.minimum(largest, rounding.clip * np.sqrt(variance))
             largest = np.where(variance > 1e-12 * squares, clipped, largest)

@@ -16,9 +16,8 @@ REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)
 class Table:
     """Rows, pieces and parts of S segments of W workers with L layers each; addresses are updated per step.
 
-    Row s W + w is that of worker w in segment s. Its pieces have at most ``longest`` entries (whole blocks)
-    and are in layer order. A part is one layer of one row. Addresses are those of the tensors that the inputs
-    hold.
+    Row s W + w is that of worker w in segment s. Its pieces have at most ``longest`` entries, in whole
+    blocks, and are in layer order. A part is one layer of one row.
     """
 
     def __init__(self, inputs: list[Input], longest: int = _PIECE) -> None:

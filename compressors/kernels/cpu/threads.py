@@ -1,4 +1,4 @@
-"""Threads for loops that release the GIL; the division of work changes no result."""
+"""Threads for loops that release the GIL; results do not depend on the division of work."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

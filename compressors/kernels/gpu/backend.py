@@ -24,6 +24,7 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
+_RULES = (AtLeast, Drawn, Largest)  # that there are kernels for
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
 # No fused multiply-add: a product and a sum round twice, as on the CPU.
 APART = {"enable_fp_fusion": False}
@@ -60,7 +61,7 @@ class GpuKernels(Backend):
     ) -> list[Compressed]:
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
-        if rules is None:
+        if rules is None or not isinstance(rules[0], _RULES):
             return super().compress(codecs, inputs, step, workers)
         rows = inputs[0].rows
         with torch.cuda.device_of(rows):  # no effect for CPU tensors

@@ -1,5 +1,4 @@
-"""Triton kernels that add the gradient, mark selected entries, sum squares of the others, and pack marked
-entries.
+"""Triton kernels that form p, mark selected entries, sum squares of the others, and pack marked entries.
 
 One program works on one piece of at most ``BLOCKS`` blocks (``table.py`` has the columns). The output of a
 program depends on its piece alone, so the number and order of programs change nothing. Squares are added in
@@ -99,8 +98,8 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
 
     A thread has 32 entries, whose marks are one word, and visits only the marked ones, which are few.
 
-    ``EXACT``: take only marked entries with keys above the row's key, and the first ``ties`` equal ones; sums
-    of blocks in which marked entries stay are recomputed.
+    With ``EXACT``, only marked entries with keys above the row's key and the first ``ties`` equal ones are
+    moved, and the sums of blocks in which marked entries stay are recomputed.
     """
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
@@ -146,7 +145,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
             tl.store(p + i, tl.zeros_like(x), mask=taken)
             at += taken.to(tl.int64)
             left = left & (left - 1)
-    if EXACT:  # noqa: SIM102 - known to the compiler, unlike what is within
+    if EXACT:  # noqa: SIM102 - a constant at compile time, unlike the inner condition
         if count < tl.load(marked + number):
             tl.debug_barrier()  # wait until the zeros are written
             blocks = tl.arange(0, BLOCKS)
@@ -178,8 +177,8 @@ def halve(jobs, sums, TILE: tl.constexpr):
     """Three halvings of long parts, as in ``total_up``; each program computes a tile of the result.
 
     ``jobs`` has the start of a part, its number of sums, and the start of the tile in it. No program reads
-    the output of another one: programs write the first eighth of a part, and each reads only its own tile of
-    it.
+    the output of another one: programs write to the first eighth of a part, of which each reads only its own
+    tile.
     """
     job = jobs + 3 * tl.program_id(0)
     x = sums + tl.load(job)

@@ -1,4 +1,4 @@
-"""Triton kernels for the k-th largest magnitude of every row, by histograms of digits, and for its ties.
+"""Triton kernels for the k-th largest magnitude of every row and its ties, by histograms of digits.
 
 Digits have 8 bits, and the leading digit is first. Entries that agree with the known digits of the key are
 counted by their next digit; the counts of the largest digits determine the key's digit. Counts are integers,
@@ -35,8 +35,10 @@ def count_digits(
     ADD: tl.constexpr,
     MARKED: tl.constexpr,
 ):
-    """Per row a histogram of the next digit of keys that agree with the row's known digits; ``ADD``: of p = e
-    + factor g."""
+    """Per row a histogram of the next digit of keys that agree with the row's known digits.
+
+    With ``ADD`` the keys are those of p = e + factor g.
+    """
     number = tl.program_id(0)
     piece = pieces + COLUMNS * number
     size, row = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + ROW)
@@ -105,8 +107,10 @@ def compare(pieces, factor, keys, masks, counts, above, equal):
 
 @triton.jit
 def share_ties(row_pieces, left, above, equal, TILE: tl.constexpr):
-    """Give each row's ``left`` ties to its first pieces: ``equal`` becomes the ties taken, ``above`` all
-    taken."""
+    """Give each row's ``left`` ties to its first pieces.
+
+    ``equal`` becomes the number of ties taken, and ``above`` the number of all entries taken.
+    """
     row = tl.program_id(0)
     end, wanted = tl.load(row_pieces + row + 1), tl.load(left + row)
     seen = tl.zeros((), tl.int32)

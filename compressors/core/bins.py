@@ -1,0 +1,98 @@
+"""Signs of entries of bins, with one magnitude per layer: the messages of ``adacomp.py``."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from compressors.core.segments import Input
+
+LONGEST = 2**15  # entries of a bin: 15 bits for the place and one for the sign
+
+
+class Binned(NamedTuple):
+    """A layer that has entries, in bins."""
+
+    number: int  # of the layer in its segment
+    start: int  # in its segment
+    size: int
+    bin: int  # entries of a bin
+
+    @property
+    def num_bins(self) -> int:
+        return -(-self.size // self.bin)
+
+    @property
+    def code_type(self) -> Any:
+        return np.uint8 if self.bin <= 128 else np.uint16
+
+    @property
+    def count_type(self) -> Any:
+        return np.uint8 if self.bin <= 255 else np.uint16
+
+
+class Message(NamedTuple):
+    """One worker's message for a layer."""
+
+    magnitude: np.ndarray  # [1] float32, of all entries sent
+    counts: np.ndarray  # [num_bins], entries sent of each bin
+    codes: np.ndarray  # [k], 2 place + (p < 0) of each entry sent, with its place in the bin
+
+
+Encode = Callable[[Tensor, Tensor, float, Binned], Message]
+
+
+def encode_bins(
+    given: Input, layers: Sequence[Binned], further: float, encode: Encode
+) -> list[list[Message]]:
+    """The local workers' messages for the layers of p in ``given.rows``, where p - C(p) replaces p."""
+    rows = zip(given.rows, given.segment.rows, strict=True)
+    return [
+        [
+            encode(p[own.start : own.start + own.size], g[own.start : own.start + own.size], further, own)
+            for own in layers
+        ]
+        for p, g in rows
+    ]
+
+
+def encode_layer(p: Tensor, g: Tensor, further: float, layer: Binned) -> Message:
+    """The message for ``p`` [d], which becomes p - C(p). The definition.
+
+    An entry is sent if |p + ``further`` g| is at least the largest |p| of its bin. ``g`` may be ``p``.
+    """
+    own = p.to(torch.promote_types(p.dtype, torch.float32))
+    bins = pad(own.abs(), (0, -layer.size % layer.bin)).view(-1, layer.bin)
+    largest = bins.amax(1)
+    magnitude = mean_of_bins(largest)
+    limits = largest.repeat_interleave(layer.bin)[: layer.size]
+    moved = own + (g * further).to(own.dtype)
+    where = torch.nonzero((moved.abs() >= limits) & (own != 0)).squeeze(1)
+    negative = own[where] < 0
+    values = torch.where(negative, -magnitude, magnitude)
+    p[where] -= values.to(p.dtype)
+    signed = (where << 1 | negative).cpu().numpy()
+    positions = signed >> 1
+    counts = np.bincount(positions // layer.bin, minlength=layer.num_bins)
+    codes = positions % layer.bin << 1 | signed & 1
+    return Message(
+        magnitude.cpu().reshape(1).numpy(),
+        counts.astype(layer.count_type),
+        codes.astype(layer.code_type),
+    )
+
+
+def mean_of_bins(largest: Tensor) -> Tensor:
+    """The magnitude of a layer, float32, from the largest magnitudes of its bins."""
+    return largest.double().mean().to(torch.float32)
+
+
+def add_layer(message: Message, layer: Binned, total: np.ndarray) -> None:
+    """Add a decoded message to ``total`` [d]. The definition."""
+    signed = message.codes.astype(np.int64)
+    positions = np.repeat(np.arange(layer.num_bins) * layer.bin, message.counts) + (signed >> 1)
+    (magnitude,) = message.magnitude
+    total[positions] += np.where(signed & 1, -magnitude, magnitude)

@@ -1,0 +1,72 @@
+"""Methods and feedback by the names of their configs."""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from compressors.core.checks import require
+from compressors.core.codec import Codec
+from compressors.core.reducer import Reducer
+from compressors.feedback import DIANA, EF21, EF21SGDM, ErrorFeedback, MomentumCorrection, no_feedback
+
+FEEDBACKS: dict[str, Callable[..., Reducer]] = {
+    "diana": DIANA,
+    "ef": ErrorFeedback,
+    "ef21": EF21,
+    "ef21_sgdm": partial(EF21SGDM, momentum=0.9),
+    "low_pass": partial(ErrorFeedback, beta=0.1),
+    "momentum_correction": partial(MomentumCorrection, momentum=0.9),
+    "none": no_feedback,
+}
+
+
+def method_names() -> list[str]:
+    """The names of all methods: modules of this package with a codec or a reducer of that name."""
+    files = Path(__file__).parent.glob("*.py")
+    return sorted(path.stem for path in files if not path.stem.startswith("_") and _class_in(path.stem))
+
+
+def method(name: str, **settings: Any) -> Codec | Reducer:
+    """The codec or reducer ``name``, such as top_k, with its ``settings``, such as density=0.01.
+
+    Raises ``ValueError`` for an unknown name, and for settings that it does not have or does not accept.
+    """
+    found = _class_in(name) if name.isidentifier() else None
+    if found is None:
+        raise ValueError(f"compressor must be one of {', '.join(method_names())}, got {name!r}")
+    _require_settings(name, found, settings)
+    return found(**settings)
+
+
+def feedback(name: str, **settings: Any) -> Callable[[Reducer], Reducer]:
+    """The feedback ``name``, such as ef, around a reducer. Raises ``ValueError`` as ``method`` does."""
+    require(name in FEEDBACKS, "feedback", f"one of {', '.join(FEEDBACKS)}", name)
+    _require_settings(name, FEEDBACKS[name], settings)
+    return partial(FEEDBACKS[name], **settings)
+
+
+def _class_in(name: str) -> type[Any] | None:
+    """The class of methods that the module ``name`` of this package defines first."""
+    if not (Path(__file__).parent / f"{name}.py").is_file():
+        return None
+    module = importlib.import_module(f".{name}", __package__)
+    for found in vars(module).values():
+        is_method = inspect.isclass(found) and issubclass(found, (Codec, Reducer))
+        if is_method and found.__module__ == module.__name__ and not found.__name__.startswith("_"):
+            return found
+    return None
+
+
+def _require_settings(name: str, factory: Callable[..., object], settings: dict[str, Any]) -> None:
+    parameters = inspect.signature(factory).parameters.values()
+    known = [p for p in parameters if p.kind is p.KEYWORD_ONLY]
+    unknown = sorted(settings.keys() - {p.name for p in known})
+    if unknown:
+        has = ", ".join(p.name for p in known) or "none"
+        raise ValueError(f"{unknown[0]} has no effect: the settings of {name} are {has}")
+    missing = [p.name for p in known if p.default is p.empty and p.name not in settings]
+    if missing:
+        raise ValueError(f"{missing[0]} is missing: {name} needs it")
