@@ -22,6 +22,7 @@ SHAPES = {  # (rows, features) of known files; a file of the same name must have
     "madelon": (2000, 500),
     "mushrooms": (8124, 112),
     "phishing": (11055, 68),
+    "rcv1_train.binary": (20242, 47236),
     "w8a": (49749, 300),
 }
 SUFFIXES = ("", ".bz2", ".gz")
@@ -30,7 +31,7 @@ _LONGEST_LINE = 2**24  # bytes of a row
 # A file with more features than this, and more features than non-zero entries, has a wrong index. Every
 # vector and every worker's gradient has this length, so the file is refused.
 _MOST_FEATURES = 2**22
-_HOMES_SUFFIX = {"gisette_scale": ".bz2"}  # the other files are not compressed
+_HOMES_SUFFIX = dict.fromkeys(("gisette_scale", "rcv1_train.binary"), ".bz2")  # others are not compressed
 
 
 def libsvm(

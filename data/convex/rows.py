@@ -1,4 +1,4 @@
-"""Rows with labels -1 or +1 and their loader, for models with analytic gradients."""
+"""Rows with labels or targets, and their loader, for models with analytic gradients."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -25,6 +25,7 @@ class Rows(NamedTuple):
     indices: np.ndarray | None  # [R] int64, the rows that are read if features are a dense array [m, D]
     weights: Tensor  # [R], weight of a row's loss in the worker's loss
     lengths: np.ndarray  # [W] int64, number of rows of each worker
+    targets: Tensor | None = None  # [R] float64, of a regression; None for labels, which are in ``features``
 
 
 class RowsArguments(TypedDict):
@@ -43,7 +44,8 @@ class RowsDataset:
     weight n / m in its worker's loss, also if workers hold different numbers of rows. With
     ``replacement`` the rows of a batch are drawn independently from the worker's shard; without it
     the worker reads its shard pass after pass. ``label_values`` are the file's labels for -1 and +1;
-    ``cache`` is a folder that caches expensive facts about these rows, such as the optimum.
+    ``cache`` is a folder that caches expensive facts about these rows, such as the optimum. In a regression
+    all labels are -1, so that features keep their signs, and ``targets`` has a number for each row.
     """
 
     name: str
@@ -54,6 +56,7 @@ class RowsDataset:
     partition: str
     alpha: float | None
     cache: Path
+    targets: Tensor | None = None  # [m] float64
     device: torch.device = field(default=torch.device("cpu"))
 
     task = None  # the model computes the loss of its rows itself
@@ -86,12 +89,13 @@ class RowsDataset:
     def facts(self) -> dict[str, Any]:
         """Facts for readers of the results."""
         low, high = self.label_values
+        labels = {"labels": {f"{low:g}": -1, f"{high:g}": 1}} if self.targets is None else {}
         return {
             "name": self.name,
             "rows": self.features.shape[0],
             "features": self.features.shape[1],
             "share_not_zero": self._share_not_zero,
-            "labels": {f"{low:g}": -1, f"{high:g}": 1},
+            **labels,
         }
 
     @property
@@ -104,7 +108,7 @@ class RowsDataset:
         count = len(self.labels)
         weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
         indices = np.arange(count) if self._is_read_in_place else None
-        return Rows(self._stored, indices, weights, np.array([count]))
+        return Rows(self._stored, indices, weights, np.array([count]), self._targets_of(np.arange(count)))
 
     @cached_property
     def _stored(self) -> Any:
@@ -132,15 +136,21 @@ class RowsDataset:
 
     def rows(self, indices: np.ndarray, weights: Tensor, lengths: np.ndarray, dense: bool = False) -> Rows:
         """The rows at ``indices`` [R]; ``dense`` converts rows that are stored as CSR."""
+        targets = self._targets_of(indices)
         if self._is_read_in_place:
-            return Rows(self._stored, indices, weights, lengths)
+            return Rows(self._stored, indices, weights, lengths, targets)
         if isinstance(self._stored, Tensor):
             own = torch.from_numpy(indices).to(self.device, non_blocking=True)
-            return Rows(self._stored.index_select(0, own), None, weights, lengths)
+            return Rows(self._stored.index_select(0, own), None, weights, lengths, targets)
         features = self._stored[indices]
         if not dense:
-            return Rows(features, None, weights, lengths)
-        return Rows(features.toarray(), np.arange(len(indices)), weights, lengths)
+            return Rows(features, None, weights, lengths, targets)
+        return Rows(features.toarray(), np.arange(len(indices)), weights, lengths, targets)
+
+    def _targets_of(self, indices: np.ndarray) -> Tensor | None:
+        if self.targets is None:
+            return None
+        return self.targets[torch.from_numpy(indices)].to(self.device, non_blocking=True)
 
     def loader(
         self,

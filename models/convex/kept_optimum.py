@@ -6,33 +6,25 @@ import sys
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from models.convex.optimum import LogisticObjective, is_optimum, largest_singular_value, minimise
+from models.convex.problem import Constants
 
 VERSION = 1  # version of the cached files; increase it when the computation of x* changes
 SMOOTHNESS = {"madelon": 29790805.649335, "gisette_scale": 842.8680386}  # L in Sahu et al.'s released runs
 
 
-class KnownOptimum(NamedTuple):
-    """Constants of a logistic regression on given rows."""
-
-    smoothness: float  # L = sigma_max(A)^2 / (4 m)
-    l2: float
-    x: np.ndarray  # x* [D]
-    value: float  # f*
-
-
-def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> KnownOptimum:
+def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Constants:
     """L, l2 (L / 10000 for None), x* and f* of all rows in ``problem``.
 
     A value from ``cache`` is used only if it is an optimum of this problem. Raises ``ValueError`` for a
     known ``name`` with another L, and if there is no unique minimum.
     """
-    rows, weights = _to_numpy(problem.features), _to_numpy(problem.weights)
+    rows, weights = as_numpy(problem.features), as_numpy(problem.weights)
     sigma = np.float64(largest_singular_value(rows))
     with np.errstate(over="ignore"):
         smoothness = float(sigma * sigma / (4 * len(weights)))
@@ -54,7 +46,7 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Kno
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         _write(path, x)
-    return KnownOptimum(smoothness, regularisation, x, objective.value(x))
+    return Constants(smoothness, regularisation, x, objective.value(x))
 
 
 def _read(path: Path, objective: LogisticObjective, smoothness: float) -> np.ndarray | None:
@@ -91,5 +83,5 @@ def _hash(rows: Any, weights: np.ndarray, l2: float | None) -> str:
     return digest.hexdigest()
 
 
-def _to_numpy(part: Any) -> Any:
+def as_numpy(part: Any) -> Any:
     return part.cpu().numpy() if isinstance(part, Tensor) else part

@@ -1,4 +1,4 @@
-"""Gradients of logistic regression row by row: each row is read from memory once, for product and sum.
+"""Gradients of convex problems row by row: each row is read from memory once, for product and sum.
 
 A worker's rows are added in their order. On one machine the bits depend only on these rows; with a BLAS they
 would also depend on the other workers of the process and on memory alignment. The compiled code is cached
@@ -11,8 +11,11 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
+_PREFIX = __name__.removesuffix("models.convex.row_loop")  # of private names, else empty
+
 
 def _compiled(function: Callable) -> Callable:
+    function.__qualname__ = _PREFIX + function.__qualname__  # in the cache's file name
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:
@@ -44,10 +47,11 @@ def products(rows, indices, x, out):
 
 
 @_compiled
-def gradients(rows, indices, lengths, weights, x, l2, found, out):
-    """Write each worker's sum of weight sigmoid(c_j.x) c_j over its rows, plus l2 x, into ``out`` [W, D].
+def gradients(rows, indices, lengths, weights, x, l2, found, out, is_squared, aims):
+    """Write each worker's sum of weight loss'(c_j.x) c_j over its rows, plus l2 x, into ``out`` [W, D].
 
-    The R ``indices`` are ordered by worker, ``lengths`` [W] of them each; c_j.x is written to ``found`` [R].
+    loss' is the sigmoid or, if it ``is_squared``, c_j.x - ``aims`` [R]. The R ``indices`` are ordered by
+    worker, ``lengths`` [W] of them each; c_j.x is written to ``found`` [R].
     """
     pulls = np.empty(len(indices))
     begin = 0
@@ -60,7 +64,10 @@ def gradients(rows, indices, lengths, weights, x, l2, found, out):
         for first in range(begin, end, 4):  # while the rows are in the L1 cache
             for place in range(first, min(first + 4, end)):
                 found[place] = _dot(rows[indices[place]], x)
-                pulls[place] = weights[place] / (1 + np.exp(-found[place]))
+                if is_squared:
+                    pulls[place] = weights[place] * (found[place] - aims[place])
+                else:
+                    pulls[place] = weights[place] / (1 + np.exp(-found[place]))
             if first < whole:
                 _add_four(rows, indices[first : first + 4], pulls[first : first + 4], own)
             else:
