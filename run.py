@@ -41,9 +41,11 @@ begun: list[bool] = []  # of jobs: what is raised before the first one is Hydra'
 def main(config: DictConfig) -> None:
     """One job: the only one of a command, or one of a sweep."""
     from trainers.launch.jobs import Job, current_sweep, perform
+    from trainers.launch.slurm import take_ranks
     from trainers.launch.stopping import StoppedError
 
     begun.append(True)
+    take_ranks()
     hydra_config = HydraConfig.get()
     overrides = tuple(OmegaConf.to_container(hydra_config.overrides.task, resolve=False))
     if hydra_config.mode == RunMode.MULTIRUN:
@@ -134,8 +136,13 @@ def failed(said: str) -> int:
     return 1
 
 
-if __name__ == "__main__":
+def run_command() -> int:
+    """The command in a process of its own; its exit status."""
     from trainers.launch.streams import keep_streams
 
     keep_streams()
-    sys.exit(command_line())
+    return command_line()
+
+
+if __name__ == "__main__":
+    sys.exit(run_command())

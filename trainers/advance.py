@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 class Advance:
-    """Advances ``state`` by one step. The recorded learning rate is that of the first parameter group."""
+    """Takes steps of the training ``state``; records the learning rate of the first parameter group."""
 
     def __init__(self, state: TrainingState, loader: Loader, communicator: Communicator) -> None:
         self.state = state
@@ -50,7 +50,7 @@ class Advance:
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
         """One step at ``factor`` times the base rates; ``measure`` requests losses and ||p||^2.
 
-        Raises ``NonFiniteGradientError`` and ``UnreadableDataError``, with the weights as they were.
+        Raises ``NonFiniteGradientError`` and ``UnreadableDataError``; the weights are then unchanged.
         """
         self.reduce_gradients(factor, measure=measure)
         return self.update()
@@ -58,8 +58,8 @@ class Advance:
     def reduce_gradients(self, factor: float, *, measure: bool) -> None:
         """Read the next batches; leave the mean of the workers' compressed gradients in ``.grad``.
 
-        Both are one call because under ``trainer.overlap`` the reduction begins before the backward pass
-        ends. Raises the errors of ``__call__``.
+        Gradients and reduction are one call, because under ``trainer.overlap`` the reduction begins before
+        the backward pass ends. Raises the errors of ``__call__``.
         """
         self._began = time.perf_counter()
         state, step = self.state, self.state.step
@@ -84,9 +84,9 @@ class Advance:
         return Outcome(self._losses, ended - self._began, ended - self._reduced)
 
     def skip(self, error: NonFiniteGradientError, nonfinite: str) -> None:
-        """Count a step without effect. Raises ``error`` unless such steps are to be skipped.
+        """Count a step without an update. Raises ``error`` unless ``nonfinite`` is "skip".
 
-        ``SKIPPED_IN_A_ROW`` skipped steps in sequence end the run.
+        Also raises after ``SKIPPED_IN_A_ROW`` skipped steps in sequence.
         """
         if nonfinite == "stop":
             raise error

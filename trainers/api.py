@@ -4,7 +4,7 @@
     run = train(config)
     run.summary["test/accuracy"], run.records[-1]["compression/total_error"]
 
-``python run.py`` of the same settings finds the same run folder.
+``python run.py`` with the same settings uses the same run folder.
 """
 
 import json
@@ -24,7 +24,7 @@ __all__ = ["ConfigError", "FinishedRun", "StoppedError", "compose", "train"]
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run that has finished, now or before. Its files are read when they are asked for."""
+    """A finished run. Its files are read at the first access to a property."""
 
     folder: Path
 
@@ -40,20 +40,20 @@ class FinishedRun:
 
 
 def compose(*overrides: str) -> Config:
-    """The config of ``python run.py OVERRIDES``: plain values, checked.
+    """The checked config of ``python run.py OVERRIDES``, as plain values.
 
-    Raises ``ConfigError``, one line, for what run.py refuses, and for a sweep: a config is of one run. From
-    the first call on, the limits on config files hold for all of Hydra and OmegaConf in this process.
+    Raises ``ConfigError``, with a message of one line, for a config that run.py refuses, and for a sweep. The
+    first call limits config files for all uses of Hydra and OmegaConf in this process.
     """
     return composition.compose(overrides)
 
 
 def train(config: Config) -> FinishedRun:
-    """Train as ``config`` says, unless that run has finished before; continue it if it was interrupted.
+    """Train with ``config`` unless the run is finished; an interrupted run is continued.
 
-    Prints what run.py prints, and sets the number of torch's threads (``threads``). Raises ``ConfigError``
-    for a run that cannot start or go on. An interrupt (Ctrl-C, a notebook's stop button) ends it after its
-    step by ``StoppedError``; the same call continues it.
+    Prints the output of run.py, and sets the number of torch's threads (``threads``). Raises ``ConfigError``
+    for a run that cannot start or continue. An interrupt (Ctrl-C, a notebook's stop button) raises
+    ``StoppedError`` after the current step; the same call continues the run.
     """
     _, folder = run(config)
     return FinishedRun(folder)

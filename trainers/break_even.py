@@ -8,7 +8,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +22,6 @@ from trainers.layout import Layout
 from trainers.ledger import Ledger
 from trainers.records.break_even import ANY_BANDWIDTH
 from trainers.records.break_even import NAME as NAME
-from trainers.step import GradientStep
 
 STEPS = 1000  # number of last steps whose medians are computed
 REHEARSALS, ROUND_TRIPS = 3, 11
@@ -40,8 +39,9 @@ class Cost(NamedTuple):
 def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> float:
     """Bandwidth in bits per second below which the compressed step is faster.
 
-    A step of n workers, each on its own machine, takes t + seconds + latency rounds + 8 traffic / B. The time
-    t of forward pass, backward pass and update is the same for both. Both steps take the same time at
+    With each of n workers on its own machine, a step takes t + seconds + latency rounds + 8 traffic / B. The
+    time t of forward pass, backward pass and update is the same with and without compression. The two steps
+    take equal times at
 
         B = 8 (traffic_dense - traffic) / (seconds - seconds_dense + latency (rounds - rounds_dense)).
 
@@ -56,6 +56,14 @@ def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> f
     return min(ANY_BANDWIDTH, saved_bits / extra_seconds)
 
 
+class TimedStep(Protocol):
+    """A step whose compression is timed."""
+
+    @property
+    def compression_seconds(self) -> float | None:
+        """Of one worker; None if it cannot be measured."""
+
+
 class StepCosts:
     """Costs of the steps of this session, and of dense steps for comparison."""
 
@@ -67,9 +75,9 @@ class StepCosts:
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.steps = 0
         self.leading_seconds: deque[float] = deque(maxlen=STEPS)  # of the steps in which a local worker led
-        self._sent = 0.0  # bytes that left a local worker, mean over workers, and detours; sum over steps
+        self._sent = 0.0  # sum over steps: bytes that left a local worker (mean over workers) and detours
 
-    def add(self, step: GradientStep, ledger: Ledger) -> None:
+    def add(self, step: TimedStep, ledger: Ledger) -> None:
         """Record the last step."""
         if self.nothing_to_compare or step.compression_seconds is None:
             return
@@ -85,8 +93,8 @@ class StepCosts:
     def summary(self) -> dict[str, float]:
         """The metric, equal on every process; empty for dense training and for a single worker.
 
-        Uses medians over steps without the first one, in which kernels are loaded, and the slowest process. A
-        leader's work is added in full: all workers wait for it, in whichever process it is.
+        Times are medians over steps, of the slowest process; the first step is omitted because it loads
+        kernels. A leader's work counts in full, because all workers wait for it.
         """
         if self.steps == 0:
             return {}
@@ -101,7 +109,7 @@ class StepCosts:
         ]
         rows = self.communicator.collect(torch.tensor([row], dtype=torch.float64))  # [P, 5]
         own, rehearsed, latency, lead, _ = rows.max(0).values.tolist()
-        workers, size = self.communicator.size, self.layout.num_parameters * self.layout.dtype.itemsize
+        workers, size = self.communicator.size, self.layout.num_bytes
         compressed = Cost(own + lead, statistics.median(rounds), rows[:, 4].mean().item())
         dense = Cost(rehearsed, 2 * (workers - 1), all_reduce_bytes(size, workers))
         return {NAME: break_even(compressed, dense, latency)}
@@ -148,7 +156,7 @@ def dense_seconds(layout: Layout) -> float:
             inputs_of(segments),
             (),
             Step(0, 0),
-            _Rehearsal(),  # type: ignore[arg-type]  # a dense reduction asks for an all-reduce alone
+            _Rehearsal(),  # type: ignore[arg-type]  # a dense reduction calls only all_reduce_mean
         )
         if layout.device.type == "cuda":
             torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Evaluation on held-out data: every sample once, with the same result for every number of processes."""
+"""Evaluation on held-out data: every sample once, with a result that does not depend on the processes."""
 
 from collections.abc import Sequence
 

@@ -13,8 +13,7 @@ Loss = Callable[
 
 
 def autocast(device: torch.device, precision: str) -> torch.autocast:
-    """The context of a forward pass: bf16 for operators that torch's autocast considers safe, else the
-    weights' dtype."""
+    """The context of a forward pass: with bf16, torch's autocast; otherwise the weights' dtype."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16")
 
 

@@ -13,6 +13,7 @@ from compressors.api import Segment
 from compressors.core.payloads import numpy_knows
 from compressors.core.randomness import derive_seed
 from data.protocols import Batch, Batches, Carry
+from trainers.clipping import shrink
 from trainers.comm.communicator import Communicator
 from trainers.forward import Loss, cut
 from trainers.layout import Layout
@@ -33,18 +34,18 @@ class GradientSource(Protocol):
     def compute(self, batches: Batches, step: int, measure: bool = True) -> Tensor | None:
         """Compute the gradients of ``batches`` into ``segments``; return the losses [W] if ``measure``.
 
-        With ``checks``, it raises ``NonFiniteGradientError`` on all processes if a worker's gradient is not
-        finite, and restores carries and the model's buffers.
+        With ``checks``, raise ``NonFiniteGradientError`` on all processes if a worker's gradient is not
+        finite, after carries and the model's buffers were restored.
         """
 
 
 class WorkerGradients:
     """Gradients of W workers on their own batches, from one module.
 
-    Workers are independent: a worker's dropout follows from (seed, step, worker), and its forward pass starts
-    from the buffers at the start of the step. The buffers of the first local worker are kept; those of worker
-    0 become the model's, as in DDP's buffer broadcast. State of a loss between batches, such as a hidden
-    state, is kept per worker.
+    Workers are independent: a worker's dropout follows from (seed, step, worker), and its forward pass uses
+    the buffers from the start of the step. The buffers of the first local worker are kept; all processes
+    later copy those of worker 0, as in DDP's buffer broadcast. State of a loss between batches, such as a
+    hidden state, is kept per worker.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class WorkerGradients:
         flat = layout.new_buffer(len(communicator.local_workers))  # [W, D]
         self.segments = layout.segments(flat)
         self.views = [layout.views(row) for row in flat]
-        # With layer scope and one worker, gradients can stay where the backward pass has put them.
+        # With layer scope and one worker, the reducer can use the tensors of the backward pass.
         self.lends = len(flat) == 1 and layout.scope == "layer" and micro_batch_size is None
         self.buffers = list(model.buffers())
         self.shared_buffers = buffers_seen_by_forward(model)
@@ -94,7 +95,7 @@ class WorkerGradients:
                 continue
             norm = torch.nn.utils.get_total_norm(self.views[row])
             if self.clip_norm is not None:
-                torch._foreach_mul_(self.views[row], _shrink(norm, self.clip_norm))
+                torch._foreach_mul_(self.views[row], shrink(norm, self.clip_norm))
             norms.append(norm)
         if several:
             _restore(self.buffers, after_first)
@@ -109,7 +110,7 @@ class WorkerGradients:
         finite = torch.stack(norms).isfinite().tolist()
         bad = [
             _first_bad(self.views[row], worker, self.layout)
-            # clipping by an overflowed norm sets the gradient to 0
+            # an overflowed norm: clipping would set the gradient to 0
             or (encode_fault(worker, 0, self.layout) if self.clip_norm is not None else 0)
             for row, (worker, fine) in enumerate(zip(self.communicator.local_workers, finite, strict=True))
             if not fine
@@ -141,7 +142,7 @@ class WorkerGradients:
         return sum(losses[1:], 0.0 + losses[0])
 
     def _lend(self, parameters: list[nn.Parameter], batch: Batch) -> Tensor:
-        """Compute the gradient of the only worker, in autograd's tensors; return the loss."""
+        """Compute the gradient of the only worker in autograd's own tensors; return the loss."""
         self.views[0], self.segments = [], []  # frees their memory for reuse
         for parameter in parameters:
             parameter.grad = None
@@ -186,7 +187,7 @@ class AnalyticGradients:
             losses = self.model.worker_gradients(batches, self.flat, measure)
             if self.clip_norm is not None:
                 norms = torch.linalg.vector_norm(self.flat, dim=1, keepdim=True)
-                self.flat.mul_(_shrink(norms, self.clip_norm))
+                self.flat.mul_(shrink(norms, self.clip_norm))
         with np.errstate(over="ignore", invalid="ignore"):
             total = self._entries.sum()  # one pass; an overflow of the sum is detected too
         fault = 0
@@ -216,11 +217,6 @@ def seed_worker(seed: int, step: int, worker: int) -> None:
         torch.manual_seed(number)
     else:  # saves 0.25 ms: skips the seeds of unused GPUs
         torch.default_generator.manual_seed(number)
-
-
-def _shrink(norm: Tensor, largest: float) -> Tensor:
-    """The factor that reduces ``norm`` to ``largest``; 1 if it is below."""
-    return (largest / (norm + 1e-6)).clamp(max=1.0)
 
 
 def _first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:

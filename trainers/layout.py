@@ -16,15 +16,18 @@ class Layout:
 
     ``scope="layer"`` makes a segment of every parameter tensor, ``"global"`` one of the whole
     model. Raises ``ValueError`` for another scope, for a model without trainable parameters, for
-    one without elements and for parameters of several dtypes.
+    one without elements and, unless ``several_dtypes``, for parameters of several dtypes: then there is no
+    flat buffer, and ``dtype`` is that of the first parameter.
     """
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter], scope: str) -> None:
+    def __init__(
+        self, parameters: Mapping[str, nn.Parameter], scope: str, *, several_dtypes: bool = False
+    ) -> None:
         if scope not in SCOPES:
             raise ValueError(f"scope must be layer or global, got {scope!r}")
         self.parameters = {name: p for name, p in parameters.items() if p.requires_grad}
         dtypes = {p.dtype for p in self.parameters.values()}
-        if len(dtypes) != 1:
+        if not dtypes or (len(dtypes) > 1 and not several_dtypes):
             raise ValueError(
                 f"the model must have trainable parameters of one dtype, got {sorted(map(str, dtypes))}"
             )
@@ -35,6 +38,7 @@ class Layout:
         self.names = list(self.parameters)
         self.sizes = [p.numel() for p in self.parameters.values()]
         self.num_parameters = sum(self.sizes)
+        self.num_bytes = sum(p.nbytes for p in self.parameters.values())  # of a gradient
         self.shapes = tuple(tuple(p.shape) for p in self.parameters.values())
         first = next(iter(self.parameters.values()))
         self.dtype, self.device = first.dtype, first.device

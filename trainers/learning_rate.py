@@ -7,10 +7,10 @@ from typing import Protocol
 from compressors.core.checks import LARGEST, is_real, require
 from trainers.checkpoint.state import TrainingState
 from trainers.schedules.autolrs import AutoLRS
-from trainers.schedules.schedules import Schedule
+from trainers.schedules.schedules import Schedule, factor_at
 
-_LOOKED_AT = 100_000  # steps of a schedule, evenly spaced, before training
-_MOST_EPOCHS = 2_000_000  # limit of the checked epochs
+_LOOKED_AT = 100_000  # evenly spaced steps at which a schedule is checked before training
+_MOST_EPOCHS = 2_000_000  # limit on the number of checked epochs
 
 
 class LearningRateController(Protocol):
@@ -22,7 +22,7 @@ class LearningRateController(Protocol):
         """Upper bound of the remaining steps."""
 
     def factor(self) -> float:
-        """Factor on the base learning rates in the next step; a search for it may take steps."""
+        """Factor on the base learning rates in the next step; a search for the factor may take steps."""
 
     def observe(self, loss: float | None) -> None:
         """Report a finished step with its mean loss, if known."""
@@ -48,8 +48,7 @@ class ScheduleController:
         return self.num_steps - self.state.step
 
     def factor(self) -> float:
-        epochs = self.num_steps * self.epochs_per_step
-        return self.schedule.factor(self.state.step * self.epochs_per_step, epochs)
+        return factor_at(self.schedule, self.state.step, self.num_steps, self.epochs_per_step)
 
     def observe(self, loss: float | None) -> None:
         pass
@@ -67,14 +66,14 @@ def rates_of_epochs(schedule: Schedule | AutoLRS, num_steps: int, epochs_per_ste
     steps = itertools.takewhile(lambda step: step < num_steps, first_steps)
     if not isinstance(schedule, Schedule):
         return [1.0 for _ in steps]
-    return [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
+    return [factor_at(schedule, step, num_steps, epochs_per_step) for step in steps]
 
 
 def check_rates(schedule: Schedule, num_steps: int, epochs_per_step: float, base_rate: float) -> float:
     """The smallest factor on the rate in any step. Raise ``ValueError`` for a rate that fp32 cannot hold."""
     last = num_steps - 1
     steps = (*range(0, last, max(1, last // _LOOKED_AT)), last)
-    factors = [schedule.factor(step * epochs_per_step, num_steps * epochs_per_step) for step in steps]
+    factors = [factor_at(schedule, step, num_steps, epochs_per_step) for step in steps]
     highest, lowest = max(factors), min(factors)
     rule = f"at most {LARGEST:.2g} over optimizer.lr ({base_rate})"
     require(is_real(highest * base_rate), "the schedule's factor", rule, highest)

@@ -30,7 +30,7 @@ class Counts:
         ends = np.cumsum([num_layers, num_kinds, 2]).tolist()
         self.sent, self.bytes, self.link_bytes, rest = np.split(self.all, ends, axis=1)
         # In order: bytes that would have left a worker without compression; the entropy bound in bytes; the
-        # paper's bits; elements of the worker that sends most, equal for all workers.
+        # paper's bits; elements of the worker that sends the most, which all workers store.
         self.dense_bytes, self.choice, self.paper_bits, self.largest_sent = rest.T
 
 
@@ -51,10 +51,9 @@ class Ledger:
         self._error, self._total_error = _entries(self.error), _entries(self.total_error)
         self._layers = {name: self._find(name) for name in (WHOLE, *layout.names)}
         self.kinds = communicator.kinds
-        gradient_bytes = layout.num_parameters * layout.dtype.itemsize
         self.counts, self.total_counts = (Counts(*shape, len(self.kinds)) for _ in range(2))
         # Bytes that would have left a worker without compression, equal in every step.
-        self.counts.dense_bytes[:] = all_reduce_bytes(gradient_bytes, communicator.size)
+        self.counts.dense_bytes[:] = all_reduce_bytes(layout.num_bytes, communicator.size)
         self.input_norm = torch.zeros_like(self.error)  # [W, L], ||p||^2 of this step
         self._input_norm = _entries(self.input_norm)
         self.input_is_known = False
@@ -68,7 +67,7 @@ class Ledger:
         """Add some or all segments of this step."""
         self.input_is_known = True
         found = reduced.compressed
-        # On a GPU, copy all layers at once: a copy of one takes as long.
+        # On a GPU, all layers are copied at once: this takes no longer than a copy of one layer.
         at_once = self._error is self.error and list(found) == self.layout.names
         if at_once:
             self.input_norm.copy_(torch.cat([own.input_norm for own in found.values()], 1))

@@ -36,11 +36,11 @@ from trainers.step_log import StepLog
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """Everything a training needs, built and checked. Raises ``ValueError`` for what cannot train.
+    """The parts of a training, checked. Raises ``ValueError`` for parts that cannot be trained together.
 
-    A model that is a ``parts.AnalyticModel`` is asked for its gradients; any other is differentiated.
-    What a model's ``diagnostics()`` gives becomes part of every record, and of one before the first
-    step. A dataset that holds nothing out is not evaluated.
+    A model that is a ``parts.AnalyticModel`` computes its gradients; other models are differentiated by
+    autograd. The results of a model's ``diagnostics()`` are part of every record, and of a record before the
+    first step. A dataset without held-out data is not evaluated.
     """
 
     model: nn.Module
@@ -64,9 +64,9 @@ class Trainer:
 
     @property
     def overlaps(self) -> bool:
-        """Whether a step reduces beside its backward pass: where asked to, and where that costs nothing.
+        """Whether a step reduces gradients during its backward pass: by the setting, or because it is free.
 
-        A dense reduction of one worker per process takes no longer in pieces, with the same result.
+        A dense reduction with one worker per process takes no longer in pieces, and has the same result.
         """
         settings, communicator = self.settings, self.communicator
         needs_the_whole = (
@@ -87,20 +87,20 @@ class Trainer:
     def num_steps(self) -> int:
         if self.settings.steps is not None:
             return self.settings.steps
-        assert self.settings.epochs is not None  # settings have one of both
+        assert self.settings.epochs is not None  # the settings have epochs or steps
         return max(1, math.ceil(self.settings.epochs / self.epochs_per_step - 1e-9))
 
     def step_at(self, epoch: float) -> int:
-        """The number of steps after which this fractional ``epoch`` is reached."""
+        """The number of steps before this fractional ``epoch``."""
         return round(epoch / self.epochs_per_step)
 
     def run(self, records: RecordLog, checkpoints: Checkpoints | None = None) -> dict[str, object]:
         """Train; send records to ``records``; return the last, best and total values.
 
-        With ``checkpoints`` it goes on from where they start and saves itself there. Raises
-        ``NonFiniteGradientError`` when a gradient is not finite (where such steps are skipped, in
-        too many of them in a row), ``UnreadableDataError`` when a batch cannot be read,
-        ``StoppedError`` when it was asked to stop.
+        With ``checkpoints``, the training continues from their start and is saved there. Raises
+        ``NonFiniteGradientError`` for a gradient that is not finite (with trainer.nonfinite=skip, for too
+        many such steps in sequence), ``UnreadableDataError`` for a batch that cannot be read, and
+        ``StoppedError`` after a request to stop.
         """
         state = self._state()
         advance = Advance(state, self.loader, self.communicator)
@@ -150,7 +150,7 @@ class Trainer:
         )
 
     def facts(self) -> dict[str, dict[str, object]]:
-        """What data, shards and model say of themselves: constants of the run that a reader needs."""
+        """Constants of the run that data, shards and model report for its readers."""
         found = {
             "data": facts_of(self.dataset) | facts_of(self.loader),
             "problem": facts_of(self.model),
@@ -158,7 +158,7 @@ class Trainer:
         return {name: facts for name, facts in found.items() if facts}
 
     def _state(self) -> TrainingState:
-        """The live objects of a training that begins."""
+        """The state at the start of a training."""
         ledger = Ledger(self.layout, self.communicator, self.reducer)
         reset_epochs = self.settings.average_reset_epochs
         probe = self.probe() if self.diagnostics.names else None
@@ -173,7 +173,7 @@ class Trainer:
         )
 
     def probe(self) -> Probe:
-        """The reducer with the diagnostics around it. Raises ``ValueError`` for what it cannot give."""
+        """The reducer, wrapped by the diagnostics. Raises ``ValueError`` for unsuitable diagnostics."""
         return Probe(self.reducer, self.diagnostics)
 
     def _is_evaluated(self, before: float, epoch: float, is_last: bool) -> bool:
@@ -184,7 +184,7 @@ class Trainer:
         return is_last or (epoch + 1e-9) // every > (before + 1e-9) // every
 
     def _evaluate(self, state: TrainingState) -> dict[str, float]:
-        """Quality of the last weights and, if there is one, of their average; noted in ``state``."""
+        """Evaluate the last weights and, if there is one, their average; keep the best in ``state``."""
         quality = self._measure(state.model)
         if state.average is not None:
             of_average = self._measure(state.average.model)
@@ -204,7 +204,7 @@ class Trainer:
         settings = self.settings
         gradients: GradientSource
         if isinstance(model, AnalyticModel):
-            assert isinstance(self.loader, WholeLoader)  # data that an analytic model is made for
+            assert isinstance(self.loader, WholeLoader)  # the data of an analytic model
             shards, clip_norm = self.loader.whole(), settings.clip_norm
             gradients = AnalyticGradients(model, shards, layout, communicator, clip_norm=clip_norm)
             return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)
@@ -228,7 +228,7 @@ class Trainer:
             seed=seed,
             clip_norm=settings.clip_norm,
             micro_batch_size=settings.micro_batch_size,
-            # What a reducer sees comes too late for a step to be undone.
+            # Steps that may be skipped are checked before the reducer, which changes its state.
             checks=settings.nonfinite == "skip" or not sees_faults(layout),
         )
         return ExplicitStep(gradients, reducer, layout, communicator, ledger, seed=seed)

@@ -16,11 +16,10 @@ Group = dict[str, Any]  # parameters and their settings, for torch's optimizers
 
 
 def parameter_groups(model: nn.Module, weight_decay: float, no_decay: Sequence[str]) -> list[Group]:
-    """Two groups of trainable parameters: decayed, and those that ``no_decay`` names.
+    """Two groups of trainable parameters: with weight decay, and without it (``no_decay``).
 
-    ``batch_norm`` and ``layer_norm`` name every parameter of such a norm, ``bias`` every parameter
-    called bias.
-    Raises ``ValueError`` for another word.
+    In ``no_decay``, ``batch_norm`` and ``layer_norm`` mean all parameters of such a norm, and ``bias`` all
+    parameters with this name. Raises ``ValueError`` for another word.
     """
     is_list = isinstance(no_decay, Sequence) and not isinstance(no_decay, str)
     known = is_list and all(word in NO_DECAY for word in no_decay)
@@ -50,8 +49,8 @@ _update = inspect.unwrap(torch.optim.SGD.step)
 class _SGD(torch.optim.SGD):
     """SGD without torch's hooks and profiler record around ``step``, which take two thirds of a short update.
 
-    On a GPU torch updates all parameters at once and changes Nesterov's gradients in place. The gradients are
-    tensors of inference mode, so the update runs in inference mode too.
+    Gradients are tensors of inference mode, and torch's Nesterov on a GPU changes them in place, so the
+    update also runs in inference mode.
     """
 
     def step(self, closure: None = None) -> None:  # type: ignore[override]  # a trainer has no closures
@@ -99,9 +98,9 @@ def sgd(
     """``torch.optim.SGD`` on the mean gradient; ``lr=None`` uses the model's ``step_size``.
 
     ``nesterov`` is true or false as in torch, or ``release``: g + m instead of g + momentum m, as in the code
-    of Sahu et al.; with a momentum of 0.9 and equal gradients it moves 1.1 times as far.
+    of Sahu et al.; with a momentum of 0.9 and equal gradients its steps are 1.1 times as long.
 
-    Raises ``ValueError`` for settings torch refuses, and without an lr for a model that has none.
+    Raises ``ValueError`` for settings that torch refuses, and for ``lr=None`` with a model without step size.
     """
     if lr is None:
         lr = _own_rate(model)
@@ -128,13 +127,11 @@ def _own_rate(model: nn.Module) -> float:
 
 
 def _with_fused(groups: list[Group], on_cpu: bool) -> list[Group]:
-    """The groups, with separate ones for parameters that torch's fused loop can update with the same bits.
+    """The groups, each split into parameters that torch's fused loop updates with the same bits, and others.
 
-    The groups are the same on a GPU, where torch chooses the loop: a checkpoint identifies a parameter's
-    moments by its position in the groups.
-
-    torch's fused loop on the CPU rounds like its single operations, except for remaining entries after the
-    last whole vector of a tensor. It also ignores strides.
+    torch's fused loop on the CPU rounds like its single operations, except for the entries after the last
+    whole SIMD vector of a tensor, and it ignores strides. On a GPU the groups are the same, because a
+    checkpoint identifies a parameter's moments by its position in the groups; there torch chooses the loop.
     """
     split = []
     for group in groups:
@@ -176,7 +173,7 @@ def adamw(
     weight_decay: float = 0.01,
     no_decay: Sequence[str] = (),
 ) -> torch.optim.AdamW:
-    """``torch.optim.AdamW`` on the mean gradient: weight decay that is not part of the moments.
+    """``torch.optim.AdamW`` on the mean gradient; its weight decay is not part of the moments.
 
     Loshchilov and Hutter, 2019, https://arxiv.org/abs/1711.05101. Raises ``ValueError`` for
     settings torch refuses.

@@ -24,9 +24,9 @@ class Buckets:
     """Buckets of parameters, in the expected order of their gradients in the backward pass.
 
     ``launch`` is called with the indices of a bucket's parameters when all of them have gradients. The order
-    of buckets is fixed, for any order of the gradients, because all processes must reduce the same bucket. A
-    bucket has ``megabytes`` of gradients. With ``bucket_views`` gradients are copied into one buffer while
-    they are in the cache, and the first bucket is smaller.
+    of buckets is fixed, even if gradients arrive in another order, because all processes must reduce the same
+    bucket. A bucket has ``megabytes`` of gradients. With ``bucket_views`` gradients are copied into one
+    buffer while they are in the cache, and the first bucket is smaller.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Buckets:
             parameter.register_post_accumulate_grad_hook(partial(self._arrived, position))
 
     def open(self) -> None:
-        """Expect the gradients of one backward pass."""
+        """Prepare for the gradients of one backward pass."""
         self.is_open, self._next = True, 0
         self._missing = [len(own) for own in self.buckets]
 
     def close(self) -> None:
-        """Launch the remaining buckets, with parameters on which the loss does not depend."""
+        """Launch the remaining buckets, which have parameters without an effect on the loss."""
         self.is_open = False
         for own in self.buckets[self._next :]:
             self.launch(own)
@@ -168,7 +168,7 @@ class OverlappedStep:
         self.layout.write_gradients(self._means)
         self.gradient_seconds = time.perf_counter() - started
         self.communication_seconds = self.communicator.clock.seconds
-        timed = self.thread is not None  # a GPU's kernels are only queued at this point
+        timed = self.thread is not None  # on a GPU, kernels are only queued at this point
         own = self.reduce_seconds - self.communication_seconds - self.communicator.clock.leading_seconds
         self.compression_seconds = own if timed else None
         # The first layer of this worker, as without overlap

@@ -32,7 +32,7 @@ class AnalyticModel(Protocol):
 
 @runtime_checkable
 class HasFacts(Protocol):
-    """A part with facts for the reader of a run."""
+    """A part of a training with facts for the reader of a run."""
 
     def facts(self) -> dict[str, object]:
         """Constants of the run by name, as JSON values."""
@@ -43,7 +43,7 @@ class HasDiagnostics(Protocol):
     """A model with metrics for every record."""
 
     def diagnostics(self) -> dict[str, float]:
-        """Metrics of the present weights."""
+        """Metrics of the current weights."""
 
 
 @runtime_checkable

@@ -16,8 +16,8 @@ class UnreadableDataError(OSError):
 def read_together(communicator: Communicator, data: object, read: Callable[[], Found]) -> Found:
     """The result of ``read``; if it fails in one process, every process raises the same error.
 
-    Only a loader or dataset ``data`` with ``reads_files = True`` can fail; only then the processes agree by a
-    collective. Raises ``UnreadableDataError`` for an ``OSError``.
+    Only a loader or dataset ``data`` with ``reads_files = True`` can fail, so only then do the processes
+    agree in a collective. Raises ``UnreadableDataError`` for an ``OSError``.
     """
     return agree(communicator, read) if reads_files(data) else read()
 

@@ -21,7 +21,7 @@ def require_trainable(trainer: "Trainer") -> None:
     if settings.overlap:
         _require_pieces(trainer)
     if trainer.diagnostics.names:
-        trainer.probe()  # it refuses what this method cannot give
+        trainer.probe()  # refuses diagnostics that this method cannot have
     if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in trainer.model.modules()):
         name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
         raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
@@ -34,7 +34,7 @@ def require_trainable(trainer: "Trainer") -> None:
 
 
 def _refuse_idle(trainer: "Trainer") -> None:
-    """Raise ``ValueError`` for a setting that these data or this model make no use of."""
+    """Raise ``ValueError`` for a setting without effect on these data or this model."""
     facts = {
         NOTHING_HELD_OUT: not trainer.dataset.held_out,
         NO_CONVOLUTIONS: all(parameter.dim() != 4 for parameter in trainer.model.parameters()),
@@ -46,7 +46,7 @@ def _refuse_idle(trainer: "Trainer") -> None:
 
 
 def require_pieces(num_workers: int, num_processes: int, scope: str, diagnostics: Sequence[str]) -> None:
-    """Raise ``ValueError`` for what needs the whole gradient, where a step reduces it in pieces."""
+    """Raise ``ValueError`` for settings that need the whole gradient, if a step reduces it in pieces."""
     if num_workers > num_processes:
         raise ValueError(
             f"trainer.overlap needs one worker per process: workers={num_workers} "
@@ -94,7 +94,7 @@ def _check_search(trainer: "Trainer", search: AutoLRS) -> None:
 
 
 def _plan(trainer: "Trainer", lowest_rate: float) -> Plan:
-    """What a method may require of the training around it."""
+    """The settings of the training on which a method may have requirements."""
     optimizer, wrappers = trainer.optimizer, list(trainer.reducer.layers())[:-1]
     return Plan(
         scope=trainer.layout.scope,

@@ -23,11 +23,11 @@ LOOKS = 10  # evaluations of the validation loss in a trial
 
 
 class AutoLRSController:
-    """Rates of the stages of ``settings``, in a training of ``num_steps`` steps, trials included.
+    """Finds the learning rate of each stage, in a training of ``num_steps`` steps including trials.
 
-    The progress of the search is in ``state.search``, which a checkpoint contains. A checkpoint during a
-    trial contains the state before the trial, and the trial is repeated. Steps, bytes and errors of trials
-    are reset together with the state, and counted separately.
+    The progress of the search is in ``state.search``, which is part of a checkpoint. A checkpoint during a
+    trial has the state from before the trial, which is then repeated. Steps, bytes and errors of trials are
+    reset together with the state, and counted separately.
     """
 
     needs_losses = True
@@ -48,7 +48,7 @@ class AutoLRSController:
         self.num_steps = num_steps
         self.advance = advance
         self.communicator = communicator
-        self.validate = validate  # computes the validation loss of the present state
+        self.validate = validate  # computes the validation loss of the current state
         self.log = log
         self.checkpoints = checkpoints
         if not state.search:
@@ -96,7 +96,7 @@ class AutoLRSController:
     def _begin_stage(self) -> None:
         """Search for the stage's rate."""
         search = self.state.search
-        if not search["rates"]:  # otherwise an interrupted session made trials of this stage
+        if not search["rates"]:  # otherwise an interrupted session has made trials for this stage
             steps, search["trial_steps"] = self.settings.plan(search["stage"] + 1, self.steps_left())
             search["stage_steps"] = steps
             search["by_validation"] = search["trial_steps"] >= self.settings.validation_from
@@ -178,7 +178,7 @@ class AutoLRSController:
         return values, num_steps
 
     def _look_back(self) -> None:
-        """Log the loss at the end of a stage and its forecast."""
+        """Log the loss at the end of the last stage, and its forecast."""
         search = self.state.search
         value = self.validate() if search["by_validation"] else float(smooth(search["losses"])[-1])
         error = search["forecast"] - value if search["forecast"] is not None else None

@@ -15,8 +15,8 @@ class TrainerSettings:
     """Length, batch sizes, intervals and numerics of a training.
 
     In an epoch all workers together read as many samples as the training split has. Batches are always full:
-    a batch at the end of a worker's shard continues with its next pass. Raises ``ValueError`` for settings
-    that contradict each other.
+    at the end of a worker's shard, a batch takes the remaining samples from the next pass over the shard.
+    Raises ``ValueError`` for values out of range, and for settings that contradict each other.
     """
 
     epochs: float | None  # length of the run; ignored if steps is set
@@ -30,7 +30,7 @@ class TrainerSettings:
     micro_batch_size: int | None = None  # samples per forward and backward pass; None for the whole batch
     precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
     channels_last: bool = False  # convolutions' weights and activations with channels innermost
-    average_reset_epochs: float | None = None  # restart of the evaluated running average; None: no average
+    average_reset_epochs: float | None = None  # epochs between restarts of the running average; None: none
     bucket_megabytes: float = 25  # size of a bucket with overlap
     nonfinite: str = "stop"  # treatment of a step with a gradient that is not finite
     reduction: str = WORKER_ORDER  # order in which ``Communicator.mean`` adds

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 class StepLog:
-    """Sends records of steps to ``log`` and collects what all steps cost.
+    """Sends records of steps to ``log``, and collects the costs of all steps.
 
-    ``every_loss`` asks for the loss of every step, also of those that are not recorded.
+    ``every_loss`` requests the loss of every step, including steps without a record.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class StepLog:
         self._of_model: Callable[[], Record] = (
             model.diagnostics if isinstance(model, HasDiagnostics) else dict
         )
-        self._probe: Probe | None = None  # of the step to come, where it is measured
+        self._probe: Probe | None = None  # of the next step, if diagnostics measure it
         self._is_recorded = False
         threshold = threshold_in_force(trainer.reducer)
         self._watch = (
@@ -50,14 +50,14 @@ class StepLog:
         )
 
     def start(self) -> None:
-        """Record what the model says of itself before the first step."""
+        """Record the model's diagnostics before the first step."""
         state = self.state
         found = self._of_model() if state.step == 0 and not state.search else {}
         if found:
             self.log(state.note({"step": 0, "epoch": 0.0, **found}))
 
     def expect_step(self, is_last: bool) -> bool:
-        """Choose what is recorded of the step to come; whether its losses are wanted."""
+        """Choose the content of the next step's record; return whether its losses are requested."""
         done = self.state.step + 1
         probe = self.state.probe
         self._probe = probe if probe is not None and probe.expect(done, is_last=is_last) else None
@@ -65,7 +65,10 @@ class StepLog:
         return self._is_recorded or self.every_loss
 
     def record(self, outcome: Outcome | None, factor: float) -> float | None:
-        """Record the step just taken, if it is to be; None is a skipped one. Its mean loss, if wanted."""
+        """Record the last step if it is due; return its mean loss if requested.
+
+        ``outcome`` is None for a skipped step.
+        """
         state = self.state
         if self._watch is not None:
             self._watch.after_step()

@@ -1,4 +1,4 @@
-"""Watch over a threshold: it warns of one that sends nothing, or everything, for a whole epoch."""
+"""Warning about a threshold that sends nothing, or every element, for a whole epoch."""
 
 import sys
 
@@ -11,7 +11,7 @@ _ADVICE = {0.0: "a lower compressor.threshold sends more", 1.0: "a higher compre
 
 
 class ThresholdWatch:
-    """Warns once in a run, by the first process, in one line."""
+    """Prints the warning once per run, in one line, in the first process."""
 
     def __init__(self, threshold: float, state: TrainingState, communicator: Communicator) -> None:
         self.threshold = threshold
@@ -21,13 +21,13 @@ class ThresholdWatch:
         self._begin()
 
     def after_step(self) -> None:
-        """Judge the steps of an epoch, if as many have been taken; in all processes together."""
+        """Check the density of an epoch after its last step; all processes call it together."""
         passed = self.state.epoch - self._epoch
         if self.has_warned or 0 <= passed < 1 - 1e-6:
             return
         steps = self.state.ledger.steps - self._steps
-        # An epoch of one step tells nothing: error feedback collects over steps what is sent later. The epoch
-        # goes back where learning rates are tried.
+        # An epoch of one step is not checked: error feedback may send its entries in later steps. After a
+        # trial of a learning rate, the epoch is smaller than before.
         if passed > 0 and steps > 1:
             self._judge(steps)
         self._begin()

@@ -5,28 +5,56 @@
 
 One worker per process, one segment per parameter; each bucket is compressed and communicated during the
 backward pass. DDP regroups its buckets after the first step, so persistent state is keyed by parameter, never
-by bucket.
+by bucket. DDP's buckets have one dtype each, so a model may have several.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from compressors.api import Codec, Reduced, Reducer, Step, inputs_of
+from compressors.api import Codec, Reduced, Reducer, State, Step, inputs_of
+from trainers.break_even import StepCosts
+from trainers.comm import saved_state
 from trainers.comm.communicator import Communicator
+from trainers.comm.preparation import Preparation, Scaler
+from trainers.comm.script_log import Target, require_target, write
 from trainers.layout import Layout
+from trainers.ledger import Ledger
+
+_LIVE = ("parameters", "layout", "names", "communicator", "ledger", "costs", "thread", "preparation")
+
+
+class Bucket(NamedTuple):
+    """Gradients that DDP communicates together."""
+
+    gradients: dict[str, Tensor]  # views of ``buffer``, by parameter name
+    buffer: Tensor
+    is_last: bool  # of the step
+    future: torch.futures.Future[Tensor]
 
 
 class CompressionState:
-    """State between buckets and steps: residuals, the step number, the charged bytes.
+    """State between buckets and steps: residuals, the step number, the ledger.
 
-    A reducer in units of the step (``scale="step"``) needs ``learning_rate``: set the attribute anew before
-    each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer depends on
-    epochs (density schedules, ACCORDION, which takes both). ``inspect`` is called with every bucket's result,
-    before the mean replaces the gradient. Raises ``ValueError`` for a codec, and for a missing rate.
+    A reducer in units of the step (``scale="step"``) and ACCORDION need ``learning_rate``: set the attribute
+    anew before each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer
+    depends on epochs (density schedules, ACCORDION). ``inspect`` is called with every bucket's result,
+    before the mean replaces the gradient.
+
+    With ``scaler``, the script's ``torch.amp.GradScaler``, gradients are divided by its scale before they are
+    compressed, and means multiplied by it. A step in which a gradient of any worker is not finite changes
+    nothing here and is skipped by the scalers of all workers. ``clip_norm`` is the largest L2 norm of a
+    worker's gradient; it is clipped before compression. With either of them compression begins when the
+    backward pass has ended.
+
+    The process group may be started later than the state is made, but before the first backward pass. Raises
+    ``ValueError`` for a codec, a missing rate, and a scaler or norm that is none.
     """
 
     def __init__(
@@ -37,7 +65,9 @@ class CompressionState:
         seed: int = 0,
         learning_rate: float | None = None,
         communicator: Communicator | None = None,
-        inspect: Callable[[Reduced], None] = lambda reduced: None,
+        inspect: Callable[[Reduced], None] | None = None,
+        scaler: Scaler | None = None,
+        clip_norm: float | None = None,
     ) -> None:
         if isinstance(reducer, Codec):
             name = type(reducer).__name__
@@ -47,63 +77,257 @@ class CompressionState:
             )
         if reducer.uses_learning_rate and learning_rate is None:
             raise ValueError(
-                "CompressionState.learning_rate must be given with feedback in units of the step "
-                "(scale='step'), and set before each backward pass in which it has changed"
+                "CompressionState.learning_rate must be given with ACCORDION and with feedback in units of "
+                "the step (scale='step'), and set before each backward pass in which it has changed"
             )
         self.reducer = reducer
         self.seed = seed
         self.step = 0
+        self.skipped = 0  # steps that a gradient which was not finite has ended
         self.learning_rate = 1.0 if learning_rate is None else learning_rate
         self.epoch = 0.0
         self.inspect = inspect
-        self.layout = Layout(dict(module.named_parameters()), "layer")
-        self.communicator = communicator or Communicator(
-            dist.get_world_size(),
-            rank=dist.get_rank(),
-            world_size=dist.get_world_size(),
-            device=self.layout.device,
-        )
-        self.communicator.declare_kinds(reducer.kinds)
-        self.names: dict[Tensor, str] = {
-            parameter: name for name, parameter in self.layout.parameters.items()
-        }
-        shapes = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
-        self.state = reducer.init(
-            [self.layout.segment_of(name, rows) for name, rows in zip(self.layout.names, shapes, strict=True)]
-        )
-        self.thread = ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
+        self.clip_norm = clip_norm
+        self.has_scaler = scaler is not None
+        self.preparation = Preparation(scaler, clip_norm)
+        self.parameters = dict(module.named_parameters())
+        self.state: State = self._initial()
+        if communicator is not None:
+            self.communicator = communicator
+        self.compression_seconds: float | None = None  # of the last step
+        self._waiting: list[Bucket] = []  # of this step
+        self._is_new_step = True
+        self._reduce_seconds = 0.0  # of this step, or the last one
+        self._step_seconds: float | None = None  # between the ends of the last two backward passes
+        self._ended: float | None = None  # the last step, by time.perf_counter
+        self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
+
+    def attach(self, module: nn.Module, *, scaler: Scaler | None = None) -> None:
+        """Work on ``module``, after the state was unpickled: a pickle leaves out model and scaler.
+
+        Raises ``ValueError`` for a module with other parameters, and unless the scaler is given again.
+        """
+        found = dict(module.named_parameters())
+        known = {name: _described(p) for name, p in found.items() if p.requires_grad}
+        for name in self._described | known:
+            was, now = (each.get(name, "none") for each in (self._described, known))
+            if was != now:
+                raise ValueError(f"attach(module): {name} must be {was}, as in the state, got {now}")
+        if (scaler is not None) != self.has_scaler:
+            rule = "be given" if self.has_scaler else "not be given"
+            raise ValueError(f"attach(scaler) must {rule}, as to the state when it was made")
+        self.preparation = Preparation(scaler, self.clip_norm)
+        self.parameters = found
+
+    # What the process has of its own is made when it is first needed, and not pickled.
+
+    @cached_property
+    def parameters(self) -> Mapping[str, nn.Parameter]:
+        raise RuntimeError("this CompressionState was unpickled: call attach(module) first")
+
+    @cached_property
+    def preparation(self) -> Preparation:
+        raise RuntimeError("this CompressionState was unpickled: call attach(module) first")
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.parameters, "layer", several_dtypes=True)
+
+    @cached_property
+    def names(self) -> dict[Tensor, str]:
+        return {parameter: name for name, parameter in self.layout.parameters.items()}
+
+    @cached_property
+    def communicator(self) -> Communicator:
+        device = self.layout.device
+        rank, size = dist.get_rank(), dist.get_world_size()
+        return Communicator(size, rank=rank, world_size=size, device=device)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        self.communicator.declare_kinds(self.reducer.kinds)
+        ledger = Ledger(self.layout, self.communicator, self.reducer)
+        for name, total in ledger.totals().items() if self._kept else ():
+            total.copy_(self._kept[name])
+        ledger.steps = int(self._kept.get("steps", 0))
+        return ledger
+
+    @cached_property
+    def costs(self) -> StepCosts:
+        return StepCosts(self.reducer, self.layout, self.communicator)
+
+    @cached_property
+    def thread(self) -> ThreadPoolExecutor | None:
+        return ThreadPoolExecutor(1, "compression") if self.layout.device.type == "cpu" else None
+
+    def _initial(self) -> State:
+        self._described = {name: _described(p) for name, p in self.layout.parameters.items()}
+        rows = [p.detach().reshape(1, -1) for p in self.layout.parameters.values()]
+        return self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the model, the scaler and what belongs to the process."""
+        kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
+        if "ledger" in vars(self):
+            kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
+        return kept | {"_waiting": [], "_is_new_step": True, "_ended": None}
+
+    # To save and load
+
+    def state_dict(self) -> saved_state.Tensors:
+        """A copy of everything that a training needs to go on, tensors by name.
+
+        The names of this worker's tensors begin with worker/RANK; all others are equal on all workers. The
+        files of all workers together, or a distributed checkpoint, hold the whole state.
+        """
+        return saved_state.save(self)
+
+    def empty_state_dict(self, num_workers: int) -> saved_state.Tensors:
+        """Tensors to read a state into that ``num_workers`` workers saved: those that this worker needs."""
+        return saved_state.empty(self, num_workers)
+
+    def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
+        """Continue from ``saved``, bit for bit on as many workers.
+
+        On another number of workers, n old ones are equal parts of a line and so are the new ones: a worker
+        gets the mean of the old residuals over its part, so the update still to be sent is unchanged.
+        ``saved`` must then have the tensors of these old workers. Raises ``ValueError`` for one that does not
+        fit.
+        """
+        saved_state.load(self, saved)
+
+    # What it costs
+
+    def metrics(self) -> dict[str, float]:
+        """The last step and the sums so far, means over workers, by the metrics' names in run folders.
+
+        All processes call it together, between steps.
+        """
+        times = {"time/reduce_seconds": self._reduce_seconds} if self.step else {}
+        if self._step_seconds is not None:
+            times["time/step_seconds"] = self._step_seconds
+        return {"step": self.step, "train/steps_skipped": self.skipped, **self.ledger.metrics(), **times}
+
+    def summary(self) -> dict[str, float]:
+        """The sums so far, and the bandwidth below which this compression is faster than dense training.
+
+        The bandwidth follows from the times of this script, and is absent on a GPU, for a single worker and
+        for a method that sends all. All processes call it together, between steps.
+        """
+        found = self.metrics()
+        kept = ("_total", "total_error", "density_mean", "compression_ratio", "bits_per_parameter")
+        sums = {name: value for name, value in found.items() if name.endswith((*kept, "step", "skipped"))}
+        return sums | self.costs.summary()
+
+    def log(self, target: Target, **more: float) -> dict[str, float]:
+        """Write ``metrics()`` and ``more`` to a W&B run or a TensorBoard writer; returns them.
+
+        All processes call it together, between steps; those without a log pass None.
+        """
+        require_target(target)
+        found = self.metrics() | more
+        write(target, found, self.step)
+        return found
+
+    # A step
+
+    def take(self, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        """The future of the bucket's means, which replace its gradients."""
+        if bucket.buffer().device != self.layout.device:
+            self._move()
+        names = [self.names[parameter] for parameter in bucket.parameters()]
+        gradients = dict(zip(names, bucket.gradients(), strict=True))
+        buffer = bucket.buffer()
+        # Kernels and NCCL are asynchronous already; on a CPU a thread works during the backward pass.
+        devices: list[int | str | torch.device] = [] if self.thread is not None else [buffer.device]
+        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=devices)
+        own = Bucket(gradients, buffer, bucket.is_last(), future)
+        if self.thread is None:
+            self._process(own)
+        else:
+            self.thread.submit(self._process, own)
+        return future
+
+    def _process(self, bucket: Bucket) -> None:
+        self._waiting.append(bucket)
+        if self.preparation.needs_whole_gradient and not bucket.is_last:
+            return
+        buckets, self._waiting = self._waiting, []
+        try:
+            if self.preparation.needs_whole_gradient:
+                self._reduce_prepared(buckets)
+            else:
+                self.reduce(bucket.gradients, last=bucket.is_last)
+        except BaseException as error:
+            if self.thread is None:
+                raise
+            for own in buckets:  # the backward pass waits for these futures
+                own.future.set_exception(error)  # type: ignore[arg-type]  # torch's stub asks for a result
+            return
+        for own in buckets:
+            own.future.set_result(own.buffer)
+
+    def _reduce_prepared(self, buckets: list[Bucket]) -> None:
+        """Reduce the whole gradient of a step, unless it is not finite on some worker."""
+        buffers = [own.buffer for own in buckets]
+        found = {name: gradient for own in buckets for name, gradient in own.gradients.items()}
+        gradients = [found[name] for name in self.layout.names if name in found]
+        if not self.preparation.begin(buffers, gradients, self.communicator):
+            if not self.has_scaler:
+                raise FloatingPointError(f"a gradient is not finite in step {self.step + 1}")
+            self.skipped += 1
+            self.ledger.skip_step()
+            return
+        for own in buckets:
+            self.reduce(own.gradients, last=own.is_last)
+        self.preparation.end(buffers)
 
     def reduce(self, gradients: dict[str, Tensor], *, last: bool) -> None:
         """Replace gradients, views of one bucket by parameter name, by their reduced means."""
+        started = time.perf_counter()
+        if self._is_new_step:
+            self._reduce_seconds, self._is_new_step = 0.0, False
+            self.communicator.clock.restart()
         segments = [self.layout.segment_of(name, g.view(1, -1)) for name, g in gradients.items()]
         step = Step(self.seed, self.step, self.learning_rate, self.epoch)
         reduced, self.state = self.reducer.reduce(inputs_of(segments), self.state, step, self.communicator)
-        self.inspect(reduced)
+        self.ledger.record(reduced)
+        if self.inspect is not None:
+            self.inspect(reduced)
         for name, gradient in gradients.items():
             mean = reduced.mean[name]
             if mean.data_ptr() != gradient.data_ptr():  # otherwise it is already there
                 gradient.copy_(mean.view_as(gradient))
-        self.step += last
+        self._reduce_seconds += time.perf_counter() - started
+        if last:
+            self.close_step()
+
+    def close_step(self) -> None:
+        """Count a step, whose gradients are reduced."""
+        now, clock = time.perf_counter(), self.communicator.clock
+        self._step_seconds = None if self._ended is None else now - self._ended
+        own = self._reduce_seconds - clock.seconds - clock.leading_seconds
+        self.compression_seconds = own if self.thread is not None else None  # a GPU's kernels are only queued
+        self.ledger.close_step()
+        self.costs.add(self, self.ledger)
+        self.step += 1
+        self._is_new_step, self._ended = True, now
+
+    def _move(self) -> None:
+        """Follow a model that was moved to another device."""
+        has_begun = self.step > 0 or self.skipped > 0
+        saved = self.state_dict() if has_begun else {}
+        for name in ("layout", "names", "communicator", "ledger", "costs", "thread"):
+            vars(self).pop(name, None)
+        self.state = self._initial()
+        if has_begun:
+            self.load_state_dict(saved)
 
 
 def compression_hook(state: CompressionState, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """Reduce ``bucket``: on a CPU in a thread during the backward pass, in bucket order."""
-    names = [state.names[parameter] for parameter in bucket.parameters()]
-    gradients = dict(zip(names, bucket.gradients(), strict=True))
-    buffer, last = bucket.buffer(), bucket.is_last()
-    if state.thread is None:  # kernels and NCCL are asynchronous already
-        future: torch.futures.Future[Tensor] = torch.futures.Future(devices=[buffer.device])
-        state.reduce(gradients, last=last)
-        future.set_result(buffer)
-        return future
-    future = torch.futures.Future()
+    return state.take(bucket)
 
-    def work() -> None:
-        try:
-            state.reduce(gradients, last=last)
-            future.set_result(buffer)
-        except BaseException as error:  # the backward pass waits for this future
-            future.set_exception(error)  # type: ignore[arg-type]  # torch's stub asks for a result
 
-    state.thread.submit(work)
-    return future
+def _described(parameter: Tensor) -> str:
+    return f"{parameter.dtype} {list(parameter.shape)}"

@@ -1,1 +1,1 @@
-"""Validation of a composed config, before anything heavy is imported."""
+"""Validation of a composed config, before slow modules are imported."""

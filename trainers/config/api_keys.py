@@ -1,5 +1,4 @@
-"""Refusal of API keys in configs and command lines: run folders, logs and W&B configs must not contain
-them."""
+"""Refusal of API keys in configs and command lines, which are stored in run folders, logs and W&B."""
 
 import os
 import re
@@ -18,14 +17,14 @@ _SHAPES = (
     )
 )
 _VARIABLES = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD)$", re.I)
-_SHORTEST = 8  # a variable with fewer characters says no secret
+_SHORTEST = 8  # values of variables with fewer characters do not count as secrets
 
 
 def refuse_keys(words: Iterable[str]) -> None:
-    """Raise ``ValueError`` for a word ``name=value`` of a command line that holds an API key.
+    """Raise ``ValueError`` for a word ``name=value`` of a command line that contains an API key.
 
-    It is one by its name, by its form, or because a variable of the environment that is called a key,
-    token, secret or password has the same value. The message does not repeat it.
+    A key is recognised by its name, by its form, or by an environment variable of the same value whose name
+    contains key, token, secret or password. The message does not contain the key.
     """
     secrets = _secrets()
     for word in words:
@@ -34,7 +33,7 @@ def refuse_keys(words: Iterable[str]) -> None:
 
 
 def refuse_keys_in(config: Config) -> None:
-    """Raise ``ValueError`` for a config that holds an API key, as ``refuse_keys`` tells one."""
+    """Raise ``ValueError`` for a config that contains an API key, recognised as in ``refuse_keys``."""
     _search("", config, _secrets())
 
 
@@ -62,4 +61,4 @@ def _secrets() -> set[str]:
 
 
 def _could_be_secret(value: str) -> bool:
-    return len(value) >= _SHORTEST and not value.startswith("/")  # a path says where a key lies
+    return len(value) >= _SHORTEST and not value.startswith("/")  # a path to a key is not a key

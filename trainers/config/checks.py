@@ -1,11 +1,11 @@
-"""Checks of a composed config, before anything heavy is imported."""
+"""Checks of a composed config, before slow modules are imported."""
 
 import os
-from importlib.util import find_spec
 from pathlib import Path
 
 from compressors.core.checks import KERNELS, is_real, shown
 from trainers.config.api_keys import refuse_keys_in
+from trainers.config.destinations import check_destinations
 from trainers.config.nearest import nearest_settings, question
 from trainers.config.targets import GROUPS, check_targets
 from trainers.config.wandb_settings import VARIABLES, wandb_settings
@@ -29,18 +29,8 @@ _KEYS = {
 }
 
 
-_WANDB = ("trainers.run.trackers.open_wandb", "trainers.run.trackers.open_wandb_if_installed")
-INSTALL_WANDB = "pip install 'total-error[tracking]'"
-
-
-def has_wandb() -> bool:
-    """Whether the package is installed: a folder ``wandb`` of runs, which Python would import, is none."""
-    spec = find_spec("wandb")
-    return spec is not None and spec.origin is not None
-
-
 def check(config: Config) -> None:
-    """Raise ``ValueError`` for top-level settings that are no good, and for code that no config may name."""
+    """Raise ``ValueError`` for invalid top-level settings, and for code that a config must not name."""
     refuse_keys_in(config)
     unknown = sorted(map(str, config.keys() - _KEYS))
     if unknown:
@@ -53,7 +43,7 @@ def check(config: Config) -> None:
         value = config.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
             raise ValueError(f"{key} must be an integer >= {minimum}, got {shown(value)}")
-        if value > maximum:  # torch crashes on more threads than the system can start
+        if value > maximum:  # torch crashes if the system cannot start its threads
             raise ValueError(f"{key} must be at most {maximum}, got {shown(value)}")
     choices = {"device": ("auto", "cpu", "cuda"), "scope": ("layer", "global"), "kernels": KERNELS}
     for key, words in choices.items():
@@ -70,13 +60,9 @@ def check(config: Config) -> None:
         if not (isinstance(value, str) and value) and not (value is None and key == "vocabulary"):
             raise ValueError(f"data.{key} must be a text, got {shown(value)}")
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
-    tracker = config["tracker"]
-    if tracker["_target_"] in _WANDB:  # now, as the run folder comes before W&B
-        wandb_settings({key: tracker.get(key) for key in VARIABLES}, os.environ)
-        is_asked_for = tracker["_target_"] == _WANDB[0] or tracker.get("mode") == "online"
-        if is_asked_for and not has_wandb():
-            asked = "tracker=wandb" if tracker["_target_"] == _WANDB[0] else "tracker.mode=online"
-            raise ValueError(f"{asked} needs Weights & Biases, which is not installed: {INSTALL_WANDB}")
+    check_destinations(config)
+    if "wandb" in config["tracker"].get("destinations", {}):  # now, as the run folder comes before W&B
+        wandb_settings({key: config["tracker"].get(key) for key in VARIABLES}, os.environ)
     started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
     if config["processes"] not in (1, started):
         raise ValueError(f"processes={config['processes']}, but the launcher started {started}")
@@ -88,7 +74,7 @@ def require_inside(folder: Path, output: str) -> None:
     """Raise ``ValueError`` unless ``folder`` lies in ``output`` when all links are followed."""
     try:
         found, place = folder.resolve(), Path(output).resolve()
-    except (OSError, RuntimeError) as error:  # of a loop: RuntimeError until Python 3.12
+    except (OSError, RuntimeError) as error:  # a loop of links; RuntimeError until Python 3.12
         raise ValueError(f"{folder} must be a folder, got links that lead nowhere") from error
     if not found.is_relative_to(place):
         raise ValueError(f"{folder} must lie inside output={output}, but leads to {found}")
@@ -99,15 +85,15 @@ def _check_place(output: object, name: object, resume: object) -> None:
     for (key, rule), value in zip(rules.items(), (output, name, resume), strict=True):
         if not isinstance(value, str) or not value or not value.isprintable():
             raise ValueError(f"{key} must be {rule}, got {shown(value)}")
-    assert isinstance(name, str)  # as was just seen
-    if "/" in name or "\\" in name or name.startswith("."):  # .multirun and the locks begin so
+    assert isinstance(name, str)  # checked above
+    if "/" in name or "\\" in name or name.startswith("."):  # as .multirun and the locks do
         raise ValueError(f"name must be the name of one folder, got {shown(name)}")
     if len(os.fsencode(name)) > 200:
         raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")
 
 
 def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool = False) -> None:
-    """Raise ``ValueError`` for what was typed on the command line although it cannot have an effect."""
+    """Raise ``ValueError`` for a setting on the command line that cannot have an effect."""
     refuse_idle(config, overrides)
     if not in_sweep:
         refuse_idle(config, overrides, {SINGLE})

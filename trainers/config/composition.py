@@ -1,4 +1,4 @@
-"""Composed configs: from words of the command line to plain, checked values."""
+"""Composition of configs: from words of the command line to plain, checked values."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,9 +19,10 @@ from trainers.records.plain import Config
 
 
 def compose(overrides: Sequence[str]) -> Config:
-    """The config that ``run.py`` composes of these words, resolved; raises ``ConfigError``.
+    """The resolved config that ``run.py`` composes of these words; raises ``ConfigError``.
 
-    Leaves Hydra's own state as it was; the limits on config files (``guard``) stay in force in this process.
+    Hydra's global state is restored afterwards. The limits on config files (``guard``) stay installed in this
+    process.
     """
     guard.install()
     setup_globals()  # Hydra's resolvers
@@ -51,7 +52,7 @@ def compose(overrides: Sequence[str]) -> Config:
 
 
 def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False) -> Config:
-    """The config as plain values; raises ``ConfigError``, also for what was typed and has no effect."""
+    """The config as plain values; raises ``ConfigError``, also for an override without effect."""
     with refusing():
         try:
             resolved: Any = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
@@ -71,6 +72,6 @@ def keys_of(overrides: Sequence[str]) -> set[str]:
 
 
 def said_by_hydra(error: HydraException) -> str:
-    """What Hydra refuses, in its own words, in one line."""
+    """Hydra's error message in one line."""
     said = [one_line(e) for e in (error, error.__cause__) if e is not None and str(e)]
     return ": ".join(dict.fromkeys(text.split(" Config search path:")[0] for text in said))

@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 
 class ConfigError(Exception):
-    """A run that cannot start or go on, in one line for the user."""
+    """A run cannot start or continue; the message is one line for the user."""
 
 
 @contextmanager
 def refusing() -> Iterator[None]:
-    """Turn what a bad setting raises while a run is being built into a one-line refusal."""
+    """Context manager: convert errors that a bad setting raises during construction into ``ConfigError``."""
     try:
         yield
     except (ValueError, OSError) as error:

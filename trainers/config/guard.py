@@ -1,8 +1,8 @@
 """Limits on untrusted config files: they must not run code or read secrets.
 
-Hydra imports the packages of a search path and instantiates what the ``hydra`` section of a config names
-(callbacks, launcher, logging) before a program sees the config. So this stands where Hydra loads configs, in
-every process that does. Files that Hydra, OmegaConf or YAML do not expect raise one of Hydra's errors.
+Hydra imports the packages of a search path and instantiates the callbacks, launcher and logging that the
+``hydra`` section of a config names, before a program gets the config. These checks are therefore installed in
+Hydra's loader of configs, in every process that uses it. All of them raise one of Hydra's errors.
 """
 
 import os
@@ -16,6 +16,7 @@ import hydra._internal.hydra
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.hydra import Hydra
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
 from hydra.core.default_element import ConfigDefault, GroupDefault
 from hydra.core.object_type import ObjectType
@@ -23,25 +24,29 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, flag_override
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError
 
 from trainers.config import help_page, nearest, old_names, sweep_jobs
 from trainers.config import yaml_loader as config_yaml
 from trainers.config.hydra_section import check_files, check_named_code, refuse
 from trainers.config.installed import config_folders
+from trainers.names import full_name
 
-ENVIRONMENT = ("DATA_DIR",)  # what ${oc.env:...} may read; other variables hold keys and passwords
+ENVIRONMENT = ("DATA_DIR",)  # variables that ${oc.env:...} may read; others may contain keys and passwords
 CONF = Path(__file__).resolve().parents[2] / "conf"
-MOST_VALUES = 10_000  # of all files of a config, those of a file that is named twice counted twice
-FOR_AGENTS = "sweeps/wandb"  # of W&B: no files of Hydra's, though they lie among them
+MOST_VALUES = 10_000  # in all files of a config; a file that is named twice counts twice
+FOR_AGENTS = "sweeps/wandb"  # folder of files for W&B agents, which Hydra must not read
 _hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
-_composed: dict[str, bool] = {}  # what is composed now: whether a sweep, and whether over typed compressors
+_hydras_mode = Hydra.get_mode
+_composed: dict[str, bool] = {}  # is_sweep and over_compressors (by the command line) of this composition
 
 
 class GuardedRepository(CachingConfigRepository):
-    """Hydra's reader of config files. Raises ``ConfigCompositionException`` for those that cannot be read,
-    for defaults lists that choose something of Hydra's, and when there is no end to what files include.
+    """Hydra's reader of config files, with limits.
+
+    Raises ``ConfigCompositionException`` for files that cannot be read, for defaults lists that choose a part
+    of Hydra, and for files with too many values together.
     """
 
     def __init__(self, *arguments: Any) -> None:
@@ -61,7 +66,7 @@ class GuardedRepository(CachingConfigRepository):
             if config_path not in self.sizes:
                 self.sizes[config_path] = 1 + config_yaml.size(found.config)
             self.values += self.sizes[config_path]
-        if self.values > 3 * MOST_VALUES:  # Hydra asks three times for each file
+        if self.values > 3 * MOST_VALUES:  # Hydra reads each file three times
             raise ConfigCompositionException(
                 f"the files of a config must come to at most {MOST_VALUES} values, those of a file that is "
                 f"named twice counted twice; too many with {config_path!r}"
@@ -79,7 +84,7 @@ class GuardedRepository(CachingConfigRepository):
             raise ConfigCompositionException(
                 f"config file {config_path!r}: {config_yaml.said(error)}"
             ) from None
-        except Exception as error:  # Hydra and OmegaConf raise many kinds for files that they do not expect
+        except Exception as error:  # Hydra and OmegaConf raise many kinds for malformed files
             raise ConfigCompositionException(f"config file {config_path!r}: {error}") from None
         if found is not None and not _is_trusted(found.path):
             for default in found.defaults_list:
@@ -94,7 +99,7 @@ class GuardedRepository(CachingConfigRepository):
 
 
 class GuardedLoader(ConfigLoaderImpl):
-    """Hydra's loader of configs, those of installed packages too (``trainers/config/installed.py``).
+    """Hydra's loader of configs, including those of installed packages (``trainers/config/installed.py``).
 
     Raises ``ConfigCompositionException`` for configs that could run code.
     """
@@ -110,7 +115,7 @@ class GuardedLoader(ConfigLoaderImpl):
         config_yaml.begin()
         _composed.update(is_sweep=run_mode == RunMode.MULTIRUN, over_compressors=False)
         try:
-            with warnings.catch_warnings(record=True) as warned:  # of a config that is not refused
+            with warnings.catch_warnings(record=True) as warned:  # shown below, unless the config is refused
                 config = super().load_configuration(config_name, overrides, run_mode, *rest, **named)
         except RecursionError:
             raise ConfigCompositionException("a config must not include or refer to itself") from None
@@ -123,6 +128,9 @@ class GuardedLoader(ConfigLoaderImpl):
         for warning in warned:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         check_named_code(OmegaConf.to_container(config.hydra, resolve=False))
+        with flag_override(config.hydra, ["struct", "readonly"], False):
+            for callback in (config.hydra.get("callbacks") or {}).values():
+                callback._target_ = full_name(callback._target_)
         return config
 
     def _parse_overrides_and_create_caching_repo(self, config_name: str | None, overrides: list[str]) -> Any:
@@ -136,7 +144,7 @@ class GuardedLoader(ConfigLoaderImpl):
         return typed, repository
 
     def _process_config_searchpath(self, config_name: str | None, typed: Any, repo: Any) -> None:
-        """Build the search path, which imports the packages on it: none that a file names."""
+        """Build the search path, whose packages Hydra imports; config files must not name any."""
         loaded = None if config_name is None else repo.load_config(config_name)
         config = loaded.config if loaded is not None else None
         if OmegaConf.is_dict(config) and OmegaConf.select(config, "hydra.searchpath") is not None:
@@ -144,7 +152,7 @@ class GuardedLoader(ConfigLoaderImpl):
         super()._process_config_searchpath(config_name, typed, repo)
 
     def _compose_config_from_defaults_list(self, defaults: Any, repo: Any) -> DictConfig:
-        """What the files say, before what was typed on the command line."""
+        """The config of the files, before the overrides of the command line."""
         self.composed = [(default.config_path, default.package or "") for default in defaults]
         config = super()._compose_config_from_defaults_list(defaults, repo)
         if not OmegaConf.is_dict(config.hydra):
@@ -154,9 +162,10 @@ class GuardedLoader(ConfigLoaderImpl):
 
 
 def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
-    """Hydra's own way to apply what was typed, with a refusal that names the nearest setting.
+    """Hydra's function that applies overrides, with a refusal that names the nearest setting.
 
-    In a sweep over compressors one of them need not have a setting: ``sweep_jobs`` gives it to those that do.
+    In a sweep over compressors, a setting that one of them lacks is not refused: ``sweep_jobs`` gives it to
+    the compressors that have it.
     """
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
     is_over_compressors = _composed["is_sweep"] and (_composed["over_compressors"] or "compressor" in params)
@@ -174,8 +183,17 @@ def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
             raise ConfigCompositionException(said) from None
 
 
+def typed_mode(self: Hydra, config_name: str | None, overrides: list[str]) -> RunMode | None:
+    """Hydra's own way to find whether this is a sweep, which composes the config, where that was typed.
+
+    A config file cannot say it (``check_files``).
+    """
+    said = any(re.match(r"[+~]*hydra(\.mode)?\b(?![./])", word) for word in overrides)
+    return _hydras_mode(self, config_name, overrides) if said else None
+
+
 def config_names(group: str) -> set[str]:
-    """The choices of a group, those in folders below it too, of this project and of installed packages."""
+    """The choices of a group, including its subfolders, of this project and of installed packages."""
     places = [CONF, *(folder.path for folder in config_folders())]
     files = [(place / group, file) for place in places for file in (place / group).rglob("*.yaml")]
     names = {file.relative_to(place).with_suffix("").as_posix() for place, file in files}
@@ -183,10 +201,10 @@ def config_names(group: str) -> set[str]:
 
 
 def add_packages(search_path: ConfigSearchPath) -> None:
-    """Put the configs of installed packages behind this project's.
+    """Add the configs of installed packages to the search path, after this project's.
 
-    Raises ``ConfigCompositionException`` where one of these has the name of one of ours or of another
-    package's: the name alone would not tell which is meant.
+    Raises ``ConfigCompositionException`` if two packages, or a package and this project, have a config of the
+    same name.
     """
     path = search_path.get_path()
     place = 1 + max(
@@ -209,8 +227,9 @@ def add_packages(search_path: ConfigSearchPath) -> None:
 
 
 def install() -> None:
-    """Stand where Hydra and OmegaConf look; once per process, before a config is composed."""
+    """Replace Hydra's loader, its help page and OmegaConf's YAML reader; once per process."""
     hydra._internal.hydra.ConfigLoaderImpl = GuardedLoader
+    Hydra.get_mode = typed_mode
     ConfigLoaderImpl._apply_overrides_to_config = staticmethod(apply_overrides)
     config_yaml.install()
     sweep_jobs.install()
@@ -219,9 +238,9 @@ def install() -> None:
 
 
 def environment_variable(name: str, default: Any = "") -> Any:
-    """The variable ``name``, or ``default`` where there is one and the variable is not set.
+    """The environment variable ``name`` or, if it is not set, ``default``.
 
-    Raises ``ValueError`` for a name not in ``ENVIRONMENT`` and without a value.
+    Raises ``ValueError`` for a name that is not in ``ENVIRONMENT``, and without variable and default.
     """
     if name not in ENVIRONMENT:
         raise ValueError(f"configs may read {', '.join(ENVIRONMENT)} of the environment, not {name}")
@@ -240,14 +259,14 @@ def _is_trusted(source: str) -> bool:
 
 
 def _check_default(default: ConfigDefault | GroupDefault, config_path: str) -> None:
-    """Raise for an entry of a defaults list that names something of Hydra's, or puts something there."""
+    """Raise for an entry of a defaults list that chooses or fills a group of Hydra's own."""
     named = default.group if isinstance(default, GroupDefault) else default.path
     if "hydra" in re.split(r"[/@.:]", f"{named}@{default.package}"):
         refuse(f"choose {named} in its defaults, as {config_path!r} does")
 
 
 def _check_choice(override: Override, repository: GuardedRepository) -> None:
-    """Raise for a choice of a group that is no text, as false is not."""
+    """Raise for a choice of a group that is not a text, such as false."""
     group = override.key_or_group
     if override.is_delete() or override.is_sweep_override() or isinstance(override.value(), (str, list)):
         return

@@ -1,7 +1,8 @@
 """Page of ``run.py --help``: groups, and the settings of the composed config with their explanations.
 
-An explanation is the comment of a setting in the file that sets it first: behind its value or in the lines
-above it. A group's is the first line of the chosen file; a setting that refers to another has the other's.
+The explanation of a setting is its comment, after its value or in the lines above, in the file that sets it
+first. The explanation of a group is the first line of the chosen file. A setting that refers to another one
+has the explanation of the latter.
 """
 
 import re
@@ -21,25 +22,25 @@ from omegaconf import OmegaConf
 
 from trainers.config.yaml_loader import bounded_loader
 
-Key = tuple[str, ...]  # the way to a setting
+Key = tuple[str, ...]  # path of a setting
 _REFERENCE = re.compile(r"\$\{([a-z_.]+)\}")
-_LAST_COLUMN = 36  # where explanations begin at the latest; that of a longer setting is below it
-_FALLBACK_WIDTH = 100  # of the page, where there is no terminal
+_LAST_COLUMN = 36  # last column for the begin of explanations; longer settings have theirs in the next line
+_FALLBACK_WIDTH = 100  # width of the page without a terminal
 
 
 def install() -> None:
-    """Take the place of Hydra's page; once per process."""
+    """Replace Hydra's page; once per process."""
     hydra._internal.hydra.Hydra.app_help = app_help  # type: ignore[method-assign]
 
 
 def app_help(self: Any, config_name: str | None, args_parser: ArgumentParser, args: Namespace) -> None:
-    """Print the page; in place of the method of ``hydra._internal.hydra.Hydra``."""
+    """Print the page; replaces the method of ``hydra._internal.hydra.Hydra``."""
     config = self.compose_config(config_name, args.overrides, RunMode.RUN, with_log_configuration=True)
     HydraConfig.instance().set_config(config)
     width = shutil.get_terminal_size((_FALLBACK_WIDTH, 24)).columns
     sources = [source.path for source in config.hydra.runtime.config_sources if source.schema == "file"]
     explained = explanations(self.config_loader.composed, [Path(path) for path in sources])
-    template = string.Template(config.hydra.help.template)  # before the next line takes it away
+    template = string.Template(config.hydra.help.template)  # the next line removes it
     settings: Any = OmegaConf.to_container(self.get_sanitized_cfg(config, "job"), resolve=args.resolve)
     page = settings_page(settings, explained, width)
     print(
@@ -68,10 +69,10 @@ def explanations(files: Iterable[tuple[str, str]], folders: Iterable[Path]) -> d
 
 
 def comments(text: str, name: str = "") -> dict[Key, str]:
-    """The comments of a YAML file by the key that they belong to.
+    """The comments of a YAML file by the key that they explain.
 
-    The first line belongs to the key ``name``, as in diagnostics, of which several may be chosen, or without
-    such a key to the empty one, the whole.
+    The first line explains the key ``name`` if the file has it, as in ``conf/diagnostics``; otherwise it
+    explains the whole file, whose key is empty.
     """
     lines = text.splitlines()
     places = list(_places(yaml.compose(text, Loader=bounded_loader())))
@@ -92,7 +93,7 @@ def comments(text: str, name: str = "") -> dict[Key, str]:
 
 
 def _places(node: Any, before: Key = ()) -> Iterator[tuple[Key, int, tuple[int, int]]]:
-    """Keys of a YAML file, each with its line and with where its value ends: line, column."""
+    """Keys of a YAML file, each with its line and the end of its value, (line, column)."""
     for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
         way = (*before, str(key.value))
         is_block = isinstance(value, yaml.CollectionNode) and not value.flow_style
@@ -103,7 +104,7 @@ def _places(node: Any, before: Key = ()) -> Iterator[tuple[Key, int, tuple[int, 
 
 
 def settings_page(settings: Mapping[str, Any], explained: Mapping[Key, str], width: int) -> Iterator[str]:
-    """The settings as YAML, without the names of classes, each with its explanation at the right."""
+    """The settings as YAML, without names of classes, each with its explanation on the right."""
     lines = [(key if key in explained else _referred(settings, key), line) for key, line in _lines(settings)]
     column = 2 + max((len(line) for _, line in lines if len(line) + 2 <= _LAST_COLUMN), default=0)
     for key, line in lines:
@@ -115,7 +116,7 @@ def settings_page(settings: Mapping[str, Any], explained: Mapping[Key, str], wid
 
 
 def _referred(settings: Any, key: Key) -> Key:
-    """The setting that the value of ``key`` refers to, as ``${budget.density}`` does."""
+    """The setting that the value of ``key`` refers to, as in ``${budget.density}``."""
     for name in key:
         settings = settings[name]
     found = _REFERENCE.fullmatch(settings) if isinstance(settings, str) else None

@@ -1,6 +1,7 @@
-"""Checks of the ``hydra`` section of a config, which names code: launchers, sweepers, callbacks, logging."""
+"""Checks of the ``hydra`` section of a config, which can name code: launcher, sweeper, callbacks, logging."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -19,19 +20,17 @@ OWN_LOGGING = {"version": 1, "root": None, "disable_existing_loggers": False}  #
 HARMLESS = ("help", "hydra_help", "env")  # texts
 LOGGING = ("hydra_logging", "job_logging")
 PLUGINS = ("launcher", "sweeper")
+PRESETS = Path(__file__).resolve().parents[2] / "conf/hydra"  # of this project, trusted as its code is
+CONF_OF_HYDRA = Path(hydra.__file__).parent / "conf" / "hydra"
 CODE_OF_PLUGINS = ("hydra._internal.core_plugins.", "hydra_plugins.")
 
 
 def check_files(section: dict[str, Any], chosen: set[str]) -> None:
-    """Raise for a ``hydra`` section of config files that says more than which runs a sweep has.
+    """Raise for a ``hydra`` section of config files that sets more than the parameters of a sweep.
 
-    ``chosen`` are the configs it is made of, of which ``hydra/launcher/NAME`` and its like were typed.
+    ``chosen`` are the names of its configs. Those of Hydra's groups, such as ``hydra/launcher/NAME``, are
+    permitted, because only the command line can choose them.
     """
-    from hydra.conf import HydraConf
-
-    usual: Any = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
-    own = Path(hydra.__file__).parent / "conf/hydra/output/default.yaml"  # under --hydra-help, without ours
-    hydras: Any = OmegaConf.to_container(OmegaConf.load(own), resolve=False)
     for key, value in section.items():
         if key in HARMLESS:
             continue
@@ -41,15 +40,15 @@ def check_files(section: dict[str, Any], chosen: set[str]) -> None:
         elif key in PLUGINS:
             value = dict(value or {})
             _check_sweep(value.pop("params", None) if key == "sweeper" else None)
-            allowed = value in [_registered(key, name) for name in names]
+            allowed = value in [_registered(key, name) or _preset(key, name) for name in names]
         else:
-            allowed = value in [known[key] for known in (usual, hydras, OWN) if key in known]
+            allowed = value in [known[key] for known in (*_hydras_defaults(), OWN) if key in known]
         if not allowed:
             refuse(f"set hydra.{key}")
 
 
 def check_named_code(section: dict[str, Any]) -> None:
-    """Raise for a callback, launcher or sweeper, also a typed one, that is neither ours nor Hydra's."""
+    """Raise for a callback, launcher or sweeper, also from the command line, that is not ours or Hydra's."""
     for name in (*PLUGINS, "callbacks"):
         for target in _targets(section.get(name)):
             plugin = isinstance(target, str) and target.startswith(CODE_OF_PLUGINS)
@@ -61,7 +60,7 @@ def check_named_code(section: dict[str, Any]) -> None:
 
 
 def refuse(what: str) -> NoReturn:
-    """Raise for what a config file does."""
+    """Raise ``ConfigCompositionException`` for a config file that does ``what``."""
     raise ConfigCompositionException(
         f"a config file must not {what}: it can run code; type it on the command line"
     )
@@ -74,22 +73,47 @@ def _check_sweep(params: Any) -> None:
 
 
 def _is_hydras_own(key: str, value: object, name: str) -> bool:
-    """Whether these logging settings are those of the file of that name, or of any, that comes with Hydra."""
+    """Whether these logging settings equal Hydra's file of that name; ``name`` may be a pattern."""
     if value == OWN_LOGGING and name in ("none", "*"):
         return True
-    files = (Path(hydra.__file__).parent / "conf" / "hydra" / key).glob("*.yaml")
-    own = (file for file in files if name in (file.stem, "*"))
-    return any(OmegaConf.to_container(OmegaConf.load(file)) == value for file in own)
+    return any(value == own for stem, own in _hydras_logging(key) if name in (stem, "*"))
+
+
+@cache
+def _hydras_defaults() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The ``hydra`` section of Hydra's own configs, and the one below --hydra-help, which is without ours."""
+    from hydra.conf import HydraConf
+
+    usual: Any = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
+    output: Any = OmegaConf.to_container(OmegaConf.load(CONF_OF_HYDRA / "output/default.yaml"), resolve=False)
+    return usual, output
+
+
+@cache
+def _hydras_logging(key: str) -> list[tuple[str, Any]]:
+    """Names and content of Hydra's own files of ``hydra_logging`` or ``job_logging``."""
+    files = (CONF_OF_HYDRA / key).glob("*.yaml")
+    return [(file.stem, OmegaConf.to_container(OmegaConf.load(file))) for file in files]
 
 
 def _registered(key: str, name: str) -> Any:
-    """The settings of an installed launcher or sweeper as its plugin registers them."""
+    """The settings of an installed launcher or sweeper that its plugin registers."""
     store = ConfigStore.instance()
     if f"{name}.yaml" not in store.list(f"hydra/{key}"):
         return None
     node: Any = OmegaConf.to_container(OmegaConf.structured(store.load(f"hydra/{key}/{name}.yaml").node))
     node.pop("params", None)
     return node
+
+
+def _preset(key: str, name: str) -> Any:
+    """The settings of this project's own file, which changes those of a registered launcher."""
+    file = PRESETS / key / f"{name}.yaml"
+    if not file.is_file():
+        return None
+    own: Any = OmegaConf.to_container(OmegaConf.load(file), resolve=False)
+    (base,) = own.pop("defaults")
+    return _registered(key, base) | own
 
 
 def _targets(value: Any) -> list[Any]:

@@ -1,7 +1,7 @@
 """Installed packages with their own methods, models or data.
 
-A package declares a module, with all that lies below it, by an entry point of one of ``GROUPS``. Only
-metadata are read here: no package is imported.
+A package declares a module with its submodules by an entry point of one of ``GROUPS``. Only metadata are read
+here; no package is imported.
 """
 
 import importlib.util
@@ -10,7 +10,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
+from trainers.names import is_ours
+
 GROUPS = {  # of a config, and of entry points
     "compressor": "total_error.compressors",
     "feedback": "total_error.feedback",
@@ -20,7 +21,7 @@ GROUPS = {  # of a config, and of entry points
 
 
 class Declaration(NamedTuple):
-    """What an entry point says, and who says it."""
+    """An entry point, and the distribution that declares it."""
 
     group: str  # of a config
     module: str
@@ -29,19 +30,19 @@ class Declaration(NamedTuple):
 
 
 class ConfigFolder(NamedTuple):
-    """Where the configs of a package lie."""
+    """The folder of a package's configs."""
 
     owner: str  # its distributions and their versions
     path: Path
 
 
 def declarations() -> list[Declaration]:
-    """All of this environment. Raises ``ValueError`` for an entry point of ours that names no module."""
+    """All declarations of this environment. Raises ``ValueError`` for one that does not name a module."""
     return [found for name in sorted(_distributions()) for found in _declared_by(metadata.distribution(name))]
 
 
 def declaration_of(module: str, group: str) -> Declaration | None:
-    """The one by which a config may name ``module`` in this group of a config, if there is one."""
+    """The declaration that permits a config to name ``module`` in this group; None if there is none."""
     for found in declarations():
         if found.group == group and f"{module}.".startswith(f"{found.module}."):
             return found
@@ -51,7 +52,7 @@ def declaration_of(module: str, group: str) -> Declaration | None:
 def config_folders() -> list[ConfigFolder]:
     """The folders ``conf`` of the top-level packages that are declared.
 
-    Raises ``ValueError`` for a package that is not there, as after its sources were moved.
+    Raises ``ValueError`` for a missing package, for example after its sources were moved.
     """
     owners: dict[Path, list[str]] = {}
     for found in declarations():
@@ -64,7 +65,7 @@ def config_folders() -> list[ConfigFolder]:
 
 
 def _distributions() -> set[str]:
-    """Names of those that mention one of ``GROUPS``; what others declare is not looked at."""
+    """Names of the distributions with entry points in one of ``GROUPS``; others are not examined."""
     found = set()
     for distribution in metadata.distributions():
         try:
@@ -95,13 +96,13 @@ def _declared_by(distribution: metadata.Distribution) -> Iterator[Declaration]:
         parts = entry.value.split(".")
         if not all(part.isidentifier() for part in parts):
             raise ValueError(f"{where} must name a module, as my_package or my_package.my_module")
-        if (ROOT / parts[0] / "__init__.py").is_file() or (ROOT / f"{parts[0]}.py").is_file():
+        if is_ours(parts[0]):
             raise ValueError(f"{where} must not name {parts[0]}, which is a module of this project")
         yield Declaration(configs[entry.group], entry.value, distribution.name, version)
 
 
 def _places(declaration: Declaration) -> list[Path]:
-    """The folders of the top-level package, none for a module; finding a top-level one executes nothing."""
+    """The folders of the top-level package, none for a module; no code of it is executed."""
     name = declaration.module.split(".")[0]
     try:
         spec = importlib.util.find_spec(name)

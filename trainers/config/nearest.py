@@ -1,4 +1,4 @@
-"""Nearest right names of misspelt settings and of misspelt choices of a group."""
+"""Suggestions for misspelt settings and misspelt choices of a group."""
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -9,24 +9,24 @@ from trainers.records.effects import without_effect
 from trainers.records.plain import Config
 
 _OTHER_NAMES = {"lambda": "threshold", "learning_rate": "lr", "k": "density"}
-_CUTOFF = 0.7  # of difflib's ratio: below it, words share little more than letters
+_CUTOFF = 0.7  # least ratio of difflib for a suggestion
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The one of ``known`` that is spelt most like ``name``, None if none is like it."""
+    """The name in ``known`` with the most similar spelling, or None if none is similar."""
     return next(iter(get_close_matches(name, list(known), 1, _CUTOFF)), None)
 
 
 def question(names: Iterable[str]) -> str:
-    """The end of a refusal that asks whether one of ``names`` was meant, nothing without a name."""
+    """A question for the end of a refusal, whether one of ``names`` was meant; empty without names."""
     found = " or ".join(names)
     return f"; did you mean {found}?" if found else ""
 
 
 def refusal_of_setting(key: str, word: str, config: Config) -> str:
-    """Why ``word``, which sets ``key``, is refused, and what to type instead.
+    """The refusal of ``word``, which sets ``key``, with its reason and a suggestion.
 
-    ``config`` is the composed one. A ``+`` is advised only for a setting that the part has.
+    ``config`` is the composed config. A ``+`` is suggested only for a setting that the part has.
     """
     group, _, name = key.partition(".")
     idle = without_effect(config, key) if name else None
@@ -39,7 +39,7 @@ def refusal_of_setting(key: str, word: str, config: Config) -> str:
 
 
 def nearest_settings(key: str, config: Config) -> list[str]:
-    """Settings of a composed config that have the name of ``key`` in another group, or are spelt like it."""
+    """Settings of a composed config with the same name in another group, or with a similar spelling."""
     known = list(dict.fromkeys(_settings(config)))
     owner, _, name = key.rpartition(".")
     name = _OTHER_NAMES.get(name.lower(), name)
@@ -55,7 +55,7 @@ def nearest_settings(key: str, config: Config) -> list[str]:
 
 
 def refusal_of_choice(path: str, options: Iterable[str]) -> str:
-    """Why there is no config ``path``, which is GROUP/NAME, and the nearest of the ``options``."""
+    """The refusal of the unknown config ``path`` = GROUP/NAME, with the nearest of the ``options``."""
     depth = 2 if path.startswith("hydra/") else 1
     group, name = "/".join(path.split("/")[:depth]), "/".join(path.split("/")[depth:])
     options = sorted(options)
@@ -67,7 +67,7 @@ def refusal_of_choice(path: str, options: Iterable[str]) -> str:
 
 
 def _settings(config: Config) -> Iterator[str]:
-    """Groups, top-level settings and the settings of parts; of ``budget`` those that the compressor has."""
+    """Groups, top-level settings and settings of parts; those of ``budget`` that the compressor has."""
     own = {name for name, _ in _walk(config.get("compressor"))}
     for name, value in config.items():
         if name == "hydra":

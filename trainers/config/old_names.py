@@ -1,4 +1,4 @@
-"""Names of sweeps that have changed."""
+"""Former names of sweeps, and their present ones."""
 
 SWEEPS = {
     "lambda_vs_k": "lambda_vs_k/densities",

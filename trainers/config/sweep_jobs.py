@@ -16,10 +16,10 @@ _OWNERS = ("budget", "compressor")  # of settings that not every compressor has
 
 
 def install() -> None:
-    """Let Hydra's sweeper give each job the settings that its compressor has, and take equal jobs once.
+    """Make Hydra's sweeper give each job only the settings of its compressor, and run equal jobs once.
 
-    Hydra takes the product of all values. Without this, a sweep over compressors, thresholds and densities
-    fails for each compressor that lacks one of them, or runs a job once for each value of the other.
+    Hydra runs the product of all values. Without this, a sweep over compressors, thresholds and densities
+    would fail for each compressor that lacks a setting, or repeat a job for each value without effect.
     """
     sweeper: Any = Plugins.instance().class_name_to_class[_SWEEPER]  # plugins are modules of their own
     original = sweeper.get_job_batch
@@ -29,7 +29,7 @@ def install() -> None:
             composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
             return {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
 
-        if self.batch_index == 0:  # all batches at once, so that the first job knows of the last
+        if self.batch_index == 0:  # all batches at once: equal jobs may be in different batches
             self.overrides = [jobs_with_own_settings(batch, compose) for batch in self.overrides]
             announce([job for batch in self.overrides for job in batch])
         return original(self)
@@ -38,10 +38,10 @@ def install() -> None:
 
 
 def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> list[list[str]]:
-    """The jobs of a sweep, each with the settings that its compressor has; equal ones once, in their order.
+    """The jobs of a sweep in order, each with the settings of its compressor only; equal jobs once.
 
-    ``compose`` gives the compressor's settings, by ``compressor``, of a job's words. Jobs of one compressor
-    stay as they are. Raises ``ValueError`` for a setting that none of the compressors has.
+    ``compose`` returns the config of a job's words. A sweep with one compressor is not changed. Raises
+    ``ValueError`` for a setting that none of the compressors has.
     """
     if len({_value(job, "compressor") for job in jobs}) < 2:
         return [list(job) for job in jobs]
@@ -64,7 +64,7 @@ def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> l
 
 
 def _taken(own: list[str], others: list[str], compose: Compose) -> list[str]:
-    """Those of a job's words ``own`` that its compressor has and that have an effect beside each other."""
+    """The words in ``own`` that set an existing setting of the job's compressor and have an effect."""
     config = compose(others)
     there = [word for word in own if not names_none("compressor", _key(word).split(".")[1])(config)]
     config = compose([*others, *there])

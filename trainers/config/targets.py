@@ -1,6 +1,7 @@
 """Check of the ``_target_``s of a config: each must name a factory of its group.
 
-It lies in this project or in a module that an installed package declares for the group (``installed.py``).
+A factory is in this project or in a module that an installed package declares for the group
+(``installed.py``).
 """
 
 import importlib
@@ -14,6 +15,7 @@ from typing import NamedTuple, get_args, get_type_hints
 import yaml
 
 from trainers.config import installed
+from trainers.names import full_name
 from trainers.records.effects import FIRST_NAMES, FORMER_NAMES, RENAMED
 from trainers.records.plain import Config
 
@@ -22,17 +24,17 @@ _MOVED = {first: name for name, first in FIRST_NAMES.items()} | FORMER_NAMES
 
 
 class Group(NamedTuple):
-    """Where the factories of a config group lie, and what they are."""
+    """The location of a config group's factories, and the requirements on them."""
 
-    place: str  # a package, for any module below it; or one module
-    is_partial: bool = False  # Hydra leaves the call to run.py
-    given: tuple[str, ...] = ()  # what run.py adds to the settings then
+    place: str  # a package, with all of its modules, or one module
+    is_partial: bool = False  # the factory is called later, by the trainer's construction
+    given: tuple[str, ...] = ()  # arguments that the later call adds to the settings
     makes: tuple[str, ...] = ()  # attributes of which a class must have one
-    inside: tuple[str, ...] = ()  # others, of which one will do in a setting of another class
+    inside: tuple[str, ...] = ()  # further attributes, for a class inside the settings of another one
 
 
-# Factories take settings, by keyword only. The packages hold other functions too, which write files
-# or start processes: those take what they work on by position, or have private names.
+# A factory takes its settings by keyword only. The packages also have functions that write files or start
+# processes; a config cannot call these, because they have positional arguments or private names.
 GROUPS = {
     "model": Group("models"),
     "data": Group("data"),
@@ -49,10 +51,10 @@ GROUPS = {
 
 
 def check_targets(config: Config) -> None:
-    """Raise ``ValueError`` for a ``_target_`` that is no name of a factory in its group's place.
+    """Raise ``ValueError`` for a ``_target_`` outside the place of its group, at any depth of the config.
 
-    Looks at every depth, at names and the metadata of packages alone; imports nothing. ``_args_`` and its
-    like are refused, and so is what Hydra would interpolate once more when it instantiates.
+    Checks only names and the metadata of packages; imports nothing. Also refuses ``_args_`` and Hydra's other
+    special keys, and texts that Hydra would interpolate at the instantiation.
     """
     for path, value, _ in _walk(config):
         where, key = ".".join(path), path[-1]
@@ -76,21 +78,21 @@ def check_targets(config: Config) -> None:
 
 
 def check_factories(config: Config) -> None:
-    """Raise ``ValueError`` for a ``_target_`` that is no factory, or that has no such settings.
+    """Raise ``ValueError`` for a ``_target_`` that is not a factory, or that lacks one of its settings.
 
-    To be called before anything is instantiated, after ``check_targets``. The factory must be defined
-    where it is said to be, or below the package that hands it on: ``compressors.api.torch`` is not.
+    Call it after ``check_targets`` and before any instantiation. The factory must be defined in the module
+    that the name has, or in a submodule: ``compressors.api.torch`` is not.
     """
     for path, value, settings in _walk(config):
         if path[-1] == "_target_":
-            assert isinstance(value, str) and isinstance(settings, dict)  # as ``check_targets`` has seen
+            assert isinstance(value, str) and isinstance(settings, dict)  # ``check_targets`` checks it
             _check_factory(".".join(path), value, GROUPS[path[0]], settings)
 
 
 def settings_of(config: Config, group: str) -> set[str]:
-    """The optional settings of the part that ``group`` names; none where a config may not name it.
+    """The optional settings of the part in ``group``; none if a config must not name it.
 
-    A factory's other arguments, as a model's, come from elsewhere.
+    Required arguments are not settings: those of a model come from the data.
     """
     settings = config.get(group)
     if group not in GROUPS or not isinstance(settings, dict) or "_target_" not in settings:
@@ -101,14 +103,14 @@ def settings_of(config: Config, group: str) -> set[str]:
     except ValueError:
         return set()
     module, _, name = settings["_target_"].rpartition(".")
-    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    parameters = inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
     return {
         key for key, p in parameters.items() if p.default is not p.empty and key not in GROUPS[group].given
     }
 
 
 def packages_of(config: Config) -> dict[str, str]:
-    """The installed packages that a config names code of, beside this project, with their versions."""
+    """The installed packages, other than this project, whose code a config names, with their versions."""
     found = {}
     for path, value, _ in _walk(config):
         group = GROUPS.get(path[0])
@@ -132,10 +134,10 @@ def modules_named(config: Config) -> set[str]:
 
 
 def require_match(settings: Config, data: str, arguments: set[str]) -> None:
-    """Raise ``ValueError`` for a model that is not made for what this kind of data tells of itself."""
+    """Raise ``ValueError`` for a model that does not take the ``arguments`` of this kind of data."""
     model = settings["_target_"]
     module, _, name = model.rpartition(".")
-    parameters = inspect.signature(getattr(importlib.import_module(module), name)).parameters
+    parameters = inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
     if not arguments <= parameters.keys():
         fitting = ", ".join(_fitting_data(parameters))
         remedy = f"; data={fitting} would do" if fitting else ""
@@ -146,16 +148,16 @@ def require_match(settings: Config, data: str, arguments: set[str]) -> None:
 
 
 def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    """The choices of conf/data, as they stand, that tell what a model with these ``parameters`` needs.
+    """The choices of conf/data whose default settings provide the arguments of a model.
 
-    A dataset's class states what it tells in the return type of ``model_arguments`` (``data.protocols``).
+    A dataset's class declares its arguments in the return type of ``model_arguments`` (``data.protocols``).
     """
     required = {name for name, p in parameters.items() if p.default is p.empty}
     found = []
     for path in sorted((ROOT / "conf/data").glob("*.yaml")):
         module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
-        returned = get_type_hints(getattr(importlib.import_module(module), name))["return"]
-        usual = (*get_args(returned), returned)[0]  # of several kinds the first is that of the defaults
+        returned = get_type_hints(getattr(importlib.import_module(full_name(module)), name))["return"]
+        usual = (*get_args(returned), returned)[0]  # the first of several kinds is the default
         told = get_type_hints(get_type_hints(usual.model_arguments)["return"]).keys()
         if required <= told <= parameters.keys():
             found.append(path.stem)
@@ -165,7 +167,7 @@ def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
 def _walk(
     whole: Config | Sequence[object], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], object, Config | Sequence[object]]]:
-    """The way to every key and list entry below ``whole``, the entry, and what it is an entry of."""
+    """The path of every key and list entry in ``whole``, the entry, and the mapping or list that has it."""
     entries: Iterable[tuple[object, object]]
     entries = whole.items() if isinstance(whole, dict) else enumerate(whole)
     for key, entry in entries:
@@ -200,14 +202,14 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
 
 
 def _is_ours(module: str, group: Group) -> bool:
-    """Whether a module lies in the group's place, which a package by itself does not."""
+    """Whether a module is in the group's place; the place's package itself is not."""
     return "." in module and f"{module}.".startswith(f"{group.place}.")
 
 
 def _imported(module: str, where: str) -> ModuleType:
     try:
-        return importlib.import_module(module)
-    except Exception as error:  # of any kind: a module runs when it is imported
+        return importlib.import_module(full_name(module))
+    except Exception as error:  # of any kind: an import runs the module's code
         ours = (__file__, importlib.__file__)
         frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename not in ours]
         own = [f"{Path(f.filename).name}, line {f.lineno}" for f in frames if "<frozen" not in f.filename]
@@ -220,7 +222,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     module, _, attribute = name.rpartition(".")
     found = getattr(_imported(module, where), attribute, None)
     is_factory = inspect.isfunction(found) or inspect.isclass(found)
-    if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{module}."):
+    if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{full_name(module)}."):
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
     if module.startswith("compressors.core."):
         raise ValueError(f"{where}: {name} is no compressor: methods extend it")
@@ -229,7 +231,7 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
         raise ValueError(f"{where}: {name} is no {where.split('.')[0]}: it has no {' or '.join(makes)}")
     parameters = _signature(found, where, name).parameters
     kinds = {p.kind for key, p in parameters.items() if key not in group.given}
-    if not _is_ours(module, group):  # ours hold functions that are no factories, which take positions
+    if not _is_ours(module, group):  # only in our modules does a positional argument mark other functions
         kinds -= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
     if not kinds <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
         raise ValueError(f"{where}: {name} is no factory: it must take its settings by keyword only")

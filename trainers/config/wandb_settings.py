@@ -1,4 +1,4 @@
-"""Settings of Weights & Biases: what was typed, else its environment variables, else defaults."""
+"""Settings of Weights & Biases: from the command line, else from its environment variables, else defaults."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,27 +13,27 @@ VARIABLES = {
     "tags": "WANDB_TAGS",
     "mode": "WANDB_MODE",
 }
-_NOT_TAKEN = ("WANDB_NAME", "WANDB_DIR")  # a run is called after its folder, and its files lie there
+_NOT_TAKEN = ("WANDB_NAME", "WANDB_DIR")  # ignored: a run has the name of its folder, and its files are there
 _DEFAULTS = {"project": "total-error", "mode": "offline"}
 _MODES = ("online", "offline")
 _MODES_OF_WANDB = (*_MODES, "disabled", "dryrun", "run", "shared")
-_NAMES = {"entity": 128, "group": 128, "job_type": 64, "notes": 10_000}  # with the letters that they may have
+_NAMES = {"entity": 128, "group": 128, "job_type": 64, "notes": 10_000}  # largest numbers of characters
 
 Settings = dict[str, object]
 
 
 def wandb_settings(typed: Mapping[str, object], environment: Mapping[str, str]) -> tuple[Settings, str]:
-    """The settings for W&B, and a line about the variables that take part; an empty one if none does.
+    """The settings for W&B, and a line about the environment variables in use; empty if there are none.
 
-    ``typed`` has all keys of ``VARIABLES``, null where nothing was typed. The project may be ENTITY/NAME.
-    Raises ``ValueError`` for what W&B would not take.
+    ``typed`` has all keys of ``VARIABLES``, with null for settings that are not on the command line. The
+    project may be ENTITY/NAME. Raises ``ValueError`` for values that W&B does not accept.
     """
     found = _checked(typed, {key: f"tracker.{key}" for key in VARIABLES}, _MODES)
     values = {key: environment[name] for key, name in VARIABLES.items() if environment.get(name)}
     given: Settings = {key: value.split(",") if key == "tags" else value for key, value in values.items()}
     given = _checked(given, VARIABLES, _MODES_OF_WANDB)
     said = []
-    if environment.get("WANDB_SWEEP_ID"):  # of an agent, whose sweep has a project; W&B takes no other
+    if environment.get("WANDB_SWEEP_ID"):  # an agent's runs must be in the project of its sweep
         for key in ("project", "entity"):
             if key in found:
                 said.append(f"the project of its sweep, not tracker.{key}={found.pop(key)}")
@@ -47,7 +47,7 @@ def wandb_settings(typed: Mapping[str, object], environment: Mapping[str, str]) 
 
 
 def _checked(settings: Mapping[str, object], names: Mapping[str, str], modes: Sequence[str]) -> Settings:
-    """Those that are there, the entity of ENTITY/NAME by itself. ``names`` are for the refusals."""
+    """The settings that are not null, with ENTITY/NAME split. ``names`` are used in refusals."""
     found = {key: value for key, value in settings.items() if value is not None}
     if "project" in found:
         project = found["project"]

@@ -16,8 +16,8 @@ _IDLE = {
 
 
 def checked(words: Sequence[str]) -> list[str]:
-    """The words as Hydra takes them. Raises ``ValueError`` for those that are none, for
-    secrets, and for settings by a former name."""
+    """The words in Hydra's form. Raises ``ValueError`` for malformed words, for secrets, and for settings by
+    a former name."""
     found = [_bracketed(home_expanded(word)) for word in words]
     refuse_keys(found)
     found = options_first(found)
@@ -31,16 +31,16 @@ def checked(words: Sequence[str]) -> list[str]:
 
 
 def options_first(words: list[str]) -> list[str]:
-    """The words with options before overrides, as Hydra wants them; ``-m`` is left out beside ``--cfg``.
+    """The words with options before overrides, as Hydra requires; ``-m`` is omitted if there is ``--cfg``.
 
-    Raises ``ValueError`` for options that Hydra does not know, and for the one that opens a pickle.
+    Raises ``ValueError`` for unknown options, and for the one that opens a pickle.
     """
     parser = get_args_parser()
 
     def refuse(message: str) -> None:
         raise ValueError(f"{message}; --help lists what there is")
 
-    parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse prints a page on usage
+    parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse would print the usage
     parsed = parser.parse_intermixed_args(words)
     if parsed.experimental_rerun is not None:
         raise ValueError("--experimental-rerun is not for use: it opens a pickle, which can run code")
@@ -53,9 +53,9 @@ def options_first(words: list[str]) -> list[str]:
 
 
 def _bracketed(word: str) -> str:
-    """``diagnostics=a,b`` as Hydra writes the choice of several options, which else would be a sweep.
+    """``diagnostics=a,b`` as ``diagnostics=[a,b]``, the choice of several options; otherwise it is a sweep.
 
-    Raises ``ValueError`` for an option that is not there: of several Hydra does not say which there are.
+    Raises ``ValueError`` for an unknown option; Hydra's own message would not list the known ones.
     """
     key, _, value = word.partition("=")
     if key != "diagnostics":
@@ -69,9 +69,9 @@ def _bracketed(word: str) -> str:
 
 
 def home_expanded(word: str) -> str:
-    """``KEY=~/FOLDER`` with the home folder for ``~``, which neither the shell nor Hydra puts there.
+    """``KEY=~/FOLDER`` with ``~`` replaced by the home folder; neither the shell nor Hydra replaces it.
 
-    Raises ``ValueError`` for the home of a user that is not known.
+    Raises ``ValueError`` for the home of an unknown user.
     """
     key, equals, value = word.partition("=")
     if not value.startswith("~"):

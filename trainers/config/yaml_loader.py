@@ -1,7 +1,7 @@
 """YAML of config files, with bounds on the memory and time that a file can take.
 
-All config files are read by OmegaConf's loader of YAML. This one refuses what no config needs and Hydra does
-not expect: tags, keys that are no text, and more values than anybody writes, those behind aliases included.
+It replaces OmegaConf's loader of YAML, which reads all config files. It refuses tags, keys that are not
+texts, and files with too many values, including those behind aliases.
 """
 
 from functools import cache
@@ -14,19 +14,19 @@ from omegaconf._utils import get_yaml_loader
 from omegaconf.base import Container
 from omegaconf.errors import InterpolationResolutionError
 
-LONGEST = 2**16  # letters of a file
-DEEPEST = 20  # lists and mappings inside one another
-MOST = 5_000  # values of a file, those behind an alias counted each time
+LONGEST = 2**16  # characters of a file
+DEEPEST = 20  # nesting of lists and mappings
+MOST = 5_000  # values of a file; those behind an alias count each time
 MOST_INTERPOLATIONS = 500  # of a file
 MOST_INSIDE = 10  # interpolations in one text
-MOST_RESOLVED = 2_000  # values, and texts per 64 letters, that the interpolations of a config give
+MOST_RESOLVED = 2_000  # results of a config's interpolations: values, and 64 characters of text each
 _KEYS = ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge")
 _resolve = Container.resolve_parse_tree
-_resolved: int | None = None  # since a config was loaded, until it is resolved
+_resolved: int | None = None  # results so far, between the load of a config and its resolution
 
 
 def install() -> None:
-    """Stand where OmegaConf looks for a loader of YAML and resolves interpolations; once per process."""
+    """Replace OmegaConf's loader of YAML and its resolution of interpolations; once per process."""
     omegaconf._utils.get_yaml_loader = bounded_loader
     Container.resolve_parse_tree = resolve_parse_tree
 
@@ -64,7 +64,7 @@ def bounded_loader() -> Any:
 
 
 def _count(node: Any, count: int, depth: int) -> int:
-    """How many values there are up to the end of ``node``, if there are ``count`` before it."""
+    """The number of values up to the end of ``node``, with ``count`` before it."""
     count += 1
     _require(count, depth, node)
     if isinstance(node, yaml.MappingNode):
@@ -93,7 +93,7 @@ def _error(rule: str, where: Any) -> yaml.YAMLError:
 
 
 def said(error: yaml.YAMLError) -> str:
-    """What a file does wrong, and where, in a line."""
+    """The error and its position in the file, in one line."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return " ".join(str(error).split())
     mark = error.problem_mark or error.context_mark
@@ -102,19 +102,19 @@ def said(error: yaml.YAMLError) -> str:
 
 
 def begin() -> None:
-    """Count what interpolations give from 0 on, for another config."""
+    """Start to count the results of interpolations, for a new config."""
     global _resolved
     _resolved = 0
 
 
 def end() -> None:
-    """Count no more: the config is resolved, and what is asked of it or of others now is this program's."""
+    """Stop counting: the config is resolved, and later interpolations are those of this program."""
     global _resolved
     _resolved = None
 
 
 def resolve_parse_tree(self: Container, *arguments: Any, **named: Any) -> Any:
-    """OmegaConf's, with an end to texts and lists that grow by referring to one another many times."""
+    """OmegaConf's function, with a limit on texts and lists that grow by many references to one another."""
     global _resolved
     value = _resolve(self, *arguments, **named)
     if _resolved is None:
@@ -132,7 +132,7 @@ def resolve_parse_tree(self: Container, *arguments: Any, **named: Any) -> Any:
 
 
 def size(config: Container) -> int:
-    """Values of a config, as they are written."""
+    """Number of values of a config before interpolation."""
     return _size(OmegaConf.to_container(config, resolve=False))
 
 

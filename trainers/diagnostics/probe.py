@@ -9,6 +9,8 @@ from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, Shared, State, Step, Wrapper
 from compressors.core.backends import backend_of
 from compressors.core.magnitudes import Histogram
+from compressors.feedback import ErrorFeedback
+from compressors.feedback.scale import scale_of
 from trainers.comm.communicator import Communicator
 from trainers.diagnostics.gap import Drift
 from trainers.diagnostics.settings import Diagnostics
@@ -103,6 +105,7 @@ class Probe(Wrapper):
         started = self._now(segments, is_due)
         if self.drift is not None:
             self.drift.add_applied(segments, reduced)
+            self.drift.add_bounds(segments, reduced, step, _rate_of(self.inner, step))
         held = self.waiting.follow(segments, reduced, is_due) if self.waiting is not None else None
         if is_due:
             if self.drift is not None:
@@ -140,6 +143,13 @@ class Probe(Wrapper):
         if is_due and segments[0].rows.device.type == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
+
+
+def _rate_of(reducer: Reducer, step: Step) -> float | None:
+    """The factor of the gradient in p = e + factor g; None unless e' = p - C(p)."""
+    if not isinstance(reducer, ErrorFeedback) or reducer.beta < 1:
+        return None
+    return scale_of(reducer.scale, step)
 
 
 def _copied(given: Input) -> Segment:

@@ -1,8 +1,8 @@
 """Isolation of a sweep's jobs: each runs in its own process, and a killed job does not affect the others.
 
-A nursery, one per process that a launcher starts jobs in, has imported what takes long and forks a child
-for every job. multiprocessing's own fork server would import from wherever the command was typed, so the
-nursery is a spawned process, which looks for modules where its parent does.
+A process that runs jobs starts one nursery: a process that imports the slow modules once and then forks a
+child for every job. The nursery is a spawned process, because it has its parent's module search path;
+multiprocessing's fork server would search the current folder instead.
 """
 
 import importlib
@@ -23,27 +23,28 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 from trainers.launch.streams import keep_streams
+from trainers.names import full_name
 from trainers.records.plain import Config
 
-# What takes long to import and no config names; optimizers import torch._dynamo when they begin
+# Slow imports that no config names; optimizers import torch._dynamo at their first step
 EVERY_JOB_IMPORTS: tuple[str, ...] = (
     "torch._dynamo",
     "compressors.build",
     "compressors.kernels.cpu.backend",
 )
 EVERY_JOB_IMPORTS += ("trainers.run.training", "wandb")
-GRACE_SECONDS = 300  # for a job that was asked to stop, to end its step and save it
+GRACE_SECONDS = 300  # time for a job that was asked to stop, to finish its step and write a checkpoint
 ASKED = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
 _nursery: "Nursery | None" = None
 
 
 class JobError(RuntimeError):
-    """A job ended without a result; says in a line how."""
+    """A job ended without a result; the message is one line with the reason."""
 
 
 @dataclass(frozen=True)
 class _Request:
-    """What a child is to do: call ``entry``, as ``module:function``, where and as its parent would."""
+    """The call for a child: ``entry``, as ``module:function``, with the parent's folder and environment."""
 
     entry: str
     argument: object
@@ -53,7 +54,7 @@ class _Request:
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What became of it. ``fault``: an exception that nobody expected, whose traceback has been printed."""
+    """The result of a call. ``fault`` names an unexpected exception, whose traceback has been printed."""
 
     returned: bool = False
     result: object = None
@@ -62,10 +63,10 @@ class _Outcome:
 
 
 def run_isolated(entry: str, config: Config) -> object:
-    """``entry`` (``module:function``) of a config in a process of its own; what it returned, a plain value.
+    """Call ``entry`` (``module:function``) with a config in a separate process; return its plain value.
 
-    What the first config names is imported once, for this and all later calls. Raises ``JobError`` when the
-    process was killed or ``entry`` raised. When the caller is interrupted or ends, so does the process.
+    The modules that the first config names are imported once, for this and all later calls. Raises
+    ``JobError`` if the process was killed or ``entry`` raised. The process ends with its caller.
     """
     global _nursery
     if _nursery is None:
@@ -96,10 +97,10 @@ class Nursery:
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, tuple(imports)))
         with signals_blocked():
-            self.process.start()  # which hears no signal until it has said how to take them
-        self.is_ready = False  # it is importing; nothing is lost when it is killed
-        theirs.close()  # else the nursery's death would go unnoticed
-        # Before multiprocessing waits at exit for the nursery, which waits for the pipe to close
+            self.process.start()  # it receives signals only after it has set its handlers
+        self.is_ready = False  # it is still importing, so it may be killed
+        theirs.close()  # an open copy would hide the end of the nursery
+        # At exit multiprocessing waits for the nursery, which waits for the end of the pipe: close it before
         self.close_at_exit = Finalize(self, self.pipe.close, exitpriority=10)
 
     def run(self, entry: str, argument: object) -> object:
@@ -114,7 +115,7 @@ class Nursery:
         return outcome.result
 
     def close(self) -> int | None:
-        """Stop the job that runs, and the nursery; its exit status."""
+        """Stop the running job and the nursery; return the nursery's exit status."""
         self.close_at_exit()
         self.process.join(GRACE_SECONDS + 2 if self.is_ready else 0)
         self.process.kill()
@@ -125,14 +126,14 @@ class Nursery:
 def spawning() -> SpawnContext:
     """multiprocessing's context for fresh processes."""
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
-        multiprocessing.set_start_method("spawn", force=True)  # joblib's own, unknown to a new process
+        multiprocessing.set_start_method("spawn", force=True)  # a new process does not know joblib's method
     return multiprocessing.get_context("spawn")
 
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Processes that start inside the block hear neither of ``ASKED`` before they unblock them."""
-    resource_tracker.ensure_running()  # it unblocks signals when it starts, so before
+    """Context manager: processes that start within receive the signals ``ASKED`` after they unblock them."""
+    resource_tracker.ensure_running()  # its start unblocks signals, so it must come first
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)
     try:
         yield
@@ -149,14 +150,16 @@ def _how(exit_code: int | None) -> str:
 
 
 def _serve(parent: connection.Connection, imports: Sequence[str]) -> None:
-    """Run what ``parent`` asks for, one child at a time, until it closes the pipe."""
-    for number in ASKED:  # sent to a whole group; the parent decides what becomes of the job
+    """Run the requests of ``parent``, one child at a time, until it closes the pipe."""
+    for (
+        number
+    ) in ASKED:  # a terminal sends them to all processes of a group; the parent decides about the job
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
     keep_streams()
     for name in imports:
-        with suppress(Exception):  # a job that needs it will say what is wrong
-            importlib.import_module(name)
+        with suppress(Exception):  # a job that needs the module will report the error
+            importlib.import_module(full_name(name))
     with suppress(EOFError, BrokenPipeError):
         parent.send(True)
         while True:
@@ -164,7 +167,7 @@ def _serve(parent: connection.Connection, imports: Sequence[str]) -> None:
 
 
 def _fork(parent: connection.Connection, request: _Request) -> _Outcome:
-    """Do it in a child. Raises ``EOFError`` when ``parent`` has gone, after the child was stopped."""
+    """Run a request in a child. If ``parent`` has ended, stop the child and raise ``EOFError``."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(request, sender))
@@ -175,10 +178,10 @@ def _fork(parent: connection.Connection, request: _Request) -> _Outcome:
         awaited: list[connection.Connection | int] = [parent, child.sentinel, receiver]
         while child.is_alive():
             ready = connection.wait(awaited)
-            if parent in ready:  # nothing but its end
+            if parent in ready:  # the parent sends nothing now, so this is its end
                 _stop(child)
                 raise EOFError
-            if receiver in ready:  # before the end of the child, which would wait for its reader
+            if receiver in ready:  # read before the child ends: it waits until its result is read
                 awaited.remove(receiver)
                 with suppress(EOFError, OSError):
                     outcome = receiver.recv()
@@ -204,15 +207,15 @@ def _child(request: _Request, sender: connection.Connection) -> None:
         outcome = _Outcome(returned=True, result=function(request.argument))
     except KeyboardInterrupt:
         sys.exit(130)
-    except Exception as error:  # a fault in the job's code is the job's outcome, whatever kind it is
+    except Exception as error:  # any fault in the job's code is the job's outcome
         traceback.print_exc()
         outcome = _Outcome(fault=f"{type(error).__name__}: {' '.join(str(error).split())}")
     sender.send(outcome)
 
 
 def _interrupt(*_: object) -> None:
-    """Once: what is closed now is not to be interrupted again."""
-    for number in ASKED:  # not SIG_IGN: Python complains of a signal that came just before
+    """Raise ``KeyboardInterrupt`` once: later signals must not interrupt the cleanup."""
+    for number in ASKED:  # with SIG_IGN, Python prints an error for a signal that arrived just before
         signal.signal(number, lambda *_: None)
     raise KeyboardInterrupt
 

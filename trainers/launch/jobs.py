@@ -24,16 +24,16 @@ from trainers.records.safe_files import require_no_links, require_own_file, writ
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
 INTERRUPTED = "interrupted"
 Work = Callable[[], tuple[str, Path]]
-_FOLDER = "TOTAL_ERROR_JOBS"  # where a sweep's jobs report to; processes that a launcher starts inherit it
+_FOLDER = "TOTAL_ERROR_JOBS"  # folder of the jobs' files; processes that a launcher starts inherit it
 _COMMAND = "TOTAL_ERROR_COMMAND"
-_OVERRIDES = "TOTAL_ERROR_OVERRIDES"  # of the job that runs now
-_PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # "job 3 of 9" in the processes of jobs that others run beside
+_OVERRIDES = "TOTAL_ERROR_OVERRIDES"  # of the running job
+_PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # such as "job 3 of 9", in processes of jobs that run in parallel
 _STYLES = {FAILED: "red", LOST: "red", FINISHED: "green", SKIPPED: "dim"}
 
 
 @dataclass(frozen=True)
 class Job:
-    """One job of a sweep and how it ended; ``lost`` until it says otherwise."""
+    """One job of a sweep and how it ended; ``lost`` until it reports its end."""
 
     number: int
     overrides: tuple[str, ...]
@@ -41,13 +41,13 @@ class Job:
     reason: str = "its process ended without a word"
     folder: str = ""
     seconds: float = 0.0
-    at_once: int = 1  # jobs that were running when it had started, itself included
+    at_once: int = 1  # number of running jobs at its start, including itself
 
 
 def start_sweep(folder: Path) -> Path:
-    """Name the folder that the jobs of a sweep, which begins now, report to.
+    """Make the folder for the files of a new sweep's jobs, inside ``folder``, and return it.
 
-    Raises ``OSError`` where it cannot be made, or ``folder`` holds a link.
+    Raises ``OSError`` if it cannot be made, or if ``folder`` contains a link.
     """
     folder.mkdir(parents=True, exist_ok=True)
     require_no_links(folder)
@@ -63,23 +63,23 @@ def start_sweep(folder: Path) -> Path:
 
 
 def command() -> list[str]:
-    """What was typed, also where a launcher has started this process with a command of its own."""
+    """The command line that the user typed, also in processes that a launcher started."""
     if _COMMAND in os.environ:
         return json.loads(os.environ[_COMMAND])
     return [Path(sys.argv[0]).name, *sys.argv[1:]]
 
 
 def set_overrides(overrides: Sequence[str]) -> None:
-    """Record the overrides of the job that this process, or one that it starts, is about to run.
+    """Record the overrides of the next job of this process or of a process that it starts.
 
-    ``isolate`` is of its sweep, and refused without ``-m``.
+    ``isolate`` is omitted: it belongs to the sweep and is refused without ``-m``.
     """
     own = [word for word in overrides if word.partition("=")[0] != "isolate"]
     os.environ[_OVERRIDES] = json.dumps(own)
 
 
 def job_overrides() -> list[str] | None:
-    """The overrides after ``python run.py`` that run this job alone; None where no command line made it."""
+    """The overrides after ``python run.py`` that run this job alone; None without a command line."""
     return json.loads(os.environ[_OVERRIDES]) if _OVERRIDES in os.environ else None
 
 
@@ -89,20 +89,20 @@ def current_sweep() -> Path | None:
 
 
 def parallel_job() -> str:
-    """What the job of this process is called, if others may run beside it; else an empty text."""
+    """The name of this process's job if other jobs may run in parallel; otherwise an empty text."""
     return os.environ.get(_PARALLEL_JOB, "")
 
 
 def report(jobs: Path, job: Job) -> None:
-    """Put down what is known of a job; a later report replaces an earlier one."""
+    """Write a job's file; a later report replaces an earlier one."""
     write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
 
 
 def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
-    """Do a job's work, which returns its status and folder, and put down what became of it.
+    """Do a job's work, which returns its status and folder, and report how the job ended.
 
-    ``refusal`` is said in one line, and once for all jobs that are refused alike; any other exception is a
-    fault in one job's code, which must not take the other jobs along.
+    An exception of the class ``refusal`` is printed in one line, once for all jobs with the same reason. Any
+    other exception is a fault in this job's code; it is reported, and the other jobs continue.
     """
     running = sum(other.status == LOST for other in read_jobs(jobs))
     job = replace(job, at_once=running + 1)
@@ -116,7 +116,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
     try:
         status, folder = work()
         job = replace(job, status=status, reason="", folder=str(folder))
-    except StoppedError as stop:  # in this very process: the sweep stops with its job
+    except StoppedError as stop:  # the job ran in this process, so the sweep stops with it
         stop.say()
         report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
         raise KeyboardInterrupt from stop
@@ -124,7 +124,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
         job = replace(job, status=FAILED, reason=str(error))
         alike = _first_alike(read_jobs(jobs), job)
         print(f"error: {alike or job.reason}", file=sys.stderr, flush=True)
-    except Exception as error:  # a fault in one job's code must not take the other jobs along
+    except Exception as error:  # a fault in one job's code must not end the other jobs
         traceback.print_exc()
         job = replace(job, status=FAILED, reason=f"{type(error).__name__}: {' '.join(str(error).split())}")
     except KeyboardInterrupt:
@@ -134,11 +134,10 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
 
 
 def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequence[str] = ()) -> str:
-    """The line that a job begins with: its place in the sweep, its own settings, how long the rest takes.
+    """The first line of a job: its number in the sweep, its own settings and the remaining time.
 
-    ``jobs`` are those that have started, ``num_jobs`` is 0 where it is not known. The estimate takes the mean
-    of the jobs that have finished, and that as many run at once from here on as ever before: where a launcher
-    starts the next ones, some of those before have just ended.
+    ``jobs`` are those that have started; ``num_jobs`` is 0 if unknown. The estimate assumes the mean time of
+    the finished jobs, and as many parallel jobs as there were at most so far.
     """
     own = " ".join(word for word in job.overrides if word not in common)
     said = _name(job, num_jobs) + f": {own}" * bool(own)
@@ -155,7 +154,7 @@ def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequenc
 
 
 def in_time(seconds: float) -> str:
-    """A time in words: 40 s, 12 min, 3 h 20 min."""
+    """A time with its unit: 40 s, 12 min, 3 h 20 min."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)
@@ -167,7 +166,7 @@ def _name(job: Job, num_jobs: int) -> str:
 
 
 def read_jobs(jobs: Path) -> list[Job]:
-    """The jobs that have started, by number. One whose file cannot be read is lost, with that reason."""
+    """The jobs that have started, by number. A job whose file cannot be read is lost, with that reason."""
     found = []
     for path in jobs.glob("*.json"):
         if not re.fullmatch(r"[0-9]{1,9}", path.stem):
@@ -181,9 +180,9 @@ def read_jobs(jobs: Path) -> list[Job]:
 
 
 def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
-    """A line for every job, with what tells it from the others, and a count of how they ended.
+    """Print a line for every job, with the settings in which jobs differ, and the number of jobs by status.
 
-    A reason that jobs share stands in the line of the first one, with their number.
+    A reason that several jobs share is printed once, in the line of the first one.
     """
     alike = Counter(job.reason for job in jobs if job.reason)
     common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
@@ -204,16 +203,16 @@ def print_jobs(jobs: Sequence[Job], console: Console | None = None) -> None:
 
 
 def _first_alike(jobs: Sequence[Job], job: Job) -> str:
-    """The words for a job that ended for the reason of an earlier one; empty for the first."""
+    """A reference to the earlier job with the same reason; empty if there is none."""
     first = next((other for other in jobs if other.reason == job.reason and job.reason), job)
     return f"as job {first.number + 1}" if first.number < job.number else ""
 
 
 def end_sweep(interrupted: bool = False) -> int:
-    """Print what became of the jobs of the sweep that ran, if one did; 1 if one of them failed.
+    """Print how the jobs of this process's sweep ended, if there was one; return 1 if a job failed.
 
-    Below torchrun the first process alone prints. Jobs of an interrupted sweep that ended without a word were
-    stopped along with it.
+    Under torchrun only the first process prints. In an interrupted sweep, jobs without a report count as
+    interrupted.
     """
     sweep = current_sweep()
     jobs = read_jobs(sweep) if sweep is not None else []

@@ -14,9 +14,9 @@ from torch.distributed.rendezvous import rendezvous
 
 from trainers.launch.processes import MEETING, PeerLostError
 
-# What torch, gloo and NCCL say, in plain RuntimeErrors, when a collective lacks one of its processes.
+# Words in the RuntimeErrors of torch, gloo and NCCL after another process of a collective was lost
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
-_groups = itertools.count()  # that this process has joined
+_groups = itertools.count()  # number of groups that this process has joined
 _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
@@ -28,11 +28,11 @@ def world() -> tuple[int, int, int]:
 
 @contextmanager
 def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Iterator[None]:
-    """Join the other processes that a launcher started: gloo on CPU, NCCL on GPUs.
+    """Context manager: the process group of all processes that a launcher started; none for one process.
 
-    A process that is alone joins nothing. Raises ``PeerLostError``, also out of
-    what is done inside, when another process has ended or this one waited longer than the timeout,
-    ``ConnectionError`` when they cannot join.
+    The backend is gloo on CPUs and NCCL on GPUs. Raises ``PeerLostError``, also for errors within the block,
+    if another process has ended or did not answer before the timeout, and ``ConnectionError`` if the
+    processes cannot be connected.
     """
     process, processes, _ = world()
     if processes == 1:
@@ -53,7 +53,7 @@ def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Ite
 
 def _join(device: torch.device, process: int, processes: int, timeout: timedelta) -> None:
     if int(os.environ.get("LOCAL_WORLD_SIZE", 0)) == processes:
-        for library in ("GLOO", "NCCL"):  # all are on this machine: no other one need reach them
+        for library in ("GLOO", "NCCL"):  # all processes are on this machine, so no other one must reach them
             os.environ[f"{library}_SOCKET_IFNAME"] = _loopback()
     try:
         store = _meeting_point(processes, timeout)
@@ -65,13 +65,13 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
             rank=process,
             world_size=processes,
             timeout=timeout,
-            # NCCL connects now, and all of its messages take one group: it need not guess the GPU later.
+            # With the GPU given, NCCL connects at once and need not guess it at the first collective.
             device_id=device if on_gpu else None,
         )
     except (RuntimeError, ValueError) as error:
         if _LATE.search(str(error)):
             raise PeerLostError(timeout.total_seconds()) from error
-        reason = str(error).splitlines()[0].rpartition(". ")[2]  # without gloo's own file and condition
+        reason = str(error).splitlines()[0].rpartition(". ")[2]  # without gloo's source file and condition
         raise ConnectionError(f"the {processes} processes cannot be connected: {reason}") from error
 
 
@@ -80,13 +80,17 @@ def _loopback() -> str:
 
 
 def _meeting_point(processes: int, timeout: timedelta) -> dist.Store:
-    """Where the processes tell each other their addresses: our launcher's file, or torchrun's store.
+    """The store with which processes exchange their addresses: our launcher's file, or torchrun's store.
 
-    torchrun keeps one for all of its restarts and for all jobs of a sweep: the addresses of processes that
-    have died, and those of the group before, stand in it still.
+    torchrun has one store for all restarts and all jobs of a sweep, which still has the addresses of earlier
+    groups and of ended processes. A prefix therefore separates restarts and groups. If torchrun does not
+    share its store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1), the first process opens a new one after each
+    restart. The numbers of restarts then must not be in the prefix: they differ between a machine that came
+    back and the others.
     """
     if MEETING in os.environ:
         return dist.FileStore(os.environ[MEETING], processes)
     store, _, _ = next(rendezvous("env://", timeout=timeout))
-    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_new = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
+    restart = "0" if is_new else os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"try {restart}, group {next(_groups)}", store)

@@ -1,7 +1,7 @@
-"""The processes of one run on this machine: started together, ended together.
+"""The processes of one run on this machine, which start and end together.
 
-They meet in a file of a folder that only this user can enter, and each tells its end to this process
-through a pipe, in JSON: nothing listens for them, and nothing that they say is unpickled.
+They exchange addresses in a file in a folder that only this user can access. Each reports its end to the
+starting process through a pipe, in JSON. No port is opened for this, and nothing is unpickled.
 """
 
 import json
@@ -26,14 +26,14 @@ from trainers.launch.stopping import SAME_SECONDS, StoppedError, end_with_parent
 from trainers.launch.streams import keep_streams
 from trainers.records.plain import Fields
 
-MEETING = "TOTAL_ERROR_MEETING"  # the file in which a local run's processes tell each other their addresses
-_LAST_STEP_SECONDS = 300  # for processes that are asked to stop, to end their step and save it
-_CLOSING_SECONDS = 130  # for what is left of a run that has ended or failed: W&B may take 120
+MEETING = "TOTAL_ERROR_MEETING"  # the file in which a local run's processes exchange their addresses
+_LAST_STEP_SECONDS = 300  # time to finish a step and save it, for processes that were asked to stop
+_CLOSING_SECONDS = 130  # time to end after the training has ended or failed: W&B may take 120
 _LOOK_SECONDS = 0.2
-_STOPPED = "stopped; the same command goes on"  # by those that were not in the middle of their training
-# How a process ends that is not done, and how long the others may go on before they are told to stop. What
-# all refuse they end with by themselves; one that misses another one may be heard of before that other one.
-# One that was interrupted before its training has not told the others, which would wait for it.
+_STOPPED = "stopped; the same command goes on"  # the message of processes that were not training
+# For each report of a process that did not finish: seconds until the others are told to stop.
+# failed, interrupted: the others would wait for this process. lost: the report of the process that failed
+# may still be on its way. refused: all processes refuse the run and end without being told.
 _PATIENCE_SECONDS = {"failed": 0.0, "interrupted": 0.0, "lost": 1.0, "refused": 300.0}
 
 
@@ -47,9 +47,9 @@ class PeerLostError(RuntimeError):
 def launch(entry: str, argument: object, processes: int) -> None:
     """Call ``entry``, as ``module:function``, with ``argument`` in ``processes`` fresh processes.
 
-    Raises ``JobError`` when one of them dies, or cannot go on, after the others were stopped;
-    ``StoppedError`` when this process was asked to stop, after it has passed that on, or they were, and
-    they have ended. A ``JobError`` out of ``entry`` is one that they share, and end with by themselves.
+    Returns or raises after all of them have ended. Raises ``JobError`` if one is killed or fails, after the
+    others were stopped, and ``StoppedError`` if this process or one of them was asked to stop. A ``JobError``
+    that ``entry`` raises must be raised in all processes: they are not told to stop.
     """
     group = _Group(processes)
     with (
@@ -65,24 +65,25 @@ def launch(entry: str, argument: object, processes: int) -> None:
 
 
 class _Group:
-    """The processes of a run, seen from the one that starts them.
+    """The processes of a run, as controlled by the process that starts them.
 
-    What one says at its end has a key that tells how: ``done``, ``stopped`` or one of the above.
+    The report of a process at its end has one of the keys ``done``, ``stopped`` and those of
+    ``_PATIENCE_SECONDS``.
     """
 
     def __init__(self, processes: int) -> None:
         self.processes = processes
         self.children: list[BaseProcess] = []
         self.pipes: list[Connection] = []
-        self.said: dict[int, Fields] = {}  # by rank, in the order of their ends
-        self.asked = 0  # the signal by which this process was
+        self.said: dict[int, Fields] = {}  # reports by rank, in the order of their arrival
+        self.asked = 0  # the signal that asked this process to stop
         self.asked_at = 0.0
-        self.tell_at = self.kill_at = float("inf")  # when those that are left are told to stop, and killed
-        self.reasons: list[Fields] | None = None  # what was said before they were told
+        self.tell_at = self.kill_at = float("inf")  # times at which the others are told to stop, and killed
+        self.reasons: list[Fields] | None = None  # the reports that arrived before they were told
 
     def start(self, entry: str, argument: object, meeting: Path) -> None:
         context = spawning()
-        with signals_blocked():  # a new process hears none until it has said how to take them
+        with signals_blocked():  # a new process receives signals only after it has set its handlers
             for rank in range(self.processes):
                 ours, theirs = context.Pipe(duplex=False)
                 environment = {"RANK": str(rank), "LOCAL_RANK": str(rank), MEETING: str(meeting)}
@@ -92,11 +93,11 @@ class _Group:
                 self.children.append(child)
                 self.pipes.append(ours)
                 theirs.close()
-        if self.asked:  # before there was anybody to pass it on to
+        if self.asked:  # the signal came before the processes existed
             self._send(self.asked)
 
     def wait(self) -> None:
-        """Until all have ended."""
+        """Wait until all processes have ended; stop those that another one's end leaves waiting."""
         while alive := [child.sentinel for child in self.children if child.is_alive()]:
             silent = [pipe for rank, pipe in enumerate(self.pipes) if rank not in self.said]
             connection.wait([*alive, *silent], _LOOK_SECONDS)
@@ -112,7 +113,7 @@ class _Group:
                 self.reasons = list(self.said.values())
                 self.kill_at = min(self.kill_at, now + _CLOSING_SECONDS)
                 self._send(signal.SIGTERM)
-                self._send(signal.SIGCONT)  # one that was halted would not hear it
+                self._send(signal.SIGCONT)  # a halted process does not receive SIGTERM
             if now >= self.kill_at:
                 self.kill()
         self._listen()
@@ -124,11 +125,11 @@ class _Group:
             child.join()
 
     def judge(self) -> None:
-        """Raise what became of the run, unless all is well."""
+        """Raise the error that the reports mean; return if all processes are done."""
         ends = {key: said for said in reversed(self.reasons or [*self.said.values()]) for key in said}
         if "failed" in ends:
             raise JobError(ends["failed"]["failed"])
-        if "refused" in ends:  # by all of them; the first process knows why where the others know only that
+        if "refused" in ends:  # all processes refuse; the first one's report has the most detailed reason
             raise JobError(next(s["refused"] for _, s in sorted(self.said.items()) if "refused" in s))
         if self.asked or "stopped" in ends:
             stops = [said for said in self.said.values() if said.get("message")]
@@ -140,7 +141,7 @@ class _Group:
 
     @contextmanager
     def signals_passed_on(self) -> Iterator[None]:
-        """SIGTERM and SIGINT go to all processes. Elsewhere than in the main thread they cannot be heard."""
+        """Context manager: pass SIGTERM and SIGINT on to all processes; no effect outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -149,10 +150,10 @@ class _Group:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler or signal.SIG_DFL)  # None: set by somebody else than Python
+                signal.signal(number, handler or signal.SIG_DFL)  # None: the handler was not set from Python
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        """A second Ctrl-C, later than the echo of the first, ends what is left at once."""
+        """Send a signal on. A second Ctrl-C, later than a repetition of the first, kills the processes."""
         now = time.monotonic()
         if not self.asked:
             self.asked, self.asked_at, self.kill_at = number, now, now + _LAST_STEP_SECONDS
@@ -163,16 +164,16 @@ class _Group:
     def _send(self, number: int) -> None:
         for rank, child in enumerate(self.children):
             if rank not in self.said:
-                assert child.pid is not None  # it was started
+                assert child.pid is not None  # the process was started
                 with suppress(ProcessLookupError):
                     os.kill(child.pid, number)
 
     def _listen(self) -> None:
-        """Take what processes say when they end, or how they ended without a word."""
+        """Read the reports of ended processes; a process without one is reported by its exit status."""
         for rank, (child, pipe) in enumerate(zip(self.children, self.pipes, strict=True)):
             if rank in self.said:
                 continue
-            has_ended = not child.is_alive()  # before its pipe is looked at
+            has_ended = not child.is_alive()  # must be read before the pipe
             try:
                 if pipe.poll():
                     self.said[rank] = json.loads(pipe.recv_bytes())
@@ -185,9 +186,9 @@ class _Group:
                 self.said[rank] = self._end_of(rank, child.exitcode)
 
     def _end_of(self, rank: int, code: int) -> Fields:
-        by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # which ends a process at once that does not train
+        by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # SIGINT ends a process before its training
         if self.asked:
-            by_signal |= {-self.asked, -signal.SIGKILL}  # by ourselves, when it took too long
+            by_signal |= {-self.asked, -signal.SIGKILL}  # ``wait`` kills a process that takes too long
         if code in by_signal:
             return {"stopped": self.asked or signal.SIGINT, "message": "", "interrupted": True}
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
@@ -195,10 +196,10 @@ class _Group:
 
 
 def _enter(entry: str, argument: object, environment: dict[str, str], parent: Connection) -> None:
-    """``entry`` in one of the processes; the last thing it does is to say how that ended."""
+    """Call ``entry`` in one of the processes, and report how the call ended."""
     end_with_parent()
     keep_streams()
-    for number in ASKED:  # until it trains there is nothing to lose, and Python may not be asked for long
+    for number in ASKED:  # before training nothing is lost, and a Python handler could wait for a long import
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
     os.environ.update(environment)
@@ -209,7 +210,7 @@ def _enter(entry: str, argument: object, environment: dict[str, str], parent: Co
 
 
 def _call(entry: Callable[[object], None], argument: object) -> Fields:
-    """What to tell the parent about how ``entry`` ended."""
+    """The report on a call of ``entry``."""
     try:
         entry(argument)
     except StoppedError as stop:
@@ -220,8 +221,8 @@ def _call(entry: Callable[[object], None], argument: object) -> Fields:
         return {"lost": str(error)}
     except OSError as error:
         return {"failed": " ".join(str(error).split())}
-    except Exception as error:  # of any kind: the parent must be told how this process ended
-        from compressors.encoding.settings import EncodingError  # which needs torch
+    except Exception as error:  # of any kind: the parent needs a report
+        from compressors.encoding.settings import EncodingError  # imports torch
 
         if isinstance(error, EncodingError):
             return {"failed": " ".join(str(error).split())}

@@ -11,48 +11,49 @@ from types import FrameType
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
 _LOOK_SECONDS = 0.2
-SAME_SECONDS = 2.0  # a launcher repeats the signal that a terminal sent to everybody already
+SAME_SECONDS = 2.0  # within this time, a repeated signal is the launcher's copy of the terminal's signal
 
 
 class StoppedError(Exception):
-    """A training that was asked to stop, and did."""
+    """A training stopped because it was asked to."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
         self.signal = signal.Signals(number)
 
     def say(self) -> None:
-        """Print how far the run came; below torchrun the first process alone does."""
+        """Print the message; under torchrun only the first process does."""
         if os.environ.get("RANK", "0") == "0":
             print(self, file=sys.stderr, flush=True)
 
 
 def leave_when_interrupted() -> None:
-    """Have Ctrl-C end this process at once, as long as there is nothing to lose.
+    """Make Ctrl-C end this process at once; for the time before training, when nothing is lost.
 
-    An exception would come out of whatever is imported or built just then, and not always as what it is.
+    With Python's default, a ``KeyboardInterrupt`` would be raised inside an import or a constructor, which
+    may convert it into another error.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody has decided already
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # another handler is kept
         signal.signal(signal.SIGINT, _leave)
 
 
 def _leave(*_: object) -> None:
-    with suppress(Exception):  # it may be in the middle of a write
+    with suppress(Exception):  # the signal may have interrupted a write
         sys.stdout.flush()
-    if "RANK" not in os.environ:  # else who started this process says it
+    if "RANK" not in os.environ:  # otherwise the launcher prints it
         with suppress(OSError):
             os.write(2, b"interrupted\n")
     os._exit(128 + signal.SIGINT)
 
 
 class StopRequest:
-    """Whether this process was asked to stop, and by which signal."""
+    """The signal that asked this process to stop, or 0."""
 
-    signal: int = 0  # none yet
+    signal: int = 0
     _since = 0.0
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        """A signal handler. A second Ctrl-C, later than a launcher's echo of the first, stops at once."""
+        """A signal handler. A second Ctrl-C, after ``SAME_SECONDS``, ends the process at once."""
         if self.signal and number == signal.SIGINT and time.monotonic() - self._since > SAME_SECONDS:
             _leave()
         if not self.signal:
@@ -62,20 +63,20 @@ class StopRequest:
 
 
 def end_with_torchrun() -> None:
-    """``end_with_parent``, where that is torchrun."""
+    """``end_with_parent`` if torchrun has started this process."""
     if "TORCHELASTIC_RUN_ID" in os.environ:
         end_with_parent()
 
 
 def end_with_parent() -> None:
-    """Have this process, which a launcher started, killed as soon as the launcher is gone.
+    """Make this process end as soon as the launcher that started it has ended.
 
-    A launcher that is killed cannot end its processes; they would go on, and keep the run folder.
+    A killed launcher cannot end its processes; they would continue and keep the lock of the run folder.
     """
-    import ctypes  # like the next one it takes longer than a start of a command has for it
+    import ctypes  # imported here, like multiprocessing, so that a command starts faster
     import multiprocessing
 
-    if sys.platform == "linux":  # at once, and in the place of the SIGINT that torch has asked for
+    if sys.platform == "linux":  # without delay; replaces the SIGINT that torch has requested
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     parent = multiprocessing.parent_process()
     launcher = parent.pid if parent is not None else os.getppid()
@@ -90,7 +91,7 @@ def end_with_parent() -> None:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Listen for SIGTERM and SIGINT inside the block. Elsewhere than in the main thread nothing can."""
+    """Context manager: record SIGTERM and SIGINT within the block; does nothing outside the main thread."""
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request

@@ -8,15 +8,17 @@ from typing import Any
 
 
 def keep_streams() -> None:
-    """Lose what is printed to a stream that cannot take it, and say so once, on standard error.
+    """Make failed writes to standard output and error harmless.
 
-    A stream that was closed from the start leads nowhere: a file opened later must not take its place.
+    After the first failure a stream discards its text; for standard output, one line on standard error says
+    so. A stream that is closed at the start is opened on the null device, because a file that is opened
+    later would get its number.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # which takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     for name, number in (("stdout", 1), ("stderr", 2)):
         stream = getattr(sys, name)
         encoding, errors = "utf-8", "backslashreplace"
@@ -30,9 +32,9 @@ def keep_streams() -> None:
 
 
 class _Lasting(io.FileIO):
-    """A stream that leads nowhere from the first write on that fails."""
+    """A stream that discards its text after the first write that fails."""
 
-    def write(self, data: Any) -> int:  # bytes of any kind: Python 3.11 has no name for a buffer
+    def write(self, data: Any) -> int:  # a buffer, for which Python 3.11 has no type
         try:
             return super().write(data)
         except OSError as error:

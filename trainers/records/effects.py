@@ -19,6 +19,7 @@ LIBSVM_FILES = (
     "madelon",
     "mushrooms",
     "phishing",
+    "rcv1_train.binary",
     "w8a",
 )  # the known files of data.convex.libsvm
 AUTOLRS = "trainers.autolrs.AutoLRS"
@@ -177,7 +178,8 @@ def _measures_nothing(config: Config) -> bool:
     return not config["diagnostics"].keys() - {"_target_", "every"}
 
 
-_TESTS_NOTHING, _NO_TEST = has("data._target_", LIBSVM), "with this dataset, which has no held-out data"
+_TESTS_NOTHING = has("data._target_", LIBSVM, "data.convex.least_squares.least_squares")
+_NO_TEST = "with this dataset, which has no held-out data"
 _SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
 _NO_GRAPH = "on a model with an analytic gradient"
 WITHOUT_EFFECT = (
@@ -275,6 +277,28 @@ def refuse_idle(config: Config, keys: Iterable[str], facts: Set[str] | None = No
         if isinstance(at(config, key), Mapping) and "." not in key:
             continue
         group, _, rest = key.partition(".")
-        entry = without_effect(config, f"compressor.{rest}" if group == "budget" and rest else key, facts)
+        is_budget = group == "budget" and rest != ""
+        entry = without_effect(config, f"compressor.{rest}" if is_budget else key, facts)
         if entry is not None and entry.is_idle:
             raise ValueError(entry.said(key, config))
+        if is_budget and facts is None:
+            _refuse_unread(config, rest)
+
+
+def _refuse_unread(config: Config, name: str) -> None:
+    """Raise ``ValueError`` for a value of the budget that no setting of the compressor takes over."""
+    names = (name, "k_low") if name == "density" else (name,)
+    own = {
+        key: value
+        for key, value in _paths(config["compressor"], "compressor.")
+        if key.split(".")[-1] in names
+    }
+    if own and at(config, f"budget.{name}") not in own.values():
+        raise ValueError(f"budget.{name} has no effect with this compressor: set {' or '.join(own)}")
+
+
+def _paths(settings: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        yield f"{prefix}{name}", value
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{prefix}{name}.")

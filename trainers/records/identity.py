@@ -40,6 +40,17 @@ CLASSES = {
     "terngrad": "TernGrad",
 }
 
+# Compositions that have a name: the classes of all their parts.
+COMPOSITIONS = {
+    "cocktail": {
+        "compressor._target_": "compressors.chain.Chain",
+        "compressor.first._target_": "compressors.random_k.RandomK",
+        "compressor.second._target_": "compressors.chain.Chain",
+        "compressor.second.first._target_": "compressors.top_k.TopK",
+        "compressor.second.second._target_": "compressors.qsgd.QSGD",
+    }
+}
+
 
 class Word(NamedTuple):
     """A setting in words."""
@@ -57,9 +68,16 @@ class Method:
     across: tuple[str, ...] = ()  # keys outside ``METHOD`` that are compared beside it
 
     @cached_property
+    def composition(self) -> str | None:
+        """The name of a composition of these parts; None if it has none."""
+        of_compressor = (item for item in self.settings if item[0].startswith("compressor."))
+        parts = {key: value for key, value in of_compressor if key.endswith("._target_")}
+        return next((name for name, known in COMPOSITIONS.items() if known == parts), None)
+
+    @cached_property
     def compressor(self) -> str:
         """As on the command line."""
-        return named(str(dict(self.settings)["compressor._target_"]))
+        return self.composition or named(str(dict(self.settings)["compressor._target_"]))
 
     @cached_property
     def label(self) -> str:
@@ -81,9 +99,10 @@ class Method:
     def words(self) -> list[Word]:
         """Its settings in words, in the order of their keys."""
         found = []
+        implied = COMPOSITIONS.get(self.composition or "", {"compressor._target_"})
         for key, value in self.settings:
             group, _, rest = key.partition(".")
-            if group not in METHOD or key == "compressor._target_":
+            if group not in METHOD or key in implied:
                 continue
             said = f"{rest if group == 'compressor' else key} {text(value)}"
             if (key, value) == ("feedback._target_", NO_FEEDBACK):
@@ -157,13 +176,16 @@ def names_checkpoint(config: Config) -> bool:
 
 def compressor_name(config: Config) -> str:
     """The compressor as on the command line."""
-    return named(config["compressor"]["_target_"])
+    return Method(tuple(flatten(config["compressor"], "compressor."))).compressor
 
 
 def subject_of(config: Config) -> str:
     """Model and data for a title, or the name that the user gave the run. Not part of an identity."""
     file = config["compressor"]["_target_"].split(".")[-2]  # a compressor's yaml has the same name
-    return config["name"].removesuffix(f"-{file}")
+    composed = compressor_name(config)
+    name: str = config["name"]
+    is_composed = composed in COMPOSITIONS and name.endswith(f"-{composed}")
+    return name.removesuffix(f"-{composed if is_composed else file}")
 
 
 def named(target: str) -> str:

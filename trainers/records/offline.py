@@ -35,5 +35,12 @@ def offline_parts(folder: Path) -> list[Path]:
     return sorted((folder / "wandb").glob(f"offline-run-*-{name}")) if name else []
 
 
+def unfinished_part(folder: Path) -> str | None:
+    """The last W&B folder of a run that was online, quoted: all its records, uploaded or not."""
+    name = read_wandb_id(folder / WANDB_ID)
+    parts = sorted((folder / "wandb").glob(f"run-*-{name}")) if name else []
+    return _quoted(parts[-1]) if parts else None
+
+
 def _quoted(path: Path) -> str:
     return shlex.quote(str(path))

@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-FOLDERS = ("checkpoint", "wandb")  # the folders in a run folder; everything else in it is a file
+FOLDERS = (
+    "checkpoint",
+    "wandb",
+    "tensorboard",
+)  # the folders in a run folder; everything else in it is a file
 
 
 class LinkError(OSError):

@@ -22,9 +22,9 @@ _WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "dia
 
 
 def check_parts(config: Config, num_processes: int) -> None:
-    """Check what can be checked without data and model, as where a run exists and is not trained again.
+    """Check the parts of a config that need neither data nor model, also for a run that is finished.
 
-    Raises ``ConfigError`` and ``ValueError`` for settings with which ``num_processes`` could not train.
+    Raises ``ConfigError`` and ``ValueError`` for settings with which ``num_processes`` cannot train.
     """
     check_factories(config)
     choose_device(config["device"], num_processes, 0)
@@ -34,7 +34,7 @@ def check_parts(config: Config, num_processes: int) -> None:
 
 
 def build_trainer(config: Config, communicator: Communicator, device: torch.device) -> Trainer:
-    """The trainer that the config describes, checked, with nothing run yet.
+    """The trainer that the config describes, checked but not started.
 
     Raises ``ConfigError`` and ``ValueError`` for settings that cannot be built.
     """
@@ -44,7 +44,7 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
     schedule = make(config["schedule"])
     method = make(config["compressor"])
     wire = make(config["wire"])
-    with communicator.first_process_first():  # alone while it downloads
+    with communicator.first_process_first():  # only the first process downloads
         dataset: Dataset = make(config["data"]).to(device)
     torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
     arguments = dataset.model_arguments()

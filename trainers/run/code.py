@@ -12,10 +12,10 @@ PACKAGES = ("compressors", "data", "models", "trainers")
 
 
 def digest_of_code(config: Config, root: Path = ROOT) -> str:
-    """Of all Python files, committed or not, by name and content: 32 hexadecimal digits.
+    """Digest of names and contents of all Python files, committed or not: 32 hexadecimal digits.
 
-    Files of the packages ``PACKAGES`` in ``root``, and of installed packages that ``config`` names code of.
-    A changed comment changes it, too.
+    The files are those of ``PACKAGES`` in ``root``, and of installed packages whose code ``config`` names. A
+    changed comment also changes the digest.
     """
     folders = [root / name for name in PACKAGES]
     for module in sorted({name.partition(".")[0] for name in modules_named(config)} - set(PACKAGES)):

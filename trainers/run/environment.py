@@ -34,7 +34,7 @@ _PAGES = (":(top,exclude)results/pages", ":(top,exclude)docs")
 
 
 def environment(config: Config) -> dict[str, object]:
-    """Versions, code, hardware and command line of this process, and the overrides of its job."""
+    """Versions, code, hardware and command line of this process, and its job's overrides, as JSON values."""
     import torch
 
     cuda = torch.cuda.is_available()
@@ -48,7 +48,7 @@ def environment(config: Config) -> dict[str, object]:
         "code": digest_of_code(config),
         "python": platform.python_version(),
         "packages": _versions(PACKAGES),
-        "outside_packages": packages_of(config),  # whose code is not that of the commit
+        "outside_packages": packages_of(config),  # their code is not in the commit
         "platform": platform.platform(),
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -60,24 +60,23 @@ def environment(config: Config) -> dict[str, object]:
 
 
 def is_modified(folder: Path) -> bool:
-    """Whether the code of the repository that ``folder`` lies in differs from its last commit.
+    """Whether the code in the repository of ``folder`` differs from its last commit.
 
-    A file of the code that is not committed is a difference. Pages and figures are made of runs and are no
-    code: making one leaves the next runs' code as it is.
+    An uncommitted file of the code is a difference. Pages and figures do not count as code.
     """
     changed = _git(folder, "status", "--porcelain", "--untracked-files=no", "--", ":/", *_PAGES)
     return bool(changed or untracked_code(folder))
 
 
 def untracked_code(folder: Path) -> list[str]:
-    """Files of the code that git neither holds nor ignores, at most ``_MOST_FILES`` of them."""
+    """Files of the code that are neither committed nor ignored, at most ``_MOST_FILES``."""
     places = [f":/{name}" for name in (*CODE, "conf", "run.py")]
     found = _git(folder, "ls-files", "--others", "--exclude-standard", "--full-name", "--", *places)
     return (found or "").splitlines()[:_MOST_FILES]
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git says of the code in ``folder``, or None where there is no git or no repository."""
+    """Output of a git command on the code in ``folder``; None without git or without a repository."""
     command = ["git", "-C", str(folder), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -86,7 +85,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
-    """Of those that are installed; extras may be missing."""
+    """Versions of those packages that are installed."""
     found = {}
     for name in packages:
         with suppress(metadata.PackageNotFoundError):

@@ -4,8 +4,9 @@ import hashlib
 import json
 import math
 import os
+import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,14 +32,14 @@ from trainers.run.code import digest_of_code
 from trainers.run.environment import environment
 
 if TYPE_CHECKING:
-    from trainers.checkpoint.resume import Start  # which needs torch; to look at a finished run takes none
+    from trainers.checkpoint.resume import Start  # imports torch, which a finished run does not need
 
 
 def identity_of(config: Config) -> Identity:
-    """The identity of the run that a command with this config starts or goes on with.
+    """The identity of the run that a command with this config starts or continues.
 
-    A run that begins at another run's checkpoint owes its result to that one too. Raises ``ValueError``
-    for a ``resume`` that names no checkpoint.
+    If the run begins at another run's checkpoint, this run is part of the identity. Raises ``ValueError`` for
+    a ``resume`` that names no checkpoint.
     """
     own = identify(config)
     if not names_checkpoint(config):
@@ -61,12 +62,16 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoint"
 
     def facts(self) -> dict[str, object]:
-        """What tells this run from others, flat, for a tracker's filters and groups.
+        """Method, setting, id and commit of the run, without nesting, for a tracker's filters and groups.
 
         ``group`` is the same for all seeds of one setting. ``threshold`` and ``density`` are those of the
-        compressor, None where it has none or they follow from others. After ``open`` only.
+        compressor, None where it has none or they follow from others. ``command`` runs this job alone, if
+        that is known. After ``open`` only.
         """
         method, subject = self.identity.method, subject_of(self.config)
+        data, command = self.config["data"], self.environment["command"]
+        overrides = self.environment.get("overrides")
+        words = ["run.py", *overrides] if overrides is not None else command
         return {
             "method": method.label,
             "subject": subject,
@@ -76,13 +81,17 @@ class RunFolder:
             "run_id": self.id,
             "commit": self.environment["commit"],
             "group": f"{subject}, {method.label}, {self.identity.group}",
+            "model_name": _factory(self.config["model"]),
+            "data_name": data.get("name") or _factory(data),
+            "preset": preset_of(words),
+            "command": f"python {shlex.join(words)}",
         }
 
     def summary(self) -> Fields | None:
-        """The summary of a run that finished here, or None.
+        """The summary of the finished run in this folder, or None.
 
-        Raises ``UnreadableFileError`` for one that is damaged, or whose records are, unless there is a
-        checkpoint to go on from, or the run is to begin anew.
+        Raises ``UnreadableFileError`` for a damaged summary or damaged records, unless the run can continue
+        from a checkpoint or is to start again (``resume=never``).
         """
         self.damage = ""
         try:
@@ -108,28 +117,28 @@ class RunFolder:
         return any(is_complete(folder) for folder in step_folders(self.checkpoints))
 
     def ran_other_code(self) -> bool:
-        """Whether the run which finished here is known to have run other code than today's."""
+        """Whether the finished run in this folder is known to have used other code than the present one."""
         try:
             before = read_environment(self.path).get("code")
-        except UnreadableFileError:  # which nothing hangs on
+        except UnreadableFileError:  # only a remark in the output depends on it
             return False
         return bool(before) and before != digest_of_code(self.config)
 
     def not_measured(self) -> list[str]:
-        """The diagnostics that are asked for and that the run which finished here did not take."""
+        """The chosen diagnostics that the finished run in this folder did not measure."""
         try:
             before = read_config(self.path)
-        except UnreadableFileError:  # which nothing hangs on
+        except UnreadableFileError:  # only a remark in the output depends on it
             return []
         absent = self.config["diagnostics"].keys() - before.get("diagnostics", {}).keys()
         return sorted(absent - {"_target_", "every"})
 
     def open(self) -> "Start":
-        """Take the folder for this process and make it ready; where the run begins.
+        """Lock the folder and prepare it; return the start of the run.
 
-        The folder is this process's until it ends, however it ends. Records that nothing goes on from
-        are set aside. Raises ``OSError`` when the folder cannot be written, holds a link, or belongs to
-        another process that is running the same, ``ValueError`` for a ``resume`` without a good checkpoint.
+        The lock holds until this process ends. Records without a checkpoint to continue from are renamed.
+        Raises ``OSError`` if the folder cannot be written, contains a link, or is locked by another process,
+        and ``ValueError`` for a ``resume`` without a valid checkpoint.
         """
         from trainers.checkpoint.files import step_folders
         from trainers.checkpoint.resume import choose_start
@@ -146,7 +155,7 @@ class RunFolder:
         finished = self.summary() is not None
         if (
             finished and self.config["resume"] != "never"
-        ):  # by another process, while this one was being set up
+        ):  # another process finished it after this one had looked
             self.lock.release()
             raise FileExistsError(f"another process has just finished {self.path}; the same command shows it")
         start = choose_start(self.id, self.path, self.config["resume"])
@@ -164,7 +173,7 @@ class RunFolder:
             for newer in step_folders(self.checkpoints):
                 if newer == start.checkpoint.path:
                     break
-                shutil.rmtree(newer)  # not whole, or from a time that is about to happen again
+                shutil.rmtree(newer)  # incomplete, or of steps that will be repeated
         (self.path / SUMMARY).unlink(missing_ok=True)
         write_whole(self.path / "config.yaml", yaml.safe_dump(self.config, sort_keys=False))
         self.environment = self._environment(start)
@@ -176,7 +185,7 @@ class RunFolder:
     ) -> dict[str, object]:
         """Write summary.json with the status and the wall time in seconds; return it without checksums.
 
-        It is the last file that a run writes, and vouches for the records, which are on disk by then.
+        It is the last file that a run writes. It has the checksum of the records, which are on disk by then.
         """
         origin = self.identity.origin
         fields = {
@@ -198,7 +207,7 @@ class RunFolder:
             os.fsync(file.fileno())
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
-    def _environment(self, start: "Start") -> dict[str, object]:
+    def _environment(self, start: "Start") -> Fields:
         """This process's environment and, if it goes on from a checkpoint, those of the ones before it."""
         now = environment(self.config)
         if start.checkpoint is None:
@@ -206,13 +215,24 @@ class RunFolder:
         try:
             folder = start.checkpoint.path.parents[1]
             before = read_environment(folder)
-        except UnreadableFileError:  # it informs, and nothing hangs on it
+        except UnreadableFileError:  # no result depends on it
             before = {}
         earlier = [*before.pop("earlier", []), before]
         return {**now, "resumed_at_step": start.checkpoint.step, "earlier": earlier}
 
 
+def preset_of(words: Sequence[str]) -> str | None:
+    """The experiment or the sweep that a command names; None where it names none."""
+    named = [word.partition("=") for word in words]
+    return next((value for key, _, value in named if key.lstrip("+") in ("experiment", "sweeps")), None)
+
+
+def _factory(settings: Config) -> str:
+    """The name of the function or class that a group of the config names."""
+    return str(settings["_target_"]).rpartition(".")[2]
+
+
 def _finite(summary: Mapping[str, object]) -> dict[str, object]:
-    """The same without numbers that JSON does not know."""
+    """The summary without NaN and infinities, which JSON does not have."""
     kept = {k: v for k, v in summary.items() if not isinstance(v, float) or math.isfinite(v)}
     return {key: _finite(value) if isinstance(value, dict) else value for key, value in kept.items()}

@@ -1,4 +1,4 @@
-"""Removal of checkpoints of a run that finished and was killed before it removed them."""
+"""Removal of the checkpoints of a run that was killed after it had finished but before it removed them."""
 
 from pathlib import Path
 
@@ -6,9 +6,9 @@ from trainers.records.files import UnreadableFileError, read_config
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what the run that finished in ``folder`` did not come to remove.
+    """Remove the remaining checkpoints of the finished run in ``folder``.
 
-    Its last checkpoint stays if that was asked for; all of them do if what was asked for cannot be read.
+    The last one is kept if the run's config says so; all are kept if the config cannot be read.
     """
     checkpoints = folder / "checkpoint"
     if checkpoints.is_symlink() or not checkpoints.is_dir():
@@ -18,6 +18,6 @@ def clear_leftovers(folder: Path) -> None:
     except (UnreadableFileError, ValueError, TypeError, KeyError):
         return
     if keep == 0 or len(list(checkpoints.iterdir())) > keep:
-        from trainers.checkpoint.saving import forget  # which needs torch
+        from trainers.checkpoint.saving import forget  # imports torch
 
         forget(checkpoints, keep)

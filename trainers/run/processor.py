@@ -1,11 +1,11 @@
-"""The processor's name, by the standard library alone."""
+"""The processor's name, from the standard library."""
 
 import platform
 from pathlib import Path
 
 
 def processor() -> str:
-    """As Linux names it; elsewhere as Python's ``platform`` does, which may know nothing."""
+    """The name from /proc/cpuinfo on Linux, otherwise from ``platform``; it may be empty."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -15,6 +15,7 @@ from compressors.core.fields import KINDS
 from trainers.overlapped_step import num_buckets
 from trainers.records.break_even import NAME as BREAK_EVEN
 from trainers.records.break_even import in_words
+from trainers.schedules.autolrs import AutoLRS
 
 if TYPE_CHECKING:
     from trainers.checkpoint.resume import Start
@@ -64,7 +65,7 @@ def print_summary(summary: Mapping[str, object], console: Console | None = None)
 
 
 def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, Form]]:
-    """Those that are known, and after the usual kinds of bytes those that a method has of its own."""
+    """The rows with known values; bytes of a method's own kinds come after the usual kinds."""
     for row in _ROWS:
         yield row
         if row[0] == f"comm/{KINDS[-1]}_bytes_total":
@@ -74,7 +75,7 @@ def _rows(summary: Mapping[str, object]) -> Iterator[tuple[str, str, Form]]:
 
 
 def _overlap(trainer: "Trainer") -> str:
-    """What it costs to reduce beside the backward pass, and what it can hide."""
+    """A line on the costs of ``trainer.overlap`` and on the time that it can hide."""
     communicator, settings = trainer.communicator, trainer.settings
     count = num_buckets(trainer.layout, trainer.reducer, settings.bucket_megabytes)
     pieces = f"overlap: {count} bucket(s) a step, each with collectives of its own, beside the backward pass"
@@ -91,7 +92,7 @@ def _overlap(trainer: "Trainer") -> str:
 
 
 def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
-    """Say what is about to run."""
+    """Print the size of the run, its device and its start."""
     communicator, layout = trainer.communicator, trainer.layout
     lines = [
         f"{communicator.size} workers in {communicator.world_size} process(es) on {layout.device}, "
@@ -102,7 +103,10 @@ def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
     lines += [f"kernels: {describe(layout.device)}", f"{trainer.reducer!r} -> {path}"]
     if trainer.overlaps:
         lines.append(_overlap(trainer))
+    if not isinstance(trainer.schedule, AutoLRS):  # which searches for a rate
+        base_rate = max(group["lr"] for group in trainer.optimizer.param_groups)
+        lines += [line for line in [trainer.reducer.note(base_rate)] if line]
     lines += start.messages
     if start.checkpoint is not None:
         lines.append(f"going on after step {start.checkpoint.step:,} from {start.checkpoint.path}")
-    print("\n".join(lines), flush=True)  # in one go, so that who sees a line sees them all
+    print("\n".join(lines), flush=True)  # one write, so that a reader never gets a part of the lines

@@ -16,13 +16,13 @@ from trainers.run.folder import RunFolder
 from trainers.run.leftovers import clear_leftovers
 from trainers.run.report import print_summary
 
-FAILURES = (ConfigError, JobError, PeerLostError, EncodingError, OSError)  # that are told in one line
+FAILURES = (ConfigError, JobError, PeerLostError, EncodingError, OSError)  # reported in one line
 
 
 def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
-    """Train, unless that is done; jobs of a sweep each in a process of its own.
+    """Train unless the run is finished already; each job of a sweep trains in its own process.
 
-    Returns whether the run was ``finished`` now or ``skipped``, finished before, and its folder.
+    Returns ``finished`` or, if the run was finished already, ``skipped``, and the run's folder.
     """
     with refusing():
         check(config)
@@ -30,7 +30,7 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
         require_inside(folder.path, config["output"])
         finished = folder.summary() if config["resume"] != "never" else None
     if finished is not None:
-        from trainers.run.build import check_parts  # it takes long to import, too
+        from trainers.run.build import check_parts  # a slow import
 
         with refusing():
             check_parts(config, int(os.environ.get("WORLD_SIZE", str(config["processes"]))))
@@ -57,9 +57,9 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
 
 
 def start(config: Config) -> None:
-    """Train in this process or, with ``processes`` > 1 and no launcher around, in new ones."""
+    """Train in this process or, with ``processes`` > 1 and without a launcher, in new processes."""
     if "WORLD_SIZE" in os.environ or config["processes"] == 1:
-        from trainers.run.training import train  # only where it trains: it takes long to import
+        from trainers.run.training import train  # a slow import, only for processes that train
 
         train(config)
     else:
@@ -67,7 +67,7 @@ def start(config: Config) -> None:
 
 
 def train_together(config: Config) -> None:
-    """Train in one of several new processes, which share a refusal."""
+    """Train in one of several new processes; all of them raise the same refusal."""
     from trainers.run.training import train
 
     try:
@@ -77,7 +77,7 @@ def train_together(config: Config) -> None:
 
 
 def start_in_child(config: Config) -> str | None:
-    """``start`` in the process of a job; its refusal, in words."""
+    """``start`` in a job's process; return the text of a refusal, or None."""
     try:
         start(config)
     except FAILURES as failure:

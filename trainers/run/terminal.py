@@ -15,24 +15,26 @@ from trainers.launch.jobs import in_time
 from trainers.records.plain import Record
 
 Summary = Mapping[str, object]
-PLAIN_SECONDS = 10  # between two plain lines of training records
+PLAIN_SECONDS = 10  # least time between two plain lines of training records
 
 
 class _Line(ProgressColumn):
-    """The step, the time left and the record in one column, of which a narrow terminal cuts the end off."""
+    """Step, time left, rate and record in one column, of which a narrow terminal cuts the end off."""
 
     def render(self, task: Task) -> Text:
         said = f"step {task.completed:.0f} of {task.total:.0f}"
         if task.time_remaining is not None:
             said += f"  {in_time(task.time_remaining)} left"
+        if task.speed:
+            said += f"  {task.speed:.3g} steps/s"
         return Text(f"{said}  {task.description}")
 
 
 class Terminal:
-    """A live line on a terminal; plain lines, one every few seconds and per evaluation, elsewhere.
+    """A line that is updated on a terminal; otherwise plain lines, per evaluation and every few seconds.
 
-    ``first_step`` is the number of steps that were done before. ``job`` names one of several jobs that run
-    at the same time: their lines are plain, and begin with it.
+    ``first_step`` is the number of steps of earlier sessions. ``job`` names one of several parallel jobs:
+    their lines are plain and begin with this name.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class Terminal:
             console = Console(file=stream)
             whole = Column(no_wrap=True, overflow="ellipsis")
             columns = (BarColumn(10, table_column=Column(no_wrap=True)), _Line(table_column=whole))
-            # The mean speed of the whole run: records can be minutes apart, and evaluations take time, too.
+            # The mean speed of the whole session, because records can be minutes apart.
             self.progress = Progress(*columns, console=console, speed_estimate_period=math.inf)
             self.task = self.progress.add_task("starting", total=num_steps, completed=first_step)
             self.progress.start()
@@ -79,12 +81,23 @@ class Terminal:
         parts = [f"epoch {record['epoch']:.2f}"]
         for name, label, form in _LINE:
             if name in record:
-                parts.append(f"{label} {record[name]:{form}}")
+                value = in_bytes(record[name]) if form == "bytes" else f"{record[name]:{form}}"
+                parts.append(f"{label} {value}")
         return "  ".join(parts)
+
+
+def in_bytes(number: float) -> str:
+    """Bytes in the largest decimal unit, three digits."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 999.5:
+            return f"{number:.3g} {unit}"
+        number /= 1000
+    return f"{number:.4g} TB"
 
 
 _LINE = (
     ("train/loss", "loss", ".4f"),
+    ("comm/link_bytes_sent_total", "sent", "bytes"),
     ("convex/suboptimality", "f(x) - f*", ".3g"),
     ("train/steps_skipped", "steps skipped", "d"),
     ("autolrs/rate", "rate found", ".3g"),

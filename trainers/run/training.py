@@ -30,15 +30,15 @@ from trainers.run.trackers import ExternalTracker, JsonLines, OpenTracker, Track
 
 @dataclass(frozen=True)
 class Records:
-    """Where the records of a run go; nowhere in all processes but the first."""
+    """The trackers of a run; there are none in processes other than the first."""
 
     trackers: Trackers = field(default_factory=lambda: Trackers([]))
-    external: Sequence[ExternalTracker] = ()  # those of them that the config names
+    external: Sequence[ExternalTracker] = ()  # those that the config names
     lines: JsonLines | None = None
 
 
 def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Start) -> Records:
-    """The trackers of a run that begins or goes on at ``start``."""
+    """The trackers of a run that begins or continues at ``start``."""
     open_tracker: OpenTracker = make(config["tracker"])
     facts = folder.facts()
     threshold = threshold_in_force(trainer.reducer)
@@ -50,6 +50,7 @@ def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Sta
         config=config,
         facts=facts,
         goes_on=start.checkpoint is not None,
+        earlier=start.records,
     )
     lines = JsonLines(folder.metrics, start.records)
     first_step = start.checkpoint.step if start.checkpoint is not None else 0
@@ -58,9 +59,9 @@ def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Sta
 
 
 def train(config: Config) -> None:
-    """Build and train with the processes there are; the first one leaves the run folder behind.
+    """Build and train, together with the other processes of the run; the first one writes the run folder.
 
-    Raises ``ConfigError`` for a run that cannot start or go on, ``StoppedError`` for one that was stopped.
+    Raises ``ConfigError`` for a run that cannot start or continue, and ``StoppedError`` for a stopped one.
     """
     end_with_torchrun()
     keep_freed_memory()
@@ -107,6 +108,8 @@ def train(config: Config) -> None:
                     checkpoints.clear()
             except (NonFiniteGradientError, UnreadableDataError, CheckpointMismatch) as error:
                 if process == 0:
+                    for tracker in records.external:
+                        tracker.fail(str(error))
                     folder.close({"error": str(error)}, checkpoints.seconds, "failed")
                 raise ConfigError(str(error)) from error
             finally:

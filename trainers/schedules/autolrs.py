@@ -3,9 +3,9 @@
 Jin, Zhou, Zhao, Zhu, Guo, Canini and Krishnamurthy, ICLR 2021, https://arxiv.org/abs/2105.10762. A stage of
 tau steps has one rate. At its start a Gaussian process over the log rate proposes rates. Each is tried for
 tau' steps from the same state, and its loss after tau steps is forecast. Differences from the paper's
-release: the search is inside the trainer, and the restored state includes workers' residuals and the ledger;
-the process models the log of the forecast, so a diverging rate does not hide the differences between the
-others.
+release: the search is inside the trainer; the restored state includes workers' residuals and the ledger; the
+Gaussian process models the log of the forecast, so that one diverging rate does not make the differences
+between the others negligible.
 """
 
 import math
@@ -24,11 +24,12 @@ _FEWEST = 5  # least number of losses for a smoothed curve
 
 @dataclass(frozen=True, kw_only=True)
 class AutoLRS:
-    """Stages of ``tau`` steps, doubling up to ``tau_max``; a trial takes ``trial_steps`` = tau' per ``tau``.
+    """Stages of ``tau`` steps, doubling up to ``tau_max``, with trials of ``trial_steps`` = tau' steps.
 
-    Trials are judged by training loss or, from ``validation_from`` steps on, by validation loss. The steps of
-    the trials count as part of the run's length. Raises ``ValueError`` for an empty interval of rates, for a
-    ``tau`` that is not a multiple of ``trial_steps``, and for invalid numbers.
+    tau' doubles together with tau. Trials are compared by training loss or, from ``validation_from`` steps
+    on, by validation loss. The steps of the trials count as part of the run's length. Raises ``ValueError``
+    for an empty interval of rates, for a ``tau`` that is not a multiple of ``trial_steps``, and for invalid
+    numbers.
     """
 
     low: float  # bounds of the learning rates
@@ -60,9 +61,9 @@ class AutoLRS:
         return self.tau_max // (self.tau // self.trial_steps) >= self.validation_from
 
     def plan(self, stage: int, steps_left: int) -> tuple[int, int]:
-        """(steps of the stage, steps of each of its trials or 0 for no trials) for ``steps_left``.
+        """(steps of the stage, steps of each of its trials; 0: no trials), with ``steps_left`` in the run.
 
-        If too few steps would remain for another stage with trials, this stage takes all.
+        If too few steps would remain for another stage with trials, this stage takes all remaining steps.
         """
         ratio = self.tau // self.trial_steps
         trial_steps = min(self.trial_steps * 2**stage, self.tau_max // ratio)
@@ -96,15 +97,15 @@ class AutoLRS:
 
 
 def smooth(losses: Sequence[float]) -> np.ndarray:
-    """Losses without noise: a smoothing spline, fitted again without outliers, [T] to [T].
+    """Smoothed losses, [T] from [T]: a spline that is fitted again without outliers.
 
-    Rising losses are not trimmed: the end of a divergence is not an outlier.
+    Rising losses at the end are not trimmed, because they show a divergence.
     """
     from scipy.interpolate import make_smoothing_spline
 
     if len(losses) < _FEWEST:
         return np.asarray(losses, dtype=float)
-    # In logarithms, because noise is proportional to the loss, which may fall by orders of magnitude.
+    # Fitted to logarithms, because noise is proportional to the loss, which may fall by orders of magnitude
     values, steps = np.log(np.maximum(losses, _LEAST)), np.arange(len(losses))
     curve = make_smoothing_spline(steps, values)(steps)
     distance = np.abs(values - curve)
@@ -164,7 +165,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 
 
 def _tame(forecasts: Sequence[float]) -> np.ndarray:
-    """Logarithms of forecasts; an infinite one is above all others by their range."""
+    """Logarithms of forecasts; an infinite forecast exceeds the largest other one by their range."""
     values = np.log(np.maximum(np.array(forecasts, dtype=float), _LEAST))
     finite = values[np.isfinite(values)]
     if not len(finite):

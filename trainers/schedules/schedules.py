@@ -1,24 +1,39 @@
-"""Learning-rate schedules: the factor on the base rate at a fractional epoch."""
+"""Learning-rate schedules: the factor on the base rate at a step or a fractional epoch."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 from compressors.core.checks import LARGEST, is_real, require
+
+STEP, EPOCH = "step", "epoch"  # units in which a schedule counts the training
 
 
 @runtime_checkable
 class Schedule(Protocol):
     """Interface of learning-rate schedules."""
 
-    def factor(self, epoch: float, total_epochs: float) -> float:
-        """Factor on the base learning rate after ``epoch`` of ``total_epochs`` epochs."""
+    @property
+    def unit(self) -> str:
+        """Unit of what ``factor`` takes: ``STEP`` or ``EPOCH``."""
+
+    def factor(self, done: float, total: float, /) -> float:
+        """Factor on the base learning rate after ``done`` of ``total`` units."""
+
+
+def factor_at(schedule: Schedule, step: int, num_steps: int, epochs_per_step: float) -> float:
+    """The factor on the base rate of ``step``, counted from 0."""
+    if schedule.unit == STEP:
+        return schedule.factor(step, num_steps)
+    return schedule.factor(step * epochs_per_step, num_steps * epochs_per_step)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConstantRate:
     """The base rate in every step."""
+
+    unit: ClassVar[str] = EPOCH
 
     def factor(self, epoch: float, total_epochs: float) -> float:
         return 1.0
@@ -34,6 +49,7 @@ class WarmupStep:
     do not increase.
     """
 
+    unit: ClassVar[str] = EPOCH
     peak: float = 1.0
     warmup_epochs: float = 0.0
     milestones: Sequence[float] = ()
@@ -63,6 +79,7 @@ class Cosine:
     negative warm-up and a peak that is not positive.
     """
 
+    unit: ClassVar[str] = EPOCH
     peak: float = 1.0
     warmup_epochs: float = 0.0
 
@@ -80,11 +97,12 @@ class Cosine:
 class Linear:
     """Linear warm-up from 0 to the base rate, then a straight line down to 0 at the last epoch.
 
-    Devlin et al., 2019, https://arxiv.org/abs/1810.04805. The warm-up takes ``warmup_epochs`` or,
-    where that is None, ``warmup_share`` of the training. Raises ``ValueError`` for a negative
-    warm-up and for a share that is not in [0, 1).
+    Devlin et al., 2019, https://arxiv.org/abs/1810.04805. The warm-up takes ``warmup_epochs`` or, if
+    it is None, ``warmup_share`` of the training. Raises ``ValueError`` for a negative warm-up and for
+    a share outside [0, 1).
     """
 
+    unit: ClassVar[str] = EPOCH
     warmup_share: float = 0.1
     warmup_epochs: float | None = None
 
@@ -102,6 +120,36 @@ class Linear:
             return epoch / warmup
         progress = (epoch - warmup) / max(total_epochs - warmup, 1e-12)
         return max(1 - progress, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InversePower:
+    """A rate that falls as a power of the time t: (1 + ``decay`` t)^-``exponent``, t in ``unit``.
+
+    An exponent of 1 and of 1/2 are the decreasing rates of convergence proofs, O(1 / t) and
+    O(1 / sqrt(t)); Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, use them for Top-k. Over
+    the first ``warmup`` units the factor rises linearly from 0 to 1, and t counts from there; with
+    ``decay`` = 1 / ``warmup`` and an exponent of 1/2 this is sqrt(``warmup`` / t) of all units, the rate
+    of Vaswani et al., 2017, https://arxiv.org/abs/1706.03762. Raises ``ValueError`` for a decay or
+    exponent that is not positive, a negative warm-up, and another unit.
+    """
+
+    decay: float
+    exponent: float
+    warmup: float
+    unit: str
+
+    def __post_init__(self) -> None:
+        for name in ("decay", "exponent"):
+            value = getattr(self, name)
+            require(is_real(value) and value > 0, f"InversePower.{name}", "> 0", value)
+        require(is_real(self.warmup) and self.warmup >= 0, "InversePower.warmup", ">= 0", self.warmup)
+        require(self.unit in (STEP, EPOCH), "InversePower.unit", f"{STEP} or {EPOCH}", self.unit)
+
+    def factor(self, done: float, total: float, /) -> float:
+        if done < self.warmup:
+            return done / self.warmup
+        return float((1 + self.decay * (done - self.warmup)) ** -self.exponent)
 
 
 def _require_warmup(owner: str, peak: float, warmup_epochs: float) -> None:

@@ -1,0 +1,1 @@
+"""Measured costs of steps, and advice whether compression pays on a network."""

@@ -1,0 +1,52 @@
+"""Program that measures costs of a config's steps: a JSON object as its argument, one on standard output.
+
+``python -m results breakeven`` runs it.
+"""
+
+import json
+import math
+import sys
+
+import torch
+
+from trainers.advice.compute import compute_seconds
+from trainers.advice.costs import Settings, measure_costs
+from trainers.advice.gloo import gloo_bits_per_second
+from trainers.comm.communicator import Communicator
+from trainers.config.composition import compose
+from trainers.config.errors import ConfigError, one_line, refusing
+from trainers.launch.device import choose_device
+from trainers.launch.memory import keep_freed_memory
+from trainers.run.build import build_trainer
+
+
+def main(argument: str) -> None:
+    """Measure and print. Raises ``ConfigError`` for settings that cannot be measured."""
+    asked = json.loads(argument)
+    config = compose(asked["overrides"])
+    keep_freed_memory()
+    torch.set_num_threads(config["threads"])
+    with refusing():
+        device = choose_device(config["device"], 1, 0)
+        settings = Settings(**asked["settings"])
+        trainer = build_trainer(config, Communicator(1, device=device), device)
+        given = asked["compute_seconds"]
+        measured = compute_seconds(trainer, settings.steps) if given is None else given
+        costs = measure_costs(trainer.layout, settings)
+    rate = gloo_bits_per_second() if device.type == "cpu" else math.inf
+    answer = {
+        "compute_seconds": measured,
+        "costs": costs,
+        "parameters": trainer.layout.num_parameters,
+        "backend_bits_per_second": None if math.isinf(rate) else rate,
+        "device": str(device),
+        "batch_size": trainer.settings.batch_size,
+    }
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1])
+    except ConfigError as error:
+        sys.exit(f"error: {one_line(error)}")

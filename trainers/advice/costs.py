@@ -1,0 +1,165 @@
+"""Measured processor time, bytes and rounds of methods for the parameters of a model."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from compressors.api import Reducer, Step, inputs_of
+from compressors.build import build_reducer
+from compressors.core.checks import require
+from compressors.feedback.error_feedback import ErrorFeedback
+from compressors.hard_threshold import HardThreshold
+from compressors.powersgd import PowerSGD
+from compressors.top_k import TopK
+from trainers.comm.communicator import Communicator
+from trainers.launch.memory import require_memory
+from trainers.layout import Layout
+from trainers.records.step_times import Cost, Line
+
+MANY = 3  # workers in this process, from which the cost per worker follows
+UNCOUNTED = 2  # first steps, in which kernels are loaded
+
+
+class Part(NamedTuple):
+    """What one step of a reducer took."""
+
+    seconds: float  # of one worker, without communication
+    rounds: int
+    all_reduced_bytes: float  # handed over by a worker
+    gathered_bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the methods that are compared. Raises ``ValueError`` for settings out of range."""
+
+    density: float = 0.001  # of Top-k, and the share of entries above the threshold
+    rank: int = 2  # of PowerSGD
+    steps: int = 5  # whose medians are taken
+
+    def __post_init__(self) -> None:
+        require(0 < self.density < 1, "density", "in (0, 1)", self.density)
+        require(self.rank >= 1, "rank", "an integer >= 1", self.rank)
+        require(self.steps >= 1, "steps", "an integer >= 1", self.steps)
+
+
+def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost]:
+    """Costs of dense training, its fp16 hook, Top-k, hard threshold and PowerSGD on this machine.
+
+    The compressors' inputs p are normally distributed, with the given share of entries above the threshold,
+    and error feedback keeps its memory. Raises ``ValueError`` if that takes more memory than there is.
+    """
+    settings = settings or Settings()
+    size = layout.num_parameters
+    if layout.device.type == "cpu":
+        require_memory(3 * MANY * size * layout.dtype.itemsize, "gradients, residuals and inputs")
+    threshold = torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(1 - settings.density / 2)).item()
+    methods: dict[str, Reducer] = {
+        "top_k": build_reducer(TopK(density=settings.density), size, ErrorFeedback),
+        "hard_threshold": build_reducer(HardThreshold(threshold=threshold), size, ErrorFeedback),
+        "powersgd": build_reducer(PowerSGD(rank=settings.rank), size, ErrorFeedback),
+    }
+    found = [_dense(layout, settings.steps), _half(layout, settings.steps)]
+    found += [_cost_of(name, reducer, layout, settings.steps) for name, reducer in methods.items()]
+    return found
+
+
+def _cost_of(name: str, reducer: Reducer, layout: Layout, steps: int) -> Cost:
+    one, many = (_part_of(reducer, layout, workers, steps) for workers in (1, MANY))
+    return Cost(
+        name,
+        many.all_reduced_bytes,
+        many.gathered_bytes,
+        _line(one.seconds, many.seconds),
+        _line(one.rounds, many.rounds),
+    )
+
+
+def _line(one: float, many: float) -> Line:
+    return Line(one, max(0.0, many - one) / (MANY - 1))  # noise must not make further workers a gain
+
+
+@torch.inference_mode()
+def _part_of(reducer: Reducer, layout: Layout, workers: int, steps: int) -> Part:
+    """Medians of a reducer's steps with so many workers in this process."""
+    device = layout.device
+    communicator = Communicator(workers, device=device)
+    communicator.declare_kinds(reducer.kinds)
+    generator = torch.Generator(device).manual_seed(0)
+    gradients = layout.new_buffer(workers)
+    state = reducer.init(layout.segments(gradients))
+    residual: dict[str, Tensor] = {}
+    parts = []
+    with _counting_all_reduces(communicator) as all_reduced:
+        for number in range(UNCOUNTED + steps):
+            gradients.normal_(generator=generator)
+            segments = layout.segments(gradients)
+            for segment in segments:  # so that p = e + g is normal in every step
+                if segment.name in residual:
+                    segment.rows.sub_(residual[segment.name])
+            communicator.clock.restart(exact=device.type == "cuda")
+            started = _now(device)
+            reduced, state = reducer.reduce(inputs_of(segments), state, Step(0, number), communicator)
+            ended = _now(device)
+            seconds = communicator.clock.compression_seconds(ended - started, ended, workers)
+            handed = communicator.take_charges().sum(1).mean().item()
+            summed = sum(all_reduced) / workers
+            all_reduced.clear()
+            communicator.take_link_bytes()
+            communicator.take_largest_sent()
+            parts.append(Part(seconds, communicator.clock.rounds, summed, handed - summed))
+            residual = reduced.residual
+    return Part(*(statistics.median(column) for column in zip(*parts[UNCOUNTED:], strict=True)))
+
+
+@contextmanager
+def _counting_all_reduces(communicator: Communicator) -> Iterator[list[int]]:
+    """Bytes of all rows that are handed to all-reduces, a number per call."""
+    counted: list[int] = []
+    all_reduce_mean = communicator.all_reduce_mean
+
+    def counting(rows: list[Tensor], add_up: object = None, kind: str = "values") -> list[Tensor]:
+        counted.append(sum(tensor.nbytes for tensor in rows))
+        return all_reduce_mean(rows, add_up, kind)  # type: ignore[arg-type]  # handed on
+
+    communicator.all_reduce_mean = counting  # type: ignore[method-assign]
+    yield counted
+
+
+def _dense(layout: Layout, steps: int) -> Cost:
+    """DistributedDataParallel without a hook: a division and an all-reduce."""
+    flat = layout.new_buffer(1)[0]
+    seconds = _median_seconds(lambda: flat.div_(2), layout.device, steps)
+    return Cost("dense", flat.nbytes, 0.0, Line(seconds), Line(0.0, 2.0))
+
+
+def _half(layout: Layout, steps: int) -> Cost:
+    """torch's fp16_compress_hook: the buffer as fp16 to an all-reduce, and back."""
+    flat = layout.new_buffer(1)[0]
+
+    def there_and_back() -> Tensor:
+        return flat.copy_(flat.to(torch.float16).div_(2))
+
+    seconds = _median_seconds(there_and_back, layout.device, steps)
+    return Cost("fp16", 2.0 * flat.numel(), 0.0, Line(seconds), Line(0.0, 2.0))
+
+
+def _median_seconds(work: Callable[[], object], device: torch.device, steps: int) -> float:
+    taken = []
+    for _ in range(UNCOUNTED + steps):
+        started = _now(device)
+        work()
+        taken.append(_now(device) - started)
+    return statistics.median(taken[UNCOUNTED:])
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()

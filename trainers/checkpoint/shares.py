@@ -1,0 +1,30 @@
+"""The rule by which the tensors of n workers become those of m workers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+Parts = Sequence[tuple[int, Fraction]]  # an old worker, and its fraction of the new worker's part
+
+
+def shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction]]:
+    """Pairs of an old worker and the fraction that it covers of the new worker's part; they sum to 1.
+
+    The n old workers are equal parts of a line, and the m new workers are equal parts of the same line.
+    """
+    start, stop = Fraction(new, num_new), Fraction(new + 1, num_new)
+    for worker in range(num_old):
+        overlap = min(stop, Fraction(worker + 1, num_old)) - max(start, Fraction(worker, num_old))
+        if overlap > 0:
+            yield worker, overlap * num_new
+
+
+def blend(parts: Parts, of_worker: Mapping[int, Tensor]) -> Tensor:
+    """The mean of the old workers' tensors over a new worker's part; of integers (steps), the least."""
+    first = of_worker[parts[0][0]]
+    if not first.is_floating_point():
+        return torch.stack([of_worker[worker] for worker, _ in parts]).amin(0)
+    total = sum(of_worker[worker].double() * float(share) for worker, share in parts)
+    return torch.as_tensor(total).to(first.dtype)

@@ -1,0 +1,55 @@
+"""Compression of a DistributedDataParallel model, in one call."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.nn.parallel import DistributedDataParallel
+
+from compressors.api import Codec, Reduced, Reducer
+from compressors.build import build_reducer
+from compressors.named import feedback as feedback_named
+from compressors.named import method
+from trainers.comm.ddp_hook import CompressionState, compression_hook
+from trainers.comm.preparation import Scaler
+
+
+def compress(
+    ddp_model: DistributedDataParallel,
+    compressor: str | Codec | Reducer,
+    *,
+    feedback: str | Callable[[Reducer], Reducer] = "ef",
+    seed: int = 0,
+    learning_rate: float | None = None,
+    scaler: Scaler | None = None,
+    clip_norm: float | None = None,
+    inspect: Callable[[Reduced], None] | None = None,
+    **settings: Any,
+) -> CompressionState:
+    """Compress the gradients of ``ddp_model``: the state of the hook that it has from now on.
+
+    ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
+    name of one, or a function that wraps a reducer. Each parameter is compressed separately. The other
+    arguments are those of ``CompressionState``. Raises ``ValueError``, one line, for what does not fit.
+    """
+    module = ddp_model.module
+    size = sum(p.numel() for p in module.parameters() if p.requires_grad)
+    if isinstance(compressor, str):
+        chosen = method(compressor, **settings)
+    elif settings:
+        raise ValueError(
+            f"{min(settings)} has no effect: {type(compressor).__name__} has its settings already"
+        )
+    else:
+        chosen = compressor
+    around = feedback_named(feedback) if isinstance(feedback, str) else feedback
+    state = CompressionState(
+        build_reducer(chosen, size, around),
+        module,
+        seed=seed,
+        learning_rate=learning_rate,
+        inspect=inspect,
+        scaler=scaler,
+        clip_norm=clip_norm,
+    )
+    ddp_model.register_comm_hook(state, compression_hook)
+    return state

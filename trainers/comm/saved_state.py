@@ -1,0 +1,108 @@
+"""State of the hook as named tensors: to save, to load, and to load on another number of workers."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from trainers.checkpoint.shares import blend, shares
+from trainers.checkpoint.tree import walk
+
+if TYPE_CHECKING:
+    from trainers.comm.ddp_hook import CompressionState
+
+Tensors = dict[str, Tensor]
+
+
+@torch.no_grad()
+def save(state: "CompressionState") -> Tensors:
+    """A copy of everything that a training needs to go on, as tensors alone.
+
+    Tensors of this worker have names that no other worker has; all others are equal on all workers.
+    """
+    own = state.communicator.rank
+    return {
+        **_facts(state),
+        **{name: tensor.clone() for name, tensor in walk(state.state, "shared", shared=True)},
+        **{f"worker/{own}/{name}": rows[0].clone() for name, rows in _per_worker(state)},
+    }
+
+
+@torch.no_grad()
+def empty(state: "CompressionState", num_workers: int) -> Tensors:
+    """Tensors to be filled with what ``num_workers`` workers saved, as far as this worker needs it."""
+    rank, size = state.communicator.rank, state.communicator.size
+    needed = [worker for worker, _ in shares(rank, size, num_workers)]
+    return {
+        **_facts(state),
+        **{name: torch.zeros_like(tensor) for name, tensor in walk(state.state, "shared", shared=True)},
+        **{
+            f"worker/{worker}/{name}": torch.zeros_like(rows[0])
+            for worker in needed
+            for name, rows in _per_worker(state)
+        },
+    }
+
+
+@torch.no_grad()
+def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
+    """Continue from ``saved``, of this worker or of several.
+
+    With another number of workers it must have the tensors of those whose part this worker takes over; they
+    are divided as by a run's checkpoint. Raises ``ValueError``, one line, before anything is changed.
+    """
+    facts = _facts(state)
+    missing = sorted(facts.keys() - saved.keys())
+    if missing:
+        raise ValueError(f"the state of compression must have {missing[0]}")
+    seed, num_workers = int(saved["seed"]), int(saved["num_workers"])
+    if seed != state.seed:
+        raise ValueError(f"CompressionState.seed must be {seed}, as in the saved state, got {state.seed}")
+    rank, size = state.communicator.rank, state.communicator.size
+    parts = list(shares(rank, size, num_workers))
+    found = {}
+    for name, rows in _per_worker(state):
+        names = {worker: f"worker/{worker}/{name}" for worker, _ in parts}
+        old = {worker: _like(rows[0], saved, names[worker]) for worker, _ in parts}
+        found[name] = blend(parts, old) if num_workers != size else old[rank]
+    alike = {name: _like(t, saved, name) for name, t in walk(state.state, "shared", shared=True)}
+    for name, rows in _per_worker(state):
+        rows[0] = found[name].to(rows.device)
+    for name, tensor in walk(state.state, "shared", shared=True):
+        tensor.copy_(alike[name])
+    state.step, state.ledger.steps = int(saved["step"]), int(saved["ledger_steps"])
+    state.skipped = int(saved["skipped"])
+    state.learning_rate, state.epoch = float(saved["learning_rate"]), float(saved["epoch"])
+
+
+def _facts(state: "CompressionState") -> Tensors:
+    return {
+        "step": torch.tensor(state.step),
+        "skipped": torch.tensor(state.skipped),
+        "ledger_steps": torch.tensor(state.ledger.steps),
+        "seed": torch.tensor(state.seed),
+        "num_workers": torch.tensor(state.communicator.size),
+        "learning_rate": torch.tensor(state.learning_rate, dtype=torch.float64),
+        "epoch": torch.tensor(state.epoch, dtype=torch.float64),
+    }
+
+
+def _per_worker(state: "CompressionState") -> Iterator[tuple[str, Tensor]]:
+    """The live tensors [1, ...] of this worker."""
+    yield from walk(state.state, "state")
+    for name, rows in state.ledger.totals().items():
+        yield f"ledger/{name}", rows
+
+
+def _like(live: Tensor, saved: Mapping[str, Tensor], name: str) -> Tensor:
+    found = saved.get(name)
+    here = _described(live)
+    if found is None or _described(found) != here:
+        got = "none" if found is None else _described(found)
+        raise ValueError(f"the state of compression must have {name} of {here}, got {got}")
+    return found
+
+
+def _described(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

@@ -1,0 +1,81 @@
+"""Destinations of records beside the run folder, as a config's ``tracker.destinations`` names them."""
+
+import math
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import NamedTuple
+
+from compressors.core.checks import is_real, shown
+from trainers.records.effects import at
+from trainers.records.goals import HIGHER_IS_BETTER, LOWER_IS_BETTER, higher_is_better
+from trainers.records.plain import Config
+
+REQUIRED, IF_INSTALLED = "required", "if_installed"
+
+
+class Destination(NamedTuple):
+    """The package of a destination, and the extra of this project that installs it."""
+
+    package: str
+    name: str
+    extra: str
+
+    @property
+    def install(self) -> str:
+        return f"pip install 'total-error[{self.extra}]'"
+
+
+DESTINATIONS = {
+    "wandb": Destination("wandb", "Weights & Biases", "tracking"),
+    "tensorboard": Destination("tensorboard", "TensorBoard", "tensorboard"),
+    "trackio": Destination("trackio", "Trackio", "trackio"),
+}
+NONE = "none"
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package is installed: a folder ``wandb`` of runs, which Python would import, is none."""
+    spec = find_spec(package)
+    return spec is not None and spec.origin is not None
+
+
+def check_destinations(config: Config) -> None:
+    """Raise ``ValueError`` for destinations that are unknown, do not go together, or are not installed."""
+    tracker = config["tracker"]
+    found = tracker.get("destinations", {})
+    rule = f"tracker.destinations must say {REQUIRED} or {IF_INSTALLED} of some of {', '.join(DESTINATIONS)}"
+    if not isinstance(found, Mapping):
+        raise ValueError(f"{rule}, got {shown(found)}")
+    for name, wanted in found.items():
+        if name not in (*DESTINATIONS, NONE) or wanted not in (REQUIRED, IF_INSTALLED):
+            raise ValueError(f"{rule}, got {shown(name)}: {shown(wanted)}")
+    if NONE in found and len(found) > 1:
+        others = ", ".join(name for name in found if name != NONE)
+        raise ValueError(f"tracker=none must stand alone, got {others} beside it")
+    for name, wanted in found.items():
+        is_online = name == "wandb" and tracker.get("mode") == "online"
+        about = DESTINATIONS.get(name)
+        if about is not None and (wanted == REQUIRED or is_online) and not is_installed(about.package):
+            asked = f"tracker={name}" if wanted == REQUIRED else "tracker.mode=online"
+            raise ValueError(f"{asked} needs {about.name}, which is not installed: {about.install}")
+    _check_objective(tracker.get("objective"), tracker.get("byte_budget"))
+    keeps = tracker.get("checkpoints", False)
+    if not isinstance(keeps, bool):
+        raise ValueError(f"tracker.checkpoints must be true or false, got {shown(keeps)}")
+    if keeps and not at(config, "checkpoint.at_end"):
+        raise ValueError(
+            "tracker.checkpoints=true has no effect without checkpoint.at_end=true, which keeps one"
+        )
+
+
+def _check_objective(metric: object, byte_budget: object) -> None:
+    if metric is not None and (not isinstance(metric, str) or higher_is_better(metric) is None):
+        goals = ", ".join((*HIGHER_IS_BETTER, *LOWER_IS_BETTER))
+        rule = f"tracker.objective must be a metric with a goal, SPLIT/NAME with one of {goals}"
+        raise ValueError(f"{rule}, got {shown(metric)}")
+    if byte_budget is None:
+        return
+    if metric is None:
+        raise ValueError("tracker.byte_budget has no effect without tracker.objective")
+    if not is_real(byte_budget) or not 0 < byte_budget < math.inf:
+        raise ValueError(f"tracker.byte_budget must be > 0 or null, got {shown(byte_budget)}")

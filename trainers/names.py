@@ -1,0 +1,19 @@
+"""Names of this project's modules: their own in a checkout, below a package of their own in a wheel.
+
+Standard library only, because what the command line refuses at once uses it.
+"""
+
+from pathlib import Path
+
+PREFIX = __name__.removesuffix("trainers.names")  # empty in a checkout
+ROOT = Path(__file__).parents[1]
+
+
+def full_name(name: str) -> str:
+    """The name by which Python imports what configs and records name, such as compressors.top_k.TopK."""
+    return PREFIX + name if PREFIX and is_ours(name.partition(".")[0]) else name
+
+
+def is_ours(module: str) -> bool:
+    """Whether a top-level module is one of this project's."""
+    return (ROOT / module / "__init__.py").is_file() or (ROOT / f"{module}.py").is_file()

@@ -1,0 +1,44 @@
+"""Goals: metrics of which trackers keep the best value beside the last, and the objective of a search."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+HIGHER_IS_BETTER = ("accuracy", "hit_rate_at_10", "ndcg_at_10")
+LOWER_IS_BETTER = ("loss", "perplexity", "suboptimality", "distance_squared")
+LINK_BYTES = "comm/link_bytes_sent_total"
+OBJECTIVE = "sweep/objective"  # metric
+
+
+def higher_is_better(metric: str) -> bool | None:
+    """Whether a larger value is better; None for a metric without a goal."""
+    group, _, last = metric.rpartition("/")
+    if group and last in (*HIGHER_IS_BETTER, *LOWER_IS_BETTER):
+        return last in HIGHER_IS_BETTER
+    return None
+
+
+class Objective(NamedTuple):
+    """The number that a search maximises: a quality, less what the bytes above a budget cost.
+
+    The score is the metric where a larger value is better, else minus its decimal logarithm. Without a budget
+    bytes cost nothing. Above it every factor of ten costs 1.
+    """
+
+    metric: str
+    byte_budget: float | None = None
+
+    def value(self, metrics: Mapping[str, float]) -> float | None:
+        """None where the metric or the bytes are not known, or the metric has no logarithm."""
+        found, sent = metrics.get(self.metric), metrics.get(LINK_BYTES)
+        if found is None or (self.byte_budget is not None and sent is None):
+            return None
+        if higher_is_better(self.metric):
+            score = found
+        elif found > 0:
+            score = -math.log10(found)
+        else:
+            return None
+        if self.byte_budget is None or sent is None or sent <= self.byte_budget:
+            return score
+        return score - math.log10(sent / self.byte_budget)

@@ -1,0 +1,100 @@
+"""Predicted times of data-parallel steps over a network, by the latency-bandwidth model.
+
+Standard library only, because code that reads results uses it.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+TIE = 0.1  # a smaller relative difference between two predictions is not a difference
+
+
+class Line(NamedTuple):
+    """A quantity that grows linearly with the number of workers."""
+
+    of_one: float  # for a single worker
+    per_other: float = 0.0  # for every further one
+
+    def at(self, workers: int) -> float:
+        return self.of_one + self.per_other * (workers - 1)
+
+
+class Network(NamedTuple):
+    """The links of the workers, each on its own machine, and the collectives that use them."""
+
+    bits_per_second: float
+    latency_seconds: float = 0.0  # of a message
+    # What the collectives reach without a limit of the link: gloo takes the processor's time for every byte.
+    backend_bits_per_second: float = math.inf
+
+
+class Cost(NamedTuple):
+    """Cost of a method in a step, beside forward pass, backward pass and update."""
+
+    name: str
+    all_reduced_bytes: float  # that a worker hands to all-reduces
+    gathered_bytes: float  # that it hands to gathers
+    seconds: Line  # processor time of compression and aggregation
+    rounds: Line  # sequential messages
+
+    def traffic_bytes(self, workers: int) -> float:
+        """Bytes that leave a worker: rings of all-reduces, and gathers to n - 1 others."""
+        return (workers - 1) * (2 * self.all_reduced_bytes / workers + self.gathered_bytes)
+
+
+class Prediction(NamedTuple):
+    """Seconds of a method's step, and its parts."""
+
+    name: str
+    step: float
+    compute: float  # forward pass, backward pass and update
+    compression: float
+    communication: float  # that the backward pass does not hide
+    traffic_bytes: float  # that leave a worker
+
+
+def predict(
+    cost: Cost, compute_seconds: float, workers: int, network: Network, overlap: float = 0.0
+) -> Prediction:
+    """A step of ``workers`` workers takes t + s + max(0, a r + 8 v / B - overlap t) seconds.
+
+    t: forward pass, backward pass and update; s, r and v: processor time, rounds and traffic of the method;
+    a: latency; B: the bandwidth of the link or, if it is lower, of the backend. ``overlap`` is the part of t
+    during which messages are on their way.
+    """
+    slowest = min(network.bits_per_second, network.backend_bits_per_second)
+    traffic = cost.traffic_bytes(workers)
+    sending = network.latency_seconds * cost.rounds.at(workers) + 8 * traffic / slowest
+    waiting = max(0.0, sending - overlap * compute_seconds)
+    seconds = cost.seconds.at(workers)
+    return Prediction(
+        cost.name, compute_seconds + seconds + waiting, compute_seconds, seconds, waiting, traffic
+    )
+
+
+class Verdict(NamedTuple):
+    """The method with the shortest step, and by how much."""
+
+    best: Prediction
+    over_dense: float  # dense step divided by the best one
+    next: Prediction
+    over_next: float  # next step divided by the best one
+
+    def __str__(self) -> str:
+        if self.over_next - 1 < TIE:
+            second = f"{self.next.name} takes as long within {TIE:.0%}"
+        else:
+            second = f"{self.over_next:.2f} times as fast as the next, {self.next.name}"
+        if self.over_dense == 1:
+            return f"best: {self.best.name}; {second}"
+        return f"best: {self.best.name}, {self.over_dense:.2f} times as fast as dense; {second}"
+
+
+def judge(predictions: Sequence[Prediction]) -> Verdict:
+    """Compare predictions, one of them named ``dense``. Raises ``ValueError`` for fewer than two."""
+    if len(predictions) < 2:
+        raise ValueError(f"a comparison needs two methods, got {len(predictions)}")
+    dense = next(found for found in predictions if found.name == "dense")
+    best, second, *_ = sorted(predictions, key=lambda found: found.step)
+    return Verdict(best, dense.step / best.step, second, second.step / best.step)

@@ -1,0 +1,31 @@
+"""Attempts at what may fail beside a training, which continues without it."""
+
+import sys
+from collections.abc import Callable
+
+
+class Attempts:
+    """Calls of one service. After the first failure, which is said once, there are no further calls.
+
+    ``afterwards`` runs after the failure; what it returns is added to the message.
+    """
+
+    def __init__(self, name: str, afterwards: Callable[[], str] = str) -> None:
+        self.name = name
+        self.afterwards = afterwards
+        self.failed = False
+
+    def __call__(self, action: Callable[[], None]) -> None:
+        if self.failed:
+            return
+        try:
+            action()
+        except Exception as error:  # services raise many kinds, their own, sockets', protobuf's
+            self.failed = True
+            reason = " ".join(str(error).split()) or type(error).__name__
+            more = self.afterwards()
+            say(f"{self.name} failed, the training goes on without it: {reason}{more}\n")
+
+
+def say(text: str) -> None:
+    print(text, end="", file=sys.stderr, flush=True)

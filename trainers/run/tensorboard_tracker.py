@@ -1,0 +1,92 @@
+"""Tracker of TensorBoard: event files in the run folder, with hyperparameters."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainers.records.plain import Config, Record
+from trainers.run.attempts import Attempts
+from trainers.run.described import layers_of, numbers_of, settings_of
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+FOLDER = "tensorboard"  # in a run folder
+_FLUSH_SECONDS = 10
+
+
+class TensorBoard:
+    """Event files of one run, with the names of metrics.jsonl. They begin with the first record.
+
+    A run that ``goes_on`` hides what an earlier part recorded after the checkpoint. What goes wrong is said
+    once, and the training continues.
+    """
+
+    def __init__(
+        self, folder: Path, config: Config, facts: Mapping[str, object], *, goes_on: bool = False
+    ) -> None:
+        self.folder = folder / FOLDER
+        self.config, self.facts, self.goes_on = config, facts, goes_on
+        self.writer: SummaryWriter | None = None
+        self.attempt = Attempts("TensorBoard")
+        self._step = 0  # of the last record
+        self._seen: set[str] = set()  # metrics
+
+    @property
+    def sync_command(self) -> None:
+        """Nothing is uploaded."""
+        return None
+
+    def log(self, record: Record) -> None:
+        def log() -> None:
+            self._step = int(record["step"])
+            writer = self._open()
+            for name in record.keys() - {"step"}:
+                writer.add_scalar(name, record[name], self._step)
+            self._seen |= record.keys()
+
+        self.attempt(log)
+
+    def fail(self, reason: str) -> None:
+        self.attempt(lambda: self._open().add_text("failure", reason, self._step))
+
+    def finish(self, summary: Mapping[str, object] | None) -> None:
+        def finish() -> None:
+            writer = self.writer
+            if writer is None:
+                return
+            columns, rows = layers_of(summary or {})
+            if rows:
+                writer.add_text("layers", _table(columns, rows), self._step)
+            if summary is not None:
+                self._add_hyperparameters(writer, numbers_of(summary))
+            writer.close()
+
+        self.attempt(finish)
+
+    def _open(self) -> "SummaryWriter":
+        if self.writer is None:
+            from torch.utils.tensorboard import SummaryWriter
+
+            purge_step = self._step if self.goes_on else 0  # earlier files may lie here
+            self.writer = SummaryWriter(self.folder, purge_step=purge_step, flush_secs=_FLUSH_SECONDS)
+            command = self.facts.get("command")
+            if command:
+                self.writer.add_text("command", f"`{command}`")
+        return self.writer
+
+    def _add_hyperparameters(self, writer: "SummaryWriter", metrics: Mapping[str, float]) -> None:
+        """A session of the hyperparameter view in the run's own file: ``add_hparams`` makes another run."""
+        from torch.utils.tensorboard.summary import hparams
+
+        events = hparams(settings_of(self.config, self.facts), dict(metrics))
+        for event in events:
+            writer._get_file_writer().add_summary(event)
+        for name in metrics.keys() - self._seen:
+            writer.add_scalar(name, metrics[name], self._step)
+
+
+def _table(columns: list[Any], rows: list[Any]) -> str:
+    """Markdown, which TensorBoard renders."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

@@ -1,0 +1,272 @@
+"""Tracker of Weights & Biases: one W&B run per training, online or offline."""
+
+import logging
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from trainers.config.wandb_settings import wandb_settings
+from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, parse_records, read_wandb_id
+from trainers.records.goals import LINK_BYTES, OBJECTIVE, Objective
+from trainers.records.offline import WANDB_ID, sync_command, unfinished_part
+from trainers.records.plain import Config, Record
+from trainers.records.safe_files import write_whole
+from trainers.run.attempts import Attempts, say
+from trainers.run.described import aggregate_of, axis_of, layers_of, tags_of
+
+if TYPE_CHECKING:
+    import wandb  # which takes seconds to import
+
+Summary = Mapping[str, object]  # of a run
+_START_SECONDS = 30.0  # that W&B may take before the training; after them the run is recorded offline
+_UPLOAD_SECONDS = 60.0  # that W&B may take after the training; what it has not uploaded is kept on disk
+_AXES = ("step", "epoch", LINK_BYTES)
+_FILES = (CONFIG, SUMMARY, RECORDS, ENVIRONMENT)  # of a run folder
+
+
+class WeightsAndBiases:
+    """One W&B run. Offline, it starts with the first record, so that training need not wait for it.
+
+    It never stops a training: what goes wrong with it is said once, and from then on it is left out.
+    ``goes_on`` takes up the W&B run that an earlier part of the training began in ``folder``, and sends those
+    of the ``earlier`` lines of metrics.jsonl that did not arrive.
+    """
+
+    def __init__(
+        self,
+        settings: Config,
+        folder: Path,
+        *,
+        goes_on: bool = False,
+        keeps_checkpoints: bool = False,
+        objective: Objective | None = None,
+        earlier: bytes = b"",
+    ) -> None:
+        self.settings = settings
+        self.folder = folder
+        self.goes_on = goes_on
+        self.keeps_checkpoints = keeps_checkpoints
+        self.run: wandb.Run | None = None
+        self.attempt = Attempts("Weights & Biases", self._left)
+        self.objective = objective
+        self.earlier = earlier
+        self._sent: dict[str, float] = {}  # by the last record
+        self._defined: set[str] = set()  # metrics
+        self._step = 0  # of the last record
+
+    @property
+    def failed(self) -> bool:
+        return self.attempt.failed
+
+    @property
+    def sync_command(self) -> str | None:
+        """What uploads all parts that were recorded offline."""
+        if self.run is None or self.run.settings.mode != "offline":
+            return None
+        return sync_command([self.folder])
+
+    def start(self) -> None:
+        """Raises ``ValueError`` when W&B refuses to go online; goes offline if it cannot be reached."""
+        import wandb
+
+        # The commit of this project, wherever runs are written to and whether their folder is still there.
+        git_root = str(Path(__file__).parents[2])
+        quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS, git_root=git_root)
+        quiet.finish_timeout_raises = True
+        if "WANDB_INIT_TIMEOUT" not in os.environ:
+            quiet.init_timeout = _START_SECONDS
+        logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
+        name = self._id()
+        resume: Literal["allow"] | None = "allow" if self.goes_on else None
+        try:
+            self.run = wandb.init(**self.settings, id=name, resume=resume, settings=quiet)
+        except wandb.errors.CommError as error:
+            if "timed out" not in str(error).lower():  # what W&B says of a key that is no good
+                raise
+            reason = str(error).splitlines()[0]
+            wandb.teardown()  # which holds the id in use
+            offline = self.settings | {"mode": "offline"}
+            self.run = wandb.init(**offline, id=name, resume=resume, settings=quiet)
+            say(f"tracker.mode=online: Weights & Biases cannot be reached ({reason}); recording offline, ")
+            say(f"to be uploaded by: {self.sync_command}\n")
+        for axis in _AXES:
+            self.run.define_metric(axis)
+        if self.goes_on and self.run.settings.mode == "online":
+            for record in parse_records(self.earlier, self.folder / RECORDS):
+                if record["step"] >= self.run.starting_step:  # a killed process has not sent it
+                    self._send(self.run, record)
+        self.earlier = b""
+
+    def log(self, record: Record) -> None:
+        def log() -> None:
+            if self.run is None:
+                self.start()
+            assert self.run is not None
+            self._send(self.run, record)
+
+        self.attempt(log)
+
+    def _send(self, run: "wandb.Run", record: Record) -> None:
+        self._step = int(record["step"])
+        record_and_goal = self._with_objective(record)
+        self._define(run, record_and_goal)
+        run.log(record_and_goal, step=self._step)
+
+    def _with_objective(self, record: Record) -> Record:
+        """An evaluation has no bytes: they are those of the last step recorded."""
+        if self.objective is None:
+            return record
+        if LINK_BYTES in record:
+            self._sent = {LINK_BYTES: record[LINK_BYTES]}
+        value = self.objective.value(self._sent | record)
+        return record if value is None else record | {OBJECTIVE: value}
+
+    def fail(self, reason: str) -> None:
+        """Send an alert, which W&B shows and, if its user wants that, mails."""
+        run = self.run
+        if run is not None:
+            self.attempt(lambda: run.alert("Training failed", reason, level="ERROR"))
+
+    def finish(self, summary: Summary | None) -> None:
+        run = self.run
+        if run is None:
+            return
+
+        def finish() -> None:
+            if summary is not None:
+                totals = {key: value for key, value in summary.items() if key != "layers"}
+                # W&B has aggregated those with a goal
+                run.summary.update({key: totals[key] for key in totals if aggregate_of(key) is None})
+            with _staging(self.folder / "wandb"):
+                if summary is not None:
+                    self._log_layers(run, summary)
+                self._log_files(run)
+            run.finish(exit_code=0 if summary is not None else 1)
+
+        self.attempt(finish)
+
+    def _define(self, run: "wandb.Run", record: Record) -> None:
+        """Axis and aggregates of metrics that come for the first time."""
+        for name in record.keys() - self._defined - {*_AXES}:
+            run.define_metric(name, step_metric=axis_of(name), summary=aggregate_of(name))
+            self._defined.add(name)
+
+    def _log_layers(self, run: "wandb.Run", summary: Summary) -> None:
+        """Error and density by layer, as a table and as a bar chart."""
+        import wandb
+
+        columns, rows = layers_of(summary)
+        if rows:
+            table = wandb.Table(columns=columns, data=rows)
+            bar = wandb.plot.bar(table, "layer", "total_error", title="total error by layer")
+            run.log({"layers": table, "layers/total_error": bar}, step=self._step)
+
+    def _log_files(self, run: "wandb.Run") -> None:
+        """The run folder's files as an artifact and, if asked for, its checkpoint as another one.
+
+        The files are not copied: what is recorded offline refers to them.
+        """
+        import wandb
+
+        parts = {"run": [self.folder / name for name in _FILES]}
+        if self.keeps_checkpoints:
+            parts["checkpoint"] = sorted((self.folder / "checkpoint").rglob("*"))
+        for kind, files in parts.items():
+            artifact = wandb.Artifact(f"{kind}-{self.folder.name}", type=kind)
+            for file in filter(Path.is_file, files):
+                name = str(file.relative_to(self.folder))
+                artifact.add_file(str(file), name, policy="immutable", skip_cache=True)
+            if artifact.manifest.entries:
+                run.log_artifact(artifact)
+
+    def _left(self) -> str:
+        """The command that uploads what is left; ends W&B's service, which the next run would meet."""
+        import wandb
+
+        with suppress(Exception):
+            wandb.teardown()
+        if self.run is None or self.run.settings.mode == "offline":
+            return ""
+        part = unfinished_part(self.folder)
+        return (
+            f"; its records are kept, to be uploaded by: wandb sync --no-skip-online {part}" if part else ""
+        )
+
+    def _id(self) -> str:
+        """The W&B run's id, kept in the run folder from its first part on."""
+        path = self.folder / WANDB_ID
+        kept = read_wandb_id(path) if self.goes_on else None
+        chosen = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None  # by an agent
+        name = chosen or kept or secrets.token_hex(4)
+        if name != kept:
+            path.parent.mkdir(exist_ok=True)
+            write_whole(path, f"{name}\n")
+        return name
+
+
+def open_wandb(
+    *,
+    folder: Path,
+    name: str,
+    config: Config,
+    facts: Mapping[str, object],
+    typed: Mapping[str, object],
+    keeps_checkpoints: bool = False,
+    objective: Objective | None = None,
+    goes_on: bool = False,
+    earlier: bytes = b"",
+) -> WeightsAndBiases:
+    """The tracker of one run, online or offline; null takes W&B's environment variable or a default.
+
+    ``facts``, as of ``RunFolder.facts``, stand beside the nested config, flat. A W&B agent locks the keys
+    that its sweep sets, which makes ``compressor`` a word there: group by the flat ones. Without a group it
+    is that of the facts, which is that of all seeds; tags and notes follow from the facts, too.
+    ``goes_on`` says that the run begins at a checkpoint, so that its W&B run goes on as well, after the
+    ``earlier`` lines of metrics.jsonl.
+    Raises ``ValueError`` as ``wandb_settings``, and when W&B refuses to go online.
+    """
+    found, said = wandb_settings(typed, os.environ)
+    if said:
+        print(said, flush=True)
+    settings: dict[str, Any] = {
+        "name": name,
+        "config": {**config, **facts},
+        "dir": str(folder),
+        "group": facts["group"],
+        "job_type": "train",
+        "tags": tags_of(facts),
+        "notes": facts.get("command"),
+        **found,
+    }
+    tracker = WeightsAndBiases(
+        settings,
+        folder,
+        goes_on=goes_on,
+        keeps_checkpoints=keeps_checkpoints,
+        objective=objective,
+        earlier=earlier,
+    )
+    if settings["mode"] == "online":
+        try:
+            tracker.start()
+        except Exception as error:  # W&B raises many kinds; each means that it cannot go online
+            reason = " ".join(str(error).split())
+            raise ValueError(f"tracker.mode=online: Weights & Biases does not start: {reason}") from error
+    return tracker
+
+
+@contextmanager
+def _staging(folder: Path) -> Iterator[None]:
+    """Let W&B keep manifests of artifacts in ``folder``, not in the home folder, unless told otherwise."""
+    variable = "WANDB_DATA_DIR"
+    if os.environ.get(variable):
+        yield
+        return
+    os.environ[variable] = str(folder)
+    try:
+        yield
+    finally:
+        del os.environ[variable]
