@@ -1,14 +1,15 @@
-"""Command line of results: ``python -m results table|figures|report|budget|study``."""
+"""Command line of results: ``python -m results table|figures|report|budget|breakeven|study``."""
 
 import importlib
 import sys
 
-COMMANDS = {  # name: module with a function ``main``, one line of help
-    "table": ("results.tables.command", "methods side by side; or tidy files, or one run's traffic"),
-    "figures": ("results.figures.command", "figures of any set of runs, as PNG and PDF"),
-    "report": ("results.report.command", "one HTML page about a sweep; or a report at Weights & Biases"),
-    "budget": ("results.compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
-    "study": ("results.studies.command", "a study's page, tables and figures"),
+COMMANDS = {  # name: module of this package with a function ``main``, one line of help
+    "table": (".tables.command", "methods side by side; or tidy files, or one run's traffic"),
+    "figures": (".figures.command", "figures of any set of runs, as PNG and PDF"),
+    "report": (".report.command", "one HTML page about a sweep; or a report at Weights & Biases"),
+    "budget": (".compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
+    "breakeven": (".breakeven", "predicted steps of methods over a network, and the fastest"),
+    "study": (".studies.command", "a study's page, tables and figures"),
 }
 EXTRAS = {  # package of these commands: extra of pyproject.toml
     **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow"), "results"),
@@ -16,7 +17,7 @@ EXTRAS = {  # package of these commands: extra of pyproject.toml
 }
 HELP = (
     "usage: python -m results COMMAND ...\n\nTables, figures, reports and studies of run folders.\n\n"
-    + "".join(f"  {name:8} {said}\n" for name, (_, said) in COMMANDS.items())
+    + "".join(f"  {name:9} {said}\n" for name, (_, said) in COMMANDS.items())
     + "\npython -m results COMMAND --help lists the options of a command.\n"
 )
 
@@ -25,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     if words and words[0] in COMMANDS:
         try:
-            return importlib.import_module(COMMANDS[words[0]][0]).main(words[1:])
+            return importlib.import_module(COMMANDS[words[0]][0], __package__).main(words[1:])
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
             if package not in EXTRAS:

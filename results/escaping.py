@@ -1,7 +1,7 @@
 """Escaping of text from run folders for Markdown, LaTeX, spreadsheets and terminals.
 
-Names, settings and facts of a run folder may have been written by anybody. Every page and table passes them
-through here, and marks what it wrote itself as ``Marked``.
+The names, settings and facts in a run folder are not trusted. Every page and table escapes them with these
+functions; text that is already Markdown is ``Marked``.
 """
 
 import re
@@ -65,7 +65,7 @@ def markdown_table(head: Sequence[object], rows: Iterable[Sequence[object]], rul
 
 
 def _row(cells: Sequence[object]) -> str:
-    """Escape pipes, which end a cell also inside code."""
+    """Join the cells; escape pipes, which would end a cell even inside code."""
     shown = (cell if isinstance(cell, Marked) else _inline(cell) for cell in cells)
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in shown)} |"
 

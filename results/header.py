@@ -1,6 +1,6 @@
 """The header of a page of results: command, commit, seeds and machine, written and read back.
 
-Standard library alone, so that benchmarks write it too.
+Needs only the standard library, because benchmarks also use it.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from results.escaping import in_markdown
 
 CLEAN, MODIFIED = "clean", "modified"
-# of a page whose command did not record it: the commit that brought the figures into the repository
+# for a page whose command did not record its commit: the commit that added the page's figures
 FROM_HISTORY = "found by the file's history"
 STATES = (CLEAN, MODIFIED, FROM_HISTORY)
 _FIELDS = ("Command", "Commit", "Seeds", "Machine", "Date")
@@ -26,7 +26,7 @@ _UNKNOWN = "not recorded"
 
 
 class Made(Protocol):
-    """What a header needs of a run."""
+    """The properties of a run that a header needs."""
 
     @property
     def environment(self) -> dict[str, Any]: ...
@@ -36,9 +36,9 @@ class Made(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """What made a page. Without ``commits`` the code is not known."""
+    """Command, commits, seeds and machine that made a page. Without ``commits`` the code is not known."""
 
-    command: str  # to be typed in the repository
+    command: str  # in the repository's root
     commits: tuple[tuple[str, str], ...]  # hash, state
     machine: str
     seeds: tuple[int, ...] = ()
@@ -54,10 +54,10 @@ class Header:
 
 
 def of_runs(runs: Iterable[Made], command: str, *, allow_modified: bool = False) -> Header:
-    """The header of a page of ``runs``, which ``command`` makes.
+    """The header of a page that ``command`` makes from ``runs``.
 
-    Raises ``ValueError`` for runs of modified code unless these are allowed: their commit does not tell
-    what ran.
+    Raises ``ValueError`` for runs of modified code unless ``allow_modified``: their commit does not identify
+    the code.
     """
     runs = list(runs)
     commits: dict[tuple[str, str], int] = {}
@@ -99,7 +99,7 @@ def machine_of(environment: dict[str, Any]) -> str:
 
 
 def of_this_tree(command: str, machine: str) -> Header:
-    """The header of a page that this process measures, now and with the code as it is."""
+    """The header of a page of measurements by this process, with the present code."""
     commit = _git("rev-parse", "HEAD")
     state = MODIFIED if _git("status", "--porcelain", "--untracked-files=no") else CLEAN
     date = time.strftime("%Y-%m-%d", time.gmtime())
@@ -108,7 +108,7 @@ def of_this_tree(command: str, machine: str) -> Header:
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
-    """--allow-modified, for every command that writes a page."""
+    """Add the option --allow-modified, which every command that writes a page has."""
     parser.add_argument(
         "--allow-modified",
         action="store_true",
@@ -125,7 +125,7 @@ def under_title(page: str, header: Header) -> str:
 
 
 def parse(page: str) -> Header:
-    """The header of a page. Raises ``ValueError`` where it lacks command, commit or machine."""
+    """The header of a page. Raises ``ValueError`` if command, commit or machine is missing."""
     found: dict[str, str] = {}
     for line in page.splitlines()[1:]:
         if match := _LINE.match(line):
@@ -151,7 +151,7 @@ def parse(page: str) -> Header:
 
 
 def copy(page: str, worded: str) -> str:
-    """``worded`` with the facts of ``page``; a command that it names itself stays."""
+    """The page ``worded`` with the header of ``page``, except that it keeps its own command."""
     title, _, rest = worded.partition("\n")
     made, lines = parse(page), rest.lstrip("\n").splitlines(keepends=True)
     while lines and _LINE.match(lines[0]):
@@ -162,7 +162,7 @@ def copy(page: str, worded: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says of this code; nothing where there is no git or no repository."""
+    """Output of a git command on this repository; empty without git or without a repository."""
     command = ["git", "-C", str(Path(__file__).parent), *arguments]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -171,7 +171,7 @@ def _git(*arguments: str) -> str:
 
 
 def ranges(seeds: Sequence[int]) -> str:
-    """0, 1, 2; four and more in a row as 0 to 9."""
+    """Seeds as text: "0, 1, 2", or "0 to 9" for four or more in sequence."""
     rows: list[list[int]] = []
     for seed in seeds:
         if rows and seed == rows[-1][-1] + 1:
@@ -192,5 +192,5 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _plain(value: object) -> str:
-    """A fact on one line and without markup: run folders may come from strangers."""
+    """A fact in one line and without markup, because run folders are not trusted."""
     return in_markdown(value)

@@ -140,15 +140,25 @@ def _summary(folder: Path, sent: str = HANDED_BYTES) -> dict[str, Any]:
 
 
 def match(
-    overrides: Sequence[str], given: str, value: float, *, tolerance: float, runs: int, by: str = "link"
+    overrides: Sequence[str],
+    given: str,
+    value: float,
+    *,
+    tolerance: float,
+    runs: int,
+    by: str = "link",
+    start: float | None = None,
 ) -> Match:
-    """The setting of the other method that sends as many bytes as ``given`` at ``value``."""
+    """The setting of the other method that sends as many bytes as ``given`` at ``value``.
+
+    ``start`` is the first setting tried; by default the average density, or the paper's rule.
+    """
     other = "hard_threshold" if given == "top_k" else "top_k"
     first = run_pilot(given, value, overrides, by)
     if other == "top_k":
-        start, slope = first.density, 1.0
+        usual, slope = first.density, 1.0
     else:  # by the paper's rule, a threshold's bytes are proportional to value^-2
-        start, slope = _rule(first, overrides), -2.0
+        usual, slope = _rule(first, overrides), -2.0
 
     def pilot(trial: float) -> Pilot:
         found = run_pilot(other, trial, overrides, by)
@@ -158,7 +168,8 @@ def match(
         )
         return found
 
-    found, count = search(pilot, first.sent, start, slope=slope, tolerance=tolerance, runs=runs)
+    begin = usual if start is None else start
+    found, count = search(pilot, first.sent, begin, slope=slope, tolerance=tolerance, runs=runs)
     return Match(first, found, count, by)
 
 
@@ -191,6 +202,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--match", choices=BYTES, default="link", help="bytes that leave a worker (default), or handed over"
     )
     own.add_argument("--runs", type=int, default=8, help="most pilots beside the one matched")
+    own.add_argument("--start", type=float, help="first setting tried; a good guess saves pilots")
     own.add_argument("--to", type=Path, help="write the budget here")
     options = own.parse_args(arguments)
     is_density = options.density is not None
@@ -198,11 +210,19 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not (math.isfinite(value) and value > 0):
             raise PilotError(f"--{'density' if is_density else 'threshold'} must be > 0, got {value}")
+        if options.start is not None and not (math.isfinite(options.start) and options.start > 0):
+            raise PilotError(f"--start must be > 0, got {options.start}")
         if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):
             raise PilotError(f"--to must be a .yaml in a folder that is there, got {options.to}")
         overrides = [*options.overrides, "tracker=none"]
         found = match(
-            overrides, method, value, tolerance=options.tolerance, runs=options.runs, by=options.match
+            overrides,
+            method,
+            value,
+            tolerance=options.tolerance,
+            runs=options.runs,
+            by=options.match,
+            start=options.start,
         )
     except PilotError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -133,8 +133,8 @@ def _section(title: str, group: list[Run], asked: str | None) -> Section:
             "time that compression took on the machine of the runs; the least and the largest of the seeds"
         )
     notes.append(
-        "MB: 10^6 bytes, mean over workers, were each a machine of its own; compression ratio: what would "
-        "have left a worker without compression, over what did"
+        "MB: 10^6 bytes, mean over workers, if each had its own machine; compression ratio: bytes that "
+        "would leave a worker without compression, over the bytes that leave it"
     )
     return Section(
         title,

@@ -106,12 +106,15 @@ def _bits(kept: int, steps: int) -> Value:
     return Value("bits per worker", "comm/paper_bits_total", "end", 32.0 * kept * steps, "by rule", EXACT)
 
 
-_SGD, _STAR = (
+_SGD, _STAR, _STAR_100 = (  # workers, rows per worker and step, steps
     ("madelon", 20, 1, 3000),
     ("madelon", 20, None, 60000),
-)  # workers, rows per worker and step, steps
+    ("madelon", 100, None, 100000),
+)
 _FROM = _start("madelon", _ROWS)
-_TOP_1, _BITS_TOO = {"density": 0.002}, (*_AFTER, "bits per worker of the threshold")
+_TOP_1, _TOP_5 = {"density": 0.002}, {"density": 0.01}
+_BITS_TOO = (*_AFTER, "bits per worker of the threshold")
+_NO_ERROR = ("mean ‖e‖²",)
 ERROR_CURVES = (
     ErrorCurve("madelon_sgd", "top_k", _TOP_1, *_SGD, (*_error(3e-4, 4e-5), *_FROM, _bits(1, 3000)), _AFTER),
     ErrorCurve(
@@ -137,6 +140,22 @@ ERROR_CURVES = (
         *_STAR,
         (*_error(1.6e-12, 1.6e-12), *_FROM),
         _BITS_TOO,
+    ),
+    ErrorCurve(
+        "madelon_gd_star_100",
+        "top_k",
+        _TOP_5,
+        *_STAR_100,
+        (*_FROM, _bits(5, 100000)),
+        (*_NO_ERROR, *_AFTER),
+    ),
+    ErrorCurve(
+        "madelon_gd_star_100",
+        "hard_threshold",
+        {"threshold": 1e-7},
+        *_STAR_100,
+        _FROM,
+        (*_NO_ERROR, *_BITS_TOO),
     ),
 )
 _CIFAR = (8, 256, 300, 0.1)  # workers, batch per worker, epochs, rate

@@ -1,7 +1,7 @@
 """Command that draws figures of any set of run folders.
 
-A PNG and a PDF per figure, subject and setting. A method's line is the mean over its seeds; dots are single
-seeds, and pale bars the 95 % interval of the mean, from three seeds on.
+There is a PNG and a PDF for each figure, subject and setting. A method's line is the mean over its seeds.
+Dots are single seeds. With three seeds or more, pale bars show the 95 % interval of the mean.
 """
 
 import argparse
@@ -27,12 +27,12 @@ def quality_density(group: Group, quality: Metric | None) -> Any:
 
 
 def quality_bytes(group: Group, quality: Metric | None) -> Any:
-    """Quality at the end against all that a worker sent."""
+    """Quality at the end against all bytes that left a worker."""
     return _against(group, quality, metrics.FINAL_BYTES)
 
 
 def total_error_bytes(group: Group, quality: Metric | None) -> Any:
-    """Total error at the end against all that a worker sent."""
+    """Total error at the end against all bytes that left a worker."""
     return _against(group, metrics.FINAL_TOTAL_ERROR, metrics.FINAL_BYTES)
 
 
@@ -42,13 +42,13 @@ def density(group: Group, quality: Metric | None) -> Any:
 
 
 def error(group: Group, quality: Metric | None) -> Any:
-    """Error of every step, and all of it so far."""
+    """Error of every step, and total error so far."""
     pairs = [(metrics.STEPS, metrics.ERROR), (metrics.STEPS, metrics.TOTAL_ERROR)]
     return _curves(group, "compression error", pairs)
 
 
 def loss(group: Group, quality: Metric | None) -> Any:
-    """Training loss over iterations and bytes."""
+    """Training loss over steps and bytes."""
     return _curves(group, "training loss", [(metrics.STEPS, metrics.LOSS), (metrics.BYTES, metrics.LOSS)])
 
 
@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("output", nargs="+", type=Path, help="folders with runs")
     own.add_argument("--to", type=Path, help="where figures go (default: OUTPUT/figures)")
     own.add_argument("--only", help=f"some of them, separated by commas: {', '.join(FIGURES)}")
-    own.add_argument("--quality", help="the metric that tells how good a model is, such as test/accuracy")
+    own.add_argument("--quality", help="the metric of a model's quality, such as test/accuracy")
     own.add_argument(
         "--across",
         default="",
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write(options: argparse.Namespace) -> None:
-    """Write what was asked for. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    """Write the chosen figures. Raises ``OSError`` and ``ValueError`` for unreadable or unsuitable runs."""
     names = _names(options.only)
     runs = compared_across(finished_runs(options.output), options.across)
     folder = options.to or options.output[0] / "figures"
@@ -123,7 +123,7 @@ def _names(only: str | None) -> list[str]:
 def figures_of(
     of: Sequence[Group], names: Sequence[str], quality: str | None = None
 ) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Of each group the figures named: the name of a file without its ending, and what draws it."""
+    """The figures ``names`` of each group: the file name without its ending, and a function that draws it."""
     for group in of:
         judged_by = metrics.quality(group.runs, quality)
         for name in names:

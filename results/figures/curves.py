@@ -9,8 +9,8 @@ import pandas as pd
 
 from results.read.run import Run
 
-Quantity = Callable[[Run], pd.Series]  # of one run, by step
-SMOOTHED_SHARE = 0.04  # of the records, to either side and together: what a running median is over
+Quantity = Callable[[Run], pd.Series]  # values of one run, indexed by step
+SMOOTHED_SHARE = 0.04  # window of a running median, as a share of the records
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ def steps(run: Run) -> pd.Series:
 
 
 def smoothed(quantity: Quantity) -> Quantity:
-    """Its running median over ``window`` records around each, over fewer at both ends.
+    """The quantity's running median over ``window`` records around each record; at both ends over fewer.
 
-    As many records before as after: where a curve rises or falls steadily, however steeply, nothing
-    changes, and the first and the last value are those recorded.
+    The window has as many records before as after a record, so a curve that only rises or only falls does
+    not change, and the first and last values are the recorded ones.
     """
 
     def of(run: Run) -> pd.Series:
@@ -56,14 +56,14 @@ def smoothed(quantity: Quantity) -> Quantity:
 
 
 def window(number: int) -> int:
-    """Over how many of ``number`` records a running median is taken, an odd number."""
+    """The window of a running median over ``number`` records, an odd number."""
     return 2 * round(SMOOTHED_SHARE * number / 2) + 1
 
 
 def over_seeds(runs: Iterable[Run], x: Quantity, y: Quantity, most: int | None = None) -> Curve:
-    """``y`` at the steps that all runs recorded, at most about ``most`` points of them.
+    """``y`` over ``x`` at the steps that all runs recorded, at most about ``most`` points.
 
-    Where one of the runs has a gap, so has the mean.
+    If a run has a gap, the mean also has a gap there.
     """
     runs = list(runs)
     xs = pd.concat([x(run) for run in runs], axis=1, join="inner").mean(axis=1)
@@ -76,10 +76,10 @@ def over_seeds(runs: Iterable[Run], x: Quantity, y: Quantity, most: int | None =
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
-    """Indices of at most about ``most`` of the values, which draw the same line.
+    """Indices of at most about ``most`` of the values, which give the same line.
 
-    The smallest and the largest of every stretch are kept, so that no peak is lost. Stretches are even
-    in the number of points, and finer at the beginning, which a logarithmic axis pulls apart.
+    The values are divided into intervals of equal length, and shorter ones at the beginning, which is wide on
+    a logarithmic axis. The smallest and largest value of every interval are kept, so no peak is lost.
     """
     number = len(values)
     if number <= most:

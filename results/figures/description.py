@@ -1,4 +1,4 @@
-"""Descriptions of panels, from which both matplotlib and the report's plotly draw."""
+"""Descriptions of panels, which both matplotlib and the report's plotly draw."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from results.figures.scales import Scale, scale_of
 from results.read.run import Run
 
 Methods = Mapping[str, Sequence[Run]]  # by name, in the order of a legend
-Ends = tuple[float, float] | None  # of an interval, within the panel
+Ends = tuple[float, float] | None  # ends of an interval, within the panel
 MARKS_PER_CURVE = 6
 CUT = "A pale bar that ends at a panel's edge goes on beyond it."
 HOLDS_ZERO = "A pale bar that reaches the lower end of a logarithmic axis includes zero."
@@ -22,16 +22,16 @@ HOLDS_ZERO = "A pale bar that reaches the lower end of a logarithmic axis includ
 
 @dataclass(frozen=True)
 class Axis:
-    """What is shown along it, and how."""
+    """An axis: its metric, scale and ticks."""
 
     label: str
     scale: Scale
-    places: tuple[tuple[float, str], ...] = ()  # of ticks, where they do not follow from the scale
+    places: tuple[tuple[float, str], ...] = ()  # ticks with labels, if they do not follow from the scale
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Single seeds, their mean, and the 95 % interval of the mean along each axis."""
+    """A mark: single seeds, their mean, and the 95 % interval of the mean along each axis."""
 
     x: float
     y: float
@@ -58,17 +58,17 @@ class Panel:
     x: Axis
     y: Axis
     lines: tuple[Line, ...]
-    joined: tuple[tuple[str, ...], ...] = ()  # names of single marks that a thin line joins, in this order
-    across: tuple[tuple[str, float], ...] = ()  # a thin line at this height, in the style of the name
-    references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # dotted and grey
+    joined: tuple[tuple[str, ...], ...] = ()  # names of single marks that a thin line connects, in order
+    across: tuple[tuple[str, float], ...] = ()  # thin horizontal lines: name, which has a style, and height
+    references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # dotted grey lines
     title: str = ""
     notes: tuple[str, ...] = ()
 
 
 def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -> Panel:
-    """A curve per method, the mean over seeds, of at most about ``most`` points.
+    """A curve per method, its mean over seeds, with at most about ``most`` points.
 
-    Some of its points are marked: these show the seeds and the 95 % interval of the mean.
+    Some points have marks, which show the seeds and the 95 % interval of the mean.
     """
     found = {method: over_seeds(runs, _quantity(x), _quantity(y), most) for method, runs in methods.items()}
     drawn = {method: curve for method, curve in found.items() if len(curve.x)}
@@ -107,7 +107,7 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
 
 
 def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[str]] | None = None) -> Panel:
-    """A mark per method at the end of its runs; ``families`` are joined by lines."""
+    """A mark per method for the values at the end of its runs; lines connect the methods of a family."""
     seeds = {
         method: [np.array([[each.factor * run.summary[each.name] for each in (x, y)] for run in runs])]
         for method, runs in methods.items()
@@ -129,9 +129,9 @@ def through(
     places: Iterable[tuple[float, str]] = (),
     title: str = "",
 ) -> Panel:
-    """A line through marks, each of the seeds [seeds, 2] that stand at one place.
+    """A line through marks; each mark has seeds [seeds, 2].
 
-    ``across_too``: intervals along x, too. ``across``: names and heights of thin lines.
+    ``across_too``: intervals also along x. ``across``: names and heights of thin horizontal lines.
     """
     across = tuple(across)
     x_scale = _scale(x, seeds, 0)
@@ -163,13 +163,13 @@ def single(lines: Sequence[tuple[str, np.ndarray, np.ndarray]], x: Metric, y: Me
 
 
 def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
-    """The 95 % interval of the mean; None of fewer than three seeds and of equal ones."""
+    """The 95 % interval of the mean; None for fewer than three seeds and for equal values."""
     mean, half = mean_and_interval(list(values))
     return None if half is None or not math.isfinite(half) else (mean - half, mean + half)
 
 
 def marked_points(curve: Curve, scale: Scale, shift: float) -> tuple[int, ...]:
-    """Indices of points at even distances along the visible x axis, shifted by a share of a distance."""
+    """Indices of points at even distances along the visible x axis; ``shift`` is in units of the distance."""
     if scale.limits is None:
         return ()
     ahead, back = (np.log, np.exp) if scale.logarithmic else (np.positive, np.positive)
@@ -185,7 +185,7 @@ def marked_points(curve: Curve, scale: Scale, shift: float) -> tuple[int, ...]:
 
 
 def families_of(methods: Methods) -> list[list[str]]:
-    """Methods that differ in numbers only, in the order of their average density."""
+    """Groups of methods whose names differ only in numbers, each in the order of average density."""
 
     def density(method: str) -> float:
         values = [run.summary.get(MEAN_DENSITY.name, math.nan) for run in methods[method]]
@@ -198,7 +198,7 @@ def families_of(methods: Methods) -> list[list[str]]:
 
 
 def off_the_axis(what: Metric, means: Mapping[str, np.ndarray]) -> list[str]:
-    """A note on the methods that have nothing to show on a logarithmic axis."""
+    """Notes on the methods without values above 0, and on gaps, on a logarithmic axis."""
     absent = [method for method, mean in means.items() if not (mean > 0).any()]
     notes = [f"{'; '.join(absent)}: {what.title} 0, not on the logarithmic axis."] if absent else []
     if any((mean > 0).any() and (mean <= 0).any() for mean in means.values()):
@@ -249,10 +249,10 @@ def _shown(values: np.ndarray, scale: Scale) -> np.ndarray:
 def _on_intervals(
     lines: Sequence[Line], seeds: Mapping[str, Sequence[np.ndarray]], what: Metric, number: int, scale: Scale
 ) -> list[str]:
-    """Notes on the intervals that are not there, or not whole, along axis ``number``."""
+    """Notes on missing and incomplete intervals along axis ``number``."""
     values = {line.name: [each[:, number] for each in seeds[line.name]] for line in lines}
     values = {name: own for name, own in values.items() if own}
-    if scale.logarithmic:  # what lies off the axis has a note of its own
+    if scale.logarithmic:  # ``off_the_axis`` makes the note on methods that are off the axis
         values = {name: own for name, own in values.items() if any((each > 0).any() for each in own)}
     few = [name for name, own in values.items() if len(own[0]) < FEWEST_SEEDS]
     alike = [
@@ -286,7 +286,7 @@ def _quantity(what: Metric) -> Quantity:
 
 
 def _running(methods: Methods, what: Metric) -> list[str]:
-    """A note on the window of the running medians, the longest of them."""
+    """A note on the longest window of the running medians."""
     records = max(len(run.curve(what.name)) for runs in methods.values() for run in runs)
     if window(records) == 1:
         return []

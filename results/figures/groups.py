@@ -15,12 +15,12 @@ from results.read.run import Run
 from results.read.settings import differing
 from trainers.records.identity import text
 
-MOST_WORDS = 4  # of what tells a setting apart, in a title
+MOST_WORDS = 4  # settings in a title, of those in which groups differ
 LONGEST_STEM = 120
 
 
 class Series(NamedTuple):
-    """What a line's style follows from."""
+    """The properties of a line that determine its style."""
 
     label: str
     compressor: str
@@ -32,9 +32,9 @@ class Series(NamedTuple):
 class Group:
     """The runs of one subject and setting, by method."""
 
-    stem: str  # of file names, no other group has it
+    stem: str  # beginning of file names, unique
     subject: str
-    facts: str  # workers, steps and what tells it from the subject's other settings
+    facts: str  # workers, steps, and the settings in which it differs from the subject's other groups
     methods: dict[str, list[Run]]  # by name, in the order of a legend, seeds ascending
     styles: dict[str, dict[str, Any]]
 
@@ -75,13 +75,13 @@ def styles_of(methods: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]
 
 
 def named(methods: Mapping[str, list[Run]]) -> dict[str, list[Run]]:
-    """Methods by the names that readers see."""
+    """Methods by their displayed names."""
     called = names(methods)
     return {called[label]: runs for label, runs in methods.items()}
 
 
 def what_differs(runs: list[Run]) -> list[list[str]]:
-    """Per run of another setting, its values where the settings are not all the same: "scope layer"."""
+    """Per run, the settings in which the runs differ, with its values: "scope layer"."""
     own = differing([run.setting for run in runs])
     lasts = Counter(key.rsplit(".", 1)[-1] for key in own[0])
     names = {key: last if lasts[last := key.rsplit(".", 1)[-1]] == 1 else key for key in own[0]}
@@ -91,13 +91,13 @@ def what_differs(runs: list[Run]) -> list[list[str]]:
 
 
 def seeds_of(methods: Mapping[str, Sequence[Run]]) -> str:
-    """Over which seeds means were taken, and what is drawn of them."""
+    """A note on the seeds of the means, and on dots and bars."""
     same, others = _most_seeds(methods)
     return f"{seeds_in_words(same)}{' (others: see the legend)' if others else ''}"
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:
-    """What is drawn of these seeds; fewer than three have no interval."""
+    """A note on dots and bars for these seeds; fewer than three have no interval."""
     if len(seeds) == 1:
         return f"one seed only ({seeds[0]})"
     bars = ", bars: 95 % interval of the mean" if len(seeds) >= FEWEST_SEEDS else ""
@@ -105,13 +105,13 @@ def seeds_in_words(seeds: Sequence[int]) -> str:
 
 
 def legend_labels(methods: Mapping[str, Sequence[Run]]) -> dict[str, str]:
-    """Methods as they are called in a legend: with their seeds where these are not those of the others."""
+    """Labels of methods in a legend, with their seeds if these differ from those of most methods."""
     others = other_seeds(methods)
     return {method: name + others[method] for method, name in legends(methods).items()}
 
 
 def other_seeds(methods: Mapping[str, Sequence[Run]]) -> dict[str, str]:
-    """What a legend says after a method: its seeds where these are not those of the others."""
+    """The end of a method's label: its seeds if these differ from those of most methods."""
     same, _ = _most_seeds(methods)
     said = {}
     for method, runs in methods.items():
@@ -122,7 +122,7 @@ def other_seeds(methods: Mapping[str, Sequence[Run]]) -> dict[str, str]:
 
 
 def code_note(runs: Iterable[Run]) -> str | None:
-    """The versions of the code that made the runs, where there are several."""
+    """A note on the versions of the code that made the runs; None for one version."""
     codes = Counter(run.code for run in runs)
     if len(codes) < 2:
         return None
@@ -132,12 +132,12 @@ def code_note(runs: Iterable[Run]) -> str | None:
 
 
 def file_stem(name: str) -> str:
-    """The name as the beginning of a file's name, on any system."""
+    """The name as the beginning of a file name that is valid on any system."""
     return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:LONGEST_STEM] or "_"
 
 
 def unused(stem: str, used: Iterable[str]) -> str:
-    """The stem itself, or with the first number from 2 on that makes it new."""
+    """The stem itself or, if it is used, with the first unused number from 2 on."""
     used, number, candidate = set(used), 2, stem
     while candidate in used:
         candidate, number = f"{stem}-{number}", number + 1
@@ -145,14 +145,14 @@ def unused(stem: str, used: Iterable[str]) -> str:
 
 
 def _most_seeds(methods: Mapping[str, Sequence[Run]]) -> tuple[tuple[int, ...], bool]:
-    """The seeds that most methods have, the more where it is a tie; whether some have others."""
+    """The most common seeds of methods (in a tie, the more seeds), and whether some methods have others."""
     found = Counter(tuple(run.seed for run in runs) for runs in methods.values())
     same = max(found, key=lambda seeds: (found[seeds], len(seeds), seeds))
     return same, len(found) > 1
 
 
 def _size(runs: list[Run]) -> list[str]:
-    """Workers and steps, as far as the runs tell."""
+    """Numbers of workers and steps of the runs, or their ranges."""
     facts = []
     if workers := sorted({run.config["workers"] for run in runs if "workers" in run.config}):
         number = f"{workers[0]}" if len(workers) == 1 else f"{workers[0]} to {workers[-1]}"

@@ -9,25 +9,25 @@ from results.read.run import Run
 
 
 class Metric(NamedTuple):
-    """A metric of a run folder as it is drawn."""
+    """A metric of a run folder in a figure."""
 
     name: str
     label: str  # with its unit
     factor: float = 1.0  # from the recorded to the drawn unit
     can_be_logarithmic: bool = True
-    noisy: bool = False  # from step to step, so that a curve of it is a running median
-    limit: float | None = None  # the largest value there is
-    short: str = ""  # in a title, if not the label without its unit
-    quantity: Quantity | None = None  # of a run, where it is no recorded metric
-    limits: tuple[float, float] | None = None  # of an axis that always shows the same
-    from_start: bool = False  # a logarithmic axis of curves begins where the first one does
+    noisy: bool = False  # varies from step to step, so a curve is a running median
+    limit: float | None = None  # the largest possible value
+    short: str = ""  # name in a title; default: the label without its unit
+    quantity: Quantity | None = None  # computes the values if it is not a recorded metric
+    limits: tuple[float, float] | None = None  # fixed limits of the axis
+    from_start: bool = False  # a logarithmic axis of curves begins at the first value of the curves
 
     @property
     def title(self) -> str:
         return self.short or self.label.split(",")[0]
 
 
-STEPS = Metric("step", "iterations", can_be_logarithmic=False, quantity=steps)
+STEPS = Metric("step", "steps", can_be_logarithmic=False, quantity=steps)
 EPOCHS = Metric("epoch", "epochs", can_be_logarithmic=False, quantity=epochs)
 BYTES = Metric(LINK_BYTES, "bytes that left a worker, MB", 1e-6, short="bytes on the link")
 DENSITY = Metric("compression/density", "density of a step, %", 100, noisy=True)
@@ -41,22 +41,22 @@ LAYER_ERROR = Metric("total_error", "total error, sum of ||e||²")
 LOSS = Metric("train/loss", "training loss", noisy=True)
 SUBOPTIMALITY = Metric("convex/suboptimality", "suboptimality f(x) - f*", noisy=True, short="suboptimality")
 
-_OTHER_QUALITIES = ("test/loss", "validation/loss")  # where none of those that tables know was measured
+_OTHER_QUALITIES = ("test/loss", "validation/loss")  # if a run has none of the qualities of tables
 _HIGHER = ("accuracy", "hit_rate", "ndcg")
 _LOWER = ("loss", "perplexity", "suboptimality", "distance", "error")
 
 
 def of_measure(measure: Measure) -> Metric:
-    """A number of tables, as it is drawn."""
+    """A measure of tables as a metric of figures."""
     higher = any(part in measure.name for part in _HIGHER)
     limit = measure.factor if higher else None
     return Metric(measure.name, measure.label, measure.factor, can_be_logarithmic=not higher, limit=limit)
 
 
 def quality(runs: Sequence[Run], name: str | None = None) -> Metric | None:
-    """The metric of that name as the quality at the end of a run, saying which way is better if it knows.
+    """The quality at the end of a run, with a label that says whether higher or lower is better, if known.
 
-    Without a name the first that tables compare methods by; None where the runs measured none.
+    Without ``name`` it is the first measured quality in the order of tables; None if there is none.
     """
     known = {measure.name: Metric(measure.name, measure.label, measure.factor) for measure in qualities(runs)}
     if SUBOPTIMALITY.name in known:

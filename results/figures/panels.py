@@ -1,4 +1,4 @@
-"""Panels drawn by matplotlib, and the runs that have what a panel shows."""
+"""Drawing of panels by matplotlib, and selection of the runs with the metrics of a panel."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -20,23 +20,23 @@ LAYERS = Metric("layer", "layer", can_be_logarithmic=False)
 
 
 class NothingToDraw(Exception):
-    """No run has what the figure is about."""
+    """No run has the metrics of the figure."""
 
 
 def recorded(group: Group, *metrics: str) -> Methods:
-    """The runs that recorded all metrics on their way. Raises ``NothingToDraw`` when there is none."""
+    """The runs with all metrics in their records. Raises ``NothingToDraw`` if there is none."""
     return _having(group, lambda run, name: name in run.records and len(run.curve(name)) > 0, metrics)
 
 
 def ended(group: Group, *metrics: str) -> Methods:
-    """The runs that ended with a number for all metrics. Raises ``NothingToDraw`` when there is none."""
+    """The runs with all metrics in their summary. Raises ``NothingToDraw`` if there is none."""
     return _having(group, lambda run, name: is_number(run.summary.get(name)), metrics)
 
 
 def layered(group: Group) -> Methods:
-    """The runs that say how their layers fared.
+    """The runs with metrics of their layers.
 
-    Raises ``NothingToDraw`` when there is none, or a single layer, which the totals tell all about.
+    Raises ``NothingToDraw`` if there is none, or if the model has one layer, whose values are the totals.
     """
     drawn = _having(group, lambda run, name: bool(run.summary.get(name)), ("layers",))
     if all(len(run.summary["layers"]) < 2 for runs in drawn.values() for run in runs):
@@ -45,7 +45,7 @@ def layered(group: Group) -> Methods:
 
 
 def draw(axis: Any, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> None:
-    """Draw what a panel describes."""
+    """Draw a panel on matplotlib's ``axis``."""
     from matplotlib.ticker import NullLocator
 
     set_scale(axis, "x", panel.x.scale)
@@ -64,7 +64,7 @@ def draw(axis: Any, panel: Panel, styles: Mapping[str, Mapping[str, Any]]) -> No
         at = [[getattr(mark_of[name], which) for name in names] for which in ("x", "y")]
         kept = {key: style[key] for key in ("color", "linestyle")}
         axis.plot(*at, **kept, linewidth=1.2, zorder=1.5, label="_")
-    for name, height in panel.across:  # what all others are held against
+    for name, height in panel.across:  # baselines
         style = styles[name]
         kept = {key: style[key] for key in ("color", "linestyle")}
         axis.axhline(height, **kept, linewidth=1.0, zorder=1, label="_")
@@ -88,9 +88,9 @@ def _draw_seeds(axis: Any, mark: Mark, colour: str) -> None:
 
 
 def layers(drawn: Methods, what: Metric, *, named: bool) -> Panel:
-    """A row per layer, in the order of the model; per method the mean of ``what`` and its seeds.
+    """A panel with a row per layer, in the order of the model: per method the mean of ``what`` and its seeds.
 
-    ``named``: with the layers' names at the left.
+    ``named``: with the layers' names on the left.
     """
     elements = {
         name: layer["elements"]

@@ -1,4 +1,4 @@
-"""Figures written to files."""
+"""Output of figures to files."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -8,11 +8,11 @@ from typing import Any
 from results.figures.panels import NothingToDraw
 from results.figures.style import save
 
-Figures = Iterable[tuple[str, Callable[[], Any]]]  # file name without its ending, what draws it
+Figures = Iterable[tuple[str, Callable[[], Any]]]  # file name without its ending, function that draws it
 
 
 def save_all(figures: Figures, folder: Path) -> int:
-    """Draw, save and print the paths of the figures that can be made; how many."""
+    """Draw and save the figures that have data, and print their paths; return their number."""
     made = 0
     for stem, draw in figures:
         try:

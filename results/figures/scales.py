@@ -9,23 +9,25 @@ import numpy as np
 
 LOG_FROM = 10  # largest over smallest value from which on an axis is logarithmic
 MARGIN = 0.05  # of the axis, on both sides
-# How far intervals may widen an axis beyond the means, since those of two seeds are endless: by this factor
-# where it is logarithmic, else by half the extent of the means or by so many times half the average interval.
+# Limits on how much intervals may extend an axis beyond the means, because intervals of few seeds can be very
+# long: a factor on a logarithmic axis; otherwise half the extent of the means, or this many times half the
+# average interval.
 WIDEN_FACTOR, WIDEN_HALVES = 4.0, 1.5
-DECADES_BELOW = 2  # of the smallest end of a curve: what came before is a hundredth of it
-SMALLEST = 1e-150  # of a logarithmic axis, so that no quotient overflows
-MANY, FEW_LONG = 5000, 4  # from where on thousands are set apart, and how many such ticks there are
-FEWEST_TICKS, MOST_TICKS = 3, 8  # with a label, of a logarithmic axis
-X_ROOM = 30  # characters of labels beside each other below a panel
-SHORTEST, LONGEST = 0.7e-4, 1.5e6  # of an axis whose ticks are written out, not as powers of ten
+DECADES_BELOW = 2  # decades of an axis below the smallest end value of a curve
+SMALLEST = 1e-150  # lower limit of a logarithmic axis, so that no quotient overflows
+# From an end of MANY on, a linear axis has at most FEW_LONG intervals, and labels with thousands separators.
+MANY, FEW_LONG = 5000, 4
+FEWEST_TICKS, MOST_TICKS = 3, 8  # labelled ticks of a logarithmic axis
+X_ROOM = 30  # characters of all labels below a panel
+SHORTEST, LONGEST = 0.7e-4, 1.5e6  # range of an axis with plain numbers at its ticks instead of powers of ten
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Of one axis."""
+    """The scale of an axis."""
 
     logarithmic: bool
-    limits: tuple[float, float] | None  # None without any value
+    limits: tuple[float, float] | None  # None without values
 
 
 def scale_of(
@@ -38,12 +40,12 @@ def scale_of(
     decided_by: Sequence[np.ndarray] | None = None,
     shown: Sequence[np.ndarray] = (),
 ) -> Scale:
-    """A scale for all means, for what else is ``shown`` and, as far as there is room, for intervals.
+    """A scale for all means, for the values ``shown`` and, within limits, for intervals.
 
-    It is logarithmic where the means, or what is in ``decided_by``, differ by ``LOG_FROM`` times; values that
-    are not positive have no place on it then. Where something else decides, the axis reaches no further below
-    it than ``DECADES_BELOW``. ``limit`` is the largest value that there can be, and 0 the smallest
-    then, whatever an interval says.
+    It is logarithmic if the means, or the values ``decided_by``, differ by a factor of ``LOG_FROM``; values
+    that are not positive are then not visible. With ``decided_by``, the axis reaches at most
+    ``DECADES_BELOW`` decades below its smallest value. ``limit`` is the largest possible value; the axis then
+    ends at 0 and ``limit``, even if an interval exceeds them.
     """
     mean = _finite(means)
     if not len(mean):
@@ -77,10 +79,10 @@ def scale_of(
 
 
 def ticks(scale: Scale, room: float = math.inf) -> tuple[list[float], list[float]]:
-    """Ticks of a logarithmic axis that have a label, and those that have none.
+    """Ticks of a logarithmic axis with a label, and those without.
 
-    Labels stand at 1, 2 and 5 where the axis is short, else at powers of ten; on a very short one at even
-    distances. ``room``: for how many characters of labels there is place.
+    Labels are at powers of ten; on a short axis also at 2 and 5 times these; on a very short axis at even
+    distances. ``room`` is the number of characters for all labels.
     """
     low, high = scale.limits
     few, all_digits = _multiples(low, high, (1, 2, 5)), _multiples(low, high, tuple(range(1, 10)))
@@ -100,7 +102,7 @@ def ticks(scale: Scale, room: float = math.inf) -> tuple[list[float], list[float
 
 
 def tick_labels(values: Sequence[float]) -> list[str]:
-    """0.01, 1 and 10,000, or powers of ten where some would be long."""
+    """Labels such as 0.01, 1 and 10,000; powers of ten if some labels would be long."""
     if all(SHORTEST <= value <= LONGEST for value in values):
         return [f"{value:,.10f}".rstrip("0").rstrip(".") for value in values]
     return [_power(value) for value in values]
@@ -127,7 +129,7 @@ def set_scale(axis: Any, which: str, scale: Scale) -> None:
 
 
 def _multiples(low: float, high: float, digits: Sequence[int]) -> list[float]:
-    """Those of powers of ten, within the limits."""
+    """The ``digits`` times powers of ten, within the limits."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     values = [float(f"{digit}e{exponent}") for exponent in exponents for digit in digits]
     return [value for value in values if low <= value <= high]
@@ -143,7 +145,7 @@ def _even(low: float, high: float) -> list[float]:
 
 
 def _power(value: float) -> str:
-    """2·10⁻⁷ or 10⁻⁷."""
+    """A power of ten as text, such as 2·10⁻⁷ or 10⁻⁷."""
     exponent = math.floor(math.log10(value) + 1e-9)
     digit = value / 10.0**exponent
     power = "10" + str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))

@@ -1,4 +1,4 @@
-"""Sheet of a figure: panels, with title, legend and notes outside of the data."""
+"""Composition of a figure: panels, with title, legend and notes around them."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,13 @@ from results.figures.groups import Group, code_note, legend_labels, seeds_of
 from results.figures.panels import draw as draw_panel
 from results.figures.style import apply_style, apply_to_axis
 
-# Inches. A page shows a figure 800 pixels wide: of 8 inches, letters of 9 points are 12 pixels high there.
-WIDTH, NARROW = 8.0, 7.0  # of a sheet, and of one with a single column
+# All in inches. A page shows a figure 800 pixels wide; in a figure of 8 inches, letters of 9 points are then
+# 12 pixels high.
+WIDTH, NARROW = 8.0, 7.0  # width of a figure with several columns of panels, and with one column
 HEIGHT = 3.6  # of a panel
-LINE, NOTE_LINE = 0.19, 0.15  # from a line of text to the next
-CHARACTER, NARROW_CHARACTER = 0.073, 0.067  # of a character at most, and in long lines, about
-HANDLE = 0.75  # of what stands before a legend's text, and of the gap to the next column
+LINE, NOTE_LINE = 0.19, 0.15  # distance between lines of text
+CHARACTER, NARROW_CHARACTER = 0.073, 0.067  # width of a character: the largest, and the mean in long lines
+HANDLE = 0.75  # width of a legend's symbol and of the gap to the next column
 EDGE = 0.14
 
 
@@ -26,7 +27,7 @@ def of_group(
     height: float = HEIGHT,
     share_y: bool = False,
 ) -> Any:
-    """A figure of a group's runs, ``drawn`` of them, with the panels side by side."""
+    """A figure of the runs ``drawn`` of a group, with the panels side by side."""
     runs = [run for runs in drawn.values() for run in runs]
     return draw(
         title,
@@ -53,9 +54,9 @@ def draw(
     height: float = HEIGHT,
     share_y: bool = False,
 ) -> Any:
-    """A figure with rows of panels; ``labels`` are the legend's, by name, in its order.
+    """A figure with rows of panels; ``labels`` are those of the legend, by name, in order.
 
-    Names of one of ``families`` stand in a column of the legend, where there is room.
+    The names of a family are in one column of the legend, if there is room.
     """
     from matplotlib.figure import Figure
 
@@ -79,7 +80,7 @@ def draw(
 
 
 def _wrapped(label: str, height: float) -> str:
-    """A label in lines that a panel of this height has room for."""
+    """A label, wrapped to lines that fit a panel of this height."""
     return "\n".join(textwrap.wrap(" ".join(label.split()), int((height - 0.2) / NARROW_CHARACTER)))
 
 
@@ -105,7 +106,7 @@ def _around(
     width: float,
     height: float,
 ) -> None:
-    """Title above the panels, legend and notes below, and the figure as high as all that needs."""
+    """Add the title above the panels, and legend and notes below; set the figure's height."""
     from matplotlib.lines import Line2D
 
     across = int((width - 2 * EDGE) / CHARACTER)
@@ -157,7 +158,7 @@ def _around(
 
 
 def _columns(families: Mapping[str, str], fitting: int) -> list[list[str]]:
-    """Names by column of a legend: a family begins a column of its own, where there is room."""
+    """The names in each column of a legend; each family has its own column, if there is room."""
     of_family: dict[str, list[str]] = {}
     for name, family in families.items():
         of_family.setdefault(family, []).append(name)

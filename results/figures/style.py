@@ -1,4 +1,4 @@
-"""Style of all figures: a hue per family of methods, and dashes and markers that differ in grey."""
+"""Style of all figures: a hue per family of methods; dashes and markers are distinct without colour."""
 
 import zlib
 from collections.abc import Iterable
@@ -10,18 +10,18 @@ from PIL import Image
 
 
 class Family(NamedTuple):
-    """Methods of one idea, which share a hue; shade and dash follow from their order here."""
+    """Related methods, which share a hue; shade and dash follow from their order here."""
 
     hue: str
     methods: tuple[str, ...]
 
 
-# Hues are Okabe and Ito's and Paul Tol's, which the colour-blind can tell apart. A further method goes to the
+# Hues are Okabe and Ito's and Paul Tol's, which colour-blind readers can distinguish. Add a new method at the
 # end of its family, so that the others keep their styles.
 FAMILIES = (
     Family("#000000", ("none",)),
     Family(
-        "#0072B2",  # thresholds, set or estimated
+        "#0072B2",  # thresholds, given or estimated
         ("hard_threshold", "reused_threshold", "strom", "sidco", "gaussian_k", "redsync", "adacomp", "micro"),
     ),
     Family("#D55E00", ("top_k", "clt_k", "dgc", "gtop_k", "ok_topk", "arc_top_k", "deft")),
@@ -30,8 +30,8 @@ FAMILIES = (
     Family("#332288", ("ef_sign", "signsgd", "one_bit")),
     Family("#44AA99", ("qsgd", "terngrad", "natural")),
     Family("#CC79A7", ("powersgd",)),
-    Family("#882255", ("ef21", "ef21_sgdm", "diana")),  # around another method
-    Family("#999933", ("chain", "two_way")),  # composed of others
+    Family("#882255", ("ef21", "ef21_sgdm", "diana")),  # wrappers of other methods
+    Family("#999933", ("chain", "two_way", "cocktail")),  # compositions of other methods
 )
 OTHER_HUES = ("#56B4E9", "#8C6D31", "#666666")
 DASHES: tuple[Any, ...] = (
@@ -54,7 +54,7 @@ MEMBER_SHADES = (
     -0.55,
     0.15,
     -0.1,
-)  # of a family's hue, by a method's place in it
+)  # shades of a family's hue, by a method's position in it
 LINE_WIDTH = 1.8
 MARKERS = "osD^vPX<>*hdp8"
 DARKEST, LIGHTEST = -0.45, 0.4  # share of black or white in the colours of one compressor's settings
@@ -68,7 +68,7 @@ def apply_style() -> None:
 
 
 def apply_to_axis(axis: Any) -> None:
-    """A pale grid, and no frame above and to the right."""
+    """Give an axis a pale grid, and no frame at the top and right."""
     axis.grid(alpha=0.3, linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
 
@@ -78,12 +78,12 @@ class Named(Protocol):
 
     label: str
     compressor: str
-    family: str  # the label without numbers: what a line through several settings has in common
-    order: tuple  # a key for sorting
+    family: str  # the label without numbers, which the points of a line through several settings share
+    order: tuple  # sort key
 
 
 def colour(compressor: str) -> str:
-    """The colour of a method, the same in all figures; by its name where no family knows it."""
+    """The colour of a method, the same in all figures; a method without family has one from its name."""
     for family in FAMILIES:
         if compressor in family.methods:
             place = family.methods.index(compressor)
@@ -94,7 +94,7 @@ def colour(compressor: str) -> str:
 
 
 def dash(compressor: str) -> Any:
-    """Matplotlib's line style of a method, another one for each method of a family."""
+    """Matplotlib's line style of a method; it differs between the methods of a family."""
     for first, family in enumerate(FAMILIES):
         if compressor in family.methods:
             return DASHES[(first + family.methods.index(compressor)) % len(DASHES)]
@@ -104,9 +104,9 @@ def dash(compressor: str) -> Any:
 def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[str, Any]]:
     """Matplotlib's arguments per label.
 
-    A compressor has a colour and a dash; several settings of it differ in lightness and marker, and those
-    of a second family, such as without feedback, have hollow markers. ``marked``: markers even where
-    a compressor has one setting.
+    A compressor has a colour and a dash. Its settings differ in lightness and marker; those of a second
+    family, such as without feedback, have hollow markers. ``marked``: markers also for a compressor with one
+    setting.
     """
     lines = list(lines)
     styles = {}
@@ -130,16 +130,16 @@ def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[
 
 
 def save(figure: Any, stem: Path) -> list[Path]:
-    """PNG of 256 colours and PDF, the same bytes for the same figure: without a date inside.
+    """Save a figure as PNG with 256 colours and as PDF; equal figures give equal bytes, without a date.
 
-    Text is drawn as it is, ``$`` included, but for the powers of ten at an axis, which are formulas.
+    Only powers of ten at an axis are formulas; in other texts ``$`` has no special meaning.
     """
     for text in _words(figure):
         text.set_parse_math(False)
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf")]
     drawn = BytesIO()
     figure.savefig(drawn, dpi=150, metadata={"Software": None})
-    with Image.open(drawn) as image:  # a third of the bytes: these files lie in the repository
+    with Image.open(drawn) as image:  # 256 colours take a third of the bytes in the repository
         few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         few.save(paths[0], dpi=(150, 150), optimize=True)
     figure.savefig(paths[1], metadata={"CreationDate": None, "Producer": None, "Creator": None})
@@ -147,7 +147,7 @@ def save(figure: Any, stem: Path) -> list[Path]:
 
 
 def _words(figure: Any) -> list[Any]:
-    """Every text of a figure that is no power of ten at a logarithmic axis."""
+    """All texts of a figure except powers of ten at logarithmic axes."""
     from matplotlib.text import Text
     from matplotlib.ticker import LogFormatter
 
@@ -158,17 +158,17 @@ def _words(figure: Any) -> list[Any]:
 
 
 def _number(name: str) -> int:
-    """A number that follows from the name alone, in every process."""
+    """A hash of the name, equal in every process."""
     return zlib.crc32(name.encode())
 
 
 def _shade(base: str, number: int, of: int) -> str:
-    """The colour itself where it is for one setting, else from its darkest to its lightest."""
+    """The colour of setting ``number`` of ``of``, from dark to light; ``base`` for a single setting."""
     return base if of == 1 else _mixed(base, DARKEST + (LIGHTEST - DARKEST) * number / (of - 1))
 
 
 def _mixed(base: str, amount: float) -> str:
-    """The colour with a share of white, or of black where the amount is negative."""
+    """The colour mixed with a share of white or, for a negative amount, of black."""
     towards = 255 if amount > 0 else 0
     parts = [int(base[i : i + 2], 16) for i in (1, 3, 5)]
     mixed = [round(part + (towards - part) * abs(amount)) for part in parts]

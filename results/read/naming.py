@@ -87,7 +87,7 @@ def part_name(target: str) -> str:
 def _words(runs: Sequence[Run], *, per_cent: bool = False, numbers: bool = True) -> list[str]:
     method = runs[0].identity.method
     values, threshold = dict(method.settings), lambda_in_force(runs[0])
-    said = [part_name(str(values["compressor._target_"]))]
+    said = [method.composition or part_name(str(values["compressor._target_"]))]
     for word in method.words:
         if word.number is not None and not numbers:
             continue

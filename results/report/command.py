@@ -4,7 +4,8 @@ The page needs no network, because it includes plotly's JavaScript. Equal runs g
 
 With --entity and --project the command creates a workspace and a report at Weights & Biases instead, with the
 figures that this package draws from run folders. Runs of one method and setting form one group, shown as the
-mean over their seeds. --dry-run writes the specification as JSON, without a network or an account.
+mean over their seeds. With OUTPUT it uploads the page and all figures of these folders, too. --dry-run writes
+the specification as JSON, without a network or an account.
 """
 
 import argparse
@@ -17,8 +18,9 @@ from results.command import hand_out, in_a_line, parser
 from results.read.folders import read_runs
 from results.report import dashboard
 from results.report.page import Report, render
+from results.report.upload import upload
 
-OF_PAGES, OF_DASHBOARDS = ("output", "title", "question"), ("entity", "project", "quality", "dry_run")
+OF_PAGES, OF_DASHBOARDS = ("title", "question"), ("entity", "project", "quality", "dry_run")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,17 +36,18 @@ def main(arguments: list[str] | None = None) -> int:
     own.add_argument("--entity", help="W&B user or team")
     own.add_argument("--project", help="W&B project that the runs were logged to")
     own.add_argument("--quality", nargs="+", choices=dashboard.QUALITIES, metavar="METRIC")
-    own.add_argument("--dry-run", action="store_true", help="write the specification, talk to nobody")
+    own.add_argument("--dry-run", action="store_true", help="write the specification without a network")
     options = own.parse_args(arguments)
     is_dashboard = any(getattr(options, name) for name in OF_DASHBOARDS)
     others = [name for name in (OF_PAGES if is_dashboard else ()) if getattr(options, name)]
     if others:
-        shown = "OUTPUT" if others[0] == "output" else f"--{others[0]}"
-        own.error(f"{shown} has no effect with --entity and --project")
+        own.error(f"--{others[0]} has no effect with --entity and --project")
     if is_dashboard and not (options.entity and options.project):
         own.error("a report at Weights & Biases needs --entity and --project")
     if is_dashboard and options.to is not None and not options.dry_run:
         own.error("--to has no effect without --dry-run")
+    if options.output and options.dry_run:
+        own.error("OUTPUT has no effect with --dry-run")
     if not is_dashboard and not options.output:
         own.error("folders with runs are missing")
     if is_dashboard:
@@ -80,6 +83,8 @@ def write_dashboard(options: argparse.Namespace) -> int:
     try:
         for made in dashboard.save(*chosen):
             print(made)
+        if options.output:
+            print(upload(options.entity, options.project, options.output))
     except Exception as error:  # W&B raises many types; each means that nothing was saved
         print(f"error: Weights & Biases: {' '.join(str(error).split())}", file=sys.stderr)
         return 1

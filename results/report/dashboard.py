@@ -6,79 +6,34 @@ Runs of one method and setting are one group, shown as the mean over their seeds
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
 from results.figures.style import COLOURS
-from trainers.records.break_even import NAME as BREAK_EVEN
+from results.report.charts import (
+    QUALITIES as QUALITIES,  # choices of the command
+)
+from results.report.charts import (
+    Bars,
+    Chart,
+    Importance,
+    Layers,
+    Lines,
+    Parallel,
+    Quantity,
+    Scatter,
+    Setting,
+    Text,
+    sections,
+)
+from trainers.records.goals import higher_is_better
 
 # Flat config keys that distinguish methods and settings; runs of one group differ only in their seeds. The
 # nested ``compressor`` is not used: an agent of a W&B sweep over compressors fixes that key to a string. The
 # compressor comes first because W&B gives colours to the outermost groups.
 GROUPING = ("compressor_name", "method", "subject", "group")
-QUALITIES = {
-    "test/accuracy": "test accuracy",
-    "test/perplexity": "test perplexity",
-    "test/hit_rate_at_10": "test hit rate at 10",
-    "validation/accuracy": "validation accuracy",
-    "validation/perplexity": "validation perplexity",
-    "convex/suboptimality": "suboptimality f(x) - f*",
-}
-BYTES, DENSITY = "comm/link_bytes_sent_total", "compression/density_mean"
 NAME = "Total error"
 COLUMNS = 3  # panels per row; a report is 24 units wide
-
-
-@dataclass(frozen=True)
-class Scatter:
-    """Scatter plot with a mark per group: the last value of one metric against that of another."""
-
-    title: str
-    x: str
-    y: str
-    log_y: bool = False
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Line plot with a line per group: a metric over the steps, or over another metric."""
-
-    title: str
-    y: str
-    y_title: str
-    x: str = "Step"
-    x_title: str = "step"
-    log_y: bool = False
-
-
-Chart = Scatter | Lines
-
-
-def sections(qualities: Sequence[str]) -> dict[str, list[Chart]]:
-    """The charts by heading."""
-    cost: list[Chart] = []
-    steps: list[Chart] = []
-    for metric in qualities:
-        label, log = QUALITIES[metric], metric.startswith("convex/")
-        cost.append(Scatter(f"{label} against bytes that left a worker", BYTES, metric, log))
-        cost.append(Scatter(f"{label} against average density", DENSITY, metric, log))
-        steps.append(Lines(f"{label} against steps", metric, label, log_y=log))
-    error = "total error, squared L2"
-    cost.append(
-        Scatter("total error against bytes that left a worker", BYTES, "compression/total_error", True)
-    )
-    cost.append(Scatter("break-even bits per second against average density", DENSITY, BREAK_EVEN, True))
-    steps += [
-        Lines("training loss against steps", "train/loss", "training loss"),
-        Lines(
-            "training loss against bytes", "train/loss", "training loss", BYTES, "bytes that left a worker"
-        ),
-        Lines("density against steps", "compression/density", "elements sent / all", log_y=True),
-        Lines("error against steps", "compression/error", "squared L2, this step", log_y=True),
-        Lines("total error against steps", "compression/total_error", error, log_y=True),
-    ]
-    return {"Quality and error against what was sent": cost, "Over the training": steps}
 
 
 def specification_text(entity: str, project: str, qualities: Sequence[str]) -> str:
@@ -163,32 +118,81 @@ def report(entity: str, project: str, qualities: Sequence[str], *, online: bool)
     )
 
 
-def _panel(panel: Chart, identity: Callable[[], str]) -> Any:
+def _panel(chart: Chart, identity: Callable[[], str]) -> Any:
+    made = _of(chart)
+    made._id = identity()  # random by default
+    return made
+
+
+def _of(chart: Chart) -> Any:
     import wandb_workspaces.reports.v2 as wr
 
-    if isinstance(panel, Scatter):
-        made = wr.ScatterPlot(
-            title=panel.title,
-            x=wr.SummaryMetric(panel.x),
-            y=wr.SummaryMetric(panel.y),
-            log_x=True,
-            log_y=panel.log_y,
-        )
-    else:
-        made = wr.LinePlot(
-            title=panel.title,
-            x=panel.x,
-            y=[panel.y],
-            title_x=panel.x_title,
-            title_y=panel.y_title,
-            log_y=panel.log_y,
+    if isinstance(chart, Scatter):
+        x, y = _last(chart.x), _last(chart.y)
+        return wr.ScatterPlot(title=chart.title, x=x, y=y, log_x=chart.log_x, log_y=chart.log_y)
+    if isinstance(chart, Lines):
+        names = [chart.y] if isinstance(chart.y, str) else list(chart.y)
+        return wr.LinePlot(
+            title=chart.title,
+            x=chart.x,
+            y=names,
+            title_x=chart.x_title,
+            title_y=chart.y_title,
+            log_y=chart.log_y,
             groupby_aggfunc="mean",
             groupby_rangefunc="minmax",
             smoothing_type="none",
             max_runs_to_show=100,
+            metric_regex=chart.pattern,
+            custom_expressions=_with_levels(names, chart.references),
         )
-    made._id = identity()  # random by default
-    return made
+    if isinstance(chart, Bars):
+        return wr.BarPlot(
+            title=chart.title,
+            metrics=list(chart.metrics),
+            title_x=chart.x_title,
+            orientation="h",
+            groupby_aggfunc="mean",
+            groupby_rangefunc="minmax",
+            max_runs_to_show=100,
+        )
+    if isinstance(chart, Layers):
+        return wr.CustomChart(
+            query={"summaryTable": {"tableKey": "layers"}},
+            chart_name="wandb/bar/v0",
+            chart_fields={"label": "layer", "value": chart.column},
+            chart_strings={"title": chart.title},
+        )
+    if isinstance(chart, Parallel):
+        columns = [wr.ParallelCoordinatesPlotColumn(metric=_last(one)) for one in chart.columns]
+        return wr.ParallelCoordinatesPlot(title=chart.title, columns=columns)
+    if isinstance(chart, Importance):
+        return wr.ParameterImportancePlot(with_respect_to=_summary_key(chart.metric))
+    assert isinstance(chart, Text)
+    return wr.MarkdownPanel(markdown=chart.markdown)
+
+
+def _with_levels(metrics: list[str], references: Sequence[float]) -> list[str] | None:
+    """The metrics, and a level line at each reference, as W&B's expressions, which know no exponents."""
+    if not references:
+        return None
+    zero = f"0 * ${{{metrics[0]}}}"
+    levels = [f"{value:.20f}".rstrip("0") for value in references]
+    return [*(f"${{{name}}}" for name in metrics), *(f"{level} + {zero}" for level in levels)]
+
+
+def _last(quantity: Quantity) -> Any:
+    """The last value of a metric in the run's summary, or a setting in its config."""
+    import wandb_workspaces.reports.v2 as wr
+
+    if isinstance(quantity, Setting):
+        return wr.Config(quantity.key)
+    return wr.SummaryMetric(_summary_key(quantity))
+
+
+def _summary_key(metric: str) -> str:
+    """W&B's summary has the last and the best value of a metric with a goal."""
+    return metric if higher_is_better(metric) is None else f"{metric}.last"
 
 
 def _identities(prefix: str) -> Callable[[], str]:

@@ -34,7 +34,7 @@ class Page:
 
     @property
     def command(self) -> str:
-        """The command that runs this run alone; of a job whose overrides no file holds, its sweep's."""
+        """The command that repeats only this run; that of its sweep if the job's overrides are unknown."""
         environment = self.run.environment
         words = environment.get("command")
         if isinstance(overrides := environment.get("overrides"), list):
@@ -99,13 +99,13 @@ def _series(runs: list[Run], by_run: dict[int, Page]) -> list[Series]:
 def flat(config: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Nested settings as ``a.b`` -> value, with values as on the command line.
 
-    A part is its name: ``model: mlp``.
+    A part is shown by its name: ``model: mlp``.
     """
     lines: dict[str, str] = {}
     for key, value in config.items():
         if key == "_target_":
             lines[prefix.removesuffix(".") or "part"] = part_name(str(value))
-        elif key == "_partial_":  # of no meaning to a reader
+        elif key == "_partial_":  # not of interest to a reader
             continue
         elif isinstance(value, list) and any(isinstance(part, dict) for part in value):
             lines |= flat({key: dict(enumerate(value))}, prefix)

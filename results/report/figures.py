@@ -11,7 +11,7 @@ from results.report.points import points
 
 
 def figures_of(series: Sequence[Series]) -> list[Figure]:
-    """The figures of one subject, without those whose numbers no run has."""
+    """The figures of one subject, except those without data."""
     runs = [run for one in series for run in one.runs]
     quality = next(iter(qualities(runs)), None)
     cost = {measure.name: measure for measure in costs(runs)}
@@ -30,5 +30,5 @@ def figures_of(series: Sequence[Series]) -> list[Figure]:
 
 
 def _recorded(name: str, label: str, factor: float = 1) -> Measure:
-    """A metric that is only drawn over the steps."""
+    """A metric for figures over the steps."""
     return Measure(name, label, lambda run: run.summary.get(name), factor)

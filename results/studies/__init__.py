@@ -1,1 +1,1 @@
-"""Studies: a module for each, on one kit."""
+"""Studies, with a module or package for each, and their common parts."""

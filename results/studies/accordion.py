@@ -1,7 +1,8 @@
 """ACCORDION against a hard threshold with lambda from k_low, Top-k at k_low and k_high, and dense SGD.
 
-Runs of `make accordion` as a Markdown table and a figure. The comparison is that of Sahu et al., 2021,
-https://arxiv.org/abs/2108.00951; the method that of Agarwal et al., 2021, https://arxiv.org/abs/2010.16248.
+Makes a Markdown table and a figure from the runs of `make accordion`. The comparison is that of Sahu et al.,
+2021, https://arxiv.org/abs/2108.00951; the method is from Agarwal et al., 2021,
+https://arxiv.org/abs/2010.16248.
 """
 
 from collections.abc import Sequence
@@ -27,12 +28,12 @@ MARKERS = {"none": "X", "top_k": "^", "hard_threshold": "s", "accordion": "o"}
 HEIGHT = 2.9  # of a panel, inches
 INTRODUCTION = """# ACCORDION and the hard threshold, every row
 
-Written by `python -m results study accordion` from the runs of `make accordion`; what they say is in
-[accordion.md](accordion.md). Quality is that of the last weights, mean ± standard deviation over the seeds
-named; differences are ACCORDION's value minus the row's, paired over seeds, in brackets Student's 95 %
-interval. Bytes are those of the whole training, indices and counts included: that left a worker, were each a
-machine of its own, and that it handed to collectives. "At k_high": how much of the training layers were at
-k_high, mean over elements.
+Written by `python -m results study accordion` from the runs of `make accordion`; [accordion.md](accordion.md)
+discusses them. Quality is that of the last weights, mean ± standard deviation over the listed seeds.
+Differences are ACCORDION's value minus the row's, paired over seeds, with Student's 95 % interval in
+brackets. Bytes are sums over the whole training, with indices and counts: those that would leave a worker if
+each worker had its own machine, and those that it handed to collectives. "At k_high": share of the training
+in which layers were at k_high, mean over elements.
 """
 
 
@@ -40,9 +41,9 @@ Methods = dict[str, Seeds]  # by label
 
 
 def methods_of(runs: Sequence[Run]) -> Methods:
-    """Runs by what they are called here, by seed.
+    """Runs by label and seed.
 
-    Raises ``ValueError`` for another method, and without ACCORDION in one setting.
+    Raises ``ValueError`` for an unknown method, and unless there is one setting of ACCORDION.
     """
     require_compressors(runs, ORDER)
     found = by_key(sorted(runs, key=lambda run: (ORDER.index(run.compressor), _level(run))), label_of)
@@ -55,7 +56,7 @@ def methods_of(runs: Sequence[Run]) -> Methods:
 
 
 def label_of(run: Run) -> str:
-    """The method with the densities that it was given, in per cent."""
+    """The method with its given densities in per cent."""
     settings = run.config["compressor"]
     if run.compressor == "none":
         return "dense SGD"
@@ -89,10 +90,10 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def share_at_high(run: Run) -> float | None:
-    """How much of the training layers were at k_high, mean over elements; None for other methods.
+    """Share of the training in which layers used k_high, mean over elements; None for other methods.
 
-    From the elements that each layer sent: so many at k_low, so many at k_high. A layer that sends one
-    element at either says nothing and is left out.
+    It follows from the number of elements that each layer sent. Layers that send one element at both
+    densities are left out.
     """
     if run.compressor != "accordion":
         return None
@@ -119,7 +120,7 @@ def draw(methods: Methods) -> Any:
 
 
 def _styles(methods: dict[str, list[Run]]) -> dict[str, dict[str, Any]]:
-    """A compressor's second setting is hollow and thin."""
+    """Styles in which a compressor's second setting has hollow markers and a thin line."""
     styles: dict[str, dict[str, Any]] = {}
     seen: list[str] = []
     for label, runs in methods.items():
@@ -165,7 +166,7 @@ def _subject(methods: Methods) -> str:
 
 
 def figures(runs: Sequence[Run]) -> Figures:
-    """One per setting."""
+    """One figure per setting."""
     for methods in map(methods_of, by_setting(runs)):
         yield file_stem(_subject(methods)), partial(draw, methods)
 

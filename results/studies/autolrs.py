@@ -1,7 +1,7 @@
 """AutoLRS against a tuned constant rate, a step schedule and a cosine, with equal total steps.
 
-The steps of AutoLRS's trials count: its last weights have been trained for about half as many steps as the
-others'. Jin et al., ICLR 2021, https://arxiv.org/abs/2105.10762.
+The total includes the steps of AutoLRS's trials, so its last weights result from about half as many steps as
+those of the others. Jin et al., ICLR 2021, https://arxiv.org/abs/2105.10762.
 """
 
 from collections import defaultdict
@@ -51,18 +51,19 @@ RATE = Metric("train/learning_rate", "learning rate")
 HEIGHT = 2.9  # of a panel, inches
 INTRODUCTION = """# Schedules at equal steps
 
-Written by `python -m results study autolrs` from the runs of `make autolrs`. Mean ± half of Student's 95 %
-interval over the seeds named. All runs take as many steps; those of AutoLRS's trials, which are thrown away,
-are among them, and so are their bytes. "Steps saved" compares with the constant rate of the same seed: by
-what share earlier, in steps in all, a run was first as good as the constant rate's last evaluation than the
-constant rate itself first was; below 0 where it was later, "never" where it was not in some seed. Until its
-first decay a step schedule is the constant rate's run, so that what both reach there saves nothing: "one run
-until then".
+Written by `python -m results study autolrs` from the runs of `make autolrs`. Numbers are mean ± half of
+Student's 95 % interval over the listed seeds. All runs have the same number of steps. For AutoLRS, this
+number and the bytes include its trials, whose results are discarded. "Steps saved" compares a run with the
+constant rate's run of the same seed. Let q be the quality of the constant rate's last evaluation. The column
+has the relative difference between the numbers of steps in which the two runs first reached q, trials
+included; it is negative if the constant rate was faster, and "never" if a run did not reach q with some seed.
+Before its first decay, a run with a step schedule is equal to the constant rate's run. If both reach q in
+this part, nothing is saved: "one run until then".
 """
 
 
 def schedule_of(run: Run) -> str:
-    """The schedule's name, as on the command line. Raises ``ValueError`` for one that is not compared."""
+    """The schedule's name on the command line. Raises ``ValueError`` for a schedule outside of the study."""
     names = {
         "AutoLRS": "autolrs",
         "Constant": "constant",
@@ -77,7 +78,7 @@ def schedule_of(run: Run) -> str:
 
 
 def schedules_of(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
-    """Runs by what was trained and by schedule, seeds ascending."""
+    """Runs by subject and schedule, with ascending seeds."""
     found: dict[str, dict[str, list[Run]]] = defaultdict(lambda: defaultdict(list))
     for run in sorted(runs, key=lambda run: (run.subject, run.seed, run.config["optimizer"].get("lr") or 0)):
         found[run.subject][schedule_of(run)].append(run)
@@ -85,17 +86,17 @@ def schedules_of(runs: Sequence[Run]) -> dict[str, dict[str, list[Run]]]:
 
 
 def steps_in_all(run: Run, steps: np.ndarray) -> np.ndarray:
-    """Steps taken by the time of each of these ``steps`` of the training, with the trials before them."""
+    """Number of steps including earlier trials, at each of these ``steps`` of the training."""
     searched = run.curve("autolrs/search_steps")
     if searched.empty:
         return steps
     at = np.searchsorted(searched.index.to_numpy(), steps, side="left") - 1
-    # Trials come at the start of a stage: what is recorded at its first step has them behind it only later.
+    # The record at the first step of a stage was made before the stage's trials.
     return steps + np.where(at >= 0, searched.to_numpy()[np.maximum(at, 0)], 0)
 
 
 def steps_until(run: Run, metric: str, value: float, higher_is_better: bool) -> float | None:
-    """Steps in all until an evaluation was as good as ``value``; None if none was."""
+    """Steps, including trials, until the first evaluation as good as ``value``; None if there is none."""
     curve = run.curve(metric)
     good = curve >= value if higher_is_better else curve <= value
     if not good.any():
@@ -104,9 +105,9 @@ def steps_until(run: Run, metric: str, value: float, higher_is_better: bool) -> 
 
 
 def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
-    """Markdown: a section per model; ``tried`` are runs of the constant rates that were tuned.
+    """Markdown: a section per model; ``tried`` are the runs that tuned the constant rate.
 
-    Raises ``ValueError`` for two runs of one place.
+    Raises ``ValueError`` for two runs of the same model, schedule and seed.
     """
     by_key(runs, lambda run: (run.subject, schedule_of(run)))
     by_model, tuning = schedules_of(runs), schedules_of(tried)
@@ -141,7 +142,7 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
 
 
 def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
-    """Quality against steps in all, and below it the rates, per seed where they were searched for."""
+    """Quality over steps including trials, and below it the rates; those of a search for each seed."""
     methods = {LABELS[name]: by_schedule[name] for name in LABELS if name in by_schedule}
     quality = of_measure(qualities(next(iter(by_schedule.values())))[0])
     upper = curves(methods, _with_trials(quality.name), quality, MOST_POINTS)
@@ -150,7 +151,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
         for run in by_schedule[schedule] if schedule == SEARCHED else by_schedule[schedule][:1]:
             rate = run.curve(RATE.name)
             rates.append((LABELS[schedule], steps_in_all(run, rate.index.to_numpy()), rate.to_numpy()))
-    lower = single(rates, _with_trials(RATE.name), RATE, "rates; AutoLRS's of each seed")
+    lower = single(rates, _with_trials(RATE.name), RATE, "learning rates; one line of AutoLRS per seed")
     styles = {LABELS[name]: style for name, style in STYLES.items()}
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
     title = f"{model}: quality and learning rate against steps"
@@ -158,7 +159,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
 
 
 def _with_trials(name: str) -> Metric:
-    """The steps at which a metric was recorded, with AutoLRS's trials before them."""
+    """The steps at which a metric was recorded, including AutoLRS's earlier trials."""
 
     def of(run: Run) -> pd.Series:
         at = run.curve(name).index
@@ -168,7 +169,7 @@ def _with_trials(name: str) -> Metric:
 
 
 def _quality(runs: Sequence[Run]) -> tuple[str, str, float, bool]:
-    """(metric, label, factor, whether higher is better) of what these runs are judged by."""
+    """(metric, label, factor, whether higher is better) of these runs' quality."""
     found = qualities(runs)[0]
     return found.name, found.label, found.factor, "perplexity" not in found.name and "loss" not in found.name
 
@@ -215,7 +216,7 @@ def _saved(runs: list[Run], constant: list[Run], metric: str, higher: bool) -> s
 
 
 def one_run_until(run: Run, other: Run) -> int:
-    """The last recorded step up to which two runs of one seed had the same rates; 0 if they never had."""
+    """The last recorded step up to which two runs of one seed had equal rates; 0 if there is none."""
     rates, others = (each.curve("train/learning_rate") for each in (run, other))
     last = 0
     for step, rate in rates.items():
@@ -226,7 +227,7 @@ def one_run_until(run: Run, other: Run) -> int:
 
 
 def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
-    """One per model."""
+    """One figure per model."""
     for model, by_schedule in schedules_of(runs).items():
         yield file_stem(model), partial(draw, model, by_schedule)
 

@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def load(name: str) -> Study:
-    return importlib.import_module(f"results.studies.{name}").STUDY
+    return importlib.import_module(f".{name}", __package__).STUDY
 
 
 def add_options(own: argparse.ArgumentParser, study: Study | None = None) -> None:

@@ -24,12 +24,12 @@ Seeds = dict[int, Run]
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """An option of one study alone."""
+    """An option that only one study has."""
 
     name: str  # --tuning
     help: str
     choices: tuple[str, ...] = ()  # the first is the default
-    output: str = ""  # of folders with further runs: the one that the study's sweeps write
+    output: str = ""  # for an option with folders of further runs: the default folder
 
     @property
     def key(self) -> str:
@@ -38,14 +38,14 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """One study: sweeps/NAME holds its grid, results/pages/NAME its page, table and figures."""
+    """One study: sweeps/NAME has its sweeps, results/pages/NAME its page, table and figures."""
 
     name: str
     question: str
-    page: Callable[..., str]  # of runs, and of what ``option`` names: Markdown
-    outputs: tuple[str, ...] = ()  # folders that its sweeps write below ``outputs``; by default NAME
-    figures: Callable[..., Figures] | None = None  # of the same arguments
-    file: str = ""  # of the page, below results/pages/NAME; by default NAME.md
+    page: Callable[..., str]  # makes Markdown from the runs and the value of ``option``
+    outputs: tuple[str, ...] = ()  # folders of its sweeps' runs in the root of outputs; by default NAME
+    figures: Callable[..., Figures] | None = None  # with the same arguments
+    file: str = ""  # file name of the page in results/pages/NAME; by default NAME.md
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
     keeps: Callable[[Run], bool] = lambda _: True
     option: Option | None = None
@@ -57,7 +57,7 @@ class Study:
 
     @property
     def command(self) -> str:
-        """What makes runs and page."""
+        """The command that makes runs and page."""
         return f"make {self.name}"
 
     @property
@@ -70,7 +70,7 @@ class Study:
 
 
 def make(study: Study, options: argparse.Namespace) -> None:
-    """Write a study's pages and figures. Raises ``OSError`` and ``ValueError`` as its parts do."""
+    """Write a study's pages and figures. Raises ``OSError`` and ``ValueError`` for unsuitable runs."""
     is_ours = not options.output  # the study's own runs and pages
     outputs = options.output or [options.root / name for name in study.outputs or (study.name,)]
     runs = [run for run in finished_runs(outputs, needs=study.needs) if study.keeps(run)]
@@ -96,9 +96,9 @@ def make(study: Study, options: argparse.Namespace) -> None:
 
 
 def tune(study: Study, options: argparse.Namespace) -> None:
-    """Write what a study's sweeps read and what runs of others of them choose.
+    """Write the file of choices, such as learning rates, that a study's later sweeps read.
 
-    Raises ``ValueError`` where that changed: runs of a page must be of committed code.
+    Raises ``ValueError`` if the file changed: it must be committed before the runs of a page.
     """
     _, others = _further(study, options, is_ours=True)
     if study.tune is not None and study.tune(others):
@@ -108,7 +108,7 @@ def tune(study: Study, options: argparse.Namespace) -> None:
 def _further(
     study: Study, options: argparse.Namespace, is_ours: bool
 ) -> tuple[tuple[Any, ...], Sequence[Run]]:
-    """The argument that the study's own option makes, and the runs in it."""
+    """The additional argument of a study with an option, and the runs in it."""
     if study.option is None:
         return (), ()
     given = getattr(options, study.option.key)
@@ -121,7 +121,7 @@ def _further(
 
 
 def require_compressors(runs: Iterable[Run], known: Sequence[str]) -> None:
-    """Raise ``ValueError`` for a run of another method."""
+    """Raise ``ValueError`` for a run whose method is not in ``known``."""
     strangers = sorted({run.compressor for run in runs} - set(known))
     if strangers:
         raise ValueError(f"runs must be of {', '.join(known)}, got {', '.join(strangers)}")
@@ -132,7 +132,7 @@ def first_of(of_seed: Mapping[int, Run]) -> Run:
 
 
 def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
-    """Ours minus theirs, mean and 95 % interval over the seeds that have both; None without any."""
+    """Ours minus theirs, mean and 95 % interval over common seeds; None without common seeds."""
     pairs = [
         (value, other)
         for seed in sorted(ours.keys() & theirs.keys())
@@ -143,22 +143,22 @@ def paired(measure: Measure, ours: Seeds, theirs: Seeds) -> Difference | None:
 
 
 def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, words: int = 1) -> str:
-    """Markdown; the first columns hold words, the others numbers."""
+    """A Markdown table; the first ``words`` columns are texts, the others numbers."""
     return markdown_table(head, rows, ["---"] * words + ["---:"] * (len(head) - words))
 
 
 def line(cells: Sequence[str]) -> str:
-    """A row of a table whose cells are Markdown already."""
+    """A row of a table with cells in Markdown."""
     return f"| {' | '.join(cells)} |"
 
 
 def notes(runs: Sequence[Run]) -> str:
-    """The end of a page: versions of the code, and what a reader must know of the runs."""
+    """The end of a page: versions of the code, and warnings about the runs."""
     codes = sorted({run.code for run in runs})
     said = [f"{len(runs)} runs of version {', '.join(codes)} of the code (*: modified)", *warnings(runs)]
     return "\n".join(["## Notes", "", *(f"- {in_markdown(note)}" for note in (*said, WITHOUT_INTERVAL)), ""])
 
 
 def every_run(methods: Mapping[Any, Mapping[int, Run]]) -> Iterator[Run]:
-    """Of methods by seed."""
+    """All runs of methods by seed."""
     return (run for of_seed in methods.values() for run in of_seed.values())

@@ -1,6 +1,6 @@
 """The page of the main job: run.py's defaults by method, three seeds, one process.
 
-Words of the page come from the numbers.
+The statements on the page are computed from the numbers.
 """
 
 import statistics
@@ -16,9 +16,9 @@ from results.read.run import Run
 from results.studies.kit import Option, Seeds, Study, every_run, first_of, line, require_compressors
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
-COUNTED = ("top_k", "random_block", "none")  # as many bytes in every run: k follows from the density
-# How far another processor's runs may lie from these, by method: points of accuracy, and a factor of the
-# total error. tests/results/studies/test_main_page.py holds them to it.
+COUNTED = ("top_k", "random_block", "none")  # equal bytes in every run, because k follows from the density
+# Largest difference of runs on another processor, by method: points of accuracy, and a factor of the total
+# error. tests/results/studies/test_main_page.py checks it.
 SPREAD = {"none": (2.5, 1.0), "hard_threshold": (2.5, 1.2), "top_k": (2.5, 1.5), "random_block": (30.0, 4.0)}
 ACCURACY, ERROR, BYTES = "test/accuracy", "compression/total_error", LINK_BYTES
 
@@ -28,8 +28,8 @@ Methods = dict[str, Seeds]  # by compressor, in ORDER
 def methods_of(runs: Sequence[Run]) -> Methods:
     """Runs by method and seed; empty without runs.
 
-    Raises ``ValueError`` where they are not all of one setting and process and of the page's methods, and
-    for runs of a single worker.
+    Raises ``ValueError`` for runs of several settings or processes, for other methods than the page's, and
+    for runs of one worker.
     """
     if not runs:
         return {}
@@ -53,7 +53,7 @@ def methods_of(runs: Sequence[Run]) -> Methods:
 
 
 def page(runs: Sequence[Run], other_loops: Sequence[Run]) -> str:
-    """Markdown; ``other_loops``: the same runs with AVX2 loops alone, or none."""
+    """Markdown; ``other_loops`` are the same runs with only AVX2 loops, or empty."""
     methods, others = methods_of(runs), methods_of(other_loops)
     parts = [_introduction(methods), _table(methods), _differences(methods), _every_run(methods)]
     parts += [_processors(methods, others), _notes()]
@@ -72,7 +72,7 @@ def label_of(run: Run) -> str:
 
 
 def row_of(run: Run) -> list[str]:
-    """A run's numbers as the page shows them, with the digits that another run is compared by."""
+    """A run's numbers with the digits of the page, for comparisons with another run."""
     summary = run.summary
     return [
         f"`{run.compressor}`",
@@ -90,13 +90,14 @@ def _introduction(methods: Methods) -> str:
         359 test images of 8x8; one image is 0.28 points of accuracy), {config["workers"]} workers,
         {trainer["batch_size"]} images per worker and step, {run.summary["step"]} steps ({trainer["epochs"]}
         epochs), SGD with Nesterov momentum {optimizer["momentum"]:g}, cosine from {optimizer["lr"]:g}, error
-        feedback in gradient units, {config["scope"]} scope. Mean ± standard deviation over seeds; MB that
-        left a worker are 10^6 bytes on its link over the whole training, were each of the workers a machine
-        of its own; MB handed over, what it gave to collectives. The compression ratio is what would have left
-        a worker without compression, over what did."""
-    process = """Every run is of one process. Other numbers of processes give the same bits, as long as
-        `trainer.reduction` is `worker_order`, the default: with `all_reduce`, `none` and shared coordinates
-        are added in another order, the last digits change and, as training goes on, the result."""
+        feedback in gradient units, {config["scope"]} scope. Numbers are mean ± standard deviation over
+        seeds. MB that left a worker are 10^6 bytes over the whole training, if each worker had its own
+        machine. MB handed over are those that it gave to collectives. The compression ratio is the bytes that
+        would leave a worker without compression, over the bytes that leave it."""
+    process = """Every run has one process. Other numbers of processes give the same bits, if
+        `trainer.reduction` is `worker_order`, the default. With `all_reduce`, the values of `none` and of
+        shared coordinates are added in another order: the last digits change and, after some steps, the
+        result."""
     return "\n".join(["# What the main job reaches", "", paragraph(words), paragraph(process)])
 
 
@@ -145,9 +146,10 @@ def _differences(methods: Methods) -> str:
         word = f"{together.word('higher', 'lower')} ({seeds})"
         cells = [f"`{one}` minus `{other}`", alone.shown(), together.ends(), word]
         lines.append(line([*cells, bytes_sent, error]))
-    words = f"""The words follow the intervals for {len(pairs)} looks (Bonferroni), which all hold together in
-        at least 95 % of such experiments: "higher" or "lower" where one leaves out 0. A ratio is one of means
-        over seeds. Where the bytes' ratio is not 1.00, a difference in accuracy is one of bytes as well."""
+    words = f"""The column "in words" uses the intervals for {len(pairs)} comparisons (Bonferroni), which all
+        hold together in at least 95 % of such experiments: "higher" or "lower" if the interval does not
+        contain 0. Ratios are ratios of means over seeds. If the ratio of bytes is not 1.00, a difference in
+        accuracy can be an effect of the bytes."""
     threshold, top_k = methods["hard_threshold"], methods["top_k"]
     more = _mean(threshold, BYTES) / _mean(top_k, BYTES) - 1
     less = _mean(top_k, ERROR) / _mean(threshold, ERROR)
@@ -171,19 +173,19 @@ def _every_run(methods: Methods) -> str:
 
 
 def _processors(methods: Methods, others: Methods) -> str:
-    words = """oneDNN and torch choose their loops by the processor's instructions, and these add in another
-        order: the last digits of a gradient differ by processor, and what grows from them differs too. So do
-        the bytes of `hard_threshold`, which follow the gradients. The bytes of `none`, `top_k` and
-        `random_block` are the same everywhere. On the processor named above the runs come out to the last
-        digit printed; on another one a test holds them to this distance from the run of the same method and
-        seed:"""
+    words = """oneDNN and torch choose their loops by the processor's instructions, and other loops add in
+        another order. The last digits of a gradient therefore depend on the processor, and so do the results
+        and the bytes of `hard_threshold`. The bytes of `none`, `top_k` and `random_block` are the same on all
+        processors. On the processor above, a repeated run has the same printed digits. On another one, a test
+        requires that a run differs from the run of the same method and seed by at most:"""
     lines = [line(["method", "accuracy, points", "total error, factor"]), "|---|---:|---:|"]
     lines += [line([f"`{name}`", f"{points:g}", f"{factor:g}"]) for name, (points, factor) in SPREAD.items()]
     parts = ["## On another processor", "", paragraph(words), *lines, ""]
     if not others:
         return "\n".join(parts)
-    words = """Measured on this processor with `ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2`, which
-        leaves both the loops of an older one alone; the largest distance over the seeds named:"""
+    words = """The next table has the largest distances over the listed seeds, measured on this processor with
+        `ONEDNN_MAX_CPU_ISA=AVX2 ATEN_CPU_CAPABILITY=avx2`, which restrict oneDNN and torch to the loops of an
+        older processor:"""
     head = ["method", "seeds", "accuracy, points", "total error, factor", "bytes"]
     parts += [paragraph(words), line(head), "|---|---|---:|---:|---:|"]
     for name, ours in methods.items():
@@ -194,7 +196,7 @@ def _processors(methods: Methods, others: Methods) -> str:
 
 
 def distances(runs: Sequence[tuple[Run, Run]]) -> list[str]:
-    """The largest of accuracy, total error and bytes over pairs of runs of one method and seed."""
+    """The largest distances of accuracy, total error and bytes over pairs of one method and seed."""
     if not runs:
         return ["-", "-", "-"]
     points = max(abs(100 * (one.summary[ACCURACY] - other.summary[ACCURACY])) for one, other in runs)
@@ -210,10 +212,10 @@ def factor_between(one: float, other: float) -> float:
 
 
 def _notes() -> str:
-    words = """One small dataset and one setting of everything else: what the default job does, no
-        reproduction of the paper, whose runs are 300 epochs on CIFAR. The network starts with
+    words = """These are results of the default job on one small dataset, with one setting of everything else.
+        They do not reproduce the paper, whose runs have 300 epochs on CIFAR. The network starts with
         zero-initialised residual branches (`model.zero_init_residual=true`, the default here)."""
-    return "\n".join(["## What this is", "", paragraph(words)])
+    return "\n".join(["## Limits", "", paragraph(words)])
 
 
 def _ratio(one: Seeds, other: Seeds, name: str) -> str:

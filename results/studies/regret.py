@@ -1,7 +1,7 @@
 """Regret of every method: its total error relative to the hindsight error, and its quality.
 
-From runs with diagnostics=hindsight. Differences in quality are from the hard threshold's, whose regret is 0,
-and only where a method sent as many bytes.
+The runs have diagnostics=hindsight. Differences in quality are relative to the hard threshold, whose regret
+is 0, and are computed only for methods with equal bytes.
 """
 
 import statistics
@@ -19,17 +19,18 @@ from results.studies.kit import Study, table
 REGRET, BOUND = "compression/regret", "compression/regret_bound"
 BASELINE = "hard_threshold"
 EQUAL_WITHIN = 0.05  # of the baseline's bytes
-INTRODUCTION = """Written by `python -m results study regret` from runs of `make regret`. For the vectors p
-    that a run compressed, the least total error that any sparsifier could have had with as many elements sent
-    keeps the largest of all steps, workers and layers together: one threshold. Regret is how much larger the
-    run's total error was, in per cent; ± is the standard deviation over seeds, and "known to within" the most
-    that the histogram of magnitudes leaves open in a run, in percentage points.
+INTRODUCTION = """Written by `python -m results study regret` from the runs of `make regret`. A run compresses
+    a sequence of vectors p. Among all sparsifiers that send as many elements of this sequence, the one that
+    keeps the largest magnitudes of all steps, workers and layers together has the least total error; it is a
+    constant threshold. The regret is the run's total error relative to this least one, minus 1, in per cent.
+    ± is the standard deviation over seeds. "Known to within" is the largest uncertainty of a run's regret,
+    which is computed from a histogram of magnitudes, in percentage points.
     [docs/ledger.md](../../../docs/ledger.md#hindsight-and-regret) has the definition."""
-READING = """Regret compares a run with its own p. What a method does not send comes back in the p of later
-    steps, so the least error differs by method, and a small regret is no small error: both stand in the
-    table. MB are 10^6 bytes that left a worker over the whole training, were each a machine of its own.
-    Differences in quality are paired over seeds, in brackets Student's 95 % interval; they are given where
-    the bytes are within {within:g} % of the hard threshold's, else how many times as many were sent."""
+READING = """Regret refers to a run's own p. Entries that a method does not send are part of p in later steps,
+    so the least error depends on the method, and a small regret does not mean a small error; the table has
+    both. MB are 10^6 bytes that left a worker over the whole training, if each worker had its own machine.
+    Differences in quality are paired over seeds, with Student's 95 % interval in brackets. They are given if
+    the bytes are within {within:g} % of the hard threshold's; otherwise the ratio of bytes is given."""
 
 
 def page(runs: Sequence[Run]) -> str:
@@ -64,36 +65,36 @@ def _section(group: Group, looks: int) -> str:
 
 
 def _in_words(group: Group, good: Measure, looks: int) -> str:
-    """The methods by regret, and which differences in quality seeds show."""
+    """Statements on the order of regrets, and on differences in quality."""
     mean = {method: statistics.mean(_values(runs, REGRET)) for method, runs in group.methods.items()}
     order = ", ".join(
         f"{code(name)} ({_regret_in_words(mean[name], _values(group.methods[name], BOUND))})"
         for name in sorted(mean, key=mean.get)
     )
-    said = [f"From the least regret on: {order}."]
+    said = [f"In the order of regret: {order}."]
     baseline, compared = _baseline(group), _compared(group)
     if baseline is None:
         return f"{said[0]} Qualities are not compared: there is no {BASELINE}, or several."
     if not compared:
-        return f"{said[0]} Qualities are not compared: no other method sent as many bytes in enough seeds."
+        return f"{said[0]} Qualities are not compared: no other method has equal bytes with enough seeds."
     words = []
     for method in compared:
         together = joint_interval([good.factor * value for value in _paired(group, method, good)], looks)
         words.append(f"{code(method)}: {together.word('higher', 'lower')}")
     said.append(f"Quality ({good.label}), beside {code(baseline)}: {'; '.join(words)}.")
     said.append(
-        f"These words follow intervals for the {looks} such looks of this page (Bonferroni), which all "
-        f'hold together in at least 95 % of such experiments; "{NOT_SHOWN}" where one holds 0.'
+        f"These words use intervals for the {looks} such comparisons of this page (Bonferroni), which all "
+        f'hold together in at least 95 % of such experiments; "{NOT_SHOWN}" if an interval contains 0.'
     )
     return " ".join(said)
 
 
 def _regret_in_words(mean: float, bounds: Sequence[float]) -> str:
-    return "0 within what is known" if mean <= statistics.mean(bounds) else f"{100 * mean:.3g} %"
+    return "0 within the uncertainty" if mean <= statistics.mean(bounds) else f"{100 * mean:.3g} %"
 
 
 def _difference(group: Group, method: str, good: Measure) -> str:
-    """Quality less the baseline's at equal bytes, else the ratio of bytes."""
+    """Quality minus the baseline's if bytes are equal, otherwise the ratio of bytes."""
     baseline = _baseline(group)
     if baseline in (None, method):
         return "-"
@@ -104,7 +105,7 @@ def _difference(group: Group, method: str, good: Measure) -> str:
 
 
 def _compared(group: Group) -> list[str]:
-    """Methods with as many bytes as the baseline, and enough seeds in common."""
+    """Methods with equal bytes as the baseline, and enough common seeds."""
     baseline = _baseline(group)
     if baseline is None:
         return []
@@ -120,7 +121,7 @@ def _compared(group: Group) -> list[str]:
 
 
 def _paired(group: Group, method: str, good: Measure) -> list[float]:
-    """Quality less the baseline's of the same seed."""
+    """Quality minus the baseline's, for each common seed."""
     own, other = (
         {run.seed: good.value(run) for run in group.methods[name]} for name in (method, _baseline(group))
     )
@@ -141,7 +142,7 @@ def _values(runs: Sequence[Run], name: str) -> list[float]:
 
 
 def _quality(group: Group) -> Measure:
-    """What the problem's quality is measured by. Raises ``ValueError`` where its runs have none."""
+    """The measure of quality of a problem. Raises ``ValueError`` if its runs have none."""
     found = qualities(group.runs)
     if not found:
         raise ValueError(f"{group.subject}: no run has a quality that tables know")

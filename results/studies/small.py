@@ -1,7 +1,7 @@
 """The small presets' table: quality, total error, density and bytes of every method, over seeds.
 
-What ``python -m results table`` makes of them, below a section on which presets are there, and one on how
-far the methods of a table are from equal bytes.
+The page has a section on the presets with runs, one on the differences in bytes between the methods of a
+table, and then the tables of ``python -m results table``.
 """
 
 import itertools
@@ -17,37 +17,38 @@ from results.studies.kit import Study
 from results.tables.formats import markdown
 
 PRESETS = Path(__file__).parents[2] / "conf" / "experiment" / "small"
-PREFIX = "small_"  # of a preset's runs
-MATCHED_WITHIN = 0.05  # of the other's bytes
+PREFIX = "small_"  # beginning of the names of a preset's runs
+MATCHED_WITHIN = 0.05  # largest relative difference of equal bytes
 INTRODUCTION = """# The small presets
 
-Written by `python -m results study small` from runs of `make small`. Mean ± standard deviation over the seeds
-named; quality is that of the last weights. Bytes are those of the whole training, indices and counts
-included: that left a worker, were each a machine of its own, and that it handed to collectives. Differences
-are paired over seeds, in brackets Student's 95 % interval. These presets are small enough for two cores: they
-compare each method with no compression, and reproduce no published number.
+Written by `python -m results study small` from the runs of `make small`. Numbers are mean ± standard
+deviation over the listed seeds; quality is that of the last weights. Bytes are sums over the whole training,
+with indices and counts: those that would leave a worker if each worker had its own machine, and those that it
+handed to collectives. Differences are paired over seeds, with Student's 95 % interval in brackets. These
+presets are small enough for two cores: they compare each method with no compression, and reproduce no
+published number.
 """
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Markdown: which presets there are, their bytes, then a section per setting by its name."""
+    """Markdown: presets, differences in bytes, and a section per setting, ordered by name."""
     sections = compare(runs)
     return "\n".join([INTRODUCTION, presets(runs), budgets(sections), markdown(sections)])
 
 
 def presets(runs: Sequence[Run]) -> str:
-    """Which presets have runs, and which have none."""
+    """A section on the presets with and without runs."""
     known = sorted(path.stem for path in PRESETS.glob("*.yaml"))
     there = {run.subject.removeprefix(PREFIX) for run in runs if run.subject.startswith(PREFIX)}
     held, missing = ([name for name in known if (name in there) == wanted] for wanted in (True, False))
     said = f"{len(held)} of the {len(known)} presets in `conf/experiment/small`: {', '.join(held) or 'none'}."
     if missing:
         said += f" Missing: {', '.join(missing)}."
-    return f"## What this page holds\n\n{said}\n"
+    return f"## Presets on this page\n\n{said}\n"
 
 
 def budgets(sections: Sequence[Section]) -> str:
-    """By how much the bytes of each table's methods differ, the dense one apart."""
+    """A section on the differences in bytes between each table's methods, except the dense one."""
     rows = []
     for section in sections:
         methods = [row for row in section.rows if row.runs[0].compressor != "none"]
@@ -65,7 +66,7 @@ def budgets(sections: Sequence[Section]) -> str:
     unmatched = sum(row[-1] == "not matched" for row in rows)
     said = (
         f"In {unmatched} of {len(rows)} pairs the bytes differ by more than {100 * MATCHED_WITHIN:g} %. "
-        "There, a difference in quality between the two methods is one of bytes as well."
+        "In these pairs, a difference in quality can be an effect of the bytes."
     )
     head = [
         "preset",
@@ -78,7 +79,7 @@ def budgets(sections: Sequence[Section]) -> str:
     ]
     rule = ["---", "---", "---:", "---", "---:", "---:", "---"]
     shown = markdown_table(head, rows, rule)
-    return "\n".join(["## Bytes of the methods beside each other", "", said, "", shown])
+    return "\n".join(["## Differences in bytes", "", said, "", shown])
 
 
 def _megabytes(runs: Sequence[Run]) -> float | None:

@@ -1,8 +1,8 @@
 """Figures and table of the convergence of Top-k, from runs with diagnostics.
 
-Per subject: xi and the share of its bound that the error takes up, over training; what the largest K
-entries of the mean gradient leave out, against K; the loss for every K; and how long entries wait, Top-k
-beside hard threshold at equal bytes. Means over seeds with 95 % intervals.
+For each subject there are four figures: xi, and the ratio of the error to its bound, over training; the
+selection error of the mean gradient over K; the loss for every K; and the waiting times of entries, for Top-k
+and a hard threshold of equal bytes. Values are means over seeds with 95 % intervals.
 """
 
 import re
@@ -32,28 +32,29 @@ XI = Metric("diagnostics/xi", "xi = ||C(mean p) - mean C(p)|| / ||alpha G||", sh
 SHARE = Metric(OF_BOUND, "compression error of a step over its bound", limit=1.0, short="error over bound")
 ENTRIES = Metric("k", "K, entries")
 LEFT_OUT = Metric("left_out", "||G - TopK(G)|| / ||G||, mean over training", limits=(0.0, 1.02))
-AGE = Metric("age", "at least so many steps")
+AGE = Metric("age", "x, steps")
 SHARES = {
-    WAITED: Metric(WAITED, "share of the entries sent that waited as long", limits=(-0.02, 1.02)),
-    MASS: Metric(MASS, "share of the residual's norm² unsent as long", limits=(-0.02, 1.02)),
+    WAITED: Metric(WAITED, "share of sent entries that waited x or more", limits=(-0.02, 1.02)),
+    MASS: Metric(MASS, "share of the residual's norm² unsent for x or more", limits=(-0.02, 1.02)),
 }
-LONG = 30  # steps that the table asks for
+LONG = 30  # least waiting time in the table, in steps
 INTRODUCTION = """# The convergence of Top-k: all rows
 
-Written by `python -m results study topk_convergence`, from runs of `make topk_convergence`. Mean ± standard
-deviation over seeds. xi: median over a run's measured steps, and their largest. Error over bound: mean over
-measured steps. Waiting: at the end of training, the share of the residual's squared norm that lies in entries
-unsent for {long} steps or more, and the longest that an entry is unsent, in steps. Bytes are those that left
-a worker, were each a machine of its own, indices and counts included.
+Written by `python -m results study topk_convergence` from the runs of `make topk_convergence`. Numbers are
+mean ± standard deviation over seeds. xi: median and largest value over a run's measured steps. Error over
+bound: mean over measured steps. Residual unsent: at the end of training, the share of the residual's squared
+norm in entries that were not sent for {long} steps or more. Longest: the largest number of steps since an
+entry was sent. Bytes are those that would leave a worker if each worker had its own machine, with indices and
+counts.
 """
 
 
 def xi(group: Group) -> Any:
-    """xi, and what of its bound the error takes up, over training."""
+    """xi, and the ratio of the error to its bound, over training."""
     group = only(group, "top_k", "hard_threshold")
     drawn = recorded(group, XI.name, OF_BOUND)
     panels = [description.curves(drawn, STEPS, what, MOST_POINTS) for what in (XI, SHARE)]
-    return sheet.of_group(group, drawn, f"{group.subject}: xi, and the error beside its bound", panels)
+    return sheet.of_group(group, drawn, f"{group.subject}: xi, and the error over its bound", panels)
 
 
 def selection(group: Group) -> Any:
@@ -73,11 +74,11 @@ def convergence(group: Group) -> Any:
 
 
 def staleness(group: Group) -> Any:
-    """Shares that have waited at least so many steps: of what is sent, and of the residual."""
+    """Shares of sent entries and of the residual that have waited at least a number of steps."""
     group = only(group, "top_k", "hard_threshold")
     drawn = recorded(group, numbers(group.runs, MASS)[0][0])
     panels = [_ages(group, drawn, prefix) for prefix in (WAITED, MASS)]
-    title = f"{group.subject}: how long entries wait, second half of training"
+    title = f"{group.subject}: waiting times of entries, second half of training"
     return sheet.of_group(group, drawn, title, panels)
 
 
@@ -85,13 +86,13 @@ FIGURES: dict[str, Callable[[Group], Any]] = {f.__name__: f for f in (xi, select
 
 
 def only(group: Group, *compressors: str) -> Group:
-    """The group without its runs of other methods."""
+    """The group with only the runs of these methods."""
     kept = {m: runs for m, runs in group.methods.items() if runs[0].compressor in compressors}
     return replace(group, methods=kept)
 
 
 def equal_bytes(group: Group) -> list[str]:
-    """A note on which threshold stands beside which density: the one that sent about as much."""
+    """A note on the pairs of thresholds and densities with about equal bytes."""
     sent = {m: np.mean([run.summary[BYTES.name] for run in runs]) for m, runs in group.methods.items()}
     if not all(sent.values()):  # nothing leaves a single worker
         return []
@@ -107,9 +108,9 @@ def equal_bytes(group: Group) -> list[str]:
 
 
 def numbers(runs: Sequence[Run], prefix: str) -> list[tuple[str, float]]:
-    """The recorded metrics that begin with ``prefix``, by the number that they end with.
+    """The recorded metrics that begin with ``prefix``, each with the number at the end of its name.
 
-    Raises ``NothingToDraw`` when there is none.
+    Raises ``NothingToDraw`` if there is none.
     """
     pattern = re.compile(rf"{re.escape(prefix)}[\d.e+-]+")  # not waited_mean
     names = {name for run in runs for name in run.records if pattern.fullmatch(name)}
@@ -190,7 +191,7 @@ def page(runs: Sequence[Run]) -> str:
 
 
 def _cell(values: list[float], digits: int) -> str:
-    """Mean ± standard deviation where seeds tell one; a dash where a run has none."""
+    """Mean ± standard deviation if there are several seeds; a dash if a run has no value."""
     if not np.isfinite(values).all():
         return "-"
     mean = f"{np.mean(values):,.{digits}f}"
@@ -199,7 +200,7 @@ def _cell(values: list[float], digits: int) -> str:
 
 
 def with_ratio(run: Run) -> Run:
-    """The run, with the share of the bound that the error takes up among its records."""
+    """The run, with the ratio of the error to its bound in its records."""
     if "diagnostics/error_bound" not in run.records:
         return run
     share = run.records["compression/error"] / run.records["diagnostics/error_bound"]
@@ -207,7 +208,7 @@ def with_ratio(run: Run) -> Run:
 
 
 def figures(runs: Sequence[Run]) -> Figures:
-    """``FIGURES`` of each subject."""
+    """The four figures of each subject."""
     for group in groups(map(with_ratio, runs)):
         for name, figure in FIGURES.items():
             yield f"{group.stem}-{name}", partial(figure, group)

@@ -27,10 +27,10 @@ FORMATS = {"md": (markdown, ".md"), "csv": (comma_separated, ".csv"), "latex": (
 OF_COMPARISONS = ("format", "to", "baseline", "across", "allow_modified")
 INTRODUCTION = """# Methods side by side
 
-Written by `python -m results table` from run folders. Mean ± standard deviation over the seeds named;
-quality is that of the last weights. Bytes are those of the whole training, indices and counts included: that
-left a worker, were each a machine of its own, and that it handed to collectives. Differences are paired over
-seeds: method minus baseline, and in brackets Student's 95 % interval.
+Written by `python -m results table` from run folders. Numbers are mean ± standard deviation over the listed
+seeds; quality is that of the last weights. Bytes are sums over the whole training, with indices and counts:
+those that would leave a worker if each worker had its own machine, and those that it handed to collectives.
+Differences are method minus baseline, paired over seeds, with Student's 95 % interval in brackets.
 """
 
 

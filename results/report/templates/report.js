@@ -71,7 +71,8 @@
     const grid = night ? "#363c43" : "#e4e7eb";
     const labels = figure.data.filter((trace) => trace.showlegend !== false).map((trace) => trace.name.length);
     const width = plot.clientWidth;
-    const perRow = Math.max(1, Math.floor(width / (6.6 * Math.max(...labels) + 52)));
+    const label = 6.1 * Math.max(...labels); // pixels of the longest text, estimated
+    const perRow = Math.max(1, Math.floor((width - 68) / (label + 45))); // as wide as the panel
     const legend = Math.min(20 * Math.ceil(labels.length / perRow) + 8, 208); // longer ones scroll
     const axis = { gridcolor: grid, linecolor: grid, automargin: true };
     return {
@@ -82,9 +83,10 @@
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
       showlegend: true,
-      legend: { orientation: "h", x: 0, xanchor: "left", xref: "container", y: 0, yanchor: "bottom", yref: "container", maxheight: legend, tracegroupgap: 0 },
-      margin: { l: 56, r: 12, t: 12, b: 52 + legend },
-      height: 340 + legend,
+      legend: { orientation: "h", x: 0, xanchor: "left", xref: "container", y: 0, yanchor: "bottom", yref: "container", maxheight: legend, tracegroupgap: 0, entrywidth: label, entrywidthmode: "pixels", font: { size: 11 } },
+      modebar: { bgcolor: "rgba(0,0,0,0)" },
+      margin: { l: 56, r: 12, t: 34, b: 52 + legend }, // the mode bar is above the panel
+      height: 362 + legend,
       width,
     };
   }

@@ -1,7 +1,7 @@
 """Figures and the reproduction table of the convex experiments, from run folders.
 
-A figure for every setting found: suboptimality, ||x - x*||^2 and mean ||e||^2, against bits and
-epochs, and bits per step; one line per method, its mean over seeds.
+There is a figure for every setting: suboptimality, ||x - x*||^2 and mean ||e||^2 over bits and epochs, and
+bits per step. A line is the mean of a method over its seeds.
 """
 
 from collections.abc import Sequence
@@ -33,18 +33,18 @@ HEIGHT = 2.6  # of a panel, inches
 
 
 def page(runs: Sequence[Run], bits: str) -> str:
-    """Markdown: the experiments beside the paper's numbers."""
+    """Markdown: our numbers beside the paper's."""
     return reproduction_table(list(runs))
 
 
 def figures(runs: Sequence[Run], bits: str) -> Figures:
-    """One per setting, its bits counted as the paper does or all that were handed over."""
+    """One figure per setting; bits are counted by the paper's rule or are all bits handed over."""
     for stem, group in named_groups(list(runs)).items():
         yield stem, partial(draw, group, bits)
 
 
 def named_groups(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs of one setting, under a file name that no other setting has."""
+    """The runs of each setting, by a unique file name."""
     named: dict[str, list[Run]] = {}
     for group in by_setting(runs):
         run = group[0]
@@ -76,7 +76,7 @@ def draw(runs: list[Run], bits: str) -> Any:
 
 
 def title(runs: list[Run], methods: dict[str, list[Run]]) -> tuple[str, str]:
-    """What was run, and what is drawn of which seeds."""
+    """The title, and the facts on problem, workers, batch and seeds."""
     config = runs[0].config
     batch = config["trainer"]["batch_size"]
     algorithm = "EF-GD" if batch is None else "EF-SGD"
@@ -89,7 +89,7 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> tuple[str, str]:
 
 
 def bits_so_far(kind: str) -> Quantity:
-    """Bits a worker has handed over by each record, in either way of counting."""
+    """Bits that a worker has handed over up to each record, counted by ``kind``."""
 
     def of(run: Run) -> pd.Series:
         if kind == "paper":
@@ -100,7 +100,7 @@ def bits_so_far(kind: str) -> Quantity:
 
 
 def bits_per_step(kind: str) -> Quantity:
-    """Bits a worker handed over per step, averaged between two records."""
+    """Bits that a worker handed over per step, mean over the steps since the last record."""
 
     def of(run: Run) -> pd.Series:
         sent = bits_so_far(kind)(run)

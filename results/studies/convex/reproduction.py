@@ -17,25 +17,24 @@ from results.read.naming import name_of, order
 from results.read.run import Run
 
 _DIFFERENCES = (
-    """- **f(x0)** starts from x* + a constant, and f is steep there: the released x* is good to about 1e-8,
-    ours to the last digits.""",
-    """- **Shards**: the paper does not say which rows a worker holds. EF-SGD here cuts the file's order into
-    equal blocks; EF-GD* and the heterogeneous runs draw the shards by the seed, since nothing else in
-    them is random.""",
-    """- **Figures read by eye** have a logarithmic axis: a ratio of 0.9 to 1.1 is all that they can tell, and
-    the ends of noisy curves less than that.""",
+    """- **f(x0)** is that of x* + a constant, where f is steep. The released x* has an error of about 1e-8;
+    ours is exact up to rounding.""",
+    """- **Shards**: the paper does not state the rows of each worker. Here EF-SGD divides the file's order
+    into equal blocks; EF-GD* and the heterogeneous runs draw the shards from the seed, because nothing
+    else in them is random.""",
+    """- **Figures read by eye** have a logarithmic axis. Ratios of 0.9 to 1.1 are within the accuracy of a
+    reading; at the ends of noisy curves the accuracy is lower.""",
     """- **d threshold² / 3** is the residual of entries that grow steadily from 0 until they reach the
-    threshold. Entries that wander, as under SGD near the optimum, come back before they get there:
-    without any drift a residual that is emptied at ± threshold settles at d threshold² / 6. EF-GD* has
-    no noise and keeps near a third; EF-SGD lies between the two, as does the paper's own figure. When
-    steps become so small that hardly anything reaches the threshold any more, the residual is no longer
-    refilled and sinks.""",
+    threshold. Entries with a random walk, as under SGD near the optimum, return before they reach it:
+    without drift, a residual that is set to 0 at ± threshold is stationary at d threshold² / 6. EF-GD* has
+    no noise and stays near a third. EF-SGD is between the two values, as is the paper's own figure. When
+    steps are so small that few entries reach the threshold, the residual decreases.""",
 )
-STATIONARY_FROM = 0.25  # of a run's steps, where a threshold's residual has settled
+STATIONARY_FROM = 0.25  # share of a run's steps after which a threshold's residual is stationary
 
 
 def reproduction_table(runs: list[Run]) -> str:
-    """Sections for whatever is among ``runs``; a number of the paper without a run of ours says so."""
+    """Sections for the experiments among ``runs``; the paper's numbers without a run of ours are marked."""
     sections = [
         _problems(runs),
         _curves(runs),
@@ -47,8 +46,8 @@ def reproduction_table(runs: list[Run]) -> str:
     ]
     head = "# The convex experiments beside the paper\n\n" + _text(
         """Written by `python -m results study convex` from the runs of `make convex`. Paper: Sahu et al.,
-        NeurIPS 2021; *printed* numbers are from its released notebooks, *read* ones by eye from its
-        figures and good to about a tenth. Ours: mean ± standard deviation over seeds."""
+        NeurIPS 2021; *printed* numbers are from its released notebooks, *read* ones were read by eye from
+        its figures, with an accuracy of about a tenth. Ours: mean ± standard deviation over seeds."""
     )
     return "\n".join([head, *(section for section in sections if section)])
 
@@ -76,7 +75,7 @@ def _problems(runs: list[Run]) -> str:
 
 
 def _curves(runs: list[Run]) -> str:
-    """Every value known of the paper's figures, each judged."""
+    """Every known value of the paper's figures, with ours and a verdict."""
     rows, verdicts = [], []
     for paper in ERROR_CURVES:
         ours = _matching(runs, paper)
@@ -95,16 +94,16 @@ def _curves(runs: list[Run]) -> str:
             known = sum(each.ratio is not None for each in found)
             verdicts.append(
                 f"{paper.experiment}, {name}: {overall(found)}, {agreeing} of {known} values agree. "
-                f"Not read, so not judged: {', '.join(paper.missing)}."
+                f"Not read, so not compared: {', '.join(paper.missing)}."
             )
     header = ("experiment", "method", "quantity", "at", "source", "paper", "ours", "ours / paper")
     note = _text(
-        """A value agrees where ours / paper lies within the factor named: 1.26 for what was read, a tenth of
-        a decade of the figures' axis, 3 where the figure says no more than "about", a millionth for what is
-        printed or follows from the settings by a rule (f(x0) - f* from the two printed values; the start's
-        ‖x - x*‖² from x0 = x* + a constant; 32 bits for each of Top-k's values). A method is reproduced where
-        all its values agree and one of them was read. At the end of mean ‖e‖²: the mean over the last tenth
-        of the records under EF-SGD, and the last record under EF-GD*."""
+        """A value agrees if ours / paper is within a factor: 1.26 for values that were read, a tenth of a
+        decade on the figures' axis; 3 if only an approximate value could be read; a millionth for values that
+        are printed or follow from the settings by a rule (f(x0) - f* from the two printed values;
+        ‖x - x*‖² at the start from x0 = x* + a constant; 32 bits for each of Top-k's values). A method is
+        reproduced if all its values agree and at least one was read. The end of mean ‖e‖² is the mean over
+        the last tenth of the records for EF-SGD, and the last record for EF-GD*."""
     )
     table = _markdown((*header, "agrees within", "verdict"), rows)
     listed = "".join(f"- {in_markdown(line)}\n" for line in verdicts)
@@ -112,7 +111,7 @@ def _curves(runs: list[Run]) -> str:
 
 
 def _thresholds(runs: list[Run]) -> str:
-    """A threshold's residual beside d threshold^2 / 3, which it has where entries grow until sent."""
+    """A threshold's residual beside d threshold^2 / 3, its value if entries grow steadily until sent."""
     rows = []
     for run_group in _groups(runs, lambda run: run.compressor == "hard_threshold"):
         threshold = run_group[0].config["compressor"]["threshold"]
@@ -143,7 +142,7 @@ def _thresholds(runs: list[Run]) -> str:
         "ratio",
         "largest / d threshold²",
     )
-    note = _text("Settled: mean over the records from the first quarter of the steps on.")
+    note = _text("Settled: mean over the records after the first quarter of the steps.")
     return "## A threshold's residual\n\n" + note + "\n" + _markdown(header, rows)
 
 
@@ -174,7 +173,7 @@ def _ends(runs: list[Run]) -> str:
 
 
 def _heterogeneity(runs: list[Run]) -> str:
-    """Top-k against a threshold at equal bytes, by how the rows are split over workers."""
+    """Top-k against a threshold at equal bytes, by the partition of the rows."""
     ours = [run for run in runs if run.subject == "heterogeneity"]
     rows = []
     for group in by_setting(ours):
@@ -193,15 +192,15 @@ def _heterogeneity(runs: list[Run]) -> str:
     header = ("split", "methods", "seeds", "bytes that left a worker, of both", "f(x) - f*, top_k")
     header += ("f(x) - f*, hard_threshold", "total error, top_k", "total error, hard_threshold")
     note = _text(
-        """`experiment=convex/heterogeneity`: EF-GD on madelon, 20 workers. f(x) - f* is that of both methods
-        at equal bytes, all that the one sent which sent less, averaged over the last tenth of them. A
-        split by label draws nothing, so that its seeds are one run."""
+        """`experiment=convex/heterogeneity`: EF-GD on madelon, 20 workers. f(x) - f* is compared at equal
+        bytes, the smaller total of the two methods, and averaged over the last tenth of these bytes. A split
+        by label has no random numbers, so its seeds are one run."""
     )
     return "## Heterogeneous workers\n\n" + note + "\n" + _markdown(header, rows)
 
 
 def _compared(names: tuple[str, ...], pairs: list[tuple[Run, Run]]) -> tuple:
-    """One line of the table: Top-k and a threshold, with the same seeds."""
+    """A row of the table: Top-k and a threshold, with the same seeds."""
     metric = "convex/suboptimality"
     equal = [min(run.summary[LINK_BYTES] for run in pair) for pair in pairs]
     quality = [
@@ -234,13 +233,13 @@ def _provenance(runs: list[Run]) -> str:
 
 
 def _groups(runs: Iterable[Run], wanted: Callable[[Run], bool] = lambda run: True) -> list[list[Run]]:
-    """Runs that differ in their seed only, by experiment and method."""
+    """Groups of runs that differ only in their seed, ordered by experiment and method."""
     groups = [of for setting in by_setting(filter(wanted, runs)) for of in by_method(setting).values()]
     return sorted(groups, key=lambda group: (_name(group[0]), order(group[0])))
 
 
 def _matching(runs: list[Run], paper: ErrorCurve) -> list[Run]:
-    """Our runs of the paper's experiment, with its settings and no others."""
+    """Our runs with exactly the settings of the paper's experiment."""
     return max(_groups(run for run in runs if is_run_of(run, paper)), key=len, default=[])
 
 
@@ -259,7 +258,7 @@ def _stationary(run: Run) -> float:
 
 
 def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
-    """The metric over the last tenth of so many bytes, averaged, since it oscillates from step to step."""
+    """The mean of a metric over the last tenth of ``sent`` bytes, because it oscillates between steps."""
     totals = pd.concat([pd.Series({0: 0.0}), run.curve(LINK_BYTES)])
     window = totals.index[(totals > (1 - END_SHARE) * sent) & (totals <= sent)]
     if len(window) == 0:  # a record larger than the tenth
@@ -279,7 +278,7 @@ def _markdown(header: tuple[str, ...], rows: list[tuple]) -> str:
 
 
 def _text(words: str) -> str:
-    """A paragraph or list item, wrapped for reading as a file."""
+    """A paragraph or list item, wrapped to the line length of files."""
     flat = " ".join(words.split())
     return (
         textwrap.fill(flat, 120, subsequent_indent="  " * flat.startswith("- "), break_on_hyphens=False)

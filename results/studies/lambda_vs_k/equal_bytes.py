@@ -1,4 +1,4 @@
-"""Top-k and hard thresholds of one setting, brought beside each other at equal bytes."""
+"""Pairs of Top-k and hard thresholds at equal bytes, and interpolation to equal bytes."""
 
 import math
 import statistics
@@ -13,7 +13,7 @@ from results.read.matching import by_method, by_setting
 from results.read.run import Run
 from results.studies.kit import Seeds
 
-NEAR = 0.1  # of Top-k's bytes: how far a threshold that stands beside it may be from them
+NEAR = 0.1  # largest difference of a pair's bytes, as a share of Top-k's bytes
 SUBOPTIMALITY = "convex/suboptimality"
 
 
@@ -22,7 +22,7 @@ class MatchedRuns:
     """One setting's runs by method, each by seed."""
 
     subject: str
-    dense: Seeds  # empty without
+    dense: Seeds  # may be empty
     top_k: dict[str, Seeds]
     thresholds: dict[str, Seeds]
 
@@ -32,15 +32,15 @@ class MatchedRuns:
 
     @property
     def seeds(self) -> list[int]:
-        """Those that every method has."""
+        """The seeds that every method has."""
         every = [*self.top_k.values(), *self.thresholds.values(), *([self.dense] if self.dense else [])]
         return sorted(set.intersection(*(set(seeds) for seeds in every)))
 
 
 def problems_of(runs: Sequence[Run]) -> list[MatchedRuns]:
-    """One per setting.
+    """The runs of each setting.
 
-    Raises ``ValueError`` where one lacks Top-k, a threshold or a common seed, and for a single worker's runs.
+    Raises ``ValueError`` if a setting lacks Top-k, a threshold or a common seed, and for runs of one worker.
     """
     require_several_workers(runs)
     found = []
@@ -64,7 +64,7 @@ def problems_of(runs: Sequence[Run]) -> list[MatchedRuns]:
 
 
 def pairs_of(problem: MatchedRuns) -> list[tuple[str, str]]:
-    """Every Top-k with the threshold whose bytes are nearest to its own, where there is one ``NEAR`` them."""
+    """Every Top-k with the threshold of nearest bytes, if their bytes differ by at most ``NEAR``."""
     pairs = []
     for top_k, theirs in problem.top_k.items():
         away = {
@@ -78,7 +78,7 @@ def pairs_of(problem: MatchedRuns) -> list[tuple[str, str]]:
 
 
 def within(problem: MatchedRuns) -> list[str]:
-    """The thresholds whose bytes lie between those of Top-k's densities, for every seed."""
+    """The thresholds whose bytes are between those of Top-k's densities, for every seed."""
     found = []
     for method, of_seed in problem.thresholds.items():
         is_inside = []
@@ -91,7 +91,7 @@ def within(problem: MatchedRuns) -> list[str]:
 
 
 def interpolated(problem: MatchedRuns, run: Run, metric: str) -> float:
-    """What Top-k has of ``metric`` at the bytes of ``run``, for its seed."""
+    """The ``metric`` of Top-k, interpolated to the bytes of ``run``, with the same seed."""
     points = sorted(
         (math.log(seeds[run.seed].summary[BYTES]), math.log(seeds[run.seed].summary[metric]))
         for seeds in problem.top_k.values()

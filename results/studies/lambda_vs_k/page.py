@@ -1,6 +1,6 @@
 """Hard threshold against Top-k at equal bytes, on a network and on the paper's logistic regression.
 
-Words of the page come from the numbers. Sahu et al., NeurIPS 2021,
+The statements on the page are computed from the numbers. Sahu et al., NeurIPS 2021,
 https://arxiv.org/abs/2108.00951.
 """
 
@@ -41,10 +41,10 @@ FIGURES = ("quality_bytes", "total_error_bytes", "density", "quality_density", "
 def page(runs: Sequence[Run]) -> str:
     """Markdown: a section per problem."""
     words = """Does a constant threshold reach the same quality with fewer bytes than Top-k, as Sahu et al.,
-        2021 (https://arxiv.org/abs/2108.00951) say? Two small problems; every row is in
-        [table.md](table.md). Differences are paired over seeds. What is said here
-        holds for these problems at this size and number of seeds, and for no others. Seeds 0 to 2 had been
-        looked at when the thresholds were chosen; these were chosen by their bytes alone."""
+        2021 (https://arxiv.org/abs/2108.00951) claim? There are two small problems; [table.md](table.md) has
+        all rows. Differences are paired over seeds. The statements hold only for these problems, at this size
+        and number of seeds. The results of seeds 0 to 2 were known when the thresholds were chosen; the
+        thresholds were chosen only by their bytes."""
     parts = ["# Hard threshold against Top-k", "", paragraph(words)]
     for problem in problems_of(runs):
         convex = SUBOPTIMALITY in problem.first.summary
@@ -55,8 +55,8 @@ def page(runs: Sequence[Run]) -> str:
 CHOSEN = """## How the thresholds were found
 
 `python -m results budget model=resnet20 model.zero_init_residual=false trainer.epochs=8 --density 0.001`
-found 0.183 in 5 pilots, with `--density 0.003` 0.08815 in 7; 0.038 was found by eye. The pilots lie in
-another output folder, else the tables would show them as rows of one seed.
+found 0.183 in 5 pilot runs, and with `--density 0.003` 0.08815 in 7; 0.038 was chosen by hand. The pilot runs
+have another output folder: in the same folder, the tables would show them as rows of one seed.
 """
 
 
@@ -85,9 +85,9 @@ def network_section(problem: MatchedRuns) -> str:
     name = quality.label.removesuffix(", %")
     said = ". ".join(f"{name.capitalize()}: {word} at {'; '.join(where)}" for word, where in verdicts.items())
     verdict = f"""**Here, over {over}, threshold minus Top-k. {said}.** The {len(pairs)} intervals are
-        Bonferroni's for {len(pairs)} looks, {each} % each, so that all hold together in at least 95 % of such
-        experiments. A pair is Top-k and the threshold whose bytes are nearest to its own, where they are
-        within {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
+        Bonferroni's for {len(pairs)} comparisons, {each} % each, so that all hold together in at least 95 %
+        of such experiments. A pair is Top-k and the threshold of nearest bytes, if these differ by at most
+        {100 * NEAR:g} %. Bytes and total error are ratios, mean over seeds and their range."""
     figure = f"![quality against bytes]({file_stem(problem.subject)}-quality_bytes.png)\n"
     return _section(problem, over, lines, [paragraph(verdict), paragraph(_rule(problem)), figure])
 
@@ -119,16 +119,16 @@ def convex_section(problem: MatchedRuns) -> str:
         lines.append(line([_threshold(of_seed), f"{sent:.1f}", *cells, "; ".join(words)]))
     over = f"{len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     said = ". ".join(_of_all(name, found) for name, found in sides.items())
-    verdict = f"""**Here, over {over}: {said}.** Top-k's values are interpolated between its densities,
-        logarithms over logarithms of bytes, for every seed; thresholds beyond Top-k's bytes are left out.
-        Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} looks. f(x) - f* is
-        that of the last step, which moves with the rows that were drawn last."""
+    verdict = f"""**Here, over {over}: {said}.** Top-k's values are interpolated between its densities, as
+        logarithms over logarithms of bytes, for every seed; thresholds outside of Top-k's range of bytes are
+        left out. Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} comparisons.
+        f(x) - f* is that of the last step, which varies with the rows drawn last."""
     figure = f"![total error against bytes]({file_stem(problem.subject)}-total_error_bytes.png)\n"
     return _section(problem, over, lines, [paragraph(verdict), figure])
 
 
 def _section(problem: MatchedRuns, over: str, table: list[str], words: list[str]) -> str:
-    """Heading, facts, table and what follows it."""
+    """Heading, facts, table and the paragraphs below."""
     return "\n".join(
         [f"## {in_markdown(problem.subject)}", "", paragraph(_facts(problem, over)), *table, "", *words]
     )
@@ -148,7 +148,7 @@ def _facts(problem: MatchedRuns, over: str) -> str:
 
 
 def _rule(problem: MatchedRuns) -> str:
-    """What the paper's rule sends beside what it was asked for, and when a threshold sends."""
+    """Statements on the density of the paper's rule, and on densities at the start and end."""
     asked = []
     for of_seed in problem.thresholds.values():
         settings = next(iter(of_seed.values())).config["compressor"]
@@ -158,7 +158,7 @@ def _rule(problem: MatchedRuns) -> str:
     said = []
     if asked:
         said.append(f"""The paper's rule lambda = 1 / (2 sqrt(k)) sends {min(asked):.2g} to {max(asked):.2g}
-            times what it is asked for here: a starting point, not a budget.""")
+            times the requested density here: it is a starting point, not a budget.""")
     for of_seed in problem.thresholds.values():
         threshold = next(iter(of_seed.values())).config["compressor"]["threshold"]
         curves = [of_seed[seed].curve("compression/density") for seed in problem.seeds]
@@ -179,7 +179,7 @@ def _tenth(curve: pd.Series, end: str) -> float:
 
 
 def _of_all(name: str, found: Sequence[JointInterval]) -> str:
-    """What the looks at one measure say together; above 0 Top-k has the more of it."""
+    """A statement on all intervals of one measure; above 0, Top-k has the larger value."""
     counts = {side: sum(each.side == side for each in found) for side in (1, -1, 0)}
     words = {1: "smaller with the threshold", -1: "larger with the threshold", 0: "no difference shown"}
     said = [f"{words[side]} at {count} of {len(found)}" for side, count in counts.items() if count]
@@ -203,13 +203,13 @@ def _threshold(of_seed: Seeds) -> str:
 
 
 def table(runs: Sequence[Run], allow_modified: bool) -> str:
-    """Every row, as ``python -m results table`` writes it."""
+    """The table of all rows, in the form of ``python -m results table``."""
     folders = " ".join(f"outputs/{name}" for name in STUDY.outputs)
     return tables.page(runs, f"python -m results table {folders}", allow_modified=allow_modified)
 
 
 def figures(runs: Sequence[Run]) -> Figures:
-    """Those of ``python -m results figures`` that the page shows or names."""
+    """The figures of ``python -m results figures`` that the page shows or names."""
     return figures_of(groups(runs), FIGURES)
 
 

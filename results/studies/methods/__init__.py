@@ -1,4 +1,4 @@
-"""Every method on three small tasks, each at a learning rate of its own."""
+"""Every method on three small tasks, each with its own learning rate."""
 
 from results.studies.methods.page import STUDY
 

@@ -19,12 +19,12 @@ HEIGHT = 3.0  # of a panel, inches
 
 
 def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
-    """One, with a panel per task."""
+    """One figure with a panel per task."""
     yield "methods", lambda: draw(runs)
 
 
 def draw(runs: Sequence[Run]) -> Any:
-    """Quality over the bytes on the link; a mark per method that trains, its seeds as dots."""
+    """Quality over link bytes: a mark per method that trains, with its seeds as dots."""
     found, panels, absent = by_task(runs), [], []
     drawn: dict[str, list[Run]] = {}
     for task, methods in found.items():

@@ -1,4 +1,4 @@
-"""The page of all methods: one table, what does not train, the cost."""
+"""The page of all methods: tuning, table of quality and bytes, failures and cost."""
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,22 +25,22 @@ from results.studies.methods.tasks import (
 from results.studies.methods.tuning import ends_of, tune
 from trainers.records import files as run_files
 
-RUNS_A_METHOD = 7  # of a task: four rates, three seeds
+RUNS_A_METHOD = 7  # per task: four rates, three seeds
 INTRODUCTION = """Written by `python -m results study methods` from the runs of `make methods`. Every method
-    of `conf/compressor/`, with its paper's settings and, where it has one, a density of 1 % (ACCORDION: 0.1 %
-    or 1 %, with a choice after each epoch), and with the feedback of its paper; `ef21` and `ef21_sgdm` stand
-    around Top-k, `diana` around QSGD. Every method had the same tuning budget in each task: four learning
-    rates with seed {tuned}, and the best of them by {tuned_by}. The rates are the same four for all methods
-    but `signsgd`, whose steps do not follow the gradient's size. Compared are seeds {seeds}, by which no rate
-    was chosen. A rate at the end of its four is marked with *: a better one may lie beyond."""
-READING = """Mean ± standard deviation over seeds; MB are 10^6 bytes that left a worker over the whole
-    training, were each a machine of its own. The tasks are small and short, so that two cores can run all of
-    this: they show what a method does in three cases, and reproduce no published number. A warm-up of a
-    published length, as DGC's 4 epochs, is a larger share of them than of the paper's trainings."""
+    of `conf/compressor/` has its paper's settings and feedback and, if it has a density, one of 1 %
+    (ACCORDION: 0.1 % or 1 %, with a choice after each epoch). `ef21` and `ef21_sgdm` are used with Top-k,
+    `diana` with QSGD. Every method had the same tuning budget in each task: four learning rates with seed
+    {tuned}, of which the best by {tuned_by} was chosen. The four rates are the same for all methods except
+    `signsgd`, whose steps do not depend on the gradient's size. The compared seeds are {seeds}; no rate was
+    chosen by them. A rate with * is the lowest or the highest of the four, so a better one may exist."""
+READING = """Numbers are mean ± standard deviation over seeds. MB are 10^6 bytes that left a worker over the
+    whole training, if each worker had its own machine. The tasks are small and short, so that two cores can
+    run all of them. They show the methods in three cases, and reproduce no published number. A warm-up of
+    published length, such as DGC's 4 epochs, is a larger share of these tasks than of published trainings."""
 
 
 def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
-    """Markdown: how the methods were tuned, one table, what does not train, the cost."""
+    """Markdown: tuning, table of quality and bytes, methods that do not train, cost."""
     found = by_task(runs)
     tuned_by = "; ".join(f"{TASKS[task].tuned_by} in {task}" for task in found)
     facts = {
@@ -81,7 +81,7 @@ def _table(found: Mapping[str, Methods], tried: Sequence[Run]) -> str:
 
 
 def _without_training(found: Mapping[str, Methods], tried: Sequence[Run]) -> str:
-    """Each method that does not train on a task, or not with every seed, with its runs' reason."""
+    """Each method that does not train on a task, or not with every seed, and the reason."""
     compared = [run for methods in found.values() for run in every_run(methods)]
     failed = failures({run.path.parents[1] for run in (*compared, *tried)})
     known = {path.stem for path in (ROOT / "conf/compressor").glob("*.yaml")}
@@ -107,7 +107,7 @@ def failures(folders: Iterable[Path]) -> dict[tuple[str, str], list[tuple[int, s
     for path in (path for folder in sorted(folders) for path in run_folders(folder)):
         try:
             summary, config = run_files.read_summary(path), run_files.read_config(path)
-        except run_files.UnreadableFileError:  # still going, or interrupted
+        except run_files.UnreadableFileError:  # running or interrupted
             continue
         if summary["status"] == "finished" or task_in(config["name"]) not in TASKS:
             continue
@@ -126,7 +126,7 @@ def _quality_in_words(task: str, runs: Sequence[Run]) -> str:
 
 
 def _cost(found: Mapping[str, Methods], runs: Sequence[Run]) -> str:
-    """What all of it took, and what all methods of ``conf/compressor/`` would."""
+    """The time of all runs, and an estimate for all methods of ``conf/compressor/``."""
     count = max(len(methods) for methods in found.values())
     means = {
         task: statistics.fmean(run.summary["wall_seconds"] for run in runs if task_of(run) == task)

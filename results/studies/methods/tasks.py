@@ -1,4 +1,4 @@
-"""The tasks that every method is trained on, and the place of a run in the comparison."""
+"""The tasks on which every method is trained, and the task and method of a run."""
 
 import math
 import statistics
@@ -18,13 +18,13 @@ Methods = dict[str, Seeds]  # by name, then by seed
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What every method is trained on."""
+    """A model and data on which every method is trained."""
 
     words: str
-    tuned_by: str  # metric of a run's summary that the rate is chosen by
+    tuned_by: str  # metric of the summary that decides between the rates
     higher_is_better: bool
-    untrained: float  # as good as this is a model that has learned nothing worth its name
-    why: str  # what ``untrained`` is
+    untrained: float  # a quality that must be exceeded: a method with this quality counts as not trained
+    why: str  # explanation of ``untrained``
 
 
 TASKS = {
@@ -53,12 +53,12 @@ TASKS = {
 
 
 def task_in(name: object) -> str:
-    """The word where a run's name has its task, whatever the name."""
+    """The part of a run's name that has the task, also for names of other studies."""
     return str(name).removeprefix(PREFIX).partition("-")[0]
 
 
 def order(name: str) -> tuple[bool, str]:
-    """A key for sorting methods: the baseline, then the others by name."""
+    """Sort key of methods: the baseline first, then the others by name."""
     return name != BASELINE, name
 
 
@@ -71,7 +71,7 @@ def task_of(run: Run) -> str:
 
 
 def method_of(run: Run) -> str:
-    """As the comparison calls it: the compressor or, where that one stands around others, the feedback."""
+    """The method's name in the comparison: the compressor or, if a feedback is compared, the feedback."""
     return str(run.config["budget"]["method"])
 
 
@@ -82,8 +82,8 @@ def rate_of(run: Run) -> float:
 def by_task(runs: Sequence[Run]) -> dict[str, Methods]:
     """Runs by task, method and seed, in the order of ``TASKS`` and of names, with the baseline first.
 
-    Raises ``ValueError`` for two runs of one place that differ in more than their seed, and for runs of one
-    worker.
+    Raises ``ValueError`` for two runs of one task and method that differ in more than their seed, and for
+    runs of one worker.
     """
     require_several_workers(runs)
     found: dict[str, Methods] = {}

@@ -1,4 +1,4 @@
-"""Choice of the methods' learning rates, by runs that tried them."""
+"""Choice of the methods' learning rates from the runs of a grid of rates."""
 
 import math
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ Rates = dict[str, dict[str, float]]  # by task and method
 
 
 def chosen(tried: Sequence[Run]) -> Rates:
-    """For each task and method the rate of the run with the best quality; of equal ones the lowest.
+    """For each task and method the rate of the run with the best quality; the lowest if several are equal.
 
-    A method whose runs all ended without a number has no rate. Raises ``ValueError`` for several seeds.
+    A method without a run with a finite quality has no rate. Raises ``ValueError`` for several seeds.
     """
     seeds = {run.seed for run in tried}
     if len(seeds) > 1:
@@ -40,9 +40,9 @@ def chosen(tried: Sequence[Run]) -> Rates:
 
 
 def tune(tried: Sequence[Run]) -> bool:
-    """Write the rates that ``tried`` choose, keep those of other methods; whether any changed.
+    """Write the best rates of ``tried``, and keep those of other methods; return whether any changed.
 
-    The file is part of the repository, so that the runs that read it are of committed code.
+    The file is committed, so that the runs that read it are of committed code.
     """
     path = ROOT / RATES
     before = path.read_text(encoding="utf-8")

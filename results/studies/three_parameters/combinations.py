@@ -1,4 +1,4 @@
-"""The runs of the study of three key parameters, by what they differ in, each beside plain SGD."""
+"""The runs of the study of three key parameters by their settings, and differences from plain SGD."""
 
 import math
 import statistics
@@ -19,10 +19,10 @@ REDUCE_SECONDS = "time/reduce_seconds"
 
 
 class Combination(NamedTuple):
-    """One setting of everything that the study varies but the seed."""
+    """Values of all settings that the study varies, except the seed."""
 
     scheme: str  # compressor, as on the command line
-    coordinates: str  # shared by all workers, or each worker's own, as Top-k's always are
+    coordinates: str  # "shared" by all workers, or each worker's "own", as for Top-k
     scope: str
     feedback: str  # on or off
     density: float
@@ -42,19 +42,19 @@ class Network:
 
     @property
     def densities(self) -> list[float]:
-        """From the highest to the lowest."""
+        """The densities, from the highest to the lowest."""
         return sorted({combination.density for combination in self.combinations}, reverse=True)
 
     def difference(self, combination: Combination) -> Difference | None:
-        """Quality minus plain SGD's and its 95 % interval, over the seeds of both; None without any."""
+        """Quality minus plain SGD's, with its 95 % interval, over common seeds; None if there are none."""
         return paired(self.quality, self.combinations[combination], self.plain)
 
 
 def networks(runs: Sequence[Run]) -> list[Network]:
-    """A network for every setting but scope, by its subject.
+    """The networks by subject, each with the runs of both scopes.
 
-    Raises ``ValueError`` for a method that the study does not know, for two settings of one subject, and
-    where a quality or plain SGD is missing.
+    Raises ``ValueError`` for an unknown method, for two settings of one subject, and if the quality or plain
+    SGD is missing.
     """
     require_compressors(runs, sorted([*SCHEMES, PLAIN]))
     groups: dict[str, list[Run]] = defaultdict(list)
@@ -90,7 +90,7 @@ def _network(runs: list[Run]) -> Network:
 
 
 def combination_of(run: Run) -> Combination:
-    """What the study varies, from a run's config."""
+    """The combination of a run, from its config."""
     compressor, config = run.config["compressor"], run.config
     lost = config["feedback"]["_target_"].endswith("no_feedback")
     return Combination(
@@ -103,7 +103,7 @@ def combination_of(run: Run) -> Combination:
 
 
 def _order(combination: Combination) -> tuple[bool, int, bool, bool, float]:
-    """With feedback first, then by scheme, shared before own, layers before the whole model, dense first."""
+    """Sort key: with feedback first; then scheme; shared, own; layer, global; densities descending."""
     schemes = list(SCHEMES)
     is_own, is_global = combination.coordinates == "own", combination.scope == "global"
     return (
@@ -116,7 +116,7 @@ def _order(combination: Combination) -> tuple[bool, int, bool, bool, float]:
 
 
 def _comparable(quality: Measure) -> Measure:
-    """The quality itself, or a perplexity's loss: one run that diverged would drown every mean."""
+    """The quality or, for a perplexity, its loss: one diverged run would dominate a mean of perplexities."""
     if not quality.name.endswith("/perplexity"):
         return quality
     name = quality.name.removesuffix("perplexity") + "loss"
@@ -125,6 +125,6 @@ def _comparable(quality: Measure) -> Measure:
 
 
 def _median_reduce(run: Run) -> float | None:
-    """Seconds, over the steps recorded; the first few, which warm up, do not move it."""
+    """The median over recorded steps, in seconds, which the slow first steps do not change."""
     seconds = [value for value in run.curve(REDUCE_SECONDS) if math.isfinite(value)]
     return statistics.median(seconds) if seconds else None

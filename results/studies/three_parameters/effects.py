@@ -1,4 +1,4 @@
-"""Effects of the three key parameters: pairs of combinations that differ in one of them, averaged."""
+"""Effects of the three key parameters: means over pairs of combinations that differ in one parameter."""
 
 import math
 import statistics
@@ -11,17 +11,17 @@ from results.studies.three_parameters.combinations import Combination, Network
 
 
 class Change(NamedTuple):
-    """One value of a parameter instead of another."""
+    """A change of one parameter from one value to another."""
 
     label: str
     parameter: str  # a field of Combination
     value: str
     instead_of: str
-    feedback: str  # of the combinations compared; empty where the change is one of feedback
+    feedback: str  # of the compared combinations; empty for a change of feedback
 
 
 class Effect(NamedTuple):
-    """What a change does to the quality at one density, and how many pairs of combinations say so."""
+    """The effect of a change on the quality at one density, and the number of pairs of combinations."""
 
     difference: Difference
     pairs: int
@@ -42,7 +42,7 @@ CHANGES = (
 def pairs(
     network: Network, change: Change, density: float | None = None
 ) -> list[tuple[Combination, Combination]]:
-    """Cells with the change and those without it, all else equal; at one density or at all."""
+    """Pairs of combinations with and without the change, otherwise equal; at one density or at all."""
     found = []
     for combination in network.combinations:
         other = combination._replace(**{change.parameter: change.instead_of})
@@ -56,8 +56,7 @@ def pairs(
 def effect(network: Network, change: Change, density: float) -> Effect | None:
     """Quality with the change minus quality without it, with Student's 95 % interval over seeds.
 
-    A seed counts once, by its mean over the pairs, and only if every combination of the pairs has it; None
-    without any.
+    Each seed that all combinations have counts once, by its mean over the pairs. None without common seeds.
     """
     chosen = pairs(network, change, density)
     values = _by_seed(network, chosen, network.quality)
@@ -69,9 +68,9 @@ def effect(network: Network, change: Change, density: float) -> Effect | None:
 
 
 def ratio(network: Network, change: Change, measure: Measure) -> float | None:
-    """How many times a measure is what it was without the change: geometric mean over pairs and seeds.
+    """Ratio of a measure with the change to that without it: geometric mean over pairs and seeds.
 
-    None where there is no pair, or a value that is not positive and finite.
+    None without pairs, or if a value is not positive and finite.
     """
     values = _by_seed(network, pairs(network, change), measure)
     both = [pair for of_seed in values for pair in of_seed]
@@ -83,7 +82,7 @@ def ratio(network: Network, change: Change, measure: Measure) -> float | None:
 def _by_seed(
     network: Network, chosen: Sequence[tuple[Combination, Combination]], measure: Measure
 ) -> list[list[tuple[float, float]]]:
-    """Per seed that all combinations have, the values of every pair."""
+    """The values of every pair, for each seed that all combinations have."""
     if not chosen:
         return []
     combinations = {combination for pair in chosen for combination in pair}

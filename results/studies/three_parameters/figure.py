@@ -15,9 +15,9 @@ from results.read.run import Run
 from results.studies.three_parameters.combinations import SCHEMES, Network
 
 SCOPES = {"layer": "per layer", "global": "the whole model at once"}
-PREFIX = "three_parameters_"  # of what the runs are called
+PREFIX = "three_parameters_"  # beginning of the runs' names
 PLAIN = "plain SGD"
-APART = 1.035  # factor between the places of two lines at one density, so that no interval hides another
+APART = 1.035  # factor between the positions of two lines at one density, so that intervals do not overlap
 HEIGHT = 2.2  # inches, of a panel
 MARKERS = {"random_k": "o", "random_block": "s", "top_k": "^"}
 DENSITY = Metric("density", "density, %")
@@ -25,7 +25,7 @@ ROWS = ("quality", "lost", "error", "bytes", "time")
 
 
 def draw(network: Network) -> Any:
-    """A column per scope; a row for quality with feedback, without it, and for each cost."""
+    """A figure with a column per scope, rows for quality with and without feedback, and a row per cost."""
     rows = [[_panel(network, scope, row) for scope in SCOPES] for row in ROWS]
     kinds = dict.fromkeys((each.scheme, each.coordinates) for each in network.combinations)
     styles = {_label(*kind): _style(*kind) for kind in kinds} | {PLAIN: _plain_style()}
@@ -35,7 +35,7 @@ def draw(network: Network) -> Any:
 
 
 def _panel(network: Network, scope: str, row: str) -> Panel:
-    """A line per scheme and coordinates over densities; plain SGD across, unless its value is 0."""
+    """A line over densities per scheme and coordinates; a horizontal line for plain SGD if it is above 0."""
     label, measure, feedback = _row(network, row)
     kinds = dict.fromkeys((each.scheme, each.coordinates) for each in network.combinations)
     seeds = {}
@@ -62,7 +62,7 @@ def _panel(network: Network, scope: str, row: str) -> Panel:
 
 
 def _row(network: Network, row: str) -> tuple[str, Measure, str]:
-    """What stands at the axis, what is drawn, and of which combinations."""
+    """(label of the axis, measure, feedback of the combinations) of a row."""
     if row in ("quality", "lost"):
         feedback, how = ("on", "with feedback") if row == "quality" else ("off", "without feedback")
         better = "lower" if network.quality.name.endswith("/loss") else "higher"
@@ -96,5 +96,5 @@ def _label(scheme: str, coordinates: str) -> str:
 
 
 def _values(measure: Measure, runs: Sequence[Run]) -> list[float]:
-    """In the unit of the table."""
+    """The values of runs, in the unit of the table."""
     return [value for each in measure.values(runs) if np.isfinite(value := measure.factor * each)]

@@ -1,4 +1,4 @@
-"""The study of three key parameters: what scheme, coordinates, scope and feedback change.
+"""The study of three key parameters: effects of scheme, coordinates, scope and feedback.
 
 Foroutan Eghlidi and Jaggi, 2020, https://arxiv.org/abs/2009.09271. The same runs give the same bytes.
 """
@@ -18,20 +18,21 @@ from results.studies.three_parameters.figure import draw
 
 INTRODUCTION = """# Three key parameters
 
-Written by `python -m results study three_parameters` from runs of `make three_parameters`; the verdict on the
-paper's claims is in [docs/papers/three_parameters.md](../../../docs/papers/three_parameters.md). Quality is
-that of the last weights, mean ± standard deviation over the seeds named; differences are paired over seeds,
-in brackets Student's 95 % interval. Bytes are those that left a worker over the whole training, were each a
-machine of its own, indices included. Own coordinates: every worker chooses its own, as Top-k must. Time is
-`time/reduce_seconds`, compression and communication of all workers together, the median over a run's steps:
-in one process, where nothing travels, so that what communication would cost stands in the bytes alone.
-Without feedback what is not sent is lost, and what is sent is not scaled up. A language model's loss is the
-logarithm of its perplexity, which one run that diverged would make useless on average.
+Written by `python -m results study three_parameters` from the runs of `make three_parameters`;
+[docs/papers/three_parameters.md](../../../docs/papers/three_parameters.md) has the verdict on the paper's
+claims. Quality is that of the last weights, mean ± standard deviation over the listed seeds. Differences are
+paired over seeds, with Student's 95 % interval in brackets. Bytes are those that would leave a worker over
+the whole training if each worker had its own machine, with indices. Own coordinates: every worker has its
+own, as always with Top-k. Time is `time/reduce_seconds`: compression and communication of all workers
+together, median over a run's steps. The runs have one process, so this time contains no network transfer;
+only the bytes show its cost. Without feedback, entries that are not sent are lost, and the sent ones are not
+scaled up. For a language model the loss is used, the logarithm of its perplexity, because one diverged run
+would dominate a mean of perplexities.
 """
 
 
 def page(runs: Sequence[Run]) -> str:
-    """Markdown: per network how far from plain SGD, what each parameter changes, every combination, notes."""
+    """Markdown: per network differences from plain SGD, effects, and all combinations; then notes."""
     parts = [INTRODUCTION]
     for network in networks(runs):
         parts += [_facts(network), _distances(network), _changes(network), _every_combination(network)]
@@ -54,7 +55,7 @@ def _facts(network: Network) -> str:
 
 
 def _distances(network: Network) -> str:
-    """With feedback: quality minus plain SGD's."""
+    """A table of quality minus plain SGD's, with feedback."""
     head = ["scheme", "coordinates", "scope", *(f"density {100 * d:g} %" for d in network.densities)]
     first = [
         combination._replace(density=0.0)
@@ -66,12 +67,12 @@ def _distances(network: Network) -> str:
         combinations = [kind._replace(density=density) for density in network.densities]
         words = [SCHEMES[kind.scheme], kind.coordinates, kind.scope]
         rows.append([*words, *(_difference(network, combination) for combination in combinations)])
-    title = f"### How far from plain SGD, with feedback: {network.quality.label}, minus plain SGD's"
+    title = f"### Differences from plain SGD, with feedback: {network.quality.label}, minus plain SGD's"
     return f"{title}\n\n{table(head, rows, words=3)}"
 
 
 def _changes(network: Network) -> str:
-    """Mean effects, and what becomes of error, bytes and time."""
+    """A table of mean effects on quality, and of ratios of error, bytes and time."""
     head = ["change", "feedback", *(f"at {100 * density:g} %" for density in network.densities)]
     head += ["total error, times", "bytes, times", "time, times"]
     rows = []
@@ -84,8 +85,8 @@ def _changes(network: Network) -> str:
         rows.append([change.label, change.feedback or "both", *effects, *ratios])
     title = f"### What each parameter changes: {network.quality.label}, with the change minus without"
     words = (
-        "The mean over all pairs of cells that differ in nothing else; over the densities together, how many "
-        "times total error, bytes and time are what they were (geometric mean)."
+        "Means over all pairs of cells that differ only in this parameter. Total error, bytes and time are "
+        "ratios, with the change over without it (geometric mean over all densities)."
     )
     return f"{title}\n\n{words}\n\n{table(head, rows, words=2)}"
 
@@ -129,7 +130,7 @@ def _times(found: float | None) -> str:
 
 
 def figures(runs: Sequence[Run]) -> Figures:
-    """One for each network."""
+    """One figure for each network."""
     for network in networks(runs):
         yield file_stem(network.subject), partial(draw, network)
 

@@ -1,0 +1,192 @@
+"""Predicted step times of dense training, fp16, Top-k, hard threshold and PowerSGD over a network.
+
+    python -m results breakeven --model resnet50 --workers 16 --bandwidth 10gbit [OVERRIDE ...]
+    python -m results breakeven FOLDER ... --bandwidth 10gbit
+
+With --model it measures, on this machine with one worker, forward pass, backward pass and update of the
+training that the OVERRIDEs define (`data=cifar10 trainer.batch_size=32`, as after `python run.py`), the
+compression of every method for the model's parameters, and on a CPU the speed of gloo without a network.
+--compute-ms gives forward pass, backward pass and update in place of the measured ones: of a GPU, for
+example. With folders it takes times and bytes of the finished runs in them, for the runs' own number of
+workers, and adds dense training and fp16 without any time for compression.
+
+A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
+docs/guides/your_network.md states the measured error of these predictions.
+"""
+
+import argparse
+import json
+import math
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from results.command import in_a_line, parser
+from results.escaping import one_line
+from results.read.folders import finished_runs
+from results.read.run import Run
+from trainers.records.rates import bits_per_second
+from trainers.records.step_times import Cost, Line, Network, Prediction, judge, predict
+
+ROOT = Path(__file__).parents[1]
+MEASURING = f"{__name__.removesuffix('results.breakeven')}trainers.advice"  # in a wheel, with its package
+NEEDED = (
+    "time/gradient_seconds",
+    "time/update_seconds",
+    "time/reduce_seconds",
+    "time/communication_seconds",
+    "comm/link_bytes_sent_total",
+    "layers",
+)
+ELEMENT_BYTES = 4  # of the gradients of runs
+
+
+def main(arguments: list[str] | None = None) -> int:
+    own = parser("breakeven", __doc__)
+    own.add_argument("words", nargs="*", metavar="FOLDER | OVERRIDE", help="finished runs, or settings")
+    own.add_argument("--model", help="measure this model, as in model=")
+    own.add_argument("--workers", type=int, help="each on its own machine; of runs: theirs")
+    own.add_argument("--bandwidth", nargs="+", required=True, metavar="RATE", help="100mbit 10gbit unlimited")
+    own.add_argument("--latency-us", type=float, default=50.0, help="of a message (default 50)")
+    own.add_argument("--overlap", type=float, default=0.0, help="part of compute that hides messages, 0 to 1")
+    own.add_argument("--compute-ms", type=float, help="forward, backward and update, instead of measuring")
+    own.add_argument("--backend", metavar="RATE", help="of collectives without a network (default: measured)")
+    own.add_argument("--density", type=float, help="of Top-k and hard threshold (default 0.001)")
+    own.add_argument("--rank", type=int, help="of PowerSGD (default 2)")
+    own.add_argument("--steps", type=int, help="to measure (default 5)")
+    options = own.parse_args(arguments)
+    return in_a_line(lambda: write(options))
+
+
+def write(options: argparse.Namespace) -> None:
+    """Print a table and a verdict for every bandwidth. Raises ``ValueError`` and ``OSError``."""
+    require_options(options)
+    rates = [(text, bits_per_second(text)) for text in options.bandwidth]
+    backend = math.inf
+    if options.model is not None:
+        workers, found = options.workers, measured(options)
+        costs, compute = [cost_of(row) for row in found["costs"]], found["compute_seconds"]
+        backend = found["backend_bits_per_second"] or math.inf
+        print(
+            f"{options.model}: {found['parameters']:,} parameters, {found['batch_size']} samples per worker"
+        )
+        origin = "given" if options.compute_ms is not None else f"measured on {found['device']}"
+        print(f"compute {1e3 * found['compute_seconds']:,.1f} ms, {origin}")
+    else:
+        runs = finished_runs([Path(word) for word in options.words], NEEDED)
+        workers, costs, compute = costs_of_runs(runs, options.compute_ms)
+        if options.workers not in (None, workers):
+            raise ValueError(f"--workers must be that of the runs, {workers}, got {options.workers}")
+    if options.backend is not None:
+        backend = bits_per_second(options.backend)
+    for text, rate in rates:
+        network = Network(rate, 1e-6 * options.latency_us, backend)
+        predictions = [predict(cost, compute, workers, network, options.overlap) for cost in costs]
+        print("\n".join(table(predictions, f"{workers} workers, {text}")))
+
+
+def require_options(options: argparse.Namespace) -> None:
+    """Raise ``ValueError`` for options that do not fit each other, and for numbers out of range."""
+    folders = [word for word in options.words if "=" not in word]
+    if options.model is None:
+        if not folders:
+            raise ValueError("breakeven needs --model, or folders with runs")
+        if len(folders) < len(options.words):
+            raise ValueError(f"{next(word for word in options.words if '=' in word)} has no effect on runs")
+        for name in ("density", "rank", "steps"):
+            if getattr(options, name) is not None:
+                raise ValueError(f"--{name} has no effect on runs")
+    elif folders:
+        raise ValueError(f"--model takes overrides, as KEY=VALUE, got {folders[0]}")
+    elif options.workers is None:
+        raise ValueError("--model needs --workers")
+    if options.workers is not None and options.workers < 2:
+        raise ValueError(f"--workers must be at least 2, got {options.workers}")
+    if not 0 <= options.overlap <= 1:
+        raise ValueError(f"--overlap must be in [0, 1], got {options.overlap}")
+    for name in ("latency_us", "compute_ms"):
+        given = getattr(options, name)
+        if given is not None and not 0 <= given < math.inf:
+            raise ValueError(f"--{name.replace('_', '-')} must be a finite number >= 0, got {given}")
+
+
+def measured(options: argparse.Namespace) -> dict[str, Any]:
+    """What the measuring program found, in a process of its own. Raises ``ValueError`` with its refusal."""
+    overrides = [f"model={options.model}", *options.words]
+    overrides += ["workers=1", "compressor=none", "tracker=none"]
+    settings = {name: getattr(options, name) for name in ("density", "rank", "steps")}
+    asked = {
+        "overrides": overrides,
+        "settings": {name: value for name, value in settings.items() if value is not None},
+        "compute_seconds": None if options.compute_ms is None else options.compute_ms / 1e3,
+    }
+    command = [sys.executable, "-m", MEASURING, json.dumps(asked)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip() or "the measurement said nothing").splitlines()[-1]
+        raise ValueError(one_line(said.removeprefix("error: ")))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def cost_of(row: list[Any]) -> Cost:
+    name, all_reduced, gathered, seconds, rounds = row
+    return Cost(name, all_reduced, gathered, Line(*seconds), Line(*rounds))
+
+
+def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[Cost], float]:
+    """Number of workers, costs of the runs' methods, and median seconds of compute.
+
+    Seeds of a method give their median. A run's bytes are those of its own number of workers, here as if all
+    were gathered. Dense training and fp16 follow from the number of parameters.
+    """
+    counts = {run.config["workers"] for run in runs}
+    sizes = {sum(layer["elements"] for layer in run.summary["layers"].values()) for run in runs}
+    if len(counts) > 1 or len(sizes) > 1:
+        found = f"workers={sorted(counts)}" if len(counts) > 1 else f"{sorted(sizes)} parameters"
+        raise ValueError(f"the runs must have one number of workers and one model, got {found}")
+    (workers,), (size,) = counts, sizes
+    if workers < 2:
+        raise ValueError("runs with workers=1 send nothing")
+    costs = [_cost_of_run(run, workers) for run in runs]
+    compute = statistics.median(c for _, c in costs) if compute_ms is None else compute_ms / 1e3
+    free = Line(0.0), Line(0.0, 2.0)
+    found = [
+        Cost("dense", ELEMENT_BYTES * size, 0.0, *free),
+        Cost("fp16", ELEMENT_BYTES / 2 * size, 0.0, *free),
+    ]
+    for method in dict.fromkeys(run.method for run in runs if run.compressor != "none"):
+        own = [cost for (cost, _), run in zip(costs, runs, strict=True) if run.method == method]
+        seconds, gathered = (statistics.median(column) for column in zip(*own, strict=True))
+        found.append(Cost(method, 0.0, gathered, Line(seconds), Line(1.0)))
+    return workers, found, compute
+
+
+def _cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
+    """Seconds of compression and bytes as if gathered, of a worker; and its seconds of compute."""
+    local = workers // int(run.environment.get("processes", 1))
+
+    def median(part: str) -> float:
+        return float(run.curve(f"time/{part}_seconds").median())
+
+    compression = (median("reduce") - median("communication")) / local
+    gathered = run.summary["comm/link_bytes_sent_total"] / run.summary["step"] / (workers - 1)
+    compute = median("gradient") / local + median("update")
+    return (max(0.0, compression), gathered), compute
+
+
+def table(predictions: list[Prediction], title: str) -> list[str]:
+    """A Markdown table of the predictions, and the verdict on them."""
+    dense = next(found for found in predictions if found.name == "dense")
+    lines = [
+        f"\n## {title}\n",
+        "| method | step, ms | compute | compression | communication | MB per step | dense over this |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for found in sorted(predictions, key=lambda one: one.step):
+        seconds = (found.step, found.compute, found.compression, found.communication)
+        cells = [f"{1e3 * value:,.1f}" for value in seconds]
+        cells += [f"{found.traffic_bytes / 1e6:,.2f}", f"{dense.step / found.step:.2f}"]
+        lines.append(f"| {found.name} | " + " | ".join(cells) + " |")
+    return [*lines, "", str(judge(predictions))]

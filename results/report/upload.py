@@ -1,0 +1,48 @@
+"""Upload of a sweep's page and figures to Weights & Biases, as an artifact of a run of its own."""
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from results.figures import command as figures
+from results.figures.groups import groups
+from results.figures.saving import save_all
+from results.read.folders import finished_runs
+from results.report.page import Report, render
+
+KIND = "report"  # of the artifact, and the job type of its run
+
+
+def upload(entity: str, project: str, folders: Sequence[Path]) -> str:
+    """Draw all figures of the runs in ``folders``, make their page, and upload both; the run's address.
+
+    Raises ``OSError`` and ``ValueError`` for unreadable runs, and whatever W&B raises.
+    """
+    import wandb
+
+    runs = finished_runs(folders)
+    name = "-".join(folder.resolve().name for folder in folders)
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as own:
+        place = Path(made)
+        page = render(Report.of(runs, folders))
+        (place / "report.html").write_text(page, encoding="utf-8", errors="replace")
+        with contextlib.redirect_stdout(io.StringIO()):  # which names the files
+            save_all(figures.figures_of(groups(runs), list(figures.FIGURES)), place / "figures")
+        quiet = wandb.Settings(silent=True, console="off", x_disable_stats=True)
+        run = wandb.init(
+            entity=entity,
+            project=project,
+            job_type=KIND,
+            name=f"{KIND}-{name}",
+            mode="online",
+            dir=own,
+            settings=quiet,
+        )
+        artifact = wandb.Artifact(f"{KIND}-{name}", type=KIND, metadata={"runs": [one.id for one in runs]})
+        artifact.add_dir(str(place), skip_cache=True)
+        run.log_artifact(artifact)
+        address = run.url
+        run.finish()
+    return address

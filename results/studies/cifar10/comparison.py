@@ -1,0 +1,97 @@
+"""The comparison at one recipe: a row per method, and which differences the seeds show."""
+
+import statistics
+from collections.abc import Mapping
+
+from results.command import paragraph
+from results.compare.joint_intervals import LEAST_SEEDS, NOT_SHOWN, joint_interval
+from results.escaping import in_markdown
+from results.read.naming import lambda_in_force
+from results.studies.cifar10.cells import (
+    ACCURACY,
+    BYTES,
+    COSTS,
+    NOT_RUN,
+    accuracy,
+    cost,
+    minus,
+    shown,
+)
+from results.studies.cifar10.places import NONE, WHOLE, Methods, labels_of
+from results.studies.kit import Seeds, first_of, paired, table
+
+NEAR = 0.25  # of Top-k's bytes: how far a method that is compared with it may be from them
+
+
+def table_of(section: str, methods: Methods, main: Methods) -> str:
+    """A row per label, run or not, with differences to ``none`` and Top-k of ``main``."""
+    head = ["method", "lambda", "seeds", ACCURACY.label, "minus none", "minus Top-k at its bytes", "beside"]
+    head += [measure.label for measure in COSTS]
+    rows = []
+    for label in labels_of(section, methods):
+        if label not in methods:
+            rows.append([label, "-", "-", NOT_RUN, *["-"] * (len(head) - 4)])
+            continue
+        own = methods[label]
+        beside = _top_k_beside(label, own, main)
+        difference = paired(ACCURACY, own, main[beside]) if beside else None
+        cells = [label, _lambda(own), ", ".join(map(str, own)), accuracy(own)]
+        cells += [minus(own, main.get(NONE)) if label != NONE else "-", shown(difference)]
+        cells += [f"{_ratio(own, main[beside]):.2f} x {beside}" if difference and beside else "-"]
+        rows.append([*cells, *(cost(measure, own) for measure in COSTS)])
+    return table(head, rows)
+
+
+def _lambda(own: Seeds) -> str:
+    threshold = lambda_in_force(first_of(own))
+    return "-" if threshold is None else f"{threshold:.4g}"
+
+
+def _ratio(own: Seeds, other: Seeds) -> float:
+    """Of bytes, mean over each one's seeds."""
+    ours, theirs = (statistics.fmean(BYTES.values(list(each.values()))) for each in (own, other))
+    return ours / theirs if theirs else float("inf")
+
+
+def _top_k_beside(label: str, own: Seeds, main: Methods) -> str | None:
+    """The Top-k of the same scope whose bytes are nearest; None where none is ``NEAR``, and for Top-k."""
+    away = {
+        name: abs(_ratio(own, each) - 1)
+        for name, each in main.items()
+        if name.startswith("Top-k") and not label.startswith("Top-k") and _is_whole(name) == _is_whole(label)
+    }
+    nearest = min(away, key=lambda name: away[name], default=None)
+    return nearest if nearest is not None and away[nearest] <= NEAR else None
+
+
+def _is_whole(label: str) -> bool:
+    return label.endswith(WHOLE)
+
+
+def in_words(sections: Mapping[str, Methods], main: Methods) -> str:
+    """Which differences in accuracy the seeds show, by intervals for all looks together."""
+    looks: list[tuple[str, str, list[float]]] = []
+    for methods in sections.values():
+        for label, own in methods.items():
+            for other in (NONE, _top_k_beside(label, own, main)):
+                values = _differences(own, main.get(other or "", {}))
+                if other not in (None, label) and len(values) >= LEAST_SEEDS:
+                    looks.append((label, str(other), values))
+    if not looks:
+        return ""
+    said: dict[str, list[str]] = {}
+    for label, other, values in looks:
+        word = joint_interval(values, len(looks)).word("higher", "lower")
+        said.setdefault(word, []).append(f"{label} beside {other}")
+    shown = ". ".join(f"{word.capitalize()}: {'; '.join(where)}" for word, where in said.items())
+    return paragraph(
+        f"""**Accuracy, here, over three seeds or more. {in_markdown(shown)}.** These words follow intervals
+        for the {len(looks)} such looks (Bonferroni), which all hold together in at least 95 % of such
+        experiments; "{NOT_SHOWN}" where one holds 0, which is no proof of equality."""
+    )
+
+
+def _differences(own: Seeds, other: Seeds) -> list[float]:
+    """Of accuracy, in points, by the seeds that both have."""
+    both = sorted(own.keys() & other.keys())
+    return [ACCURACY.factor * (ACCURACY.value(own[seed]) - ACCURACY.value(other[seed])) for seed in both]

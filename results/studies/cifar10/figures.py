@@ -1,0 +1,162 @@
+"""Figures of CIFAR-10: accuracy over bytes; density, total error and ||p|| over epochs; losses by workers."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pandas as pd
+
+from results.compare.measures import num_parameters
+from results.figures import sheet
+from results.figures.description import curves, points
+from results.figures.groups import Series, code_note, other_seeds, seeds_of
+from results.figures.metrics import DENSITY, EPOCHS, FINAL_BYTES, LOSS, TOTAL_ERROR, Metric
+from results.figures.panels import MOST_POINTS, NothingToDraw
+from results.figures.saving import Figures
+from results.figures.style import line_styles
+from results.read.naming import lambda_in_force
+from results.read.run import Run
+from results.studies.cifar10.places import EF21_TOP_K, NONE, THREE, WHOLE, WORKERS, Methods, by_section
+
+FIGURES = {
+    "accuracy_bytes": "accuracy over bytes on the link",
+    "density": "density over epochs",
+    "total_error": "total error over epochs",
+    "norm_threshold": "norm of p, and the threshold, over epochs",
+    "workers": "training loss over epochs by workers",
+}
+HEIGHT = 3.2  # of a panel, inches
+ACCURACY = Metric("test/accuracy", "test accuracy, % (higher is better)", 100, False, limit=100)
+SQUARED_NORM = "compression/input_norm_squared"
+
+
+def _norm(run: Run) -> pd.Series:
+    return run.curve(SQUARED_NORM) ** 0.5
+
+
+def _in_entries(run: Run) -> pd.Series:
+    """lambda over the root mean square of p's entries."""
+    threshold, size = lambda_in_force(run), num_parameters(run)
+    if threshold is None or size is None:
+        return run.curve("no threshold")
+    return threshold * math.sqrt(size) / _norm(run)
+
+
+NORM = Metric("norm", "||p||, root mean square over workers", noisy=True, short="||p||", quantity=_norm)
+IN_ENTRIES = Metric(
+    "relative", "lambda over the root mean square of p", noisy=True, short="lambda", quantity=_in_entries
+)
+
+Drawn = dict[str, list[Run]]  # by label
+
+
+def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
+    """Those of ``FIGURES``."""
+    found = by_section(runs)
+    main = _drawn(found["main"])
+    both = main | _drawn(found["neighbours"])
+    yield "accuracy_bytes", partial(_accuracy, both)
+    yield "density", partial(_over_epochs, _compressed(main), DENSITY, "Density over epochs")
+    yield "total_error", partial(_over_epochs, _compressed(main), TOTAL_ERROR, "Total error over epochs")
+    yield "norm_threshold", partial(_norms, main)
+    yield "workers", partial(_workers, {number: found[f"workers {number}"] for number in WORKERS})
+
+
+def _drawn(methods: Methods) -> Drawn:
+    """Without thresholds for the whole model, which train the same bits as those for layers."""
+    return {
+        label: list(of_seed.values())
+        for label, of_seed in methods.items()
+        if not (label.startswith("threshold") and label.endswith(WHOLE))
+    }
+
+
+def _compressed(methods: Drawn) -> Drawn:
+    return {label: runs for label, runs in methods.items() if label != NONE}
+
+
+def _accuracy(methods: Drawn) -> Any:
+    _require(methods)
+    joined: dict[str, list[str]] = {}
+    for label in methods:
+        joined.setdefault(_family(label), []).append(label)
+    panel = points(methods, FINAL_BYTES, ACCURACY, [names for names in joined.values() if len(names) > 1])
+    return _sheet("Accuracy over bytes on the link", methods, [[panel]])
+
+
+def _over_epochs(methods: Drawn, what: Metric, title: str) -> Any:
+    _require(methods)
+    return _sheet(title, methods, [[curves(methods, EPOCHS, what, MOST_POINTS)]])
+
+
+def _norms(methods: Drawn) -> Any:
+    """||p|| of all methods, and below it how large each threshold is beside p's entries."""
+    _require(_compressed(methods))
+    thresholds = {label: runs for label, runs in methods.items() if lambda_in_force(runs[0]) is not None}
+    panels = [[curves(methods, EPOCHS, NORM, MOST_POINTS)]]
+    if thresholds:
+        panels.append([curves(thresholds, EPOCHS, IN_ENTRIES, MOST_POINTS)])
+    return _sheet("Norm of the compressor's input p, and the threshold beside it", methods, panels)
+
+
+def _workers(found: Mapping[int, Methods]) -> Any:
+    """A panel per method, a line per number of workers."""
+    panels, drawn = [], {}
+    for label in THREE:
+        own = {
+            _by_number(number): list(methods[label].values())
+            for number, methods in found.items()
+            if label in methods
+        }
+        if own:
+            panels.append(replace(curves(own, EPOCHS, LOSS, MOST_POINTS), title=label))
+            drawn = own if len(own) > len(drawn) else drawn
+    if not panels:
+        raise NothingToDraw("no run of another number of workers")
+    lines = [Series(name, "qsgd", "", (place,)) for place, name in enumerate(drawn)]
+    labels = {name: name for name in drawn}
+    title = "Training loss by number of workers, at equal samples"
+    return sheet.draw(title, _facts(drawn), [panels], line_styles(lines, True), labels, share_y=True)
+
+
+def _by_number(number: int) -> str:
+    return f"{number} worker{'s' * (number > 1)}"
+
+
+def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]]) -> Any:
+    lines = [
+        Series(label, "ef21" if label == EF21_TOP_K else runs[0].compressor, _family(label), (_sent(runs),))
+        for label, runs in methods.items()
+    ]
+    labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
+    every = [run for runs in methods.values() for run in runs]
+    noted = [note] if (note := code_note(every)) else []
+    title = f"CIFAR-10, ResNet-20. {title}"
+    styles = line_styles(lines, marked=True)
+    return sheet.draw(title, _facts(methods), panels, styles, labels, notes=noted, height=HEIGHT)
+
+
+def _facts(methods: Mapping[str, Sequence[Run]]) -> str:
+    run = next(iter(methods.values()))[0]
+    numbers = sorted({run.config["workers"] for runs in methods.values() for run in runs})
+    workers = f"{numbers[0]} workers, " if len(numbers) == 1 else ""
+    return f"{workers}{run.config['trainer']['epochs']:g} epochs of 50,000 images; {seeds_of(methods)}"
+
+
+def _family(label: str) -> str:
+    """What a line through several densities has in common."""
+    words = [
+        word for word in label.split() if not word.rstrip("%,").replace(".", "").isdigit() and word != "%"
+    ]
+    return " ".join(words).replace(" %", "") + (WHOLE if label.endswith(WHOLE) else "")
+
+
+def _sent(runs: Sequence[Run]) -> float:
+    return sum(run.summary[FINAL_BYTES.name] for run in runs) / len(runs)
+
+
+def _require(methods: Drawn) -> None:
+    if not methods:
+        raise NothingToDraw("no run of the comparison")
