@@ -4,6 +4,7 @@
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
 #   accordion        ACCORDION beside a hard threshold and Top-k, three seeds; a quarter of an hour
 #   autolrs          AutoLRS beside a tuned constant rate, steps and a cosine, three seeds; half an hour
+#   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; some sixteen hours on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
 #   main             the main job with four methods and three seeds; half an hour
@@ -14,6 +15,7 @@
 #   topk_convergence the convergence of Top-k: 63 runs; under half an hour
 # make gpu     on a machine with an NVIDIA GPU: kernels, methods, steps and collectives there, and their page; nine minutes.
 #              Without .venv it takes python3, if that has torch; GPU_PYTHON=... names another; ARGS="--parts step" some of it
+# make dist    the wheel, in dist/: total_error, with run.py, conf and all that they need in it
 # make docs    README's pages and docstrings as a site in build/site, with strict links
 # make page-STUDY   the page alone, from runs that are there; OUTPUTS=DIR reads runs from elsewhere
 
@@ -22,8 +24,8 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := accordion autolrs convex lambda_vs_k main methods regret small three_parameters topk_convergence
-.PHONY: run test test-slow format docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
+STUDIES := accordion autolrs cifar10 convex lambda_vs_k main methods regret small three_parameters topk_convergence
+.PHONY: run test test-slow format dist docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
@@ -36,7 +38,7 @@ test: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -p xdist.plugin -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV)
-	.venv/bin/python -m pytest -m slow
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile
 
 # What has finished before is not run again.
 accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
@@ -44,7 +46,7 @@ accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
 	.venv/bin/python -m results study $@
 
 # Jobs may fail, as those whose data are missing: they are named in their sweep's table, and missing on the page.
-small three_parameters: $(RESULTS)
+cifar10 small three_parameters: $(RESULTS)
 	-.venv/bin/python -m sweeps $@ --keep-going $(ARGS)
 	.venv/bin/python -m results study $@
 
@@ -70,6 +72,9 @@ GPU_PYTHON ?= $(if $(wildcard .venv/bin/python),.venv/bin/python,$(shell command
 gpu:
 	$(GPU_PYTHON) -m benchmarks.gpu $(ARGS)
 
+dist: $(STAMP)
+	.venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 # Links and anchors that lead nowhere end it.
 docs: .venv/docs
 	.venv/bin/mkdocs build --strict
@@ -87,7 +92,7 @@ format: $(DEV)
 # of a newer Python cannot be compiled, which does not matter.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable .
+	.venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[lab]'
 	@.venv/bin/python -m compileall -qq -j 0 -x '/tests?/' .venv/lib || true
 	touch $@
 

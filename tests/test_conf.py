@@ -5,6 +5,7 @@ from pathlib import Path
 import hydra.utils
 import pytest
 import torch
+import yaml
 from configs import CONF, resolved
 from full_size import has_images, stub
 from image_files import write_tree
@@ -13,29 +14,36 @@ from speech import write_words
 
 from trainers.comm.communicator import Communicator
 from trainers.config.checks import check
+from trainers.config.destinations import DESTINATIONS
 from trainers.loop import Trainer
+from trainers.records.identity import compressor_name, identify, subject_of
 from trainers.run.build import build_trainer
 
 CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
     for p in sorted(CONF.glob("*/**/*.yaml"))
-    if "sweeps" not in p.relative_to(CONF).parts  # they have their own test
+    if not {"sweeps", "exception", "hydra"} & {*p.relative_to(CONF).parts}  # they have their own tests
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
 NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2"}
+NEEDS_FILES |= {"autolrs/resnet50_imagenet", "autolrs/bert_wikitext2"}
 
 
 @pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
 def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if group == "tracker" and option in DESTINATIONS:
+        pytest.importorskip(option)
     overrides = ["model=mlp", f"{group}={option}"] if group != "model" else [f"model={option}"]
     if option == "autolrs":  # digits have no validation split, and too few steps by default
         overrides += ["schedule.validation_from=1000", "trainer.steps=2000"]
-    if option == "accordion":  # its first choice comes after 10 epochs, and not while the rate falls
-        overrides += ["schedule=constant", "trainer.epochs=11"]
+    if option == "accordion":  # its first choice comes after 10 epochs
+        overrides += ["trainer.epochs=11"]
     if option == "diana":
         overrides += ["compressor=qsgd"]
     if option in ("libsvm", "logistic_l2"):
         overrides = ["model=logistic_l2", "data=libsvm"]
+    elif option == "least_squares" and group != "experiment":
+        overrides = ["model=least_squares", "data=least_squares"]
     elif option in ("lstm", "python_docs"):
         overrides = ["model=lstm", "data=python_docs"]
     elif option == "bert":
@@ -61,7 +69,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
     check(config)
     if option in NEEDS_FILES:
         factory = hydra.utils.get_method(config["data"]["_target_"])
-        how = "no folder .*put the images" if option == "imagenet" else "no file .*data.download=true"
+        how = "no folder .*put the images" if "imagenet" in option else "no file .*data.download=true"
         with pytest.raises(FileNotFoundError, match=f"data={factory.__name__}: {how}"):
             factory(**{k: v for k, v in config["data"].items() if k != "_target_"} | {"root": "/nowhere"})
         return
@@ -90,6 +98,24 @@ def test_density_reaches_every_compressor_that_has_one() -> None:
         config = resolved(f"compressor={path.stem}", "budget.density=0.25")
         settings = config["compressor"]
         assert settings.get("density", settings.get("k_low", 0.25)) == 0.25
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((CONF / "compressor").glob("*.yaml"))])
+def test_every_method_has_its_own_name_and_trains_in_the_quick_experiment(name: str) -> None:
+    config = resolved("experiment=quick", f"compressor={name}")
+    assert identify(config).method.compressor == compressor_name(config) == name
+    assert subject_of(config) == "mlp-digits"
+    build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))  # refuses what cannot train
+
+
+def test_exceptions_are_those_of_one_method_in_one_experiment() -> None:
+    for path in (CONF / "exception").glob("*.yaml"):
+        experiment, compressor = path.stem.split("-")
+        config = resolved(f"experiment={experiment}", f"compressor={compressor}")
+        own = yaml.safe_load(path.read_text())
+        assert own.keys() == {"optimizer"} and own["optimizer"].items() <= config["optimizer"].items()
+        others = resolved(f"experiment={experiment}"), resolved(f"compressor={compressor}")
+        assert all(own["optimizer"]["lr"] != other["optimizer"]["lr"] for other in others)
 
 
 def test_threshold_rule_reaches_the_reducer() -> None:

@@ -37,6 +37,8 @@ PLAIN = ("sgd", "uneven")
 # A method does not depend on the source of its vectors, so not all combinations are tested
 NAMES = [f"{method}/{setting}" for method in ("none", "top_k") for setting in SETTINGS]
 NAMES += [f"{method}/{setting}" for method in METHODS if method not in ("none", "top_k") for setting in PLAIN]
+DEALT = {2: NAMES[::2], 4: NAMES[1::2]}  # by processes: every method and every setting in both
+REST = {2: DEALT[4], 4: DEALT[2]}
 
 
 class Records(list):
@@ -88,36 +90,58 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def layouts(root: Path) -> dict[int, dict]:
-    configs = {name: config_named(root, name) for name in NAMES}
+def configs(root: Path) -> dict[str, dict[str, Any]]:
+    return {name: config_named(root, name) for name in NAMES}
+
+
+@pytest.fixture(scope="module")
+def one_process(configs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     threads = torch.get_num_threads()
-    results = {1: train_all(0, 1, configs)}
+    found = train_all(0, 1, configs)
     torch.set_num_threads(threads)
-    for processes in (2, 4):
-        results[processes] = run_in_processes(train_all, processes, configs)[0]
-    return results
+    return found
 
 
-@pytest.mark.parametrize("processes", [2, 4])
-@pytest.mark.parametrize("name", NAMES)
-def test_layouts_agree(layouts: dict[int, dict], processes: int, name: str) -> None:
+def require_alike(
+    one_process: dict[str, Any], configs: dict[str, Any], processes: int, names: list[str]
+) -> None:
     """Bit for bit for gathered payloads; within rounding for an all-reduce."""
-    one, other = layouts[1][name], layouts[processes][name]
-    gathered = name.split("/")[0] in ("top_k", "hard_threshold", "random_k own")
-    if gathered:
-        assert torch.equal(one["x"], other["x"])
-    torch.testing.assert_close(one["x"], other["x"], rtol=1e-9, atol=1e-12)
-    for a, b in zip(one["records"], other["records"], strict=True):
-        for key, value in a.items():
-            if key.startswith("time/"):
-                continue
-            # means over workers and f(x) - f* are sums with rounding errors
-            assert b[key] == (pytest.approx(value, rel=1e-9, abs=1e-11) if not gathered else value), key
+    found = run_in_processes(train_all, processes, {name: configs[name] for name in names})[0]
+    for name in names:
+        one, other = one_process[name], found[name]
+        gathered = name.split("/")[0] in ("top_k", "hard_threshold", "random_k own")
+        if gathered:
+            assert torch.equal(one["x"], other["x"]), name
+        torch.testing.assert_close(one["x"], other["x"], rtol=1e-9, atol=1e-12)
+        for a, b in zip(one["records"], other["records"], strict=True):
+            for key, value in a.items():
+                if key.startswith("time/"):
+                    continue
+                # means over workers and f(x) - f* are sums with rounding errors
+                expected = value if gathered else pytest.approx(value, rel=1e-9, abs=1e-11)
+                assert b[key] == expected, (name, key)
 
 
-def test_settings_are_not_the_same_thing(layouts: dict[int, dict]) -> None:
-    names = [name for name in layouts[1] if name.startswith(("top_k", "hard_threshold"))]
-    ends = {name: tuple(layouts[1][name]["x"].tolist()) for name in names}  # linear: depends on means only
+@pytest.mark.parametrize("processes", DEALT)
+def test_layouts_agree(one_process: dict[str, Any], configs: dict[str, Any], processes: int) -> None:
+    require_alike(one_process, configs, processes, DEALT[processes])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", REST)
+def test_other_layouts_agree(one_process: dict[str, Any], configs: dict[str, Any], processes: int) -> None:
+    require_alike(one_process, configs, processes, REST[processes])
+
+
+def test_both_numbers_of_processes_meet_all_methods_and_settings() -> None:
+    for names in DEALT.values():
+        methods, settings = (set(parts) for parts in zip(*(name.split("/") for name in names), strict=True))
+        assert methods == set(METHODS) and settings == set(SETTINGS)
+
+
+def test_settings_are_not_the_same_thing(one_process: dict[str, Any]) -> None:
+    names = [name for name in one_process if name.startswith(("top_k", "hard_threshold"))]
+    ends = {name: tuple(one_process[name]["x"].tolist()) for name in names}  # linear: depends on means only
     alike = [(a, b) for a in ends for b in ends if a < b and ends[a] == ends[b]]
     assert not alike
 

@@ -31,7 +31,7 @@ def test_each_package_is_in_the_extra_that_is_named() -> None:
     assert set(EXTRAS) == names(OF_EXTRAS["results"]) | names(OF_EXTRAS["tracking"])
     assert all(package in names(OF_EXTRAS[extra]) for package, extra in EXTRAS.items())
     assert not set(EXTRAS) & names(PROJECT["dependencies"])
-    assert "total-error[results,tracking]" in OF_EXTRAS["dev"]
+    assert "total-error[lab,results,tensorboard,tracking]" in OF_EXTRAS["dev"]
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "pyarrow"])
@@ -78,9 +78,10 @@ def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     """The default tracker. It runs in the test's process, because warm_python.py would import wandb."""
-    from trainers.run.trackers import open_wandb_if_installed
+    from trainers.run.trackers import open_trackers
 
-    assert open_wandb_if_installed(folder=tmp_path) == []
+    auto = {"wandb": "if_installed"}
+    assert open_trackers(folder=tmp_path, name="n", config={}, facts={}, destinations=auto) == []
     line = "Weights & Biases is not installed, so the run folder keeps the records alone; "
     assert capfd.readouterr().out == f"{line}pip install 'total-error[tracking]'\n"
     status, told = say(monkeypatch, capfd, *QUICK, f"output={tmp_path}")

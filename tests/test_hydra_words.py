@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from command_line import command
+from hydra.types import RunMode
+from own_process import say
 
-from trainers.config import words
+from trainers.config import guard, words
 
 
 def test_options_may_follow_overrides() -> None:
@@ -40,3 +42,26 @@ def test_sweeps_of_agents_are_no_options_of_hydra(tmp_path: Path) -> None:
     refused = command("-m", "+sweeps=wandb/smoke", f"output={tmp_path}")
     expected = "sweeps/wandb/smoke is for the agents of Weights & Biases: wandb sweep sweeps/wandb/smoke.yaml"
     assert (refused.returncode, refused.stderr) == (1, f"error: {expected}\n")
+
+
+def test_a_run_composes_its_config_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
+) -> None:
+    """Hydra composes it twice, the first time for the mode alone."""
+    modes = []
+    load = guard.GuardedLoader.load_configuration
+
+    def load_and_count(self: guard.GuardedLoader, **named: object) -> object:
+        modes.append(named["run_mode"])
+        return load(self, **named)
+
+    monkeypatch.setattr(guard.GuardedLoader, "load_configuration", load_and_count)
+    assert say(monkeypatch, capfd, "model=mlp", "tracker=none", f"output={tmp_path}") == (0, "")
+    assert modes == [RunMode.RUN]
+
+
+@pytest.mark.parametrize("word", ["hydra.mode=MULTIRUN", "++hydra.mode=MULTIRUN"])
+def test_a_typed_mode_is_followed(word: str, tmp_path: Path) -> None:
+    sweep = command(word, "seed=0,1", "model=mlp", "workers=x", "tracker=none", f"output={tmp_path}")
+    assert sweep.returncode == 1
+    assert sweep.stderr.splitlines()[1:] == ["error: as job 1"], sweep.stderr

@@ -67,7 +67,8 @@ IDLE = {
     *("diagnostics.every", "diagnostics.selection_error.densities", "diagnostics.staleness.ages"),
     *("model.download", "trainer.bucket_megabytes", "trainer.overlap"),
     *("tracker.entity", "tracker.group", "tracker.job_type", "tracker.mode", "tracker.notes"),
-    *("tracker.project", "tracker.tags"),
+    *("tracker.project", "tracker.tags", "tracker.checkpoints", "tracker.objective", "tracker.byte_budget"),
+    *(f"tracker.destinations.{name}" for name in ("wandb", "tensorboard", "trackio", "none")),
 }
 LIBSVM = "data.convex.libsvm.libsvm"
 # Settings with an effect in some configs only: key, config without effect, config with effect.
@@ -129,6 +130,7 @@ KNOWN_IDS_OF_DATA = (  # the same for each choice of data, with a suitable model
     ("fashion_mnist", "vgg11", "64f81171fb"),
     ("image_folder", "resnet50", "fe99a11a6d"),
     ("imagenet", "resnet34", "e5c78470ab"),
+    ("least_squares", "least_squares", "71a14b2e8c"),
     ("libsvm", "logistic_l2", "7ca155735d"),
     ("mnist", "senet18", "9496939e07"),
     ("movielens", "neumf", "e7f1b3a578"),
@@ -141,7 +143,7 @@ KNOWN_IDS_OF_DATA = (  # the same for each choice of data, with a suitable model
 FILES = [
     path
     for path in sorted(CONF.glob("*/*.yaml"))
-    if path.parent.name not in ("sweeps", "experiment", "diagnostics")
+    if path.parent.name not in ("sweeps", "experiment", "exception", "diagnostics")
 ]
 
 

@@ -25,7 +25,7 @@ COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     names = ("netns", "collectives", "network_measured", "network_tables", "network", "network_host")
-    names += ("exchanges", "fleet")
+    names += ("exchanges", "fleet", "network_advice")
     return modules(monkeypatch, *names)
 
 
@@ -152,6 +152,19 @@ def test_predictions_stand_beside_crossings(bench: dict[str, ModuleType]) -> Non
     lines = tables.describe_crossings(found)
     assert "| top_k | 2.20 | 2.00 | +10 % | 2.00 | 0.50 |" in lines
     assert "| none, overlap | any | any |  | 2.00 | 0.50 |" in lines
+
+
+def test_predicted_steps_stand_beside_measured_ones(bench: dict[str, ModuleType]) -> None:
+    """Dense, 2 hosts: 100 ms of compute, 1 MB at 1 MB/s and two rounds; measured 1 s."""
+    module = bench["network_measured"]
+    measured, rate = module.Measured(2, 16), module.rate("8mbit")
+    measured.steps[module.Method("top_k"), rate] = [step(0.2)]
+    measured.steps[module.Method("ddp"), rate] = [step(1.0, gradient=1.0)]
+    measured.alone[module.Method("ddp")] |= {"compute": [0.1], "alone": [0.1]}
+    costs = [[name, 1e6, 0.0, [0.0, 0.0], [0.0, 2.0]] for name in ("dense", "top_k")]
+    found = {"costs": costs, "compute_seconds": 0.1, "backend_bits_per_second": 1e9}
+    lines = bench["network_advice"].describe(found, measured, [rate])
+    assert "| DDP | 1,100.1 | 1,000.0 | +10 % |" in lines and lines[-1] == "\nErrors: +10 to +450 %."
 
 
 def test_no_root_is_said_in_a_line(

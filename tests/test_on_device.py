@@ -29,7 +29,7 @@ DESIGN = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
 METHODS = methods()
 FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]  # of each method
 REFERENCE = "kernels=reference"
-HOOK_STEPS = 3  # two steps after DistributedDataParallel has regrouped its buckets
+HOOK_STEPS = 2  # one of them after DistributedDataParallel has regrouped its buckets
 PIECES = ("trainer.batch_size=64", "trainer.micro_batch_size=32")
 KERNELS = ("kernels=auto", "trainer.steps=2")  # Triton's kernels, in its interpreter
 # Updates of all parameters at once, for which torch uses other code on a GPU

@@ -1,5 +1,6 @@
 """The sweeps of the paper at full size: composition, and the costs in their comments."""
 
+import json
 import math
 import re
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 from configs import CONF, resolved
+from gpu_hours import BYTES_PER_ENTRY, BYTES_PER_SECOND, OPERATIONS_PER_SECOND, cost, hours_of
 from sweep_files import SWEEPS, name_of, params_of
 
 from trainers.config.checks import check, refuse_idle_settings
@@ -15,6 +17,7 @@ from trainers.records.identity import identify
 PAPER = [path for path in SWEEPS if path.parent.name == "paper"]
 PRESETS = {f"paper/{path.stem}" for path in (CONF / "experiment/paper").glob("*.yaml")}
 IMAGES, WORDS = 50_000, 2_088_628  # samples of CIFAR's and WikiText-2's training splits
+IMAGENET = 1_281_167  # training images
 POSITIVES = 20_000_263 - 138_493  # ratings of MovieLens-20M, without the last one of each user
 
 
@@ -35,6 +38,8 @@ def steps_of(config: dict[str, Any]) -> int:
         return settings["epochs"] * math.ceil((WORDS // samples - 1) / config["data"]["bptt"])
     if name == "movielens":
         return math.ceil(settings["epochs"] * POSITIVES * (1 + config["data"]["negatives"]) / samples)
+    if name == "imagenet":
+        return math.ceil(settings["epochs"] * IMAGENET / samples)
     if config["data"]["drop_last"]:
         return settings["epochs"] * (IMAGES // config["workers"] // settings["batch_size"])
     return math.ceil(settings["epochs"] * IMAGES / samples)
@@ -42,14 +47,16 @@ def steps_of(config: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
 def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> None:
-    lengths, ids = {}, set()
+    lengths, hours, ids = {}, {}, set()
     for job in jobs(path):
         typed = [f"{key}={value}" for key, value in job.items()]
         config = resolved(f"+sweeps={name_of(path)}", *typed)
         check(config)
         refuse_idle_settings(config, {*job})
         assert config["output"].startswith("outputs/paper")
-        lengths[job["experiment"]] = steps_of(config)
+        lengths[job["experiment"]] = steps = steps_of(config)
+        if "convex/" not in job["experiment"]:
+            hours[job["experiment"]] = hours_of(config, steps)
         ids.add(identify(config).id)
     assert len(ids) == len(jobs(path)), "settings that change nothing"
     num_runs = math.prod(len(str(values).split(",")) for values in params_of(path).values())
@@ -58,6 +65,9 @@ def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> Non
     each = " to ".join(f"{steps:,}" for steps in sorted({min(lengths.values()), max(lengths.values())}))
     assert f" runs, {each} steps " in comment
     assert f"each, {whole:,} in all; for a " in comment
+    if hours:
+        estimate = sum(hours.values()) * num_runs / len(hours)
+        assert f"\n# {estimate:.2g} hours on a GPU, estimated as in docs/guides/reproduce" in path.read_text()
 
 
 def test_every_preset_of_the_paper_is_in_a_sweep() -> None:
@@ -77,6 +87,33 @@ def test_runs_of_two_sweeps_are_the_same_runs() -> None:
     assert len({(identify(config).id, config["output"], config["name"]) for config in found}) == 1
 
 
-def test_the_guide_names_every_sweep() -> None:
+def test_the_guide_names_every_sweep_with_its_hours() -> None:
     guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
     assert set(re.findall(r"\+sweeps=paper/(\w+)", guide)) == {path.stem for path in PAPER}
+    for path in PAPER:
+        said = re.search(r"# ([\d.]+) hours on a GPU", path.read_text())
+        (row,) = re.findall(rf"^\| `.*\+sweeps=paper/{path.stem}`.*$", guide, re.MULTILINE)
+        assert row.endswith(f"| {said[1] if said else 'a CPU'} |"), path.stem
+
+
+def test_the_guide_states_the_estimate_of_the_hours() -> None:
+    guide = (CONF.parent / "docs/guides/reproduce_the_paper.md").read_text()
+    assert f"{OPERATIONS_PER_SECOND / 1e12:g} TFLOP/s" in guide
+    assert f"{BYTES_PER_ENTRY} n D bytes" in guide and f"{BYTES_PER_SECOND / 1e12:g} TB/s" in guide
+    for preset in sorted(PRESETS):
+        config = resolved(f"experiment={preset}")
+        data = config["data"]["_target_"].rpartition(".")[2]
+        multiply_adds, _ = cost(json.dumps(config["model"]), data)
+        (row,) = re.findall(rf"^\| `{preset}` \|.*$", guide, re.MULTILINE)
+        found = hours_of(config, steps_of(config))
+        assert row == f"| `{preset}` | {multiply_adds / 1e6:,.1f} | {steps_of(config):,} | {found:.2g} |"
+
+
+@pytest.mark.parametrize("name", ["resnet50_imagenet", "bert_wikitext2"])
+def test_the_presets_of_autolrs_state_their_steps_and_hours(name: str) -> None:
+    config = resolved(f"experiment=autolrs/{name}", "compressor=top_k")
+    check(config)
+    text = (CONF / f"experiment/autolrs/{name}.yaml").read_text()
+    steps = steps_of(config)
+    assert f" {steps:,}\n# steps of " in text or f" {steps:,} steps of " in text
+    assert f" {hours_of(config, steps):.0f} hours on a GPU" in text

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from command_line import command
-from hydra._internal.hydra import Hydra
 
 import run
 from trainers.config import words
@@ -19,6 +18,8 @@ REFUSED = {
     "compressor=hard_threshold compressor.threshold=nan": "threshold must be a finite number >= 0, got nan",
     "compressor=hard_threshold compressor.threshold=1 budget.density=0.1": "budget.density has no effect",
     "compressor=none budget.density=0.1": "budget.density has no effect",
+    "compressor=cocktail budget.density=0.5": "budget.density has no effect with this compressor: set "
+    "compressor.first.density or compressor.second.first.density",
     "compressor=none feedback.scale=step": "feedback.scale has no effect",
     "processes=3": "workers must be a multiple of processes (3), got 4",
     "workers=5000": "workers must be at most the number of training samples (1438), got 5000",
@@ -42,6 +43,13 @@ REFUSED = {
     "tracker=wandb tracker.project=a/b/c": "tracker.project must be NAME or ENTITY/NAME, got 'a/b/c'",
     "tracker=wandb tracker.project=a/b tracker.entity=c": "tracker.project=a/b names another entity",
     "tracker=wandb tracker.tags=5": "tracker.tags must be a list of words, got 5",
+    "tracker=[none,wandb]": "tracker=none must stand alone, got wandb beside it",
+    "tracker=wandb tracker.destinations.wandb=yes": "tracker.destinations must say required or if_installed",
+    "tracker=wandb tracker.objective=accuracy": "tracker.objective must be a metric with a goal, SPLIT/NAME",
+    "tracker=wandb tracker.byte_budget=5": "tracker.byte_budget has no effect without tracker.objective",
+    "tracker=wandb tracker.objective=test/loss tracker.byte_budget=-1": "tracker.byte_budget must be > 0",
+    "tracker=wandb tracker.checkpoints=1": "tracker.checkpoints must be true or false, got 1",
+    "tracker=wandb tracker.checkpoints=true": "tracker.checkpoints=true has no effect without checkpoint",
     "device=tpu": "device must be auto, cpu or cuda, got 'tpu'",
     "kernels=fast": "kernels must be auto or reference, got 'fast'",
     "wire.indices=zip": "wire.indices must be one of plain, auto, bitmap, rice, got 'zip'",
@@ -105,7 +113,6 @@ def test_refusals(
     output = [f"output={tmp_path}"] if "output" not in keys else []
     monkeypatch.setattr(sys, "argv", ["run.py", *given, *defaults, *output, *typed])
     monkeypatch.setattr(run, "statuses", [])
-    monkeypatch.setattr(Hydra, "get_mode", lambda *_, **__: None)  # it would compose the config once more
     run.main()
     printed = capfd.readouterr().err
     assert printed.startswith("error: ") and printed.count("\n") == 1, printed

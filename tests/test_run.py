@@ -199,3 +199,14 @@ def test_help_names_the_groups() -> None:
     methods = ", ".join(sorted(path.stem for path in (ROOT / "conf/compressor").glob("*.yaml")))
     for told in (f"compressor: {methods}", "model: ", "python run.py -m"):
         assert told in " ".join(result.stdout.split())
+
+
+@pytest.mark.slow
+def test_all_methods_in_one_sweep(tmp_path: Path) -> None:
+    """The command of the guide for a first comparison: minutes, no method refused, none that diverges."""
+    words = ("-m", "compressor=glob(*)", "experiment=quick", "tracker=none", f"output={tmp_path}")
+    ended = command(*words)
+    assert ended.returncode == 0, ended.stderr
+    methods = {path.stem for path in (ROOT / "conf" / "compressor").glob("*.yaml")}
+    finished = {json.loads(path.read_text())["compressor_name"] for path in tmp_path.glob("*/*/summary.json")}
+    assert finished == methods

@@ -217,7 +217,7 @@ BAD_TARGETS = {
     ): "language_modelling defines no function or class Any",
     ("model", "models.convex.kept_optimum._write"): "must be models.MODULE.NAME",
     ("schedule", "trainers.run.environment.environment"): "must be trainers.schedules.NAME",
-    ("tracker", "trainers.run.trackers.WeightsAndBiases"): "must take its settings by keyword only",
+    ("tracker", "trainers.run.trackers.Trackers"): "must take its settings by keyword only",
     ("tracker", "trainers.run.trackers.JsonLines"): "must take its settings by keyword only",
 }
 

@@ -28,6 +28,22 @@ RUNS = {
     "autolrs/search_resnet20": "de79b05e60",
     "autolrs/steps_lstm": "45340ebccb",
     "autolrs/steps_resnet20": "d79401b1b0",
+    "cifar10/main_accordion": "432116a7a0",
+    "cifar10/main_dense": "1ddb498246",
+    "cifar10/main_random_block": "352359c89b",
+    "cifar10/main_stepped": "fd7eba4d11",
+    "cifar10/main_threshold_global": "1f91c6abe9",
+    "cifar10/main_threshold_matched": "304c221afa",
+    "cifar10/main_threshold_rule": "40d5c23d0e",
+    "cifar10/main_top_k": "fb0b23e034",
+    "cifar10/neighbours": "c9fb356450",
+    "cifar10/neighbours_ef21": "5a806fb892",
+    "cifar10/no_feedback": "dcc2e7d1dc",
+    "cifar10/precision": "42d7ae993a",
+    "cifar10/rates": "f475c7c331",
+    "cifar10/shards_by_label": "87b652c81e",
+    "cifar10/shards_dirichlet": "329219397d",
+    "cifar10/workers": "64874de8b2",
     "convex/heterogeneity": "dab4a67459",
     "convex/madelon_gd_star": "228cf8a425",
     "convex/madelon_sgd": "02cf087de8",
@@ -117,6 +133,8 @@ def test_runs_keep_their_ids_and_lie_where_the_page_reads(sweep: str) -> None:
     ]
     if sweep.startswith("methods/seeds"):  # whose rate is a result of the sweeps before
         job.append("optimizer.lr=1")
+    if study.name == "cifar10":  # whose matched thresholds are results of pilots
+        job += ["++budget.matched.one_percent=1", "++budget.matched.tenth_percent=1"]
     config = resolved(f"+sweeps={sweep}", *job)
     assert identify(config).id == RUNS[sweep]
     further = [study.option.output] if study.option else []

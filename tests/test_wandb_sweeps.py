@@ -11,21 +11,27 @@ import jsonschema
 import pytest
 import yaml
 from configs import CONF, resolved
-from wandb_schema import GRID_SWEEP
+from wandb_schema import GRID_SWEEP, SEARCH_SWEEP
 
 from trainers.config.checks import check, refuse_idle_settings
+from trainers.records.goals import OBJECTIVE, Objective
 
 SWEEPS = CONF.parent / "sweeps"
-FILES = sorted((SWEEPS / "wandb").glob("*.yaml"))
+ALL = sorted((SWEEPS / "wandb").glob("*.yaml"))
+SEARCHES = [path for path in ALL if path.stem.startswith("search_")]
+FILES = [path for path in ALL if path not in SEARCHES]  # grids
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """The command line of every run, as made by W&B's agent."""
+    """The command line of every run, of a search at its bounds, as made by W&B's agent."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
     sweep = yaml.safe_load(path.read_text())
     names = list(sweep["parameters"])
-    for values in itertools.product(*(sweep["parameters"][name]["values"] for name in names)):
+    bounds = [
+        [one["min"], one["max"]] if "min" in one else one["values"] for one in sweep["parameters"].values()
+    ]
+    for values in itertools.product(*bounds):
         arguments = {name: {"value": value} for name, value in zip(names, values, strict=True)}
         macros = create_sweep_command_args({"args": arguments})
         macros |= {"env": ["/usr/bin/env"], "interpreter": ["python"], "program": [sweep["program"]]}
@@ -60,6 +66,7 @@ def chosen(overrides: list[str]) -> str:
 
 def test_there_are_sweeps() -> None:
     assert [path.stem for path in FILES] == ["density", "lambda", "smoke"]
+    assert [path.stem for path in SEARCHES] == ["search_convex", "search_small"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -107,3 +114,49 @@ def test_runs_go_to_wandb_and_to_a_folder_of_their_own(path: Path) -> None:
     assert config["tracker"]["mode"] == "online"
     assert config["output"] == f"outputs/wandb/{path.stem}"
     assert config["output"] != resolved(f"+sweeps={path.stem}")["output"]
+
+
+@pytest.mark.parametrize("path", SEARCHES, ids=lambda path: path.stem)
+def test_a_search_keeps_to_the_schema(path: Path) -> None:
+    from wandb.sdk.launch.sweeps.utils import load_sweep_config
+
+    validator = jsonschema.Draft7Validator(SEARCH_SWEEP)
+    sweep = load_sweep_config(str(path))
+    assert [error.message for error in validator.iter_errors(sweep)] == []
+    for broken in (
+        {key: value for key, value in sweep.items() if key != "metric"},
+        sweep | {"parameters": {"optimizer.lr": {"distribution": "log_uniform_values", "min": 0, "max": 1}}},
+        sweep | {"early_terminate": {"type": "hyperband"}},
+    ):
+        assert not validator.is_valid(broken)  # the schema detects errors
+    assert all(one["min"] < one["max"] for one in sweep["parameters"].values())
+    text = path.read_text()
+    assert text.startswith(f"# wandb sweep sweeps/wandb/{path.name}, ")
+    assert f"\n# at most {sweep['run_cap']} runs " in text
+
+
+@pytest.mark.parametrize("path", SEARCHES, ids=lambda path: path.stem)
+def test_agents_can_run_a_search_within_its_bounds(path: Path) -> None:
+    sweep, lines = yaml.safe_load(path.read_text()), list(commands(path))
+    assert len(lines) == 2 ** len(sweep["parameters"])
+    for line in lines:
+        assert line[:3] == ["/usr/bin/env", "python", "run.py"]
+        chosen(line[3:])
+    tracker = resolved(*lines[0][3:])["tracker"]
+    assert (sweep["metric"]["name"], sweep["metric"]["goal"]) == (OBJECTIVE, "maximize")
+    assert tracker["objective"] and tracker["byte_budget"] > 0 and tracker["mode"] == "online"
+
+
+def test_the_objective_of_a_search() -> None:
+    """Larger is better; each factor of ten above the budget costs 1."""
+    accuracy = Objective("test/accuracy", byte_budget=1e6)
+    sent = "comm/link_bytes_sent_total"
+    assert accuracy.value({"test/accuracy": 0.9, sent: 1e6}) == 0.9
+    assert accuracy.value({"test/accuracy": 0.9, sent: 1e8}) == pytest.approx(0.9 - 2)
+    assert accuracy.value({"test/accuracy": 0.9}) is None
+    assert accuracy.value({sent: 1e6}) is None
+    assert Objective("test/accuracy").value({"test/accuracy": 0.5}) == 0.5
+    least = Objective("convex/suboptimality", 1e3)
+    assert least.value({"convex/suboptimality": 1e-6, sent: 10}) == pytest.approx(6)
+    assert least.value({"convex/suboptimality": 1e-6, sent: 1e4}) == pytest.approx(5)
+    assert least.value({"convex/suboptimality": 0.0, sent: 10}) is None

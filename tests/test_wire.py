@@ -75,6 +75,6 @@ def test_a_broken_message_is_one_line(
     monkeypatch.setattr(Communicator, "all_gather_messages", cut_short)
     config = resolved(*SMALL, *way, "compressor=top_k", "wire.indices=auto", f"output={tmp_path}")
     worker = config["workers"] - 1
-    said = re.escape(f"what worker {worker} sent in step ") + "[123] cannot be decoded: it ends after"
+    said = re.escape(f"the message of worker {worker} in step ") + "[123] cannot be decoded: it ends after"
     with pytest.raises(ConfigError, match=said):
         session.run(config)

@@ -132,12 +132,13 @@ def test_no_root_is_said_in_a_line(
 
 @needs_root
 @pytest.mark.slow
-def test_link_bytes_are_what_interfaces_carry() -> None:
+def test_link_bytes_are_what_interfaces_carry(wire: ModuleType) -> None:
     """All-reduced, gathered, of different lengths and encoded, between 3 hosts; no namespace remains."""
     before = namespaces()
-    some = ["--methods", "random_k", "top_k", "hard_threshold", "--scopes", "layer", "--steps", "1"]
-    command = [sys.executable, "benchmarks/wire.py", "--hosts", "3", *some]
+    methods = ["random_k", "top_k", "hard_threshold"]
+    words = ["--hosts", "3", "--methods", *methods, "--scopes", "layer", "--steps", "1"]
+    command = [sys.executable, "benchmarks/wire.py", *words]
     done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ") and "| layer |" in line]
-    assert len(rows) == 2 + 3 * 3 and namespaces() == before
+    assert len(rows) == len(list(wire.jobs(["layer"], methods))) and namespaces() == before

@@ -241,7 +241,7 @@ def test_refusals() -> None:
         averaged.check(plan(optimizer="Adam"))
     with pytest.raises(ValueError, match=r"EF21SGDM\.momentum must be in \[0, 1\), got 1"):
         EF21SGDM(inner, momentum=1)
-    with pytest.raises(ValueError, match=r"TwoWay\.up must be a codec that sends something of every element"):
+    with pytest.raises(ValueError, match=r"TwoWay\.up must be a codec that sends every element"):
         TwoWay(up=TopK(density=0.1), down=QSGD())
 
 

@@ -127,7 +127,7 @@ hydra.job_logging={version: 1, root: {}, x: {(): os.system}}
 +data.home=https://me:word@x
 +model.num_classes=3
 +tracker.folder=x
-tracker._target_=trainers.run.trackers.WeightsAndBiases
+tracker._target_=trainers.run.trackers.Trackers
 """.strip().splitlines()
 # Valid alone but not together, and models with data of another kind
 CONTRADICTIONS = r"""

@@ -10,6 +10,7 @@ WORDS = {  # settings with a fixed set of valid words
     "scope": ("layer", "global"),
     "data.partition": ("iid", "contiguous", "by_label", "dirichlet"),
     "data.reshard": ("never", "epoch"),
+    "schedule=inverse schedule.unit": ("step", "epoch"),
     "feedback.scale": ("gradient", "step"),
     "trainer.precision": ("fp32", "bf16"),
     "trainer.nonfinite": ("stop", "skip"),
@@ -59,6 +60,7 @@ FLAGS = (
 )
 RATINGS = "data=synthetic_ratings model=neumf"
 SPEECH = "data=python_docs model=lstm"
+REGRESSION = "data=least_squares model=least_squares"
 COUNTS = (  # integers >= 1, not null
     "workers",
     "processes",
@@ -75,6 +77,8 @@ COUNTS = (  # integers >= 1, not null
     f"{SPEECH} model.width",
     f"{SPEECH} model.layers",
     "data=movielens model=neumf data.min_ratings",
+    f"{REGRESSION} data.rows",
+    f"{REGRESSION} data.features",
     "data=image_folder data.name=x data.decoders",
     "compressor=accordion compressor.period",
     "compressor=reused_threshold compressor.period",
@@ -133,24 +137,29 @@ POSITIVE = (
     "compressor=sidco compressor.tolerance",
     "schedule=cosine schedule.peak",
     "schedule=warmup_step schedule.decay",
+    "schedule=inverse schedule.decay",
+    "schedule=inverse_sqrt schedule.exponent",
     "schedule=autolrs schedule.low",
     "schedule=autolrs schedule.high",
     "schedule=autolrs schedule.exploration",
 )
 NOT_NEGATIVE = (
     "optimizer.weight_decay",
+    f"{REGRESSION} data.noise",
     f"{RATINGS} data.skew",
     f"{RATINGS} data.taste",
     "data=image_folder data.name=x data.memory_gib",
     "optimizer=adamw optimizer.eps",
     "schedule=cosine schedule.warmup_epochs",
     "schedule=warmup_step schedule.warmup_epochs",
+    "schedule=inverse schedule.warmup",
 )
 NOT_NEGATIVE_OR_NULL = (
     "compressor=hard_threshold compressor.threshold",
     "compressor=micro compressor.threshold",
     "schedule=linear schedule.warmup_epochs",
     "data=libsvm data.name=rows model=logistic_l2 model.l2",
+    f"{REGRESSION} model.l2",
     "compressor=hard_threshold budget.threshold",
 )
 POSITIVE_OR_NULL = (
@@ -164,11 +173,15 @@ POSITIVE_OR_NULL = (
     "trainer.clip_norm",
     "trainer.average_reset_epochs",
 )
-NUMBERS_OR_NULL = ("data=libsvm data.name=rows model=logistic_l2 model.offset",)
+NUMBERS_OR_NULL = (
+    "data=libsvm data.name=rows model=logistic_l2 model.offset",
+    f"{REGRESSION} model.offset",
+)
 LARGE = (  # sizes whose product with other sizes is allocated
     "data=image_folder data.name=x data.image_size",
     "data=image_folder data.name=x data.decoders",
     "data=python_docs model=bert data.objective=masked model.positions",
+    f"{REGRESSION} data.rows",
     f"{RATINGS} data.users",
     f"{RATINGS} data.items",
     f"{RATINGS} data.rank",
@@ -178,7 +191,7 @@ LARGE = (  # sizes whose product with other sizes is allocated
     f"{SPEECH} model.layers",
     "trainer.steps",
 )
-SEEDS = ("seed", f"{RATINGS} data.draw_seed")
+SEEDS = ("seed", f"{RATINGS} data.draw_seed", f"{REGRESSION} data.draw_seed")
 PARTS = (  # settings that are methods themselves
     "compressor=chain compressor.first",
     "compressor=chain compressor.second",

@@ -28,7 +28,7 @@ def command(
     """
     clean = _clean(environment)
     if launcher is None:
-        return _warm_python().run([script, *overrides], clean)
+        return shared_warm_python().run([script, *overrides], clean)
     return subprocess.run(
         [*launcher, *overrides],
         cwd=ROOT,
@@ -47,7 +47,7 @@ class Background:
         self.returncode: int | None = None
         self._streams = {name: tempfile.NamedTemporaryFile("r") for name in ("stdout", "stderr")}  # noqa: SIM115
         paths = {name: file.name for name, file in self._streams.items()}
-        self._warm = _warm_python()
+        self._warm = shared_warm_python()
         self.pid = self._warm.start(["run.py", *overrides], _clean(environment), session=True, **paths)
         self._ended = os.pidfd_open(self.pid)
 
@@ -86,7 +86,8 @@ def _clean(environment: dict[str, str]) -> dict[str, str]:
 
 
 @cache
-def _warm_python() -> "WarmPython":
+def shared_warm_python() -> "WarmPython":
+    """The one of this process."""
     return WarmPython()
 
 
@@ -140,7 +141,7 @@ class WarmPython:
                     raise RuntimeError(f"{arguments} took too long: {out.read_text()}{err.read_text()}")
             except BaseException:
                 self.kill()
-                _warm_python.cache_clear()
+                shared_warm_python.cache_clear()
                 raise
             finally:
                 too_late.cancel()

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -55,6 +55,7 @@ IN_STEP = ("trainers/advance.py:reduce_gradients", "trainers/advance.py:update")
 GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_look")
 
 
+@cache
 def methods() -> dict[str, Case]:
     """Every method of conf/compressor and of examples/methods, with all of its examples."""
     found = cases_in(CONF)

@@ -56,7 +56,7 @@ def require_target(words: list[str]) -> None:
 
 
 def require_wandb(words: list[str]) -> None:
-    assert words[0] in ("sweep", "agent", "sync"), words
+    assert words[0] in ("sweep", "agent", "sync", "leet"), words
     if words[0] == "sweep":
         assert (ROOT / words[1]).is_file(), f"no file {words[1]}"
 
@@ -97,7 +97,9 @@ def require_results(words: list[str]) -> None:
         return
     command, *rest = words
     assert command in COMMANDS, f"no command {command}"
-    require_options(rest, (ROOT / COMMANDS[command][0].replace(".", "/")).parent)
+    require_options(
+        rest, (ROOT / "results" / COMMANDS[command][0].removeprefix(".").replace(".", "/")).parent
+    )
     if command == "study" and rest and rest[0] not in SHORTENED:
         assert rest[0] in STUDIES, f"no study {rest[0]}"
     if command == "budget":

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import interpreter
 import torch
 from pretended_operators import (
     NAME,
@@ -128,12 +129,15 @@ _INTERPRETER = {
 def pretended_device() -> Iterator[list[Wait]]:
     """Context manager with a ``cuda`` device; the host's waits in it are appended to the list."""
     install(SimpleNamespace(**_CUDA, _is_in_bad_fork=lambda: False))
+    is_interpreted = find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1"
+    if is_interpreted:
+        interpreter.install()  # before there is a device, beside which it would leave Triton alone
     with ExitStack() as stack:
         waits = stack.enter_context(noting())
         for name, value in _CUDA.items():
             stack.enter_context(patch.object(torch.cuda, name, value))
         stack.enter_context(patch.object(torch.futures.Future, "__init__", _begin_future_here))
-        if find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1":
+        if is_interpreted:
             from triton.runtime.interpreter import GridExecutor
 
             for name, value in _INTERPRETER.items():

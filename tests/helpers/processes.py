@@ -18,7 +18,13 @@ import torch.multiprocessing as mp
 # Modules with slow imports
 PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
 PRELOADED += ["hydra.main", "compressors.kernels.cpu.backend", "methods", "run", "trainers.loop"]
-PRELOADED += ["compressors.testing.processes", "trainers.run.build", "pretended_nccl"]
+PRELOADED += [
+    "compressors.testing.processes",
+    "trainers.run.build",
+    "pretended_nccl",
+    "training",
+    "frozen_server",
+]
 
 
 def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any) -> list[Any]:

@@ -134,7 +134,7 @@ def _config(name: str, compressor: dict[str, Any], seed: int) -> dict[str, Any]:
             "evaluate_every": 1,
             "overlap": False,
         },
-        "tracker": {"_target_": "trainers.run.trackers.no_tracker", "_partial_": True},
+        "tracker": {"_target_": "trainers.run.trackers.open_trackers", "_partial_": True},
     }
 
 

@@ -123,19 +123,14 @@ def train(
 
 
 def train_all(
-    process: int, processes: int, names: list[str], overlap: bool = False
+    process: int,
+    processes: int,
+    names: list[str],
+    overlap: bool = False,
+    reduction: str = "worker_order",
 ) -> dict[str, dict[str, Any]]:
     """``train`` for the settings of these names."""
-    return {name: train(*name.split("/"), process, processes, overlap) for name in names}
-
-
-def train_all_reduced(process: int, processes: int) -> dict[str, dict[str, Any]]:
-    """``train`` for every setting whose mean is an all-reduce, with the backend's all-reduce."""
-    return {
-        "/".join(setting): train(*setting, process, processes, reduction="all_reduce")
-        for setting in settings()
-        if is_reduced(setting[0])
-    }
+    return {name: train(*name.split("/"), process, processes, overlap, reduction=reduction) for name in names}
 
 
 def is_reduced(name: str) -> bool:
@@ -171,12 +166,23 @@ def coded_settings() -> list[tuple[str, str, str, str, str]]:
     ]
 
 
-def train_coded(process: int, processes: int, overlap: bool = False) -> dict[str, dict[str, Any]]:
-    """``train`` with every encoding."""
+def quick_coded_settings() -> list[tuple[str, str, str, str, str]]:
+    """Half of them: every encoding in both scopes and with both feedbacks, which do not interact."""
+    return [
+        (name, scope, ("gradient", "none")[(number + (scope == "global")) % 2], *wire)
+        for name, wires in WIRES.items()
+        for scope in ("layer", "global")
+        for number, wire in enumerate(wires)
+    ]
+
+
+def train_coded(
+    process: int, processes: int, names: list[str], overlap: bool = False
+) -> dict[str, dict[str, Any]]:
+    """``train`` for the settings with encodings of these names."""
     return {
-        "/".join(setting): train(
-            *setting[:3], process, processes, overlap, Encoding(indices=setting[3], values=setting[4])
+        name: train(
+            method, scope, feedback, process, processes, overlap, Encoding(indices=indices, values=values)
         )
-        for setting in coded_settings()
-        if not (overlap and setting[1] == "global")
+        for name, (method, scope, feedback, indices, values) in ((own, own.split("/")) for own in names)
     }

@@ -1,9 +1,9 @@
-"""The documented format of a W&B grid sweep, as a JSON schema.
+"""The documented format of a W&B grid sweep and of a search, as JSON schemas.
 
 Written from https://docs.wandb.ai/guides/sweeps/sweep-config-keys. It has the top-level keys, of which
 program, method and parameters are required; a metric's name and goal; and value or values of a grid's
 parameter. W&B's own schema is in its package ``sweeps``, which requires numpy below 2 and so cannot be
-installed beside this project.
+installed beside this project. A search is a Bayesian one with bounds instead of values, and hyperband.
 """
 
 GRID_SWEEP = {
@@ -46,6 +46,42 @@ GRID_SWEEP = {
                     },
                 ]
             },
+        },
+    },
+}
+
+_POSITIVE = {"type": "number", "exclusiveMinimum": 0}
+_GRID = GRID_SWEEP["properties"]
+SEARCH_SWEEP = GRID_SWEEP | {
+    "required": ["program", "method", "parameters", "metric", "run_cap", "early_terminate"],
+    "properties": _GRID
+    | {
+        "method": {"const": "bayes"},
+        "metric": _GRID["metric"] | {"required": ["name", "goal"]},
+        "early_terminate": {
+            "type": "object",
+            "required": ["type", "min_iter"],
+            "additionalProperties": False,
+            "properties": {
+                "type": {"const": "hyperband"},
+                "min_iter": {"type": "integer", "minimum": 1},
+                "eta": {"type": "integer", "minimum": 2},
+                "s": {"type": "integer", "minimum": 1},
+                "strict": {"type": "boolean"},
+            },
+        },
+        "parameters": _GRID["parameters"]
+        | {
+            "additionalProperties": {
+                "type": "object",
+                "required": ["distribution", "min", "max"],
+                "additionalProperties": False,
+                "properties": {
+                    "distribution": {"const": "log_uniform_values"},
+                    "min": _POSITIVE,
+                    "max": _POSITIVE,
+                },
+            }
         },
     },
 }

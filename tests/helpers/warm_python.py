@@ -20,8 +20,10 @@ from pathlib import Path
 
 from warm_spawning import fork_template
 
-# No modules of the project, and not wandb, because it reads the environment when it is imported
+# Those of the project read nothing of a command when they are imported. Not run.py, which changes Hydra then,
+# and not wandb, which reads the environment.
 IMPORTS = (
+    *("compressors.kernels.cpu.backend", "trainers.run.session", "trainers.run.training"),
     *(
         "filelock",
         "hydra.main",

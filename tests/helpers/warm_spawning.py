@@ -30,7 +30,7 @@ _prctl = ctypes.CDLL(None).prctl
 
 def fork_template() -> Callable[[], Any] | None:
     """Make multiprocessing's ``spawn`` fork a copy of this process; returns what a new process calls."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours, theirs = map(_above_streams, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
     if os.fork():
         theirs.close()
         _ask_for_processes(ours)
@@ -55,6 +55,12 @@ def fork_template() -> Callable[[], Any] | None:
         theirs.send(os.read(told, 64))
         for number in (told, tells, *files):
             os.close(number)
+
+
+def _above_streams(end: socket.socket) -> socket.socket:
+    """The socket under a number that no standard stream has: one may be closed, and its number free."""
+    with end:
+        return socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
 
 
 def _ask_for_processes(template: socket.socket) -> None:

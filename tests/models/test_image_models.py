@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from models.googlenet import googlenet, googlenet_cifar100
-from models.resnet import PaddedShortcut, resnet18, resnet20, resnet34, resnet50
+from models.resnet import PaddedShortcut, resnet18, resnet20, resnet34, resnet50, resnet110
 from models.senet import SqueezeExcitationBlock, senet18, senet18_preactivation
 from models.vgg import vgg11, vgg16, vgg19
 
@@ -16,6 +16,7 @@ Factory = Callable[..., nn.Module]
 COUNTS = {  # 10 classes of 3x32x32, 100 classes of 3x32x32, 1000 classes of 3x224x224
     resnet18: (11_173_962, 11_220_132, 11_689_512),
     resnet20: (269_722, 275_572, None),
+    resnet110: (1_727_962, 1_733_812, None),
     resnet34: (21_282_122, 21_328_292, 21_797_672),
     resnet50: (23_520_842, 23_705_252, 25_557_032),
     vgg11: (9_231_114, 9_277_284, 132_868_840),
@@ -26,7 +27,7 @@ COUNTS = {  # 10 classes of 3x32x32, 100 classes of 3x32x32, 1000 classes of 3x2
     senet18: (11_389_726, 11_436_256, None),
     senet18_preactivation: (11_260_354, 11_306_524, 11_775_904),
 }
-ONE_FORM = (resnet20, googlenet_cifar100, senet18)
+ONE_FORM = (resnet20, resnet110, googlenet_cifar100, senet18)
 ALL = pytest.mark.parametrize("factory", COUNTS, ids=lambda factory: factory.__name__)
 WITH_VARIANT = pytest.mark.parametrize(
     "factory", [f for f in COUNTS if f not in ONE_FORM], ids=lambda factory: factory.__name__
@@ -56,7 +57,11 @@ def test_counts_of_parameters(factory: Factory) -> None:
         assert get_model_weights(name).DEFAULT.meta["num_params"] == thousand
 
 
-@ALL
+@pytest.mark.parametrize(
+    "factory",
+    [pytest.param(f, marks=[pytest.mark.slow] * (f is resnet110)) for f in COUNTS],
+    ids=lambda factory: factory.__name__,
+)
 @pytest.mark.parametrize(
     "shape", [(1, 8, 8), pytest.param((1, 28, 28), marks=pytest.mark.slow), (3, 32, 32)], ids=str
 )
@@ -125,10 +130,11 @@ def test_padded_shortcut_by_hand() -> None:
     assert result[0, 1].tolist() == [[1, 3, 5], [11, 13, 15], [21, 23, 25]]
 
 
-def test_resnet20_has_twenty_layers_and_the_papers_resolutions() -> None:
-    model = on_meta(resnet20, (3, 32, 32), 10)
+@pytest.mark.parametrize(("factory", "depth"), [(resnet20, 20), (resnet110, 110)])
+def test_resnets_for_cifar_have_the_papers_layers_and_resolutions(factory: Factory, depth: int) -> None:
+    model = on_meta(factory, (3, 32, 32), 10)
     layers = [m for m in model.modules() if isinstance(m, (nn.Conv2d, nn.Linear))]
-    assert len(layers) == 20
+    assert len(layers) == depth
     images = torch.empty(1, 3, 32, 32, device="meta")
     for name, expected in (("layer1", (16, 32)), ("layer2", (32, 16)), ("layer3", (64, 8))):
         width, side = expected

@@ -1,4 +1,4 @@
-"""``python -m results``: its five commands and their help."""
+"""``python -m results``: its commands and their help."""
 
 import sys
 
@@ -12,10 +12,10 @@ from results.studies.command import STUDIES, load
 main = command_of_results()
 
 
-def test_help_lists_the_five_commands(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert list(COMMANDS) == ["table", "figures", "report", "budget", "study"]
+    assert list(COMMANDS) == ["table", "figures", "report", "budget", "breakeven", "study"]
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
@@ -41,8 +41,11 @@ def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "error: a command is missing; there are table, figures, report, budget, study"),
-        (["tables"], "error: no command 'tables'; there are table, figures, report, budget, study"),
+        ([], "error: a command is missing; there are table, figures, report, budget, breakeven, study"),
+        (
+            ["tables"],
+            "error: no command 'tables'; there are table, figures, report, budget, breakeven, study",
+        ),
         (["study"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
         (["study", "--root", "x"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
         (["study", "convexity"], f"error: no study 'convexity'; there are {', '.join(STUDIES)}"),

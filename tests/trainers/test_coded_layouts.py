@@ -5,20 +5,21 @@ from typing import Any
 import pytest
 import torch
 from processes import run_in_processes
-from training import coded_settings, train, train_coded
+from training import coded_settings, quick_coded_settings, train, train_coded
 
 from compressors.core.backends import chosen
 from compressors.encoding.settings import Encoding
 
 ALL = ["/".join(setting) for setting in coded_settings()]
+QUICK = ["/".join(setting) for setting in quick_coded_settings()]
 Results = dict[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="module")
-def one_process() -> Results:
+@pytest.fixture(scope="module", params=["quick", pytest.param("all", marks=pytest.mark.slow)])
+def one_process(request: pytest.FixtureRequest) -> Results:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield train_coded(0, 1)
+    yield train_coded(0, 1, QUICK if request.param == "quick" else ALL)
     torch.set_num_threads(threads)
 
 
@@ -31,26 +32,33 @@ def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("processes", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_processes_equal_one(one_process: Results, processes: int) -> None:
-    for result in run_in_processes(train_coded, processes):
-        assert result.keys() == set(ALL)
-        for setting in ALL:
-            assert_equal(one_process[setting], result[setting])
+    for result in run_in_processes(train_coded, processes, list(one_process)):
+        assert result.keys() == one_process.keys()
+        for setting, own in result.items():
+            assert_equal(one_process[setting], own)
 
 
 def test_reference_equals_kernels(one_process: Results) -> None:
     with chosen("reference"):
-        reference = train_coded(0, 1)
-    for setting in ALL:
-        assert_equal(one_process[setting], reference[setting])
+        reference = train_coded(0, 1, list(one_process))
+    for setting, own in reference.items():
+        assert_equal(one_process[setting], own)
 
 
 def test_hook_equals_explicit(one_process: Results) -> None:
     """Weights are equal; each bucket is a message with additional bytes for its header and length."""
-    result = run_in_processes(train_coded, 4, True)[0]
-    for setting in (s for s in ALL if "/layer/" in s):
+    layers = [setting for setting in one_process if "/layer/" in setting]
+    result = run_in_processes(train_coded, 4, layers, True)[0]
+    for setting in layers:
         assert torch.equal(result[setting]["parameters"], one_process[setting]["parameters"])
         assert result[setting]["losses"] == one_process[setting]["losses"]
         assert result[setting]["layers"] == one_process[setting]["layers"]
+
+
+def test_every_encoding_is_trained_in_both_scopes_and_with_both_feedbacks() -> None:
+    quick, both = quick_coded_settings(), coded_settings()
+    assert {(own[0], own[1], *own[3:]) for own in quick} == {(own[0], own[1], *own[3:]) for own in both}
+    assert {(own[0], *own[2:]) for own in quick} == {(own[0], *own[2:]) for own in both}
 
 
 @pytest.mark.parametrize("name", ["hard_threshold", "top_k"])
@@ -69,9 +77,6 @@ def test_coded_indices_change_bytes_alone(name: str) -> None:
 
 def test_rounded_values_change_the_result(one_process: Results) -> None:
     """The comparison of layouts is only meaningful if rounding changes the weights."""
-    weights = {
-        tuple(one_process[setting]["parameters"].tolist())
-        for setting in ALL
-        if setting.startswith("hard_threshold/layer/gradient")
-    }
-    assert len(weights) == 4
+    settings = [setting for setting in one_process if setting.startswith("hard_threshold/layer/")]
+    weights = {tuple(one_process[setting]["parameters"].tolist()) for setting in settings}
+    assert len(weights) == len(settings)

@@ -8,6 +8,7 @@ from own_script import STEPS, by_hand, failing_hook, with_hook
 from processes import run_in_processes
 from torch import nn
 
+from compressors.accordion import Accordion
 from compressors.build import build_reducer
 from compressors.feedback import ErrorFeedback
 from compressors.top_k import TopK
@@ -42,6 +43,11 @@ def test_feedback_in_units_of_the_step_needs_a_learning_rate() -> None:
     reducer = build_reducer(TopK(density=0.5), 6, partial(ErrorFeedback, scale="step"))
     with pytest.raises(ValueError, match=r"^CompressionState\.learning_rate must be given .*scale='step'"):
         CompressionState(reducer, model, communicator=Communicator(1))
+    accordion = build_reducer(
+        Accordion(k_low=0.1, k_high=0.5), 6, ErrorFeedback
+    )  # looks at falls of the rate
+    with pytest.raises(ValueError, match=r"^CompressionState\.learning_rate must be given with ACCORDION"):
+        CompressionState(accordion, model, communicator=Communicator(1))
     state = CompressionState(reducer, model, communicator=Communicator(1), learning_rate=0.5)
     gradients = {name: torch.ones(p.numel()) for name, p in model.named_parameters()}
     gradients["weight"][0] = 3.0

@@ -95,8 +95,8 @@ def test_rates_at_the_starts_of_epochs() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["schedule=constant"], "its first choice comes after 10 epochs, and the run is over by then"),
-        (["trainer.epochs=30"], "the learning rate is falling at every choice"),
+        ([], "its first choice comes after 10 epochs, and the run is over by then"),
+        (["trainer.epochs=30", "schedule=cosine"], "the learning rate is falling at every choice"),
         (["compressor.k_high=0.0001"], r"Accordion.k_low must be at most k_high \(0.0001\), got 0.001"),
         (["compressor.period=0"], "Accordion.period must be an integer >= 1, got 0"),
     ],

@@ -1,6 +1,7 @@
 """The distance to the virtual iterate: the mean residual under error feedback, equal in all layouts."""
 
 from collections import defaultdict
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from methods import segment
 from processes import run_in_processes
 from resuming import config_of, train
 from skipping import BAD_STEPS, STEPS
+from training import SmallNet
 
 from compressors import api
 from compressors.api import Input, Reduced, Reducer, Segment, State, Step, Wrapper, inputs_of
@@ -58,6 +60,26 @@ def test_it_is_the_mean_residual(
         else:
             assert step["residual"] == 0 and gap > 0
         assert relative <= 1.5 or feedback != "none"
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_it_is_below_the_bound_of_the_lemma(
+    outcomes: dict[int, list[dict[str, Results]]], processes: int, setting: tuple[str, str, str]
+) -> None:
+    """By the gradients alone for Top-k, D lambda^2 for a threshold; none for other methods and feedback."""
+    name, _, feedback = setting
+    steps = outcomes[processes][-1]["whole"]["/".join(setting)]
+    bounds = [step["diagnostics/gap_bound"] for step in steps if "diagnostics/gap_bound" in step]
+    has_bound = name in ("top_k", "hard_threshold") and feedback != "none"
+    assert len(bounds) == (STEPS - len(BAD_STEPS) if has_bound else 0)
+    gaps = [step["diagnostics/gap"] for step in steps if "diagnostics/gap" in step]
+    for gap, bound in zip(gaps, bounds, strict=False):
+        assert 0 < gap <= bound
+    if has_bound and name == "hard_threshold":
+        num_parameters = sum(parameter.numel() for parameter in SmallNet().parameters())
+        expected = num_parameters * 0.02**2 / (RATE**2 if feedback == "step" else 1)
+        assert bounds == pytest.approx([expected] * len(bounds), rel=1e-12)
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids="/".join)
@@ -174,3 +196,24 @@ def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
                 },
                 rel=1e-12,
             )
+
+
+@pytest.mark.parametrize("scale", ["gradient", "step"])
+def test_the_bound_by_hand(scale: str) -> None:
+    """||e'|| <= sqrt(1 - delta) (||e|| + ||g||), below the lemma's closed form; none after another rate."""
+    feedback = partial(ErrorFeedback, scale=scale)
+    probe = Probe(build_reducer(TopK(density=0.2), 50, feedback), Diagnostics(every=1, gap=Gap()))
+    state, bound, largest = probe.init([segment(torch.zeros(4, 50))]), 0.0, 0.0
+    for number in range(6):
+        rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(number))
+        norms = rows.double().square().sum(1).sqrt()
+        bound = (1 - 10 / 50) ** 0.5 * (bound + norms.mean().item())
+        largest = max(largest, norms.max().item())
+        rate = 0.5 if number < 5 else 0.25
+        step = Step(0, number, learning_rate=rate)
+        _, state = probe.reduce(inputs_of([segment(rows)]), state, step, Communicator(4))
+        if number < 5 or scale == "gradient":
+            assert probe.latest["diagnostics/gap_bound"] == pytest.approx(bound**2, rel=1e-12)
+            assert bound**2 <= (1 - 0.2) * (2 * largest / 0.2) ** 2
+        else:
+            assert "diagnostics/gap_bound" not in probe.latest

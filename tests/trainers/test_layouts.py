@@ -1,11 +1,14 @@
 """Layouts of workers over processes: equal results for 1 x 4, 2 x 2 and 4 x 1, and for the DDP hook."""
 
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
+from methods import FEEDBACKS
 from processes import run_in_processes
-from training import ignores_values, is_reduced, settings, train_all, train_all_reduced
+from training import ignores_values, is_reduced, settings, train_all
 
 ALL = ["/".join(setting) for setting in settings()]
 LAYER = [name for name in ALL if "/layer/" in name]
@@ -13,33 +16,35 @@ Results = dict[str, dict[str, Any]]
 
 
 def dealt() -> dict[str, list[str]]:
-    """Every setting with one form of training, so that every form has each method, feedback and scope.
+    """Three settings of every method: each way of training and each feedback once, and both scopes.
 
-    Methods and the exchange of gradients interact only in pairs; the slow tests train all settings in
-    all forms.
+    Methods, feedbacks, scopes and ways interact only in pairs, all of which are there; the slow tests train
+    all settings in all ways.
     """
     found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
-    by_method: dict[str, list[str]] = {}
-    for name in ALL:
-        by_method.setdefault(name.split("/")[0], []).append(name)
-    for number, names in enumerate(by_method.values()):
-        layer, whole = ([n for n in names if f"/{scope}/" in n] for scope in ("layer", "global"))
-        for feedback, way in enumerate(("hook", "two", "four")):
-            found[way].append(layer[(feedback + number) % 3])
-        for feedback, way in enumerate(("four", "two", "two")):
-            found[way].append(whole[(feedback + number) % 3])
+    for number, method in enumerate(dict.fromkeys(name.split("/")[0] for name in ALL)):
+        scopes = {"hook": "layer", "two": SCOPES[number % 2], "four": SCOPES[1 - number % 2]}
+        for place, (way, scope) in enumerate(scopes.items()):
+            found[way].append(f"{method}/{scope}/{list(FEEDBACKS)[(place + number // 2) % 3]}")
     return found
 
 
+SCOPES = ("layer", "global")
 DEALT = dealt()
+QUICK = [name for names in DEALT.values() for name in names]
 
 
 @pytest.fixture(scope="module")
-def one_process() -> Results:
+def one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    yield train_all(0, 1, ALL)
+    yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def one_process(one_thread: None) -> Results:
+    return train_all(0, 1, QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +89,9 @@ def test_four_processes_equal_one(one_process: Results, four_processes: Results,
 
 
 def test_all_reduce_rounds_by_the_number_of_processes(one_process: Results) -> None:
-    all_reduced = run_in_processes(train_all_reduced, 2)[0]
-    assert all_reduced.keys() == {setting for setting in ALL if is_reduced(setting.split("/")[0])}
+    reduced = [setting for setting in QUICK if is_reduced(setting.split("/")[0])]
+    all_reduced = run_in_processes(train_all, 2, reduced, False, "all_reduce")[0]
+    assert all_reduced and list(all_reduced) == reduced
     for setting, result in all_reduced.items():
         if ignores_values(setting.split("/")[0]):
             assert_same(one_process[setting], result, exactly=False)
@@ -100,29 +106,44 @@ def test_hook_equals_explicit(one_process: Results, overlapped: Results, setting
     assert_same(one_process[setting], overlapped[setting])
 
 
-def test_every_setting_is_dealt_and_every_way_meets_all_parts() -> None:
-    assert sorted(name for names in DEALT.values() for name in names) == sorted(ALL)
-    for way, names in DEALT.items():
-        methods, scopes, feedbacks = (
-            set(parts) for parts in zip(*(n.split("/") for n in names), strict=True)
-        )
-        assert methods == {name.split("/")[0] for name in ALL}
-        assert feedbacks == {name.split("/")[2] for name in ALL}
-        assert scopes == ({"layer"} if way == "hook" else {"layer", "global"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("processes", "overlap"), [(2, False), (4, False), (4, True)])
-def test_every_setting_in_every_way(one_process: Results, processes: int, overlap: bool) -> None:
-    found = run_in_processes(train_all, processes, LAYER if overlap else ALL, overlap)[0]
-    assert found.keys() == set(LAYER if overlap else ALL)
-    for name, result in found.items():
-        assert_same(one_process[name], result)
+def test_all_pairs_of_parts_are_trained() -> None:
+    methods = {name.split("/")[0] for name in ALL}
+    triples = [(way, *name.split("/")) for way, names in DEALT.items() for name in names]
+    assert {(method, way) for way, method, *_ in triples} == set(product(methods, DEALT))
+    assert {(method, feedback) for _, method, _, feedback in triples} == set(product(methods, FEEDBACKS))
+    assert {(method, scope) for _, method, scope, _ in triples} == set(product(methods, SCOPES))
+    by_way = {(way, scope, feedback) for way, _, scope, feedback in triples}
+    assert by_way == {*product(("two", "four"), SCOPES, FEEDBACKS), *product(["hook"], ["layer"], FEEDBACKS)}
 
 
 def test_the_settings_differ(one_process: Results) -> None:
     """The comparison of layouts is only meaningful if settings change the weights."""
-    seen = [tuple(result["parameters"].tolist()) for result in one_process.values()]
-    # The 6 settings of "none" are two trainings, with and without micro-batches; a hard threshold, Strom's
-    # method, AdaComp, EF-sign and 1-bit SGD are the same in both scopes, with each of 3 feedbacks.
-    assert len(set(seen)) == len(seen) - 4 - 5 * 3
+    # "none" with and without feedback is one training; micro-batches change the third one
+    assert number_of_trainings(one_process) == len(one_process) - 1
+
+
+def number_of_trainings(results: Results) -> int:
+    return len({tuple(result["parameters"].tolist()) for result in results.values()})
+
+
+@pytest.fixture(scope="module")
+def all_in_one_process(one_thread: None) -> Results:
+    return train_all(0, 1, ALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processes", "overlap"), [(2, False), (4, False), (4, True)])
+def test_every_setting_in_every_way(all_in_one_process: Results, processes: int, overlap: bool) -> None:
+    found = run_in_processes(train_all, processes, LAYER if overlap else ALL, overlap)[0]
+    assert found.keys() == set(LAYER if overlap else ALL)
+    for name, result in found.items():
+        assert_same(all_in_one_process[name], result)
+
+
+@pytest.mark.slow
+def test_all_settings_differ(all_in_one_process: Results) -> None:
+    """Those of "none" are two trainings. Five methods give the same in both scopes, with each feedback.
+
+    These are a hard threshold, Strom's method, AdaComp, EF-sign and 1-bit SGD.
+    """
+    assert number_of_trainings(all_in_one_process) == len(ALL) - 4 - 5 * 3

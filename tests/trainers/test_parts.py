@@ -5,6 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from configs import resolved
+from hydra.utils import instantiate
 from libsvm_files import write_rows
 from torch import nn
 
@@ -45,4 +47,5 @@ def test_data_say_themselves_whether_they_read_files(says: bool) -> None:
 
 def test_a_search_for_rates_is_no_schedule() -> None:
     assert isinstance(ConstantRate(), Schedule)
-    assert not issubclass(AutoLRS, Schedule)
+    search = instantiate(resolved("schedule=autolrs")["schedule"])
+    assert isinstance(search, AutoLRS) and not isinstance(search, Schedule)

@@ -8,7 +8,8 @@ import torch
 from forging import facts_of
 
 from trainers.checkpoint.files import read_checkpoint, step_folders, write_part
-from trainers.checkpoint.redistribution import _shares, redistribute
+from trainers.checkpoint.redistribution import redistribute
+from trainers.checkpoint.shares import shares
 from trainers.checkpoint.state import Snapshot, WorkerState
 
 SIZE = 1000
@@ -70,7 +71,7 @@ def test_steps_that_workers_remember_are_the_earliest(tmp_path: Path) -> None:
 
 
 def test_as_many_workers_keep_what_is_theirs() -> None:
-    assert [list(_shares(worker, 3, 3)) for worker in range(3)] == [[(w, Fraction(1))] for w in range(3)]
+    assert [list(shares(worker, 3, 3)) for worker in range(3)] == [[(w, Fraction(1))] for w in range(3)]
 
 
 def test_workers_stay_different(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from configs import CONF
 from libsvm_files import write_rows
 from resuming import assert_same, config_of, crash_after, records, train
 
@@ -72,7 +73,20 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("case", CASES)
+# Every method as in the quick experiment, a part for each that no other case has
+METHODS = {
+    f"method {path.stem}": (
+        *("experiment=quick", *IMAGES, f"compressor={path.stem}", "trainer.batch_size=200"),
+        *(["compressor.period=1"] if path.stem == "accordion" else []),
+    )
+    for path in sorted((CONF / "compressor").glob("*.yaml"))
+}
+CASES |= METHODS
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] * (case in METHODS)) for case in CASES]
+)
 def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -> None:
     settings = (*COMMON, *CASES[case])
     whole = train(config_of(tmp_path / "whole", *settings))

@@ -1,12 +1,23 @@
 """Learning-rate factors, compared with hand-computed numbers."""
 
 import math
+from pathlib import Path
 
 import pytest
+from configs import resolved
+from hydra.utils import instantiate
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from resuming import config_of, train
 
-from trainers.schedules.schedules import ConstantRate, Cosine, Linear, WarmupStep
+from trainers.schedules.schedules import (
+    ConstantRate,
+    Cosine,
+    InversePower,
+    Linear,
+    WarmupStep,
+    factor_at,
+)
 
 # 300 epochs, a base rate of 0.1 scaled by 16 to 1.6 (Sahu et al., 2021)
 PAPER = WarmupStep(peak=16.0, warmup_epochs=5, milestones=(150, 250), decay=0.1)
@@ -100,6 +111,48 @@ def test_linear_without_warmup() -> None:
         assert [schedule.factor(epoch, 4) for epoch in (0, 1, 4)] == [1.0, 0.75, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("exponent", "expected"),
+    [(1.0, [1, 1 / 2, 1 / 5, 1 / 101]), (0.5, [1, math.sqrt(1 / 2), math.sqrt(1 / 5), math.sqrt(1 / 101)])],
+)
+def test_inverse_powers_of_the_time(exponent: float, expected: list[float]) -> None:
+    schedule = InversePower(decay=0.01, exponent=exponent, warmup=0, unit="step")
+    factors = [schedule.factor(step, 7) for step in (0, 100, 400, 10_000)]
+    assert factors == pytest.approx(expected, rel=1e-14)
+
+
+def test_inverse_powers_in_steps_and_in_epochs() -> None:
+    """A quarter of an epoch a step: in epochs the time passes four times as slowly."""
+    in_steps, in_epochs = (
+        InversePower(decay=0.5, exponent=1, warmup=0, unit=unit) for unit in ("step", "epoch")
+    )
+    for step in (0, 1, 4, 9):
+        assert factor_at(in_steps, step, 12, 0.25) == pytest.approx(1 / (1 + 0.5 * step))
+        assert factor_at(in_epochs, step, 12, 0.25) == pytest.approx(1 / (1 + 0.125 * step))
+
+
+def test_inverse_square_root_of_a_transformer() -> None:
+    """min(t / w, sqrt(w / t)), w = 4000 steps of warm-up."""
+    schedule = InversePower(decay=1 / 4000, exponent=0.5, warmup=4000, unit="step")
+    for step in (0, 1, 3999, 4000, 4001, 16_000, 100_000):
+        expected = min(step / 4000, math.sqrt(4000 / max(step, 1)))
+        assert schedule.factor(step, 100_000) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_decreasing_rates_on_the_command_line() -> None:
+    config = resolved("schedule=inverse", "schedule.decay=0.25")["schedule"]
+    assert instantiate(config) == InversePower(decay=0.25, exponent=1, warmup=0, unit="step")
+    config = resolved("schedule=inverse_sqrt", "schedule.unit=epoch", "schedule.warmup=2")["schedule"]
+    assert instantiate(config) == InversePower(decay=1e-3, exponent=0.5, warmup=2, unit="epoch")
+
+
+def test_a_run_follows_a_decreasing_rate(tmp_path: Path) -> None:
+    typed = ("model=mlp", "workers=2", "trainer.batch_size=8", "trainer.steps=5", "trainer.log_every=1")
+    config = config_of(tmp_path, *typed, "schedule=inverse", "schedule.decay=0.5", "optimizer.lr=0.1")
+    rates = [record["train/learning_rate"] for record in train(config)["records"] if "train/loss" in record]
+    assert rates == pytest.approx([0.1 / (1 + 0.5 * step) for step in range(5)], rel=1e-12)
+
+
 def test_a_run_shorter_than_the_warmup_never_leaves_it() -> None:
     for schedule in (Cosine(peak=6.0, warmup_epochs=5), WarmupStep(peak=6.0, warmup_epochs=5)):
         assert [schedule.factor(epoch, 3) for epoch in (0, 1, 2.5)] == [1.0, 2.0, 3.5]
@@ -144,6 +197,18 @@ def test_bad_decay_is_refused(decay) -> None:
 def test_bad_milestones_are_refused(milestones) -> None:
     with pytest.raises(ValueError, match=r"WarmupStep\.milestones must be epochs >= 0 in rising order, got"):
         WarmupStep(milestones=milestones)
+
+
+@pytest.mark.parametrize("name", ["decay", "exponent"])
+@pytest.mark.parametrize("value", NOT_POSITIVE)
+def test_bad_decreasing_rates_are_refused(name: str, value) -> None:
+    settings = {"decay": 1.0, "exponent": 1.0, "warmup": 0, "unit": "step"}
+    with pytest.raises(ValueError, match=rf"InversePower\.{name} must be > 0, got"):
+        InversePower(**settings | {name: value})
+    with pytest.raises(ValueError, match=r"InversePower\.warmup must be >= 0, got -1"):
+        InversePower(**settings | {"warmup": -1})
+    with pytest.raises(ValueError, match=r"InversePower\.unit must be step or epoch, got 'hour'"):
+        InversePower(**settings | {"unit": "hour"})
 
 
 @pytest.mark.parametrize("share", [-0.1, 1, 1.0, 2, float("nan"), "0.1", None, True])

@@ -6,12 +6,14 @@ import math
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from trainers.run.report import print_summary
 from trainers.run.terminal import Terminal
-from trainers.run.trackers import JsonLines, Trackers, WeightsAndBiases, no_tracker, open_wandb
+from trainers.run.trackers import JsonLines, Trackers, open_trackers
+from trainers.run.wandb_tracker import WeightsAndBiases
 
 RECORD = {
     "step": 3,
@@ -23,6 +25,16 @@ RECORD = {
 
 
 FACTS = {"method": "top_k, density 0.01", "group": "mlp-digits, top_k, density 0.01, 0123456789"}
+
+
+def open_one(folder: Path, destination: str = "wandb", **settings: object) -> Any:
+    """The tracker of a run in ``folder``."""
+    config = settings.pop("config", {})
+    destinations = {destination: "required"}
+    (tracker,) = open_trackers(
+        folder=folder, name="n", config=config, facts=FACTS, destinations=destinations, **settings
+    )
+    return tracker
 
 
 class ATerminal(io.StringIO):
@@ -97,10 +109,10 @@ def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pyt
     terminal = Terminal(200, stream, first_step=100)
     for step in (120, 150):
         clock[0] += 200  # records can be many steps apart
-        terminal.log(RECORD | {"step": step})
+        terminal.log(RECORD | {"step": step, "comm/link_bytes_sent_total": 1234.5e3 * step})
     terminal.finish({})
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\r")[-1]
-    assert re.search(r"step 150 of 200 +6 min left +epoch 0\.50", shown), shown
+    assert re.search(r"step 150 of 200 +6 min left +0\.15 steps/s +epoch 0\.50 .* sent 185 MB", shown), shown
 
 
 def test_lines_of_jobs_that_run_at_once_are_plain_and_say_whose_they_are() -> None:
@@ -114,16 +126,7 @@ def test_lines_of_jobs_that_run_at_once_are_plain_and_say_whose_they_are() -> No
 
 def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    (tracker,) = open_wandb(
-        folder=tmp_path,
-        name="n",
-        config={"a": {"b": 1}, "threads": 1},
-        facts=FACTS,
-        project="p",
-        mode=None,
-        group=None,
-        tags=[],
-    )
+    tracker = open_one(tmp_path, project="p", config={"a": {"b": 1}, "threads": 1})
     assert not list(tmp_path.iterdir())
     tracker.log(RECORD)
     assert tracker.run.config["a"] == {"b": 1}
@@ -146,24 +149,11 @@ def test_wandb_that_cannot_go_online_is_refused_before_training(
 
     monkeypatch.setattr(WeightsAndBiases, "start", refuse)
     with pytest.raises(ValueError, match="does not start: api_key not configured"):
-        open_wandb(
-            folder=tmp_path, name="n", config={}, facts=FACTS, project="p", mode=mode, group=None, tags=[]
-        )
+        open_one(tmp_path, mode=mode)
 
 
 def open_offline(folder: Path, *, goes_on: bool) -> WeightsAndBiases:
-    (tracker,) = open_wandb(
-        folder=folder,
-        name="n",
-        config={},
-        facts=FACTS,
-        project="p",
-        mode="offline",
-        group=None,
-        tags=[],
-        goes_on=goes_on,
-    )
-    return tracker
+    return open_one(folder, mode="offline", goes_on=goes_on)
 
 
 def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
@@ -233,7 +223,7 @@ def test_wandb_that_fails_is_said_once(
 
 def test_trackers_pass_everything_on(tmp_path: Path) -> None:
     files = [JsonLines(tmp_path / name) for name in "ab"]
-    together = Trackers([*files, *no_tracker()])
+    together = Trackers(files)
     together.log(RECORD)
     together.finish(None)
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() != ""

@@ -52,7 +52,7 @@ def test_names_and_settings_make_schedules() -> None:
             "budget.schedule.factor has no effect: exponential has no such",
         ),
         ({"kind": "exponential", "start": 1.5}, r"budget.schedule.start must be in \(0, 1\], got 1.5"),
-        ({"kind": "exponential", "start": 0.01}, r"start must be above the density that it leads to \(0.1\)"),
+        ({"kind": "exponential", "start": 0.01}, r"start must be above the density at its end \(0.1\)"),
         ({"kind": "exponential", "epochs": 0}, "budget.schedule.epochs must be an integer >= 1, got 0"),
         (
             {"kind": "step", "milestones": [2, 1], "factor": 0.5},
@@ -66,10 +66,13 @@ def test_names_and_settings_make_schedules() -> None:
         ({"kind": "step", "milestones": [1], "factor": 1}, "factor must be > 0 and not 1, got 1"),
         (
             {"kind": "step", "milestones": [1, 2], "factor": 1e30},
-            r"no density exceeds 1 \(from 0.1 on\), got",
+            r"no density exceeds 1 \(the first one is 0.1\), got",
         ),
         ({"kind": "step", "milestones": [1], "factor": 10**400}, "factor must be > 0 and not 1, got 1000"),
-        ({"kind": "step", "milestones": [1, 2], "factor": 4}, r"no density exceeds 1 \(from 0.1 on\), got 4"),
+        (
+            {"kind": "step", "milestones": [1, 2], "factor": 4},
+            r"no density exceeds 1 \(the first one is 0.1\), got 4",
+        ),
     ],
 )
 def test_bad_schedules(settings: object, message: str) -> None:

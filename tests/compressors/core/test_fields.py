@@ -77,7 +77,7 @@ def codec_of(payload: Any) -> Any:
         (Clash, "Clash.values must be of a kind in lower case, got Field(kind='entropy_bound'"),
         (Odd, "Odd.values must have elements_per_entry >= 1 or None, got 0"),
         (dict, "a payload must be a NamedTuple of tensors, got dict"),
-        (None, "Made.payload must be the class of what encode returns, got None"),
+        (None, "Made.payload must be the class that encode returns, got None"),
     ],
 )
 def test_what_is_not_declared_is_refused_when_the_reducer_is_built(payload: Any, message: str) -> None:
@@ -92,7 +92,7 @@ def test_another_payload_than_the_declared_one_is_refused_before_bytes_move() ->
     communicator = Communicator(W)
     rows = [segment(torch.ones(W, D))]
     with pytest.raises(
-        ValueError, match=r"Another\.encode must return what Another\.payload names, Sparse, got Signs"
+        ValueError, match=r"Another\.encode must return Another\.payload, which is Sparse, got Signs"
     ):
         build_reducer(Another(), D).reduce(inputs_of(rows), (), Step(0, 0), communicator)
     assert not communicator.take_charges().any()
@@ -106,7 +106,7 @@ def test_fields_of_different_lengths_are_refused_where_none_are_declared() -> No
 
     communicator = Communicator(W)
     communicator.declare_kinds(("signs",))
-    with pytest.raises(ValueError, match=r"Signs\.scale must be as long on all workers"):
+    with pytest.raises(ValueError, match=r"Signs\.scale must have the same length on all workers"):
         build_reducer(Short(), D).reduce(inputs_of([segment(torch.ones(W, D))]), (), Step(0, 0), communicator)
 
 
@@ -122,9 +122,11 @@ def test_the_largest_number_sent_is_of_elements_whatever_their_fields_hold() -> 
 
 
 def test_methods_that_need_one_value_an_element_say_so() -> None:
-    with pytest.raises(ValueError, match="wire must be plain with ScaledSign: it does not send one value an"):
+    with pytest.raises(
+        ValueError, match="wire must be plain with ScaledSign: it does not send one value per"
+    ):
         build_reducer(ScaledSign(), D, encoding=Encoding(indices="auto"))
-    rule = r"Chain\.first must be a codec that sends one exact value an element, got 'ScaledSign'"
+    rule = r"Chain\.first must be a codec that sends one exact value per element, got 'ScaledSign'"
     with pytest.raises(ValueError, match=rule):
         Chain(first=ScaledSign(), second=TopK(density=0.5))
     rule = r"Chain\.second after RandomBlock must be a sparsifier, got 'ScaledSign'"

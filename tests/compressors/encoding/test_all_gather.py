@@ -176,7 +176,7 @@ class Tampering(Communicator):
 
 def test_an_error_names_worker_and_step() -> None:
     reducer = build_reducer(TopK(density=0.1), D, encoding=Encoding(indices="auto"))
-    reason = "what worker 1 sent in step 8 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
+    reason = "the message of worker 1 in step 8 cannot be decoded: it ends after [0-9]+ bytes, 1 too early"
     with pytest.raises(EncodingError, match=reason):
         reducer.reduce(inputs_of([segment(gradients())]), (), Step(0, 7), Tampering(W))
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from methods import CONF, Case, cases, is_exact, segment
+from methods import CONF, Case, cases, communicator_for, is_exact, segment
 from torch import Tensor
 
 from compressors.api import Codec, Segment, Step, inputs_of
@@ -27,7 +27,6 @@ from compressors.feedback import ErrorFeedback, no_feedback
 from compressors.hard_threshold import HardThreshold
 from compressors.kernels.cpu.table import _PIECE
 from compressors.top_k import TopK
-from trainers.comm.communicator import Communicator
 
 CPU = torch.device("cpu")
 BACKEND = backend_of(CPU)
@@ -39,7 +38,7 @@ SIZES = {
     "layers around a block's size": [1, 256, 255, 257, 1024, 3],
     "sampled": [20_000, 1, 3000],
 }
-CASES = [case for case in cases() if is_exact(case.method())]
+CASES = [case for case in cases() if is_exact(case.method()) or case.method().traits.ragged]
 CODECS = [pytest.param(case, id=str(case)) for case in CASES]
 
 
@@ -68,7 +67,7 @@ def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[
         segments = [Segment("model", flat, tuple((size,) for size in sizes))]
     else:
         segments = [segment(rows, str(i)) for i, rows in enumerate(flat.split(sizes, 1))]
-    state, communicator, found = reducer.init(segments), Communicator(W), []
+    state, communicator, found = reducer.init(segments), communicator_for(reducer, W), []
     for step, gradient in enumerate(gradients):
         flat.copy_(gradient)
         reduced, state = reducer.reduce(inputs_of(segments), state, Step(3, step, RATE), communicator)
@@ -92,11 +91,12 @@ def assert_equal(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) -
 
 
 def combinations() -> Iterator[Any]:
-    """Methods, sizes, dtypes, scopes and draws; only one is quick if the method chooses a codec with a
-    rule."""
+    """Methods, sizes, dtypes, scopes and draws; only one is quick if the method does more than to
+    follow a rule."""
     dtypes = (torch.float32, torch.float64)
     for case, sizes, dtype, scope, draw in product(CASES, SIZES, dtypes, ("layer", "global"), DRAWS):
-        chooses = type(case.method()).choose is not Codec.choose
+        method = case.method()
+        chooses = not isinstance(method, Codec) or type(method).choose is not Codec.choose
         is_quick = (sizes, dtype, scope, draw) == ("sampled", torch.float32, "layer", normal)
         name = f"{case}-{sizes}-{str(dtype).removeprefix('torch.')}-{scope}-{draw.__name__}"
         marks = [pytest.mark.slow] if chooses and not is_quick else []

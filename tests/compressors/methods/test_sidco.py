@@ -1,6 +1,7 @@
 """SIDCo against its definition in NumPy, and the density achieved against the density asked for."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 from methods import reduce_once
 
 from compressors.build import build_reducer
-from compressors.sidco import SIDCo
+from compressors.sidco import DISTRIBUTIONS, SIDCo
 from compressors.testing.cases import communicator_for
 
 SIZE, WORKERS = 40_000, 2
@@ -99,3 +100,15 @@ def test_achieved_density(density: float) -> None:
         reduced, state, _ = reduce_once(reducer, drawn(1, step), state, step)
         ratios.append(reduced.compressed["a"].counts.mean() / (density * SIZE))
     assert 0.8 < np.mean(ratios[-8:]) < 1.2, ratios
+
+
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
+@pytest.mark.parametrize("bad", [math.inf, math.nan, 1e30])
+def test_entries_that_are_not_finite_cause_no_warning(distribution: str, bad: float) -> None:
+    """The training ends with one line that names the layer; a warning would be a second line."""
+    x = torch.randn(1, 500, generator=torch.Generator().manual_seed(0))
+    x[0, 7] = bad
+    codec = SIDCo(density=0.05, distribution=distribution)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        reduce_once(build_reducer(codec, 500), x)

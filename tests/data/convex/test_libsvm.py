@@ -179,12 +179,13 @@ def test_download_fetches_once(tmp_path: Path, home: str, monkeypatch: pytest.Mo
     libsvm(name="few", root=str(root), download=True, home=home)
 
 
-def test_download_knows_what_lies_packed_at_home(tmp_path: Path, home: str, monkeypatch) -> None:
-    plain = write_rows(tmp_path / "home", "gisette_scale", 20, 3)
-    plain.with_name("gisette_scale.bz2").write_bytes(bz2.compress(plain.read_bytes()))
-    monkeypatch.setattr(libsvm_module, "SHAPES", {"gisette_scale": (20, 3)})
-    libsvm(name="gisette_scale", root=str(tmp_path / "root"), download=True, home=home)
-    assert (tmp_path / "root" / "libsvm" / "gisette_scale.bz2").is_file()
+@pytest.mark.parametrize("name", ["gisette_scale", "rcv1_train.binary"])
+def test_download_knows_what_lies_packed_at_home(tmp_path: Path, home: str, monkeypatch, name: str) -> None:
+    plain = write_rows(tmp_path / "home", name, 20, 3)
+    plain.with_name(f"{name}.bz2").write_bytes(bz2.compress(plain.read_bytes()))
+    monkeypatch.setattr(libsvm_module, "SHAPES", {name: (20, 3)})
+    libsvm(name=name, root=str(tmp_path / "root"), download=True, home=home)
+    assert (tmp_path / "root" / "libsvm" / f"{name}.bz2").is_file()
 
 
 def test_download_of_rubbish_leaves_nothing(tmp_path: Path, home: str) -> None:

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 import torch
 from libsvm_files import write_rows
+from scipy.sparse import issparse
 
 from compressors.core.randomness import generator
+from data.convex import libsvm as libsvm_module
+from data.convex import rows as rows_module
 from data.convex.libsvm import libsvm
 from models.convex import kept_optimum
 from models.convex.logistic_l2 import logistic_l2
+from models.convex.optimum import LogisticObjective, is_optimum
 
 
 def build(tmp_path: Path, rows: int = 40, density: float = 1.0, data: dict | None = None, **settings):
@@ -91,6 +95,39 @@ def test_bits_do_not_depend_on_who_else_is_in_the_process(
             assert torch.equal(alone, together[start : start + size]), (size, start)
             assert torch.equal(losses, all_losses[start : start + size]), (size, start)
     torch.set_num_threads(threads)
+
+
+def test_texts_with_many_features_stay_sparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RCV1's width and share of zeros, fewer rows: its optimum, shards and batches without a dense table."""
+    rng, folder = np.random.default_rng(3), tmp_path / "libsvm"
+    folder.mkdir()
+    lines = []
+    for _ in range(100):
+        indices = np.sort(rng.choice(47236, 76, replace=False)) + 1
+        values = rng.random(76)
+        pairs = zip(indices, values / np.linalg.norm(values), strict=True)
+        lines.append(f"{rng.choice((-1, 1))} " + " ".join(f"{i}:{v:.6f}" for i, v in pairs))
+    (folder / "rcv1_train.binary").write_text("\n".join([*lines, "1 47236:1"]) + "\n")
+    monkeypatch.setitem(libsvm_module.SHAPES, "rcv1_train.binary", (101, 47236))
+    monkeypatch.setattr(rows_module, "_MOST_DENSE_BYTES", 20 * 8 * 47236)  # a step's rows, not the table
+    dataset = libsvm(name="rcv1_train.binary", root=str(tmp_path))
+    model = logistic_l2(**dataset.model_arguments(), l2=0.01, offset=1e-3)
+    assert issparse(model.problem.features)
+    objective = LogisticObjective(model.problem.features, model.problem.weights.numpy(), model.l2)
+    assert is_optimum(objective, model.optimum.numpy(), model.smoothness)
+    out = torch.zeros(20, 47236, dtype=torch.float64)
+    whole = dataset.loader(20, range(20), None, partial(generator, 1))
+    assert issparse(whole.batches(0).features)
+    model.worker_gradients(whole.batches(0), out)
+    expected = objective.gradient(model.weight.detach().numpy())
+    torch.testing.assert_close(out.mean(0), torch.from_numpy(expected), rtol=1e-9, atol=1e-12)
+    batches = dataset.loader(20, range(20), 1, partial(generator, 1))
+    model.worker_gradients(batches.batches(0), out)
+    x, rows = model.weight.detach(), batches._indices(0)
+    for worker in (0, 19):
+        row = torch.from_numpy(dataset.features[rows[worker]].toarray()[0]) * -dataset.labels[rows[worker]]
+        expected = torch.sigmoid(row @ x) * row * batches._weights[worker] + model.l2 * x
+        torch.testing.assert_close(out[worker], expected, rtol=1e-10, atol=1e-14)
 
 
 def test_diagnostics_at_the_start_and_at_the_optimum(tmp_path: Path) -> None:

@@ -93,6 +93,19 @@ def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None
     assert link.sent == 3 * handed.sent > 0
 
 
+def test_a_guess_is_the_first_setting_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    pilot, calls = power_law(-2.0)
+    given = Pilot(0.01, 1e6 * 0.5**-2.0, 0.01, "")
+    monkeypatch.setattr(
+        budget, "run_pilot", lambda method, value, *_: given if method == "top_k" else pilot(value)
+    )
+    monkeypatch.setattr(budget, "_rule", lambda *_: 3.0)
+    found = [
+        budget.match([], "top_k", 0.01, tolerance=0.01, runs=8, start=start).found for start in (0.5, None)
+    ]
+    assert calls[:2] == [0.5, 3.0] and {pilot.value for pilot in found} == {0.5}
+
+
 def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["model=mlp", "workers=0", f"output={tmp_path}", "--density", "0.1"]) == 1
     error = capsys.readouterr().err
@@ -101,7 +114,13 @@ def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    "words", [["--density", "0"], ["--threshold", "-1"], ["--density", "1", "--to", "no/x.yaml"]]
+    "words",
+    [
+        ["--density", "0"],
+        ["--threshold", "-1"],
+        ["--density", "1", "--to", "no/x.yaml"],
+        ["--density", "0.1", "--start", "0"],
+    ],
 )
 def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 1

@@ -24,7 +24,9 @@ def write_madelon(folder: Path, end: float, start: dict | None = None, **config:
         }
         for i in range(300)
     ]
-    settings = {
+    usual = {
+        "settings": {"density": 0.002},
+        "records": records,
         "name": "madelon_sgd-top_k",
         "workers": 20,
         "model": {"_target_": "models.convex.logistic_l2.logistic_l2", "l2": None, "offset": 1e-4},
@@ -35,7 +37,7 @@ def write_madelon(folder: Path, end: float, start: dict | None = None, **config:
     }
     problem = {"smoothness": 29790805.64933511, "start_value": 12.17092905, "optimum_value": 0.6679195534}
     summary = {"convex/suboptimality": 0.02, "problem": problem, "data": {"name": "madelon"}}
-    write_run(folder, settings={"density": 0.002}, records=records, summary=summary, **(settings | config))
+    write_run(folder, summary=summary, **(usual | config))
 
 
 @pytest.mark.parametrize(("end", "word"), [(4.4e-5, "reproduced"), (6e-5, "not reproduced")])
@@ -115,3 +117,23 @@ def test_the_papers_own_setting_has_no_number_either(tmp_path: Path) -> None:
     )
     found = verdict(read_runs([tmp_path]))
     assert found.word == "not comparable" and "no number of its figures is known" in found.reason
+
+
+def test_a_hundred_workers_have_published_values_but_no_error_that_was_read(tmp_path: Path) -> None:
+    """EF-GD* with 100 workers: start values and bits are judged; they alone reproduce nothing."""
+    records = [{"step": 0, "convex/suboptimality": 11.50300959057, "convex/distance_squared": 5e-6}]
+    records.append({"step": 100_000, "compression/error": 1e-12, "comm/paper_bits_total": 1.6e7})
+    settings = {"workers": 100, "trainer": {"steps": 100_000, "batch_size": None}}
+    write_madelon(
+        tmp_path,
+        4e-5,
+        name="madelon_gd_star_100-top_k",
+        settings={"density": 0.01},
+        records=records,
+        **settings,
+    )
+    found = verdict(read_runs([tmp_path]))
+    assert found.word == "not comparable"
+    assert found.published == "f(x) - f* start 11.5; ‖x - x*‖² start 5e-06; bits per worker end 1.6e+07"
+    assert "bits per worker at the end 1.6e+07, by rule 1.6e+07, ratio 1 (1e-06 agrees)" in found.reason
+    assert "no value of the paper's was read: mean ‖e‖²" in found.reason

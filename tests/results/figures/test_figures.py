@@ -198,7 +198,7 @@ def test_layers_in_the_order_of_the_model(group: Group) -> None:
 
 def test_title_says_subject_workers_steps_and_seeds(group: Group) -> None:
     said = texts(drawn_by("density", group))
-    assert said.startswith("mlp-digits: density against iterations\n4 workers, 200 steps; ")
+    assert said.startswith("mlp-digits: density against steps\n4 workers, 200 steps; ")
     assert "mean over seeds 0, 1, 2; dots: single seeds, bars: 95 % interval of the mean" in said.replace(
         "\n", " "
     )

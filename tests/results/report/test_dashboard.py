@@ -12,7 +12,9 @@ import pytest
 from configs import resolved
 from results_commands import command_of_results
 
+from results.compare.paper import ERROR_CURVES
 from results.figures.style import COLOURS
+from results.report.charts import sections
 from results.report.dashboard import GROUPING, QUALITIES, specification
 from trainers.records.identity import compressor_name
 from trainers.run.folder import RunFolder
@@ -46,7 +48,9 @@ def metrics(part: Any) -> set[str]:
     for panel in panels(part):
         config = panel["config"]
         found |= {config.get("xAxis"), config.get("yAxis"), *config.get("metrics", ())}
-    return {metric.removeprefix("summary:") for metric in found - {None, "_step"}}
+        found |= {column["accessor"] for column in config.get("columns", ())} | {config.get("targetKey")}
+    shown = {metric for metric in found - {None, "_step", "epoch"} if not metric.startswith("config:")}
+    return {metric.removeprefix("summary:").removesuffix(".last") for metric in shown}
 
 
 def documented() -> set[str]:
@@ -61,7 +65,7 @@ def documented() -> set[str]:
 @pytest.mark.parametrize("part", ["workspace", "report"])
 def test_panels_show_what_the_figures_show(made: dict[str, Any], part: str) -> None:
     scatter = {
-        (panel["config"]["xAxis"].split(":")[1], panel["config"]["yAxis"].split(":")[1])
+        tuple(panel["config"][axis].split(":")[1].removesuffix(".last") for axis in ("xAxis", "yAxis"))
         for panel in panels(made[part])
         if panel["viewType"] == "Scatter Plot"
     }
@@ -93,6 +97,49 @@ def test_runs_are_grouped_by_method_so_that_seeds_are_left(made: dict[str, Any],
     for run_set in run_sets:
         keys = [(key["section"], key["name"]) for key in run_set["grouping"]]
         assert keys == [("config", f"{name}.value") for name in GROUPING]
+
+
+@pytest.mark.parametrize("part", ["workspace", "report"])
+def test_every_field_is_one_of_the_schema(made: dict[str, Any], part: str) -> None:
+    """Read by the models of the panels: no field is lost, and none is unknown."""
+    from wandb_workspaces.reports.v2 import internal
+
+    kinds = {
+        "Scatter Plot": internal.ScatterPlot,
+        "Run History Line Plot": internal.LinePlot,
+        "Bar Chart": internal.BarPlot,
+        "Vega2": internal.Vega2,
+        "Parallel Coordinates Plot": internal.ParallelCoordinatesPlot,
+        "Parameter Importance": internal.ParameterImportancePlot,
+        "Markdown Panel": internal.MarkdownPanel,
+    }
+    found = panels(made[part])
+    assert {panel["viewType"] for panel in found} == set(kinds)
+    for panel in found:
+        read = kinds[panel["viewType"]].model_validate(panel)
+        assert read.model_dump(mode="json", by_alias=True, exclude_none=True) == panel
+        known = {field.alias or name for name, field in type(read.config).model_fields.items()}
+        assert panel["config"].keys() <= known
+
+
+def test_there_is_a_section_for_every_figure(made: dict[str, Any]) -> None:
+    banks = made["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
+    counts = {bank["name"]: len(bank["panels"]) for bank in banks}
+    assert list(counts) == list(sections(list(QUALITIES)))
+    assert {"Lambda against k", "Hindsight and regret", "Heterogeneity", "Workers", "Break-even"} <= set(
+        counts
+    )
+    assert all(counts.values())
+
+
+def test_published_values_are_level_lines(made: dict[str, Any]) -> None:
+    lines = [panel["config"] for panel in panels(made["report"]) if panel["config"].get("expressions")]
+    levels = {float(one.split(" + ")[0]) for config in lines for one in config["expressions"] if " + " in one}
+    published = {
+        v.published for curve in ERROR_CURVES for v in curve.values if v.metric == "compression/error"
+    }
+    assert levels == published and len(published) > 4
+    assert all(config["expressions"][0] == "${compression/error}" for config in lines)
 
 
 def test_groups_are_the_facts_that_seeds_share(tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ def test_only_the_papers_own_settings_stand_beside_its_numbers(output: Path, tmp
     start = run.curve("convex/distance_squared").iloc[0]
     assert f"| ‖x - x\\*‖² | start | by rule | 5e-06 | {start:.4g} (one seed) |" in table
     assert "- madelon\\_sgd" not in table and "- madelon_sgd, top_k, density 0.002: not reproduced, " in table
-    assert "Not read, so not judged: f(x) - f\\* after the start" in table
+    assert "Not read, so not compared: f(x) - f\\* after the start" in table
     for number, change in enumerate(
         (
             {"trainer": {"steps": 7}},

@@ -98,7 +98,7 @@ def test_words_go_no_further_than_intervals_for_all_looks(output: Path, tmp_path
     assert rows["3 %"][0] == "0.5 (the rule for 0.1 %)" and rows["3 %"][5] == "no difference shown"
     assert "9 %" not in rows
     words = " ".join(text.split())
-    assert "Bonferroni's for 2 looks, 97.5 % each" in words
+    assert "Bonferroni's for 2 comparisons, 97.5 % each" in words
     assert (
         "Here, over 5 seeds, threshold minus Top-k. Test accuracy: higher at 1 % (+2.00 [+1.01, +2.99])"
         in words

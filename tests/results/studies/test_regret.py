@@ -53,18 +53,18 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.Cap
     assert top_k[9] == f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
     assert cells(text, "hard_threshold")[9] == "-"
     flat = " ".join(text.split())
-    order = [flat.index(f"`{method}, ", flat.index("From the least regret on")) for method in REGRETS]
+    order = [flat.index(f"`{method}, ", flat.index("In the order of regret")) for method in REGRETS]
     assert order == sorted(order)
-    assert "`hard_threshold, lambda 0.01` (0 within what is known), `top_k, density 0.01` (40 %)" in flat
+    assert "`hard_threshold, lambda 0.01` (0 within the uncertainty), `top_k, density 0.01` (40 %)" in flat
     words = "`random_k, density 0.01`: no difference shown; `top_k, density 0.01`: lower."
     assert f"Quality (test accuracy, %), beside `hard_threshold, lambda 0.01`: {words}" in flat
-    assert "intervals for the 2 such looks of this page" in flat
+    assert "intervals for the 2 such comparisons of this page" in flat
 
 
 def test_other_bytes_are_no_comparison(tmp_path: Path) -> None:
     text = page(read_runs([runs_in(tmp_path, top_k=1.3e6, random_k=2e6)]))
     assert cells(text, "top_k")[9] == "1.30 times the bytes"
-    assert "no other method sent as many bytes" in " ".join(text.split()) and "looks" not in text
+    assert "no other method has equal bytes" in " ".join(text.split()) and "looks" not in text
 
 
 def test_two_seeds_have_no_interval(tmp_path: Path) -> None:

@@ -1,0 +1,206 @@
+"""A W&B server that fails: the training goes on, and its records arrive later or are kept."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command_line import ROOT, command
+from interrupting import Running, last_step, num_records
+from run_folders import write_run
+from wandb_server import Answer, WandbServer, start_wandb, wandb
+
+from results.report.charts import sections
+from results.report.dashboard import specification
+
+pytestmark = pytest.mark.slow
+
+STEPS = 150
+WORDS = ["experiment=quick", f"trainer.steps={STEPS}", "trainer.batch_size=16", "tracker=wandb"]
+WORDS += ["tracker.mode=online"]
+
+
+@pytest.fixture
+def server() -> Iterator[WandbServer]:
+    made = WandbServer()
+    yield made
+    made.close()
+
+
+def environment(server: WandbServer, home: Path) -> dict[str, str]:
+    return server.environment | {"HOME": str(home), "WANDB_INIT_TIMEOUT": "20"}
+
+
+def steps(server: WandbServer) -> list[int]:
+    return sorted({row["step"] for row in server.run().rows() if "step" in row})
+
+
+class Broken:
+    """A fault of some answers after the first records have arrived; the first ``times``, or all."""
+
+    def __init__(self, answer: Answer, times: int | None = None) -> None:
+        self.answer, self.left = answer, times
+        self.seen = 0
+
+    def __call__(self, method: str, path: str) -> Answer | None:
+        if self.left == 0:
+            return None
+        self.left = None if self.left is None else self.left - 1
+        self.seen += 1
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(500),
+        Answer(429, headers={"Retry-After": "1"}),
+        Answer(closes=True),
+        Answer(500, hang_seconds=3),
+    ],
+    ids=["500", "429", "closed connection", "hang"],
+)
+def test_a_server_that_fails_for_a_while_gets_all_records(
+    answer: Answer, server: WandbServer, tmp_path: Path
+) -> None:
+    fault = Broken(answer, times=3)
+    with Running(
+        *WORDS, f"output={tmp_path / 'o'}", log=tmp_path / "log", **environment(server, tmp_path)
+    ) as run:
+        run.until(lambda: server.runs and server.run().rows(), seconds=300)
+        server.fault = fault
+        assert run.wait() == 0, run.said()
+        assert "failed" not in run.said()
+    assert fault.seen == 3
+    assert steps(server) == list(range(1, STEPS + 1))
+    assert server.run().exit_code == 0
+    assert last_step(tmp_path / "o") == STEPS
+
+
+@pytest.mark.parametrize("kind", ["gone", "hanging"])
+def test_a_server_that_does_not_come_back_leaves_records_to_upload(
+    kind: str, server: WandbServer, tmp_path: Path
+) -> None:
+    output = tmp_path / "o"
+    with Running(*WORDS, f"output={output}", log=tmp_path / "log", **environment(server, tmp_path)) as run:
+        run.until(lambda: server.runs and server.run().rows() and num_records(output) > 10, seconds=300)
+        if kind == "gone":
+            server.close()
+        else:
+            server.fault = Broken(Answer(hang_seconds=600))
+        assert run.wait() == 0, run.said()
+        (line,) = [one for one in run.errors() if "Weights & Biases failed" in one]
+    assert last_step(output) == STEPS
+    words = line.partition("to be uploaded by: ")[2].split()
+    assert words[:2] == ["wandb", "sync"]
+    server.fault = None
+    if kind == "gone":
+        server.open()
+    before = len(steps(server))
+    status, said = wandb(server, *words[1:], home=tmp_path)
+    assert status == 0, said
+    assert before < STEPS and steps(server) == list(range(1, STEPS + 1))
+
+
+@pytest.mark.parametrize(
+    "answer", [Answer(500), Answer(429), Answer(hang_seconds=600)], ids=["500", "429", "hang"]
+)
+def test_a_server_that_fails_at_the_start_means_offline(
+    answer: Answer, server: WandbServer, tmp_path: Path
+) -> None:
+    server.fault = Broken(answer)
+    words = [*WORDS, "trainer.steps=10", f"output={tmp_path / 'o'}"]
+    result = command(*words, **environment(server, tmp_path) | {"WANDB_INIT_TIMEOUT": "4"})
+    assert result.returncode == 0, result.stderr
+    assert "cannot be reached" in result.stderr and "recording offline" in result.stderr
+    (folder,) = (tmp_path / "o").glob("*/*/wandb/offline-run-*")
+    assert f"wandb sync {folder}" in result.stdout
+
+
+def test_a_report_is_saved_with_its_page_and_figures(server: WandbServer, tmp_path: Path) -> None:
+    ids = [write_run(tmp_path / "runs", seed=seed).name for seed in (0, 1, 2)]
+    words = ["-m", "results", "report", str(tmp_path / "runs"), "--entity", "someone", "--project", "p"]
+    variables = os.environ | environment(server, tmp_path)
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, env=variables, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    workspace, report = server.views
+    expected = specification("someone", "p", ["test/accuracy"])
+    assert workspace["spec"] == expected["workspace"]["spec"]
+    headings = [
+        block["children"][0]["text"] for block in report["spec"]["blocks"] if block["type"] == "heading"
+    ]
+    assert headings == list(sections(["test/accuracy"]))
+    (artifact,) = server.artifacts.values()
+    assert (artifact.type, artifact.is_committed) == ("report", True)
+    assert set(artifact.metadata["runs"]) == set(ids)
+    assert artifact.files["report.html"].startswith(b"<!")
+    figures = [name for name in artifact.files if name.startswith("figures/")]
+    assert any(name.endswith(".png") for name in figures) and any(name.endswith(".pdf") for name in figures)
+    assert server.run().fields["jobType"] == "report" and server.run().exit_code == 0
+
+
+def test_a_resumed_run_goes_on_under_its_id(server: WandbServer, tmp_path: Path) -> None:
+    output = tmp_path / "o"
+    words = [*WORDS, "checkpoint.every_steps=10", f"output={output}"]
+    with Running(*words, log=tmp_path / "log", **environment(server, tmp_path)) as run:
+        run.until(lambda: server.runs and server.run().rows() and num_records(output) > 30, seconds=300)
+    before = server.run()
+    assert before.exit_code is None
+    result = command(*words, **environment(server, tmp_path))
+    assert result.returncode == 0 and "going on after step" in result.stdout, result.stderr
+    after = server.run()  # the only one
+    assert after is before and after.exit_code == 0
+    assert steps(server) == list(range(1, STEPS + 1))
+
+
+def test_the_first_of_several_processes_alone_talks(server: WandbServer, tmp_path: Path) -> None:
+    """Its records, and the measurements of its system."""
+    words = [*WORDS, "trainer.steps=10", "processes=2", f"output={tmp_path / 'o'}"]
+    result = command(*words, **environment(server, tmp_path))
+    assert result.returncode == 0, result.stderr
+    run = server.run()
+    assert run.starts == 1 and steps(server) == list(range(1, 11))
+    assert [name for _, name in server.requests].count("RunResumeStatus") == 0
+
+
+def test_an_agent_runs_what_a_search_suggests(server: WandbServer, tmp_path: Path) -> None:
+    status, said = wandb(server, "sweep", "sweeps/wandb/search_small.yaml", home=tmp_path)
+    assert status == 0, said
+    ((name, sweep),) = server.sweeps.items()
+    own = [word for word in sweep["command"] if not str(word).startswith("output=")]
+    sweep["command"] = [*own[:-1], f"output={tmp_path / 'o'}", "trainer.epochs=1", own[-1]]
+    server.jobs[name] = [{"budget.density": 0.3, "optimizer.lr": 0.01}]
+    status, said = wandb(server, "agent", f"someone/total-error/{name}", home=tmp_path)
+    assert status == 0, said
+    summary = server.run().summary
+    above = math.log10(summary["comm/link_bytes_sent_total"] / 2e7)
+    assert above > 0
+    assert summary["sweep/objective"] == pytest.approx(summary["test/accuracy"]["last"] - above)
+
+
+def test_two_agents_share_a_sweep(server: WandbServer, tmp_path: Path) -> None:
+    status, said = wandb(server, "sweep", "sweeps/wandb/smoke.yaml", home=tmp_path)
+    assert status == 0, said
+    name = next(iter(server.sweeps))
+    output = f"output={tmp_path / 'o'}"
+    command_line = server.sweeps[name]["command"]
+    command_line[[str(word).startswith("output=") for word in command_line].index(True)] = output
+    jobs = server.jobs[name] = server.jobs[name][:4]
+    expected = len(jobs)
+    agents = [start_wandb(server, "agent", f"someone/total-error/{name}", home=tmp_path) for _ in range(2)]
+    for agent in agents:
+        said, _ = agent.communicate(timeout=600)
+        assert agent.returncode == 0, said
+    assert len(server.runs) == expected and set(server.agents.values()) == {name}
+    for run_id, run in server.runs.items():
+        assert run.exit_code == 0 and run.fields["sweep"] == name
+        assert run.summary["test/accuracy"]["last"] > 0
+        assert run_id.startswith(f"{name}run")
+    kept = {path.read_text().strip() for path in (tmp_path / "o").glob("*/*/wandb/run-id.txt")}
+    assert kept == set(server.runs)
+    summaries = [json.loads(path.read_text()) for path in (tmp_path / "o").glob("*/*/summary.json")]
+    assert [one["status"] for one in summaries] == ["finished"] * expected

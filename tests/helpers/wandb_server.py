@@ -1,0 +1,456 @@
+"""A server that speaks W&B's protocol: GraphQL, the stream of a run's files, and storage of files.
+
+It keeps what the real client sends, and can be made to fail. Start it by ``WandbServer()`` and let clients
+use it by ``environment``.
+"""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count, product
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import yaml
+from command_line import ROOT
+
+ENTITY = "someone"
+_OPERATION = re.compile(r"\b(?:query|mutation)\s+(\w+)")
+_FIRST_FIELD = re.compile(r"[{]\s*(\w+)")
+Fields = dict[str, Any]
+
+
+@dataclass
+class StoredRun:
+    """What a server keeps of one run."""
+
+    name: str
+    fields: Fields = field(default_factory=dict)  # of the last upsert, without those that are null
+    config: Fields = field(default_factory=dict)
+    lines: dict[str, dict[int, str]] = field(default_factory=dict)  # of streamed files, by line number
+    files: dict[str, bytes] = field(default_factory=dict)
+    exit_code: int | None = None
+    starts: int = 0
+
+    def rows(self, name: str = "wandb-history.jsonl") -> list[Fields]:
+        """The records of a streamed file, in order."""
+        return [json.loads(line) for _, line in sorted(self.lines.get(name, {}).items())]
+
+    @property
+    def summary(self) -> Fields:
+        last = sorted(self.lines.get("wandb-summary.json", {}).items())
+        return json.loads(last[-1][1]) if last else {}
+
+    @property
+    def settings(self) -> Fields:
+        """The config without W&B's own part."""
+        return {key: entry["value"] for key, entry in self.config.items() if key != "_wandb"}
+
+    @property
+    def metrics(self) -> list[Fields]:
+        """The definitions of metrics, with the numbers of their fields as names."""
+        return self.config["_wandb"]["value"].get("m", [])
+
+
+@dataclass
+class StoredArtifact:
+    name: str
+    type: str
+    run: str
+    aliases: list[str]
+    metadata: Fields
+    files: dict[str, bytes] = field(default_factory=dict)
+    is_committed: bool = False
+
+
+@dataclass
+class Answer:
+    """A response; ``hang_seconds`` before it is sent."""
+
+    status: int = 200
+    body: bytes = b"{}"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    hang_seconds: float = 0.0
+    closes: bool = False  # the connection, without any response
+
+
+Fault = Callable[[str, str], Answer | None]  # by method and path; None for the usual answer
+
+
+class WandbServer:
+    """The server on a free port of the loopback interface, until ``close``."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, StoredRun] = {}
+        self.artifacts: dict[str, StoredArtifact] = {}
+        self.alerts: list[Fields] = []
+        self.views: list[Fields] = []  # specifications of workspaces and reports, as sent
+        self.sweeps: dict[str, Fields] = {}  # configs
+        self.jobs: dict[str, list[Fields]] = {}  # of sweeps: settings of the runs to come
+        self.agents: dict[str, str] = {}  # sweeps of agents
+        self.requests: list[tuple[str, str]] = []  # method, and path or GraphQL operation
+        self.connections: set[socket.socket] = set()
+        self.unknown: list[str] = []  # queries without an answer here
+        self.fault: Fault | None = None
+        self._lock = threading.Lock()
+        self._numbers = count(1)
+        self._http: ThreadingHTTPServer | None = None
+        self._port = 0
+        self.open()
+
+    def open(self) -> None:
+        """Listen; again on the same port after ``close``."""
+        server = self
+
+        class Handler(_Handler):
+            wandb = server
+
+        self._http = _Quiet(("127.0.0.1", self._port), Handler)
+        self._port = self._http.server_address[1]
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+
+    def close(self) -> None:
+        """Stop to listen and end all connections, so that clients find nobody."""
+        if self._http is not None:
+            self._http.shutdown()
+            self._http.server_close()
+            for connection in self.connections:
+                with suppress(OSError):  # it has been closed
+                    connection.shutdown(socket.SHUT_RDWR)
+            self.connections.clear()
+            self._http = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which W&B's client talks to this server."""
+        return {
+            "WANDB_BASE_URL": self.url,
+            "WANDB_API_KEY": "0" * 40,
+            "WANDB_ENTITY": ENTITY,
+            "WANDB_ERROR_REPORTING": "false",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    @contextmanager
+    def failing(self, fault: Fault) -> Iterator[None]:
+        self.fault = fault
+        try:
+            yield
+        finally:
+            self.fault = None
+
+    def run(self) -> StoredRun:
+        """The only run."""
+        (found,) = self.runs.values()
+        return found
+
+    def answer(self, method: str, path: str, body: bytes) -> Answer:
+        path = unquote(urlsplit(path).path)
+        operation = path
+        asked: Fields = {}
+        if path == "/graphql":
+            asked = json.loads(body)
+            operation = _operation(asked["query"])
+        with self._lock:
+            self.requests.append((method, operation))
+        fault = self.fault(method, operation) if self.fault is not None else None
+        if fault is not None:
+            return fault
+        with self._lock:
+            if path == "/graphql":
+                return Answer(body=json.dumps(self._graphql(operation, asked)).encode())
+            if path.endswith("/file_stream"):
+                return self._stream(path.split("/")[-2], json.loads(body))
+            if path.startswith("/storage/"):
+                return self._store(method, path.removeprefix("/storage/"), body)
+        return Answer(404)
+
+    def _graphql(self, operation: str, asked: Fields) -> Fields:
+        handler = getattr(self, f"_on_{operation}", None)
+        if handler is None:
+            self.unknown.append(asked["query"])
+            return {"errors": [{"message": f"no answer to {operation}"}]}
+        return {"data": handler(asked.get("variables") or {})}
+
+    def _stream(self, name: str, body: Fields) -> Answer:
+        run = self.runs[name]
+        for file, part in body.get("files", {}).items():
+            lines = run.lines.setdefault(file, {})
+            lines.update({part["offset"] + i: line for i, line in enumerate(part["content"])})
+        if body.get("complete"):
+            run.exit_code = body.get("exitcode", 0)
+        return Answer(body=b'{"exitcode": null, "limits": {}}')
+
+    def _store(self, method: str, path: str, body: bytes) -> Answer:
+        kind, owner, name = path.split("/", 2)
+        files = self.runs[owner].files if kind == "run" else self.artifacts[owner].files
+        if method == "PUT":
+            files[name] = body
+            return Answer()
+        return Answer(body=files[name])
+
+    def _on_Viewer(self, _: Fields) -> Fields:
+        return {
+            "viewer": {
+                "id": "viewer",
+                "entity": ENTITY,
+                "username": ENTITY,
+                "email": "someone@example.org",
+                "flags": "{}",
+                "teams": {"edges": []},
+            }
+        }
+
+    def _on_ServerFeaturesQuery(self, _: Fields) -> Fields:
+        return {"serverInfo": {"features": []}}
+
+    def _on_UpsertBucket(self, variables: Fields) -> Fields:
+        name = variables.get("name") or variables["id"].partition(":")[2]
+        inserted = name not in self.runs
+        run = self.runs.setdefault(name, StoredRun(name))
+        run.fields |= {key: value for key, value in variables.items() if value is not None}
+        if variables.get("config"):
+            run.config = json.loads(variables["config"])
+        run.starts += "host" in run.fields and variables.get("host") is not None
+        return {"upsertBucket": {"bucket": self._bucket(run), "inserted": inserted}}
+
+    def _on_RunResumeStatus(self, variables: Fields) -> Fields:
+        run = self.runs.get(variables["name"])
+        place = {"id": "project", "name": variables["project"], "entity": {"id": "e", "name": ENTITY}}
+        if run is None:
+            return {"model": {**place, "bucket": None}}
+        history, events = run.rows(), run.rows("wandb-events.jsonl")
+        bucket = {
+            **self._bucket(run),
+            "summaryMetrics": json.dumps(run.summary),
+            "logLineCount": len(run.lines.get("output.log", {})),
+            "historyLineCount": len(history),
+            "eventsLineCount": len(events),
+            "historyTail": json.dumps([json.dumps(row) for row in history[-1:]]),
+            "eventsTail": json.dumps([json.dumps(row) for row in events[-1:]]),
+            "config": json.dumps(run.config),
+            "tags": run.fields.get("tags", []),
+            "notes": run.fields.get("notes"),
+            "wandbConfig": json.dumps({"t": run.config.get("_wandb", {}).get("value", {}).get("t", {})}),
+        }
+        return {"model": {**place, "bucket": bucket}}
+
+    def _bucket(self, run: StoredRun) -> Fields:
+        project = run.fields.get("project", "project")
+        return {
+            "id": f"id:{run.name}",
+            "name": run.name,
+            "displayName": run.fields.get("displayName", run.name),
+            "description": None,
+            "config": json.dumps(run.config),
+            "sweepName": run.fields.get("sweep"),
+            "project": {"id": "project", "name": project, "entity": {"id": "e", "name": ENTITY}},
+            "historyLineCount": len(run.rows()),
+        }
+
+    def _on_CreateRunFiles(self, variables: Fields) -> Fields:
+        run = variables["run"]
+        files = [{"name": n, "uploadUrl": f"{self.url}/storage/run/{run}/{n}"} for n in variables["files"]]
+        return {"createRunFiles": {"runID": f"id:{run}", "uploadHeaders": [], "files": files}}
+
+    def _on_OrganizationCoreWeaveOrganizationID(self, _: Fields) -> Fields:
+        return {"entity": None}
+
+    def _on_ArtifactType(self, variables: Fields) -> Fields:
+        return {"project": {"artifact": None}}
+
+    def _on_CreateArtifact(self, variables: Fields) -> Fields:
+        given = variables["input"]
+        name = f"artifact{next(self._numbers)}"
+        self.artifacts[name] = StoredArtifact(
+            given["artifactCollectionName"],
+            given["artifactTypeName"],
+            given["runName"],
+            [alias["alias"] for alias in given.get("aliases") or []],
+            json.loads(given.get("metadata") or "{}"),
+        )
+        made = {"id": name, "state": "PENDING", "artifactSequence": {"latestArtifact": None}}
+        return {"createArtifact": {"artifact": made}}
+
+    def _on_CreateArtifactManifest(self, variables: Fields) -> Fields:
+        return {"createArtifactManifest": {"artifactManifest": self._manifest(variables["artifactID"])}}
+
+    def _on_UpdateArtifactManifest(self, variables: Fields) -> Fields:
+        owner = variables["artifactManifestID"].partition(":")[2]
+        return {"updateArtifactManifest": {"artifactManifest": self._manifest(owner)}}
+
+    def _manifest(self, owner: str) -> Fields:
+        url = f"{self.url}/storage/artifact/{owner}/wandb_manifest.json"
+        return {
+            "id": f"manifest:{owner}",
+            "file": {"id": f"file:{owner}", "uploadUrl": url, "uploadHeaders": []},
+        }
+
+    def _on_CreateArtifactFiles(self, variables: Fields) -> Fields:
+        nodes = [
+            {
+                "storagePath": f"{one['artifactID']}/{one['name']}",
+                "uploadUrl": f"{self.url}/storage/artifact/{one['artifactID']}/{one['name']}",
+                "uploadHeaders": [],
+                "uploadMultipartUrls": None,
+                "artifact": {"id": one["artifactID"]},
+            }
+            for one in variables["input"]["artifactFiles"]
+        ]
+        return {"createArtifactFiles": {"files": {"edges": [{"node": node} for node in nodes]}}}
+
+    def _on_CommitArtifact(self, variables: Fields) -> Fields:
+        name = variables["artifactID"]
+        self.artifacts[name].is_committed = True
+        return {"commitArtifact": {"artifact": {"id": name, "digest": "digest"}}}
+
+    def _on_UpsertView2(self, variables: Fields) -> Fields:
+        self.views.append({**variables, "spec": json.loads(variables["spec"])})
+        name = variables.get("name") or f"view{len(self.views)}"
+        view = {"id": f"id:{name}", "name": name, "displayName": variables.get("displayName")}
+        project = {"id": "project", "name": variables["projectName"], "entityName": ENTITY}
+        rest = {"type": variables["type"], "description": "", "project": project, "updatedAt": "2026-01-01"}
+        return {"upsertView": {"view": {**view, **rest, "spec": variables["spec"]}, "inserted": True}}
+
+    _on_upsertView = _on_UpsertView2
+
+    def _on_ProjectInternalId(self, _: Fields) -> Fields:
+        return {"project": {"id": "project", "internalId": "1"}}
+
+    def _on_GetProjects(self, _: Fields) -> Fields:
+        page = {"__typename": "PageInfo", "endCursor": None, "hasNextPage": False}
+        return {"models": {"pageInfo": page, "edges": []}}
+
+    def _on_CreateProject(self, variables: Fields) -> Fields:
+        made = {"id": "project", "name": variables["input"]["name"], "entityName": ENTITY}
+        return {"result": {"project": made, "model": made, "inserted": True}}
+
+    def _on_UpsertSweep(self, variables: Fields) -> Fields:
+        name = f"sweep{len(self.sweeps) + 1}"
+        self.sweeps[name] = yaml.safe_load(variables["config"])
+        self.jobs[name] = list(_grid(self.sweeps[name]))
+        project = {"id": "project", "name": variables["projectName"], "entity": {"id": "e", "name": ENTITY}}
+        made = {"name": name, "project": project}
+        return {"upsertSweep": {"sweep": made, "configValidationWarnings": []}}
+
+    def _on_SweepWithRuns(self, variables: Fields) -> Fields:
+        name = variables["sweep"]
+        found = {"id": name, "name": name, "config": yaml.safe_dump(self.sweeps[name]), "state": "RUNNING"}
+        return {"project": {"sweep": {**found, "runs": {"edges": []}}}}
+
+    def _on_GetSweepState(self, variables: Fields) -> Fields:
+        return {"project": {"sweep": {"state": "RUNNING"}}}
+
+    def _on_CreateAgent(self, variables: Fields) -> Fields:
+        name = f"agent{len(self.agents) + 1}"
+        self.agents[name] = variables["sweep"]
+        return {"createAgent": {"agent": {"id": name}}}
+
+    def _on_Heartbeat(self, variables: Fields) -> Fields:
+        """A run for an agent without one, or its end."""
+        agent, sweep = variables["id"], self.agents[variables["id"]]
+        commands: list[Fields] = []
+        if not any(json.loads(variables["runState"]).values()):
+            if self.jobs[sweep]:
+                settings = {key: {"value": value} for key, value in self.jobs[sweep].pop(0).items()}
+                run = f"{sweep}run{next(self._numbers)}"
+                program = self.sweeps[sweep]["program"]
+                commands = [{"type": "run", "run_id": run, "program": program, "args": settings}]
+            else:
+                commands = [{"type": "exit"}]
+        answer = {"agent": {"id": agent}, "commands": json.dumps(commands)}
+        return {"agentHeartbeat": answer}
+
+    def _on_NotifyScriptableRunAlert(self, variables: Fields) -> Fields:
+        self.alerts.append(variables)
+        return {"notifyScriptableRunAlert": {"success": True}}
+
+
+class _Quiet(ThreadingHTTPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """A client that is killed resets its connections."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    wandb: WandbServer
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.wandb.connections.add(self.connection)
+
+    def _serve(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        body = self.rfile.read(length)
+        answer = self.wandb.answer(self.command, self.path, body)
+        time.sleep(answer.hang_seconds)
+        if answer.closes:
+            self.close_connection = True
+            return
+        try:
+            self.send_response(answer.status)
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+        except OSError:  # the client has gone
+            self.close_connection = True
+
+    do_GET = do_POST = do_PUT = _serve
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _grid(sweep: Fields) -> Iterator[Fields]:
+    """The runs of a grid. Of a search, which needs results, none: a test gives its ``jobs``."""
+    if sweep["method"] == "grid":
+        names = list(sweep["parameters"])
+        for values in product(*(sweep["parameters"][name]["values"] for name in names)):
+            yield dict(zip(names, values, strict=True))
+
+
+def _operation(query: str) -> str:
+    """The name of a query; of one without a name its first field."""
+    found = _OPERATION.search(query) or _FIRST_FIELD.search(query)
+    assert found is not None
+    return found[1]
+
+
+def start_wandb(server: WandbServer, *words: str, home: Path) -> subprocess.Popen:
+    """W&B's own command, with ``home`` for all that it writes."""
+    variables = os.environ | server.environment | {"HOME": str(home), "WANDB_DIR": str(home)}
+    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "wandb", *words],
+        cwd=ROOT,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wandb(server: WandbServer, *words: str, home: Path) -> tuple[int, str]:
+    """The exit status and the output of W&B's own command."""
+    process = start_wandb(server, *words, home=home)
+    said, _ = process.communicate(timeout=300)
+    return process.returncode, said

@@ -1,0 +1,237 @@
+"""The page and figures of CIFAR-10, from run folders made here."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from results_commands import command_of_results
+from run_folders import NO_FEEDBACK, write_run
+
+from results.compare.measures import LINK_BYTES
+from results.figures.panels import NothingToDraw
+from results.header import parse
+from results.read.folders import read_runs
+from results.studies.cifar10.cells import NOT_RUN
+from results.studies.cifar10.density import in_epoch
+from results.studies.cifar10.figures import FIGURES, figures
+from results.studies.cifar10.page import page
+from results.studies.cifar10.places import SECTIONS, by_section, label_of, missing, section_of
+from trainers.records import files as run_files
+
+main = command_of_results("study", "cifar10")
+EF21 = {"_target_": "compressors.feedback.EF21", "_partial_": True}
+COSINE = {"_target_": "trainers.schedules.schedules.Cosine", "peak": 10, "warmup_epochs": 1}
+STEPS = {"_target_": "trainers.schedules.schedules.WarmupStep", "peak": 10, "milestones": [3, 4.5]}
+MATCHED = {"one_percent": 0.04, "tenth_percent": 0.2}
+# Compressor, its settings and other settings, by section and label
+PLACES: dict[str, dict[str, tuple[str, dict[str, Any], dict[str, Any]]]] = {
+    "main": {
+        "none": ("none", {}, {}),
+        "Top-k 1 %": ("top_k", {"density": 0.01}, {}),
+        "Top-k 1 %, whole model": ("top_k", {"density": 0.01}, {"scope": "global"}),
+        "Top-k 0.1 %": ("top_k", {"density": 0.001}, {}),
+        "threshold, bytes of Top-k 1 %": ("hard_threshold", {"threshold": 0.04}, {}),
+        "threshold, bytes of Top-k 0.1 %, whole model": (
+            "hard_threshold",
+            {"threshold": 0.2},
+            {"scope": "global"},
+        ),
+        "threshold, rule for 0.1 %": ("hard_threshold", {"threshold": None, "density": 0.001}, {}),
+        "random block 10 %": ("random_block", {"density": 0.1}, {}),
+    },
+    "neighbours": {"EF21 around Top-k 1 %": ("top_k", {"density": 0.01}, {"feedback": EF21})},
+    "stepped": {
+        "none": ("none", {}, {"schedule": STEPS}),
+        "ACCORDION 0.1 or 1 %": ("accordion", {}, {"schedule": STEPS}),
+    },
+    "feedback": {"Top-k 1 %": ("top_k", {"density": 0.01}, {"feedback": NO_FEEDBACK})},
+    "by_label": {"none": ("none", {}, {"data": {"partition": "by_label"}})},
+    "workers 4": {
+        "none": ("none", {}, {"workers": 4, "trainer": {"epochs": 2}}),
+        "Top-k 1 %": ("top_k", {"density": 0.01}, {"workers": 4, "trainer": {"epochs": 2}}),
+    },
+    "workers 1": {"none": ("none", {}, {"workers": 1, "trainer": {"epochs": 2}})},
+    "precision": {"none": ("none", {}, {"trainer": {"precision": "fp32"}})},
+    "resnet18": {"none": ("none", {}, {"model": {"_target_": "models.resnet.resnet18"}})},
+}
+ACCURACIES = {"none": 0.84, "Top-k 1 %": 0.82, "threshold, bytes of Top-k 1 %": 0.83}
+BYTES = {
+    "none": 100e6,
+    "Top-k 1 %": 5e6,
+    "Top-k 1 %, whole model": 7e6,
+    "Top-k 0.1 %": 5e5,
+    "random block 10 %": 6e6,
+}
+
+
+def records(density: float, accuracy: float) -> list[dict[str, float]]:
+    """Five epochs of ten steps: ``density`` times 4 in the first, times 2 in the last."""
+    sent, lines = 0.0, []
+    for step in range(1, 51):
+        sent += density * {0: 4, 4: 2}.get((step - 1) // 10, 1)
+        if step % 5 == 0:
+            line = {"step": step, "epoch": step / 10, "train/loss": 1 / step, "train/learning_rate": 0.1}
+            line |= {"compression/input_norm_squared": 4.0, "compression/error": 2.0}
+            line |= {"compression/density": density, "compression/density_mean": sent / step}
+            line |= {"compression/total_error": 2.0 * step, "test/accuracy": accuracy, "test/loss": 0.5}
+            lines.append(line)
+    return lines
+
+
+def write(folder: Path, section: str, label: str, *, seed: int = 0, matched: object = MATCHED) -> Path:
+    compressor, settings, config = PLACES[section][label]
+    known = compressor if compressor in ("none", "top_k", "hard_threshold", "random_block") else "accordion"
+    accuracy = ACCURACIES.get(label, 0.8) + (seed if label == "none" else seed**2) / 1000
+    whole = {
+        "workers": 8,
+        "model": {"_target_": "models.resnet.resnet20"},
+        "budget": {"matched": matched},
+        "schedule": COSINE,
+    } | config
+    trainer = {"epochs": 5, "batch_size": 16, "precision": "bf16"} | config.get("trainer", {})
+    density = settings.get("density") or 0.001
+    return write_run(
+        folder,
+        name="cifar10",
+        compressor=known,
+        settings=settings,
+        seed=seed,
+        records=records(density, accuracy),
+        summary={
+            LINK_BYTES: BYTES.get(label, 5.2e6) + 1e5 * seed,
+            "diagnostics/gap": 7.0,
+            "compression/regret": None if compressor == "none" else 0.25,
+        },
+        **whole | {"trainer": trainer},
+    )
+
+
+def write_all(folder: Path, seeds: int = 3) -> None:
+    for section, labels in PLACES.items():
+        for label in labels:
+            for seed in range(seeds):
+                write(folder, section, label, seed=seed)
+
+
+def rows(text: str, label: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith(f"| {label} |")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_a_run_has_one_place(tmp_path: Path) -> None:
+    write_all(tmp_path, seeds=1)
+    runs = read_runs([tmp_path])
+    expected = sorted((section, label) for section, labels in PLACES.items() for label in labels)
+    assert sorted((section_of(run), label_of(run)) for run in runs) == expected
+    assert {label for labels in PLACES.values() for label in labels} <= {
+        label for labels in SECTIONS.values() for label in labels
+    }
+
+
+def test_a_threshold_that_no_pilot_found_has_its_number(tmp_path: Path) -> None:
+    write(tmp_path, "main", "threshold, bytes of Top-k 1 %", matched={"one_percent": "not found yet"})
+    (run,) = read_runs([tmp_path])
+    assert label_of(run) == "threshold 0.04"
+
+
+def test_two_settings_are_no_row(tmp_path: Path) -> None:
+    write(tmp_path, "main", "none")
+    PLACES["main"]["other"] = ("none", {}, {"optimizer": {"lr": 0.5}})
+    try:
+        write(tmp_path, "main", "other")
+    finally:
+        del PLACES["main"]["other"]
+    with pytest.raises(ValueError, match=r"would be one row, none, and differ: optimizer.lr 0.1 and 0.5"):
+        by_section(read_runs([tmp_path]))
+
+
+def test_densities_of_the_first_and_the_last_epoch_are_those_of_all_their_steps(tmp_path: Path) -> None:
+    write(tmp_path, "main", "Top-k 1 %")
+    (run,) = read_runs([tmp_path])
+    assert in_epoch(run, 1) == pytest.approx(0.04) and in_epoch(run, -1) == pytest.approx(0.02)
+    (short,) = read_runs([write_run(tmp_path / "short")])  # records at epochs 1 to 3 alone
+    assert in_epoch(short, -1) == pytest.approx(0.01)
+    (less,) = read_runs([write_run(tmp_path / "less", records=[{"step": 1, "epoch": 0.3}])])
+    assert in_epoch(less, 1) is None
+
+
+def test_the_page_says_what_the_summaries_say(tmp_path: Path) -> None:
+    write_all(tmp_path / "a")
+    text = page(read_runs([tmp_path / "a"]), [])
+    top_k = rows(text, "Top-k 1 %")[0]
+    assert top_k[1:3] == ["-", "0, 1, 2"]
+    assert top_k[3] == "82.17 [81.65, 82.68]"
+    assert top_k[4:7] == ["-1.93 [-2.22, -1.65]", "-", "-"]
+    assert top_k[7:] == ["5.10 ± 0.10", "100", "7.00", "25.0", "4.00", "2.00"]
+    threshold = rows(text, "threshold, bytes of Top-k 1 %")[0]
+    assert threshold[1] == "0.04" and threshold[5] == "+1.00"
+    assert threshold[6] == "1.04 x Top-k 1 %"
+    assert rows(text, "random block 10 %")[0][6] == "1.20 x Top-k 1 %"
+    assert rows(text, "none")[0][3:7] == ["84.10 [83.85, 84.35]", "-", "-", "-"]
+
+
+def test_what_has_not_run_says_so_and_is_in_no_word(tmp_path: Path) -> None:
+    write(tmp_path, "main", "none")
+    runs = read_runs([tmp_path])
+    text = page(runs, [])
+    number = sum(len(missing(section, methods)) for section, methods in by_section(runs).items())
+    assert number == sum(map(len, SECTIONS.values())) - 1
+    assert f"1 of the {number + 1} rows have a finished run." in text
+    assert rows(text, "Top-k 1 %")[0][3] == rows(text, "DGC 0.1 %")[0][3] == NOT_RUN
+    assert ".png" not in text and "looks" not in text and "84.00 (one seed)" in text
+
+
+def test_a_run_that_failed_is_named_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(2):
+        write(tmp_path, "main", "none", seed=seed)
+    runs = read_runs([tmp_path])
+    assert "## Runs that failed\n\nNone.\n" in page(runs, [])
+    failed, read = write(tmp_path, "main", "random block 10 %", seed=1), run_files.read_summary
+
+    def summary(folder: Path) -> dict:
+        error = {"status": "failed", "error": "step 7: the gradient is not finite"}
+        return read(folder) | (error if folder == failed else {})
+
+    monkeypatch.setattr(run_files, "read_summary", summary)
+    assert "| main | random block 10 % | 1 | step 7: the gradient is not finite |" in page(runs, [])
+
+
+def test_two_seeds_have_no_interval_and_no_word(tmp_path: Path) -> None:
+    for seed in range(2):
+        for label in ACCURACIES:
+            write(tmp_path, "main", label, seed=seed)
+    text = page(read_runs([tmp_path]), [])
+    assert "82.05 (2 seeds)" in text and "looks" not in text
+
+
+def test_every_figure_is_drawn_that_has_runs(tmp_path: Path) -> None:
+    for section, label in (
+        ("main", "none"),
+        ("main", "threshold, bytes of Top-k 1 %"),
+        ("workers 4", "none"),
+    ):
+        write(tmp_path, section, label)
+    drawn = {stem: draw() for stem, draw in figures(read_runs([tmp_path]), [])}
+    assert list(drawn) == list(FIGURES)
+    assert {stem: len(figure.axes) for stem, figure in drawn.items() if len(figure.axes) > 1} == {
+        "norm_threshold": 2
+    }
+
+
+def test_a_figure_without_runs_says_so(tmp_path: Path) -> None:
+    write(tmp_path, "stepped", "none")
+    for _, draw in figures(read_runs([tmp_path]), []):
+        with pytest.raises(NothingToDraw):
+            draw()
+
+
+@pytest.mark.slow
+def test_page_and_figures_are_written(tmp_path: Path) -> None:
+    write_all(tmp_path / "a")
+    write_run(tmp_path / "b", compressor="none", schedule=COSINE, seed=100)
+    words = [str(tmp_path / "a"), "--rates", str(tmp_path / "b"), "--table", str(tmp_path / "page.md")]
+    assert main([*words, "--figures", str(tmp_path)]) == 0
+    text = (tmp_path / "page.md").read_text()
+    assert parse(text).command == "make cifar10"
+    for stem in FIGURES:
+        assert f"({stem}.png)" in text and (tmp_path / f"{stem}.png").is_file()

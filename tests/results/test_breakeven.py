@@ -1,0 +1,133 @@
+"""``python -m results breakeven``: from runs, from given measurements, and what it refuses."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from results_commands import command_of_results
+from run_folders import write_run
+
+main = command_of_results("breakeven")
+COSTS = [
+    ["dense", 4e7, 0.0, [0.002, 0.0], [0.0, 2.0]],
+    ["fp16", 2e7, 0.0, [0.01, 0.0], [0.0, 2.0]],
+    ["top_k", 0.0, 8e4, [0.02, 0.001], [2.0, 0.0]],
+]
+ANSWER = {
+    "compute_seconds": 0.05,
+    "costs": COSTS,
+    "parameters": 10_000_000,
+    "backend_bits_per_second": 1e10,
+    "device": "cpu",
+    "batch_size": 32,
+}
+RECORD = {
+    "time/step_seconds": 0.6,
+    "time/gradient_seconds": 0.4,
+    "time/update_seconds": 0.01,
+    "time/reduce_seconds": 0.05,
+    "time/communication_seconds": 0.01,
+    "comm/link_bytes_sent_total": 3000.0,
+}
+
+
+def run(folder: Path, **record: float) -> Path:
+    lines = [{"step": step, **RECORD, **record} for step in (1, 2, 3)]
+    return write_run(folder, workers=4, records=lines)
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
+    return {row[0]: row[1:] for row in cells if len(row) == 7 and row[1][:1].isdigit()}
+
+
+def test_runs_are_compared_with_dense_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Per worker: 100 + 10 ms of compute, 10 ms of compression, 1000 bytes to leave at 8 kB/s: 125 ms."""
+    run(tmp_path)
+    assert main([str(tmp_path), "--bandwidth", "64kbit", "unlimited", "--latency-us", "0"]) == 0
+    said = capsys.readouterr().out
+    slow, fast = said.split("## 4 workers, unlimited")
+    method = next(name for name in rows(slow) if name.startswith("top_k"))
+    assert rows(slow)[method][:4] == ["245.0", "110.0", "10.0", "125.0"]
+    assert rows(fast)[method][:4] == ["120.0", "110.0", "10.0", "0.0"]
+    assert "best: dense" in fast
+
+
+def test_seeds_of_a_method_are_one_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed, seconds in enumerate((0.05, 0.09, 0.25)):
+        lines = [{"step": 1, **RECORD, "time/reduce_seconds": seconds}]
+        write_run(tmp_path, workers=4, seed=seed, records=lines)
+    assert main([str(tmp_path), "--bandwidth", "unlimited"]) == 0
+    found = rows(capsys.readouterr().out)
+    assert len(found) == 3
+    assert next(row for name, row in found.items() if name.startswith("top_k"))[2] == "20.0"
+
+
+def test_a_model_is_measured_by_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def measure(command: list[str], **_: object) -> SimpleNamespace:
+        asked.append(json.loads(command[-1]))
+        return SimpleNamespace(returncode=0, stdout=json.dumps(ANSWER) + "\n", stderr="")
+
+    monkeypatch.setattr(subprocess, "run", measure)
+    words = ["--model", "resnet50", "--workers", "16", "--bandwidth", "1gbit", "--density", "0.01"]
+    assert main([*words, "trainer.batch_size=32"]) == 0
+    assert asked[0]["overrides"][:2] == ["model=resnet50", "trainer.batch_size=32"]
+    assert asked[0]["settings"] == {"density": 0.01} and asked[0]["compute_seconds"] is None
+    said = capsys.readouterr().out
+    assert "resnet50: 10,000,000 parameters" in said and "best: top_k, 6.90 times as fast as dense" in said
+    # 15 x 2 / 16 x 40 MB at 125 MB/s and 30 rounds of 50 us
+    assert rows(said)["dense"][:4] == ["653.5", "50.0", "2.0", "601.5"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "breakeven needs --model, or folders with runs"),
+        (["seed=1"], "breakeven needs --model, or folders with runs"),
+        (["x", "seed=1"], "seed=1 has no effect on runs"),
+        (["x", "--density", "0.1"], "--density has no effect on runs"),
+        (["x", "--model", "mlp", "--workers", "2"], "--model takes overrides, as KEY=VALUE, got x"),
+        (["--model", "mlp"], "--model needs --workers"),
+        (["--model", "mlp", "--workers", "1"], "--workers must be at least 2, got 1"),
+        (["x", "--overlap", "2"], "--overlap must be in [0, 1], got 2.0"),
+        (["x", "--latency-us", "-1"], "--latency-us must be a finite number >= 0, got -1.0"),
+        (["x", "--compute-ms", "nan"], "--compute-ms must be a finite number >= 0, got nan"),
+        (["nowhere"], "no folder nowhere"),
+    ],
+)
+def test_refusals_are_one_line(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "--bandwidth", "1gbit"]) == 1
+    assert capsys.readouterr().err == f"error: {said}\n"
+
+
+def test_a_bandwidth_that_is_none_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    assert main([str(tmp_path), "--bandwidth", "fast"]) == 1
+    assert "a rate must be a number and kbit, mbit or gbit" in capsys.readouterr().err
+    assert main([str(tmp_path), "--bandwidth", "1gbit", "--workers", "8"]) == 1
+    assert capsys.readouterr().err.endswith("error: --workers must be that of the runs, 4, got 8\n")
+
+
+def test_runs_of_different_sizes_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path)
+    write_run(tmp_path, workers=8, records=[{"step": 1, **RECORD}])
+    assert main([str(tmp_path), "--bandwidth", "1gbit"]) == 1
+    assert capsys.readouterr().err.endswith(
+        "must have one number of workers and one model, got workers=[4, 8]\n"
+    )
+
+
+def test_what_the_measurement_refuses_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    refused = SimpleNamespace(returncode=1, stdout="", stderr="warning\nerror: no model nonesuch\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: refused)
+    assert main(["--model", "nonesuch", "--workers", "2", "--bandwidth", "1gbit"]) == 1
+    assert capsys.readouterr().err == "error: no model nonesuch\n"

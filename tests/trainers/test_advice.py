@@ -1,0 +1,84 @@
+"""Measured costs of methods and advice for a script: bytes are exact, times are positive."""
+
+import json
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from command_line import command
+
+from trainers.advice import __main__ as program
+from trainers.advice import advise as advising
+from trainers.advice.advise import advise
+from trainers.advice.costs import Settings, measure_costs
+from trainers.config.errors import ConfigError
+from trainers.layout import Layout
+from trainers.records.step_times import Cost
+
+SIZE = 64 * 100 + 100  # parameters
+
+
+@pytest.fixture(scope="module")
+def layout() -> Layout:
+    return Layout(dict(torch.nn.Linear(64, 100).named_parameters()), "layer")
+
+
+@pytest.fixture(scope="module")
+def costs(layout: Layout) -> dict[str, Cost]:
+    return {cost.name: cost for cost in measure_costs(layout, Settings(density=0.01, rank=2, steps=3))}
+
+
+def test_bytes_and_rounds_are_those_of_the_methods(costs: dict[str, Cost]) -> None:
+    assert list(costs) == ["dense", "fp16", "top_k", "hard_threshold", "powersgd"]
+    handed = {name: (cost.all_reduced_bytes, cost.gathered_bytes) for name, cost in costs.items()}
+    assert handed["dense"] == (4 * SIZE, 0) and handed["fp16"] == (2 * SIZE, 0)
+    assert handed["top_k"] == (0, 8 * (64 + 1))  # a value and a position for each of k
+    assert handed["powersgd"] == (4 * (2 * (64 + 100) + 100), 0)
+    sent = handed["hard_threshold"][1] / 8
+    assert 0.7 * 0.01 * SIZE < sent < 1.4 * 0.01 * SIZE + 2  # by chance, and the counts of entries
+    assert costs["top_k"].rounds.per_other == 0 and costs["powersgd"].rounds.per_other == 4
+    assert all(cost.seconds.of_one > 0 and cost.seconds.per_other >= 0 for cost in costs.values())
+
+
+@pytest.mark.parametrize(("name", "value"), [("density", 0.0), ("density", 1.0), ("rank", 0), ("steps", 0)])
+def test_settings_out_of_range_are_refused(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be .* got {value}"):
+        Settings(**{name: value})
+
+
+def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
+    state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
+    advice = advise(state, compute_seconds=0.0, bandwidth="1kbit", settings=Settings(density=0.01, steps=1))
+    assert advice.verdict.best.name != "dense" and advice.verdict.over_dense > 2
+    assert len(advice.predictions) == 5
+
+
+def asked(*overrides: str) -> str:
+    chosen = [*overrides, "workers=1", "compressor=none", "tracker=none", "trainer.batch_size=8"]
+    return json.dumps({"overrides": chosen, "settings": {"steps": 1}, "compute_seconds": None})
+
+
+def test_a_config_is_measured(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(program, "gloo_bits_per_second", lambda: 1e10)
+    program.main(asked("model=mlp"))
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["compute_seconds"] > 0 and answer["parameters"] > 0 and answer["batch_size"] == 8
+    assert answer["backend_bits_per_second"] == 1e10 and len(answer["costs"]) == 5
+
+
+def test_a_config_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match="mpl"):
+        program.main(asked("model=mpl"))
+
+
+@pytest.mark.slow
+def test_the_program_measures_with_gloo() -> None:
+    launcher = [sys.executable, "-m", "trainers.advice"]
+    done = command(asked("model=mlp"), launcher=launcher)
+    assert done.returncode == 0, done.stderr
+    assert 1e7 < json.loads(done.stdout)["backend_bits_per_second"] < 1e12
+    refused = command(asked("model=mpl"), launcher=launcher)
+    assert refused.returncode == 1 and refused.stderr.startswith("error: ")
+    assert refused.stderr.count("\n") == 1

@@ -1,0 +1,177 @@
+"""TensorBoard, Trackio, and several trackers at once."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import command
+from configs import resolved
+
+from trainers.config.checks import check
+from trainers.config.destinations import check_destinations
+from trainers.run.described import settings_of
+from trainers.run.tensorboard_tracker import TensorBoard
+from trainers.run.trackers import open_trackers
+from trainers.run.trackio_tracker import Trackio
+
+QUICK = ("experiment=quick", "trainer.steps=12", "trainer.batch_size=16")
+FACTS = {"method": "top_k", "group": "g", "threshold": None, "command": "python run.py"}
+SUMMARY = {
+    "train/loss": 1.0,
+    "comm/compression_ratio": 8.0,
+    "status": "finished",
+    "layers": {"0.weight": {"elements": 3, "total_error": 0.5, "density_mean": 0.1}},
+}
+
+
+def record(step: int) -> dict[str, float]:
+    return {"step": step, "epoch": step / 10, "train/loss": 1 / step}
+
+
+def read_events(folder: Path) -> Any:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = accumulator.EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
+    return found.Reload()
+
+
+def scalars(events: Any, name: str) -> dict[int, float]:
+    return {event.step: event.value for event in events.Scalars(name)}
+
+
+def test_tensorboard_has_the_records_of_a_run_and_its_settings(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    result = command(*QUICK, "tracker=tensorboard", f"output={tmp_path}")
+    assert result.returncode == 0, result.stderr
+    (summary,) = tmp_path.glob("mlp-*/*/summary.json")
+    events = read_events(summary.parent / "tensorboard")
+    rows = [json.loads(line) for line in (summary.parent / "metrics.jsonl").read_text().splitlines()]
+    names = {name for row in rows for name in row} - {"step"}
+    assert names <= set(events.Tags()["scalars"])
+    for name in names:
+        expected = {row["step"]: row[name] for row in rows if name in row}
+        assert scalars(events, name) == pytest.approx(expected, rel=1e-6)
+    totals = json.loads(summary.read_text())
+    assert scalars(events, "comm/compression_ratio") == pytest.approx(
+        {row["step"]: row["comm/compression_ratio"] for row in rows if "comm/compression_ratio" in row}
+    )
+    assert scalars(events, "comm/break_even_bits_per_second") == pytest.approx(
+        {12: totals["comm/break_even_bits_per_second"]}
+    )
+    layers = events.Tensors("layers/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert all(f"| {name} |" in layers for name in totals["layers"])
+
+
+def test_tensorboard_has_hyperparameters(tmp_path: Path) -> None:
+    plugin = pytest.importorskip("tensorboard.plugins.hparams.plugin_data_pb2")
+    config = {"optimizer": {"lr": 0.1}, "seed": 3, "tracker": {"destinations": {}}, "list": [1, 2]}
+    tracker = TensorBoard(tmp_path, config, FACTS)
+    tracker.log(record(1))
+    tracker.finish(SUMMARY)
+    events = read_events(tmp_path / "tensorboard")
+    content = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    found = plugin.HParamsPluginData.FromString(content).session_start_info.hparams
+    assert (found["optimizer.lr"].number_value, found["seed"].number_value) == (0.1, 3)
+    assert (found["list"].string_value, found["method"].string_value) == ("(1, 2)", "top_k")
+    assert not any(name.startswith("tracker") for name in found)
+    content = events.summary_metadata["_hparams_/experiment"].plugin_data.content
+    metrics = plugin.HParamsPluginData.FromString(content).experiment.metric_infos
+    assert {one.name.tag for one in metrics} == {"train/loss", "comm/compression_ratio"}
+    assert scalars(events, "comm/compression_ratio") == {1: 8.0}
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_tensorboard_of_a_run_that_goes_on_hides_what_is_trained_again(goes_on: bool, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    first = TensorBoard(tmp_path, {}, FACTS)
+    for step in range(1, 6):
+        first.log(record(step) | {"train/loss": -1})
+    first.attempt(first.writer.close)  # killed: without an end
+    second = TensorBoard(tmp_path, {}, FACTS, goes_on=goes_on)
+    for step in range(4 if goes_on else 1, 7):
+        second.log(record(step))
+    second.finish(SUMMARY)
+    found = scalars(read_events(tmp_path / "tensorboard"), "train/loss")
+    old = dict.fromkeys(range(1, 4), -1) if goes_on else {}
+    assert found == pytest.approx({step: 1 / step for step in range(1, 7)} | old)
+
+
+def test_trackio_has_the_records_of_a_run(tmp_path: Path) -> None:
+    pytest.importorskip("trackio")
+    place = {"TRACKIO_DIR": str(tmp_path / "trackio"), "HOME": str(tmp_path)}
+    result = command(*QUICK, "tracker=trackio", "tracker.project=mine", f"output={tmp_path / 'o'}", **place)
+    assert result.returncode == 0, result.stderr
+    (summary,) = (tmp_path / "o").glob("mlp-*/*/summary.json")
+    rows: dict[int, dict] = {}
+    for line in (summary.parent / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        rows.setdefault(row.pop("step"), {}).update(row)
+    with sqlite3.connect(tmp_path / "trackio/mine.db") as database:
+        stored = database.execute("select run_name, step, metrics from metrics order by id").fetchall()
+        ((settings,),) = database.execute("select config from configs").fetchall()
+    found: dict[int, dict] = {}
+    for name, step, metrics in stored:
+        assert name == f"mlp-digits-top_k-{summary.parent.name}"
+        found.setdefault(step, {}).update(json.loads(metrics))
+    layers = found[12].pop("layers")
+    assert layers["_type"] == "trackio.table"
+    for step, row in rows.items():
+        assert {key: found[step][key] for key in row} == pytest.approx(row)
+    assert json.loads(settings)["optimizer.lr"] == 0.1
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "trackio"])
+def test_a_tracker_that_fails_is_said_once(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = TensorBoard(tmp_path, {}, FACTS) if kind == "tensorboard" else Trackio("n", {}, FACTS)
+
+    def fail() -> None:
+        raise OSError("no space\nleft")
+
+    monkeypatch.setattr(tracker, "_open", fail)
+    for step in (1, 2):
+        tracker.log(record(step))
+    tracker.fail("not finite")
+    tracker.finish(None)
+    name = "TensorBoard" if kind == "tensorboard" else "Trackio"
+    said = f"{name} failed, the training goes on without it: no space left\n"
+    assert capsys.readouterr().err == said
+
+
+def test_several_trackers_at_once(tmp_path: Path) -> None:
+    config = resolved("tracker=[wandb,tensorboard,trackio]", "tracker.mode=offline", "model=mlp")
+    settings = {k: v for k, v in config["tracker"].items() if k not in ("_target_", "_partial_")}
+    assert list(settings["destinations"]) == ["wandb", "tensorboard", "trackio"]
+    made = open_trackers(folder=tmp_path, name="n", config={}, facts=FACTS, **settings)
+    assert [type(one).__name__ for one in made] == ["WeightsAndBiases", "TensorBoard", "Trackio"]
+
+
+def test_auto_and_another_tracker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.config.destinations.is_installed", lambda name: name != "wandb")
+    for words in ("tracker=auto", "tracker=[auto,tensorboard]"):
+        check(resolved("model=mlp", words))
+    with pytest.raises(ValueError, match="tracker=wandb needs Weights & Biases, which is not installed"):
+        check(resolved("model=mlp", "tracker=[tensorboard,wandb]"))
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "trackio"])
+def test_a_tracker_that_is_not_installed_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.config.destinations.is_installed", lambda name: False)
+    with pytest.raises(ValueError, match=rf"tracker={kind} needs .*: pip install 'total-error\[{kind}\]'"):
+        check(resolved("model=mlp", f"tracker={kind}"))
+
+
+@pytest.mark.parametrize(
+    "destinations", [5, ["wandb"], {"wandb": True}, {"wandb": "perhaps"}, {"mlflow": "required"}]
+)
+def test_destinations_that_are_no_good(destinations: Any) -> None:
+    with pytest.raises(ValueError, match=r"tracker\.destinations must say required or if_installed of some"):
+        check_destinations({"tracker": {"destinations": destinations}})
+
+
+def test_settings_are_plain_and_without_the_tracker() -> None:
+    config = {"a": {"b": [1, 2], "c": None}, "d": True, "tracker": {"mode": "online"}}
+    found = settings_of(config, {"e": 0.5})
+    assert found == {"a.b": "(1, 2)", "a.c": "None", "d": True, "e": 0.5}

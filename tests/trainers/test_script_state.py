@@ -1,0 +1,209 @@
+"""The hook in a script: state, GradScaler, dtypes, clipping, metrics; as the laboratory's step."""
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed.checkpoint as dcp
+from own_script import network
+from processes import run_in_processes
+from script_cases import HALF, TOP_K, WIDTH, all_cases, by_hand, example
+from torch import nn
+
+import total_error
+from trainers.comm.communicator import Communicator
+from trainers.comm.ddp_hook import CompressionState
+
+Found = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoint")
+
+
+@pytest.fixture(scope="module")
+def found(folder: Path) -> Found:
+    return run_in_processes(all_cases, 2, str(folder))
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Any:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def state_of(model: nn.Module, workers: int = 1, rank: int = 0, **more: Any) -> CompressionState:
+    """A state of one process that stands for all workers' processes, one after another."""
+    size = sum(p.numel() for p in model.parameters())
+    method = total_error.method("top_k", **TOP_K)
+    reducer = total_error.build_reducer(method, size, total_error.feedback("ef"))
+    communicator = Communicator(workers, rank=rank, world_size=workers)
+    return CompressionState(reducer, model, communicator=communicator, **more)
+
+
+def reduce_ones(state: CompressionState) -> None:
+    state.reduce({name: torch.ones(p.numel()) for name, p in state.parameters.items()}, last=True)
+
+
+@pytest.mark.parametrize("method", ["top_k", "random_k", "powersgd"])
+def test_a_script_resumes_bit_for_bit(method: str, found: Found) -> None:
+    for result in found:
+        own = result["resumed"][method]
+        assert own["same"] and own["known"] == [True, True, True]
+
+
+def test_the_names_of_a_workers_tensors_are_its_own(found: Found) -> None:
+    first, second = (set(result["resumed"]["top_k"]["names"]) for result in found)
+    workers = {name for name in first | second if name.startswith("worker/")}
+    assert workers and not workers & first & second
+    assert {name.split("/")[1] for name in workers & second} == {"1"}
+
+
+def test_one_worker_continues_what_two_have_saved(found: Found, folder: Path) -> None:
+    state = state_of(network())
+    saved = state.empty_state_dict(2)
+    dcp.load({"compression": saved}, checkpoint_id=folder, no_dist=True)
+    state.load_state_dict(saved)
+    residuals = [result["resumed"]["top_k"]["residual"] for result in found]
+    expected = ((residuals[0].double() + residuals[1].double()) / 2).float()
+    assert torch.equal(state.state.residual["0.weight"][0], expected)
+    assert state.step == state.ledger.steps == HALF
+
+
+def test_three_workers_keep_the_mean_of_two() -> None:
+    models = [network() for _ in range(5)]
+    old = [state_of(models[rank], 2, rank) for rank in range(2)]
+    for rank, state in enumerate(old):
+        for rows in state.state.residual.values():
+            rows.fill_(rank + 1.0)
+    saved = old[0].state_dict() | old[1].state_dict()
+    new = [state_of(models[2 + rank], 3, rank) for rank in range(3)]
+    for state in new:
+        state.load_state_dict(saved)
+    values = [state.state.residual["0.weight"][0, 0].item() for state in new]
+    assert values == [1.0, 1.5, 2.0]
+
+
+def test_a_state_that_does_not_fit_is_refused_before_anything_changes() -> None:
+    state = state_of(network())
+    reduce_ones(state)
+    saved, before = state.state_dict(), state.state_dict()
+    name = "worker/0/state/residual/0.weight"
+    for wrong, said in (
+        ({"seed": torch.tensor(3)}, r"^CompressionState\.seed must be 3, as in the saved state, got 0$"),
+        ({name: torch.zeros(5)}, rf"must have {name} of float32 \[1024\], got float32 \[5\]$"),
+        ({"num_workers": torch.tensor(2)}, r"must have worker/1/state/residual/0\.weight of .*, got none$"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            state.load_state_dict(saved | wrong)
+    with pytest.raises(ValueError, match="must have ledger_steps"):
+        state.load_state_dict({key: t for key, t in saved.items() if key != "ledger_steps"})
+    assert all(torch.equal(tensor, before[key]) for key, tensor in state.state_dict().items())
+
+
+def test_a_pickled_state_goes_on_after_attach() -> None:
+    scaler = torch.amp.GradScaler("cpu")
+    model = network()
+    state = state_of(model, scaler=scaler)
+    reduce_ones(state)
+    copy = pickle.loads(pickle.dumps(state))  # noqa: S301  # its own
+    with pytest.raises(RuntimeError, match=r"call attach\(module\) first"):
+        copy.reduce({}, last=True)
+    with pytest.raises(ValueError, match=r"^attach\(scaler\) must be given"):
+        copy.attach(model)
+    with pytest.raises(
+        ValueError, match=r"^attach\(module\): 0\.weight must be .* \[32, 32\], as in .*, got .* \[2, 2\]$"
+    ):
+        copy.attach(nn.Sequential(nn.Linear(2, 2)), scaler=scaler)
+    copy.attach(model, scaler=scaler)
+    copy.communicator = Communicator(1)
+    for each in (state, copy):
+        reduce_ones(each)
+    pairs = zip(state.state_dict().items(), copy.state_dict().items(), strict=True)
+    assert all(a[0] == b[0] and torch.equal(a[1], b[1]) for a, b in pairs)
+
+
+def test_a_scaler_changes_neither_bytes_nor_weights(found: Found) -> None:
+    for result in found:
+        plain, scaled = result["scaled"]["bytes"]
+        assert result["scaled"]["same"] and plain == scaled > 0
+
+
+def test_a_step_that_overflows_changes_nothing_on_any_worker(found: Found) -> None:
+    for result in found:
+        own = result["overflow"]
+        assert own["kept"] and own["goes_on"]
+        assert own["changed"] == ["skipped"]
+        assert (own["scale"], own["skipped"]) == (512.0, 1)
+
+
+def test_parameters_of_two_dtypes(found: Found) -> None:
+    sent = int(TOP_K["density"] * WIDTH * WIDTH)
+    for result in found:
+        own = result["dtypes"]
+        assert own["residuals"] == {"low.weight": "torch.bfloat16", "high.weight": "torch.float32"}
+        assert own["bytes"] == HALF * sent * (2 + 4)
+        assert own["equal"] and own["error"] > 0
+
+
+def test_clipping_is_the_laboratorys(found: Found) -> None:
+    expected, _ = by_hand(2, clip_norm=0.5)
+    assert all(torch.equal(result["clipped"], expected) for result in found)
+
+
+def test_clipping_after_accumulation_is_the_laboratorys(found: Found) -> None:
+    expected, _ = by_hand(2, clip_norm=0.5, batches=2)
+    for result in found:
+        torch.testing.assert_close(result["accumulated"], expected)
+
+
+def test_metrics_are_those_of_a_run(found: Found) -> None:
+    _, expected = by_hand(2)
+    for result in found:
+        assert {name: result["metrics"][name] for name in expected} == expected
+        own = result["metrics"].keys() - expected.keys()
+        times = {"time/reduce_seconds", "time/step_seconds", "comm/break_even_bits_per_second"}
+        assert own == {"step", "train/steps_skipped", *times}
+
+
+def test_a_log_in_one_line() -> None:
+    class Run:
+        def log(self, data: dict[str, float], step: int | None = None) -> None:
+            written.append((step, data))
+
+    class Writer:
+        def add_scalar(self, tag: str, scalar_value: float, global_step: int | None = None) -> None:
+            written.append((global_step, {tag: scalar_value}))
+
+    written: list[tuple[int | None, dict[str, float]]] = []
+    state = state_of(network())
+    reduce_ones(state)
+    said = state.log(Run(), loss=2.0)
+    assert written == [(1, said)] and said["loss"] == 2.0 and said["compression/total_error"] > 0
+    assert state.log(None) == {name: value for name, value in said.items() if name != "loss"}
+    state.log(Writer())
+    assert {name: value for _, own in written[1:] for name, value in own.items()} == state.metrics()
+    with pytest.raises(ValueError, match=r"^log\(target\) must be a run of Weights & Biases, .*, got list$"):
+        state.log([])
+
+
+def test_settings_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"^CompressionState\.clip_norm must be above 0, got -1\.0$"):
+        state_of(network(), clip_norm=-1.0)
+    with pytest.raises(ValueError, match=r"^CompressionState\.scaler must be a torch\.amp\.GradScaler, got"):
+        state_of(network(), scaler=3.0)
+
+
+def test_the_example_continues_where_it_was(tmp_path: Path) -> None:
+    saving = ["--save-every", "4", "--checkpoint", str(tmp_path)]
+    calls = ["--steps", "8"], ["--steps", "6", *saving], ["--steps", "8", *saving]
+    first, second = run_in_processes(example, 2, *calls)
+    assert second == ["", "", ""] and first[0] == first[2] != first[1]
+    assert {path.name for path in tmp_path.iterdir()} == {"step_4", "step_8"}
+    ((alone,),) = run_in_processes(example, 1, ["--steps", "10", *saving])
+    assert alone.startswith("step 10  loss 0.") and "compression/total_error" in alone

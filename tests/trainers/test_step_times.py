@@ -1,0 +1,98 @@
+"""Predicted step times, compared with hand-computed ones and with measured steps over throttled links."""
+
+import math
+import re
+
+import pytest
+from command_line import ROOT
+
+from trainers.records.rates import bits_per_second
+from trainers.records.step_times import Cost, Line, Network, judge, predict
+
+DENSE = Cost("dense", 1e6, 0.0, Line(0.001), Line(0.0, 2.0))
+SPARSE = Cost("top_k", 0.0, 1e4, Line(0.004, 0.001), Line(1.0))
+SLOW = Network(bits_per_second=8e6, latency_seconds=0.001)
+
+
+def test_a_dense_step_takes_what_its_ring_takes() -> None:
+    """4 workers: 6 rounds of 1 ms; 1.5 MB at 1 MB/s."""
+    found = predict(DENSE, 0.1, 4, SLOW)
+    assert found.traffic_bytes == 1.5e6 and found.communication == pytest.approx(1.506)
+    assert found.step == pytest.approx(0.1 + 0.001 + 1.506)
+
+
+def test_a_gather_reaches_every_other_worker() -> None:
+    """4 workers: 30 kB at 1 MB/s and a round; three further workers take 3 ms to add."""
+    found = predict(SPARSE, 0.1, 4, SLOW)
+    assert found.communication == pytest.approx(0.031) and found.compression == pytest.approx(0.007)
+
+
+def test_a_backend_that_is_slower_than_the_link_limits_it() -> None:
+    fast = Network(8e9, 0.0, backend_bits_per_second=8e6)
+    assert predict(DENSE, 0.1, 4, fast).communication == pytest.approx(1.5)
+
+
+def test_overlap_hides_messages_and_nothing_else() -> None:
+    assert predict(DENSE, 1.0, 4, SLOW, overlap=0.5).communication == pytest.approx(1.006)
+    hidden = predict(SPARSE, 1.0, 4, SLOW, overlap=0.5)
+    assert hidden.communication == 0 and hidden.step == pytest.approx(1.007)
+
+
+def test_the_best_method_and_its_margins() -> None:
+    slow = judge([predict(cost, 0.1, 4, SLOW) for cost in (DENSE, SPARSE)])
+    assert slow.best.name == "top_k" and slow.over_dense == pytest.approx(1.607 / 0.138)
+    assert str(slow) == "best: top_k, 11.64 times as fast as dense; 11.64 times as fast as the next, dense"
+    fast = judge([predict(cost, 0.1, 4, Network(math.inf)) for cost in (DENSE, SPARSE)])
+    assert str(fast) == "best: dense; top_k takes as long within 10%"
+    with pytest.raises(ValueError, match="needs two methods, got 1"):
+        judge([predict(DENSE, 0.1, 4, SLOW)])
+
+
+def test_rates_are_read() -> None:
+    assert bits_per_second("2.5gbit") == 2.5e9 and bits_per_second("unlimited") == math.inf
+    for text in ("fast", "1", "-1gbit", "nangbit", "1 gbps"):
+        with pytest.raises(ValueError, match=f"a rate must be .* got {text}"):
+            bits_per_second(text)
+
+
+HANDED = {  # bytes of a worker on the page of measurements: to all-reduces, to gathers
+    "DDP": (44_691_240, 0),
+    "DDP, fp16_compress_hook": (22_345_620, 0),
+    "DDP, powerSGD_hook, rank 2": (333_696, 0),
+    "top_k": (0, 89_544),
+    "hard_threshold": (0, 138_724),
+}
+GLOO = 5e9  # bits per second that two of its processes reach on that machine
+
+
+def measured_steps() -> dict[tuple[str, str], list[float]]:
+    """Milliseconds of a step, compute, compression, waiting and update of two hosts, by rate and method."""
+    found, rate = {}, None
+    for line in (ROOT / "benchmarks/results/network.md").read_text().splitlines():
+        if line.startswith("#"):
+            title = re.fullmatch(r"## 2 hosts, (\w+)", line)
+            rate = title and title[1]
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if rate and len(cells) == 8 and cells[0] in HANDED:
+            found[rate, cells[0]] = [float(cell.replace(",", "")) for cell in cells[1:6]]
+    return found
+
+
+def test_predictions_are_within_an_eighth_of_measured_steps() -> None:
+    """Compute and compression measured at 1 Gbit/s predict the steps at 100 Mbit/s, 1 and 10 Gbit/s."""
+    measured = measured_steps()
+    assert len(measured) == 3 * len(HANDED)
+    for (rate, method), (step, *_) in measured.items():
+        _, compute, compression, _, update = measured["1gbit", method]
+        reduced, gathered = HANDED[method]
+        rounds = Line(1.0) if gathered else Line(0.0, 2.0)
+        cost = Cost(method, reduced, gathered, Line(compression / 1e3), rounds)
+        network = Network(bits_per_second(rate), 5e-5, GLOO)
+        predicted = predict(cost, (compute + update) / 1e3, 2, network).step
+        assert predicted == pytest.approx(step / 1e3, rel=0.125), (rate, method)
+
+
+@pytest.mark.parametrize("rate", ["100mbit", "1gbit", "10gbit"])
+def test_the_method_named_best_was_fastest(rate: str) -> None:
+    measured = {method: step for (at, method), (step, *_) in measured_steps().items() if at == rate}
+    assert min(measured, key=measured.__getitem__) == "hard_threshold"
