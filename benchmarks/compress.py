@@ -36,7 +36,6 @@ import numpy as np
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from peers import PEERS, peers
 from torch import Tensor
 
 from compressors.api import Reducer, Segment, Step, elements_of, inputs_of

@@ -23,6 +23,7 @@ WORDS = {  # settings with a fixed set of valid words
     "compressor=one_bit compressor.per": ("column", "layer"),
     "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8", "int4", "int2"),
     "tracker=wandb tracker.mode": ("online", "offline"),
+    "tracker=wandb tracker.objective": (),  # hundreds of metrics: none of the words drawn is one
     "compressor=top_k budget.schedule": ("constant", "exponential"),
     "compressor=random_k compressor.schedule": ("constant", "exponential"),
     "model=resnet18 model.variant": ("auto", "small", "imagenet"),
@@ -30,7 +31,10 @@ WORDS = {  # settings with a fixed set of valid words
     "data=python_docs model=bert data.objective=masked model.config": ("bert_tiny", "bert_mini", "bert_base"),
 }
 IMAGES = "data=image_folder data.name=x"
-MAY_BE_NULL = {"tracker=wandb tracker.mode", *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels"))}
+MAY_BE_NULL = {
+    *(f"tracker=wandb tracker.{key}" for key in ("mode", "objective")),
+    *(f"{IMAGES} data.{key}" for key in ("mean", "std", "channels")),
+}
 CORRECTED = "optimizer.nesterov=false optimizer.momentum=0 feedback=momentum_correction"
 FLAGS = (
     "optimizer.nesterov",
@@ -57,6 +61,7 @@ FLAGS = (
     "compressor=random_block compressor.shared_coordinates",
     "compressor=powersgd compressor.warm_start",
     f"{CORRECTED} feedback.masking",
+    "tracker=wandb tracker.checkpoints",
 )
 RATINGS = "data=synthetic_ratings model=neumf"
 SPEECH = "data=python_docs model=lstm"
@@ -118,6 +123,7 @@ POSITIVE = (
     "timeout_seconds",  # numbers > 0, not null
     "trainer.evaluate_every",
     "trainer.steps=null trainer.epochs",
+    f"{REGRESSION} data.condition",
     "optimizer=adam optimizer.lr",
     "budget.density",
     "compressor=random_k compressor.density",
@@ -208,7 +214,7 @@ SHARES = (  # in [0, 1), not null
     f"{RATINGS} model.dropout",
 )
 NAN, INFINITE = float("nan"), float("inf")
-LISTS = {  # settings with an invalid list
+LISTS = {  # settings with invalid values of their own
     "data=image_folder data.name=x data.mean": ([], ["a"], [None], [NAN] * 3, [INFINITE] * 3, [10**400] * 3),
     "data=image_folder data.name=x data.std": ([], [0] * 3, ["a"], [None], [INFINITE] * 3, [1e39] * 3),
     "data=image_folder data.name=x data.channels": ([1], [3], []),
@@ -226,6 +232,8 @@ LISTS = {  # settings with an invalid list
     ),
     "schedule=warmup_step schedule.milestones": ([3, 2], [1, 1], [-1], ["a"], [None], [[1]], [1e39]),
     "tracker=wandb tracker.tags": ([1], [None], [["a"]]),
+    "tracker=wandb tracker.destinations": (None, [], "wandb", {"a": "required"}, {"wandb": "a"}, {"wandb": [1]}),
+    "tracker=wandb tracker.objective=test/accuracy tracker.byte_budget": (0, -1, True, "a", [1], NAN, INFINITE),
     f"{RATINGS} model.hidden": ([], [0], ["a"], [1.5], [None], [99_999_999_998]),
 }
 TEXTS = (

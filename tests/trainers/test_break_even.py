@@ -144,7 +144,7 @@ def test_a_leader_counts_the_same_in_any_number_of_processes(
     """A step of 0.3 s and 0.2 s of the leader; its 100 bytes pass 2 links of a tree, one after the other."""
     monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
     monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.0)
-    monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, source: None)
+    monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, **group: None)
     rows: list[torch.Tensor] = []
     monkeypatch.setattr(Communicator, "collect", lambda self, own: rows.append(own) or own)
     everyones = [costs_with_leader(4, processes, rank) for rank in range(processes)]

@@ -169,9 +169,9 @@ def test_page_says_what_the_folders_say(output: Path, tmp_path: Path, capsys: py
     assert row["total error"] == "100"
     assert row["MB that left a worker"] == "0.0100"
     assert row["compression and communication, ms a step"] == "1.00"
-    far = rows(text, "How far")
+    far = rows(text, "Differences from plain SGD")
     assert len(far) == 10 and far[-1]["density 10 %"] == "-1.50 [-2.74, -0.26]"
-    changes = rows(text, "What each")
+    changes = rows(text, "What each parameter changes")
     assert [changes[0][key] for key in ("feedback", "at 10 %", "at 1 %", "total error, times")] == [
         "both",
         "-20.00",
