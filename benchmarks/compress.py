@@ -160,6 +160,8 @@ class Reduction:
 
 def measure(scope: str, arguments: argparse.Namespace) -> None:
     """Print one table."""
+    from peers import PEERS, peers  # not known to benchmarks/gpu, which imports this file
+
     density = arguments.density
     flat, segments = gradients(resnet18_layout(scope), arguments.workers, arguments.elements)
     drawn = torch.empty_like(flat)
@@ -278,6 +280,7 @@ def resident(field: str) -> int:
 
 def measure_memory(scope: str, arguments: argparse.Namespace) -> None:
     """Print one table."""
+
     workers = arguments.workers
     print(f"\nscope {scope}: n = {workers} workers in one process, resident memory above the start\n")
     print("| method | gradients [n x D] | peak [n x D] | gradients + residuals [n x D] | the rest [D] |")

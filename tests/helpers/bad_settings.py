@@ -232,8 +232,23 @@ LISTS = {  # settings with invalid values of their own
     ),
     "schedule=warmup_step schedule.milestones": ([3, 2], [1, 1], [-1], ["a"], [None], [[1]], [1e39]),
     "tracker=wandb tracker.tags": ([1], [None], [["a"]]),
-    "tracker=wandb tracker.destinations": (None, [], "wandb", {"a": "required"}, {"wandb": "a"}, {"wandb": [1]}),
-    "tracker=wandb tracker.objective=test/accuracy tracker.byte_budget": (0, -1, True, "a", [1], NAN, INFINITE),
+    "tracker=wandb tracker.destinations": (
+        None,
+        [],
+        "wandb",
+        {"a": "required"},
+        {"wandb": "a"},
+        {"wandb": [1]},
+    ),
+    "tracker=wandb tracker.objective=test/accuracy tracker.byte_budget": (
+        0,
+        -1,
+        True,
+        "a",
+        [1],
+        NAN,
+        INFINITE,
+    ),
     f"{RATINGS} model.hidden": ([], [0], ["a"], [1.5], [None], [99_999_999_998]),
 }
 TEXTS = (

@@ -71,6 +71,8 @@ def require_python(words: list[str]) -> None:
         return require_results(words[2:])
     if words[:2] == ["-m", "sweeps"]:
         return require_study(words[2:])
+    if words[0].startswith("--nproc-per-node="):  # torchrun's own
+        words = words[1:]
     path = words[1].replace(".", "/") + ".py" if words[0] == "-m" else words[0]
     assert (ROOT / path).is_file(), f"no file {path}"
     require_options(words, (ROOT / path).parent)
@@ -115,6 +117,9 @@ def require_overrides(words: list[str]) -> None:
 
 
 def first_of(word: str) -> str:
+    every = re.fullmatch(r"(\w+)=glob\((.+)\)", word)
+    if every:
+        return f"{every[1]}={min(path.stem for path in (ROOT / 'conf' / every[1]).glob(f'{every[2]}.yaml'))}"
     override = OverridesParser.create().parse_override(word)
     if not override.is_sweep_override():
         return word

@@ -91,7 +91,7 @@ def with_shards(process: int, method: str) -> dict[str, Any]:
         optimizer.zero_grad()
     weights = torch.cat([p.full_tensor().detach().flatten() for p in model.parameters()])
     own = {name: list(rows.shape) for name, rows in getattr(state.state, "residual", {}).items()}
-    handed = state.communicator.take_charges()[0].tolist()
+    handed = state.ledger.total_counts.bytes[0].tolist()
     return {"weights": weights, "bytes": handed, "step": state.step, "own": own, "order": order}
 
 

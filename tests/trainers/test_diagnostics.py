@@ -63,6 +63,7 @@ def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -
     last = np.zeros((WORKERS, sum(SIZES)), dtype=int)
     found = []
     whole, apart = np.zeros(sum(SIZES)), np.zeros(sum(SIZES))
+    of_residuals = np.zeros((WORKERS, len(pieces)))  # bounds of their norms, in gradient units
     for number, step in enumerate(steps, 1):
         alpha = learning_rate(number - 1) if feedback == "step" else 1.0
         e, g = step["residual"].double().numpy(), step["gradient"].double().numpy()
@@ -71,7 +72,7 @@ def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -
         masks, of_mean = np.zeros(p.shape, dtype=bool), np.zeros(p.shape[1])
         bounds = np.zeros(WORKERS)
         metrics = {}
-        for piece in pieces:
+        for place, piece in enumerate(pieces):
             mean = p.mean(0)[piece]
             of_mean[piece] = mean * kept(mean, method, feedback)
             for worker in range(WORKERS):
@@ -80,12 +81,20 @@ def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -
                 share = 1 - max(1, math.floor(DENSITY * len(x) + 1e-9)) / len(x)
                 threshold = THRESHOLD[feedback]
                 bounds[worker] += share * x @ x if method == "top_k" else len(x) * threshold**2
+                if method == "top_k":
+                    norm_of_g = np.linalg.norm(g[worker, piece])
+                    of_residuals[worker, place] = math.sqrt(share) * (of_residuals[worker, place] + norm_of_g)
+                else:
+                    of_residuals[worker, place] = math.sqrt(len(x)) * threshold / alpha
         metrics["diagnostics/xi"] = np.linalg.norm(of_mean - (p * masks).mean(0)) / (alpha * norm)
         metrics["diagnostics/error_bound"] = bounds.mean()
         whole += mean_gradient
         apart += mean_gradient - (p * masks).mean(0) / alpha
         metrics["diagnostics/gap"] = apart @ apart
         metrics["diagnostics/gap_relative"] = (apart @ apart) / (whole @ whole)
+        rates = {learning_rate(step) for step in range(number)}
+        if feedback == "gradient" or (feedback == "step" and len(rates) == 1):
+            metrics["diagnostics/gap_bound"] = np.square(of_residuals.mean(0)).sum()
         for density in DENSITIES:
             lost = mean_gradient.copy()
             for piece in pieces:
@@ -123,7 +132,10 @@ def test_processes_do_not_change_a_metric(one_process: dict, processes: int) -> 
     for result in run_in_processes(watched_all, processes):
         for name, steps in result.items():
             for one, other in zip(one_process[name], steps, strict=True):
-                assert other["metrics"] == one["metrics"], name
+                found, expected = dict(other["metrics"]), dict(one["metrics"])
+                bound = expected.pop("diagnostics/gap_bound", 0)  # it adds norms in another order
+                assert found.pop("diagnostics/gap_bound", 0) == pytest.approx(bound, rel=1e-14), name
+                assert found == expected, name
                 first = other["charges"]
                 assert all(charged == one["charges"][0] for charged in first) or "hard" in name
 

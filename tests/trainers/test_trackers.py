@@ -112,7 +112,7 @@ def test_the_live_line_shows_the_steps_and_what_is_left_in_time(monkeypatch: pyt
         terminal.log(RECORD | {"step": step, "comm/link_bytes_sent_total": 1234.5e3 * step})
     terminal.finish({})
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).split("\r")[-1]
-    assert re.search(r"step 150 of 200 +6 min left +0\.15 steps/s +epoch 0\.50 .* sent 185 MB", shown), shown
+    assert re.search(r"step 150 of 200 +6 min left +0\.15 steps/s +loss 1\.2500 +sent 185 MB", shown), shown
 
 
 def test_lines_of_jobs_that_run_at_once_are_plain_and_say_whose_they_are() -> None:

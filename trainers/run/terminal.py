@@ -64,26 +64,17 @@ class Terminal:
         else:
             self.training = record
         if self.progress is not None:
-            self.progress.update(
-                self.task, completed=record["step"], description=self._line(self.training | self.evaluation)
-            )
+            # Without the epoch, so that 80 columns hold the bytes sent.
+            shown = _line(self.training | self.evaluation)
+            self.progress.update(self.task, completed=record["step"], description=shown)
         elif evaluated or time.monotonic() - self.last_line > PLAIN_SECONDS:
             self.last_line = time.monotonic()
-            shown = self.training | record
-            print(f"{self.prefix}step {record['step']}  {self._line(shown)}", file=self.stream, flush=True)
+            line = f"step {record['step']}  epoch {record['epoch']:.2f}  {_line(self.training | record)}"
+            print(f"{self.prefix}{line}", file=self.stream, flush=True)
 
     def finish(self, summary: Summary | None) -> None:
         if self.progress is not None:
             self.progress.stop()
-
-    @staticmethod
-    def _line(record: Record) -> str:
-        parts = [f"epoch {record['epoch']:.2f}"]
-        for name, label, form in _LINE:
-            if name in record:
-                value = in_bytes(record[name]) if form == "bytes" else f"{record[name]:{form}}"
-                parts.append(f"{label} {value}")
-        return "  ".join(parts)
 
 
 def in_bytes(number: float) -> str:
@@ -109,3 +100,12 @@ _LINE = (
     ("test/perplexity", "test perplexity", ".2f"),
     ("test/hit_rate_at_10", "test hit rate at 10", ".2%"),
 )
+
+
+def _line(record: Record) -> str:
+    parts = []
+    for name, label, form in _LINE:
+        if name in record:
+            value = in_bytes(record[name]) if form == "bytes" else f"{record[name]:{form}}"
+            parts.append(f"{label} {value}")
+    return "  ".join(parts)

@@ -24,7 +24,7 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
-_RULES = (AtLeast, Drawn, Largest)  # that there are kernels for
+RULES = (AtLeast, Drawn, Largest)  # that there are kernels for
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
 # No fused multiply-add: a product and a sum round twice, as on the CPU.
 APART = {"enable_fp_fusion": False}
@@ -61,7 +61,7 @@ class GpuKernels(Backend):
     ) -> list[Compressed]:
         steps = [step_of(step, x.segment) for x in inputs]
         rules = rules_of(codecs, inputs, steps, workers) if _can_run(inputs) else None
-        if rules is None or not isinstance(rules[0], _RULES):
+        if rules is None or not isinstance(rules[0], RULES):
             return super().compress(codecs, inputs, step, workers)
         rows = inputs[0].rows
         with torch.cuda.device_of(rows):  # no effect for CPU tensors
@@ -235,7 +235,7 @@ def _add_up(sums: Tensor, adding: Adding) -> Tensor:
 def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Taken:
     draws, rotations, sizes = table.host.draws([rule.positions.shape for rule in rules])
     for rule, own in zip(rules, rotations, strict=True):
-        own[:] = rule.rotations % rule.positions.shape[1]
+        own[:] = rule.rotations % max(1, rule.positions.shape[1])  # DEFT, MiCRO: perhaps no position
     drawn_from = np.concatenate([rule.positions.ravel() for rule in rules]).astype(np.int32)
     positions = upload(drawn_from, table.device)
     of_rows = (upload(draws, table.device), table.rows, positions)

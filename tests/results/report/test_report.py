@@ -199,7 +199,7 @@ def test_table_says_what_differs_from_the_baseline(output: Path, tmp_path: Path)
     assert 'title="minus none, seeds 0, 1"' in text
     assert "not comparable with the paper, all rows: the paper trained no mlp" in text
     assert ">beside the paper<" not in text and "no differences: there is no run of none" not in text
-    assert "top_k, density 0.01, scope global" in text and "compression ratio: what would" in text
+    assert "top_k, density 0.01, scope global" in text and "compression ratio: bytes that would" in text
 
 
 def test_a_method_without_error_is_named_where_it_is_not_shown(tmp_path: Path) -> None:

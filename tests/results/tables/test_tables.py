@@ -60,7 +60,7 @@ def test_a_row_says_what_the_summaries_say(output: Path) -> None:
     assert row["compression ratio"] == "50.0"
     assert "- other numbers without ±: the same in every seed\n" in text
     assert row["MB handed over"] == "0.00240"
-    assert "compression ratio: what would have left a worker without compression" in text
+    assert "compression ratio: bytes that would leave a worker without compression" in text
 
 
 def test_the_difference_is_paired(output: Path) -> None:
