@@ -1,4 +1,4 @@
-"""Command line of results: ``python -m results table|figures|report|budget|breakeven|study``."""
+"""Command line of results: ``python -m results table|figures|report|budget|breakeven|study|archive``."""
 
 import importlib
 import sys
@@ -10,6 +10,7 @@ COMMANDS = {  # name: module of this package with a function ``main``, one line 
     "budget": (".compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
     "breakeven": (".breakeven", "predicted steps of methods over a network, and the fastest"),
     "study": (".studies.command", "a study's page, tables and figures"),
+    "archive": (".archive", "a study's finished runs in one file, and back"),
 }
 EXTRAS = {  # package of these commands: extra of pyproject.toml
     **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow"), "results"),

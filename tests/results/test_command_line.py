@@ -15,7 +15,7 @@ main = command_of_results()
 def test_help_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     said = capsys.readouterr().out
-    assert list(COMMANDS) == ["table", "figures", "report", "budget", "breakeven", "study"]
+    assert list(COMMANDS) == ["table", "figures", "report", "budget", "breakeven", "study", "archive"]
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
@@ -41,10 +41,10 @@ def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "error: a command is missing; there are table, figures, report, budget, breakeven, study"),
+        ([], "error: a command is missing; there are table, figures, report, budget, breakeven, study, archive"),
         (
             ["tables"],
-            "error: no command 'tables'; there are table, figures, report, budget, breakeven, study",
+            "error: no command 'tables'; there are table, figures, report, budget, breakeven, study, archive",
         ),
         (["study"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),
         (["study", "--root", "x"], f"error: a study's name comes first; there are {', '.join(STUDIES)}"),

@@ -1,0 +1,110 @@
+"""Archive of a study's finished runs, so that another machine continues the study or rebuilds its page.
+
+`python -m results archive NAME` writes the runs of `make NAME` to results/pages/NAME/runs.tar.xz: config,
+environment, records and summary of each, without checkpoints. With --unpack the runs are written below
+--root, where `make NAME` finds them finished. Run folders that exist there are kept as they are.
+"""
+
+import argparse
+import io
+import os
+import sys
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from results.command import in_a_line, parser
+from results.studies.command import STUDIES, load
+from results.studies.kit import ROOT, Study
+
+FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json")
+LARGEST = 2**26  # bytes of one file
+
+
+def main(arguments: list[str] | None = None) -> int:
+    own = parser("archive", __doc__ or "")
+    own.add_argument("name", metavar="NAME", choices=STUDIES, help=f"a study: {', '.join(STUDIES)}")
+    own.add_argument("--unpack", action="store_true", help="write the archive's runs below --root")
+    own.add_argument(
+        "--root", type=Path, default=Path("outputs"), help="where the sweeps' outputs are (default: outputs)"
+    )
+    own.add_argument("--file", type=Path, metavar="FILE", help="another archive")
+    options = own.parse_args(sys.argv[1:] if arguments is None else arguments)
+    study = load(options.name)
+    path = options.file or ROOT / study.folder / "runs.tar.xz"
+    return in_a_line(lambda: _work(study, path, options))
+
+
+def _work(study: Study, path: Path, options: argparse.Namespace) -> None:
+    if options.unpack:
+        print(f"{unpack(path, options.root)} runs written to {options.root}")
+    else:
+        print(f"{pack(study, options.root, path)} runs in {path}")
+
+
+def pack(study: Study, root: Path, path: Path) -> int:
+    """Write the finished runs of ``study`` below ``root``; returns their number.
+
+    The bytes depend on the runs alone. Raises ``FileNotFoundError`` if there is none.
+    """
+    runs = sorted(folder for output in outputs_of(study, root) for folder in finished_in(output))
+    if not runs:
+        raise FileNotFoundError(f"no finished run of {study.name} below {root}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    with tarfile.open(partial, "w:xz") as archive:
+        for run in runs:
+            for name in FILES:
+                file = run / name
+                if file.is_file():
+                    content = file.read_bytes()
+                    entry = tarfile.TarInfo(file.relative_to(root).as_posix())
+                    entry.size = len(content)
+                    archive.addfile(entry, io.BytesIO(content))
+    partial.replace(path)
+    return len(runs)
+
+
+def unpack(path: Path, root: Path) -> int:
+    """Write the runs of an archive below ``root``, each folder whole; returns their number.
+
+    Raises ``ValueError``, and writes nothing, for an archive with anything other than files of run folders.
+    """
+    contents: dict[PurePosixPath, dict[str, bytes]] = {}
+    try:
+        with tarfile.open(path, "r:xz") as archive:
+            for entry in archive:
+                place = PurePosixPath(entry.name)
+                is_ours = place.name in FILES and len(place.parts) == 4 and ".." not in place.parts
+                file = archive.extractfile(entry) if is_ours and entry.isfile() else None
+                if file is None or place.is_absolute() or entry.size > LARGEST:
+                    raise ValueError(f"{path}: {entry.name!r} is not a file of a run folder")
+                contents.setdefault(place.parent, {})[place.name] = file.read()
+    except (tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{path}: {error}") from None
+    written = 0
+    for place, files in contents.items():
+        folder = root / place
+        if folder.exists():
+            continue
+        partial = folder.with_name(f".{folder.name}.partial")
+        partial.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (partial / name).write_bytes(content)
+        partial.replace(folder)
+        written += 1
+    return written
+
+
+def outputs_of(study: Study, root: Path) -> Iterator[Path]:
+    """The folders of the study's runs: those of its page, and NAME_* such as its pilots."""
+    names = set(study.outputs or (study.name,))
+    names |= {path.name for path in root.glob(f"{study.name}_*")} - set(STUDIES)
+    return (root / name for name in sorted(names))
+
+
+def finished_in(output: Path) -> Iterator[Path]:
+    for folder, below, files in os.walk(output):
+        below[:] = [name for name in below if not name.startswith(".")]
+        if "summary.json" in files:
+            yield Path(folder)
