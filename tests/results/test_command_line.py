@@ -41,7 +41,10 @@ def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "error: a command is missing; there are table, figures, report, budget, breakeven, study, archive"),
+        (
+            [],
+            "error: a command is missing; there are table, figures, report, budget, breakeven, study, archive",
+        ),
         (
             ["tables"],
             "error: no command 'tables'; there are table, figures, report, budget, breakeven, study, archive",
