@@ -43,7 +43,7 @@ def test_every_study_has_a_help_of_its_own(name: str, capsys: pytest.CaptureFixt
     [
         (
             [],
-            "error: a command is missing; there are table, figures, report, budget, breakeven, study, archive",
+            f"error: a command is missing; there are {', '.join(COMMANDS)}",
         ),
         (
             ["tables"],
