@@ -32,20 +32,19 @@ def compose(overrides: Sequence[str]) -> Config:
         if options:
             raise ValueError(f"compose takes settings, as KEY=VALUE, got {options[0]}")
         loader = guard.GuardedLoader(create_config_search_path(str(guard.CONF)))
+        state = HydraConfig.instance()
+        before = state.cfg
         try:
             for override in OverridesParser.create().parse_overrides(typed):
                 if override.is_sweep_override():
                     raise ValueError(f"compose takes the settings of one run, got {override.input_line}")
             config = loader.load_configuration("config", typed, RunMode.RUN, from_shell=False)
-        except HydraException as error:
-            raise ConfigError(said_by_hydra(error)) from error
-        state = HydraConfig.instance()
-        before = state.cfg
-        try:
             state.set_config(config)  # for interpolations
             with open_dict(config):
                 del config["hydra"]
             return resolve(config, typed)
+        except HydraException as error:
+            raise ConfigError(said_by_hydra(error)) from error
         finally:
             state.cfg = before
             yaml_loader.end()
