@@ -165,6 +165,14 @@ def test_in_the_checkout_the_names_are_its_own() -> None:
     assert type(total_error.method("top_k", density=0.5)).__module__ == "compressors.top_k"
 
 
+def test_an_editable_install_lets_scripts_find_the_checkout(tmp_path: Path) -> None:
+    """``benchmarks/`` has scripts that import the laboratory, with only their own folder on the path."""
+    words = [sys.executable, str(ROOT / "benchmarks/results_reading.py"), "--help"]
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("usage: results_reading.py"), done.stderr
+
+
 SCRIPT = """
 import torch, total_error, torch.distributed as dist
 dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
