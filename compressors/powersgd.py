@@ -96,7 +96,8 @@ class PowerSGD(Reducer):
                 rank = min(self.rank, rows, columns)
                 if rank * (rows + columns) < rows * columns:
                     drawn = torch.randn(rank, columns, generator=generator("powersgd", name, *salt))
-                    found[name] = drawn.to(segment.rows)
+                    like = segment.rows
+                    found[name] = drawn.to(like.device, like.dtype, non_blocking=True)
         return found
 
 

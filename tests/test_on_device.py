@@ -1,5 +1,6 @@
 """Trainings on the pretended device: results of the CPU, no faults, only documented waits."""
 
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -82,27 +83,26 @@ ALLOWED = {
 }
 
 
-def documented(segments: int) -> dict[str, tuple[int, int]]:
+def documented(scope: str) -> dict[str, tuple[int, int]]:
     """Waits of a reduction with and without compiled kernels, by method; "" means any other."""
     rows = re.findall(
-        r"^\| (?:`(\w+)`|any other)[^|]*\| ([SW\d+ ]+) \| ([SW\d+ ]+) \|$", DESIGN, re.MULTILINE
+        r"^\| (?:`(\w+)`|any other)[^|]*\| ([GLSW\d+ ]+) \| ([GLSW\d+ ]+) \|$", DESIGN, re.MULTILINE
     )
-    return {name: (value(one, segments), value(other, segments)) for name, one, other in rows}
+    return {name: (value(one, scope), value(other, scope)) for name, one, other in rows}
 
 
-def value(formula: str, segments: int) -> int:
-    known = {"S": segments, "W": NUM_WORKERS}
-    terms = [term.split() for term in formula.split("+")]
-    return sum(torch.tensor([known.get(f) or int(f) for f in term]).prod().item() for term in terms)
+def value(formula: str, scope: str) -> int:
+    is_global = scope == "global"
+    segments = 1 if is_global else NUM_SEGMENTS
+    known = {"S": segments, "L": NUM_SEGMENTS, "W": NUM_WORKERS, "G": int(is_global)}
+    terms = [[known[f] if f in known else int(f) for f in term.split()] for term in formula.split("+")]
+    return sum(math.prod(term) for term in terms)
 
 
 def require_documented(result: dict[str, Any], method: str, reference: bool, scope: str = "layer") -> None:
     """Assert that the waits of every step are those of docs/design.md."""
-    known, name = (
-        documented(1 if scope == "global" else NUM_SEGMENTS),
-        (METHODS | device_runs.PLANTED)[method].name,
-    )
-    most = known.get(name, known[""])[reference] + (scope == "global" and reference)
+    known, name = documented(scope), (METHODS | device_runs.PLANTED)[method].name
+    most = known.get(name, known[""])[reference]
     of_reductions = []
     for step in steps_of(result["waits"]):
         parts = Counter(part_of(wait) for wait in step)
