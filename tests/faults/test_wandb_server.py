@@ -14,8 +14,9 @@ import pytest
 from command_line import ROOT, command
 from interrupting import Running, last_step, num_records
 from run_folders import write_run
-from wandb_server import Answer, WandbServer, start_wandb, wandb
+from wandb_server import Answer, StoredRun, WandbServer, start_wandb, wandb
 
+from results.read.folders import read_runs
 from results.report.charts import sections
 from results.report.dashboard import specification
 
@@ -134,7 +135,9 @@ def test_a_server_that_fails_at_the_start_means_offline(
 
 
 def test_a_report_is_saved_with_its_page_and_figures(server: WandbServer, tmp_path: Path) -> None:
-    ids = [write_run(tmp_path / "runs", seed=seed).name for seed in (0, 1, 2)]
+    for seed in (0, 1, 2):
+        write_run(tmp_path / "runs", seed=seed)
+    ids = [run.id for run in read_runs([tmp_path / "runs"])]
     words = ["-m", "results", "report", str(tmp_path / "runs"), "--entity", "someone", "--project", "p"]
     variables = os.environ | environment(server, tmp_path)
     done = subprocess.run([sys.executable, *words], cwd=ROOT, env=variables, capture_output=True, text=True)
@@ -148,7 +151,7 @@ def test_a_report_is_saved_with_its_page_and_figures(server: WandbServer, tmp_pa
     assert headings == list(sections(["test/accuracy"]))
     (artifact,) = server.artifacts.values()
     assert (artifact.type, artifact.is_committed) == ("report", True)
-    assert set(artifact.metadata["runs"]) == set(ids)
+    assert sorted(artifact.metadata["runs"]) == sorted(ids) and len(ids) == 3
     assert artifact.files["report.html"].startswith(b"<!")
     figures = [name for name in artifact.files if name.startswith("figures/")]
     assert any(name.endswith(".png") for name in figures) and any(name.endswith(".pdf") for name in figures)
@@ -193,6 +196,37 @@ def test_an_agent_runs_what_a_search_suggests(server: WandbServer, tmp_path: Pat
     above = math.log10(summary["comm/link_bytes_sent_total"] / 2e7)
     assert above > 0
     assert summary["sweep/objective"] == pytest.approx(summary["test/accuracy"]["last"] - above)
+
+
+def test_an_agent_goes_on_after_runs_that_hyperband_ends(server: WandbServer, tmp_path: Path) -> None:
+    """An agent ends after three failed runs in its first minutes; these have not failed."""
+    output, num_bad = tmp_path / "o", 3
+    status, said = wandb(server, "sweep", "sweeps/wandb/search_small.yaml", home=tmp_path)
+    assert status == 0, said
+    ((name, sweep),) = server.sweeps.items()
+    own = [word for word in sweep["command"] if not str(word).startswith(("output=", "experiment="))]
+    sweep["command"] = [*own[:-1], "experiment=quick", f"output={output}", own[-1]]
+    bad = [{"budget.density": 0.01 * (i + 1), "trainer.steps": 100_000} for i in range(num_bad)]
+    server.jobs[name] = [*bad, {"budget.density": 0.1, "trainer.steps": 12}]
+
+    def ends_early(run: StoredRun) -> bool:
+        kept = [
+            path.parents[1]
+            for path in output.glob("*/*/wandb/run-id.txt")
+            if path.read_text() == f"{run.name}\n"
+        ]
+        records = [folder / "metrics.jsonl" for folder in kept if (folder / "metrics.jsonl").exists()]
+        return run.settings["trainer"]["steps"] > 12 and any(len(r.read_bytes()) > 5000 for r in records)
+
+    server.ends_early = ends_early
+    status, said = wandb(server, "agent", f"someone/total-error/{name}", home=tmp_path)
+    assert status == 0, said
+    *ended, last = server.runs.values()
+    assert len(ended) == num_bad and [run.exit_code for run in ended] == [1] * num_bad
+    for run in ended:
+        assert 0 < run.rows()[-1]["step"] < 100_000
+    assert last.exit_code == 0 and last.summary["test/accuracy"]["last"] > 0
+    assert server.unknown == []
 
 
 def test_two_agents_share_a_sweep(server: WandbServer, tmp_path: Path) -> None:
