@@ -153,10 +153,13 @@ def failed(said: str) -> int:
 
 def run_command() -> int:
     """The command in a process of its own; its exit status."""
+    from trainers.launch.stopping import end_as_asked
     from trainers.launch.streams import keep_streams
 
     keep_streams()
-    return command_line()
+    status = command_line()
+    end_as_asked(status)
+    return status
 
 
 if __name__ == "__main__":
