@@ -38,9 +38,9 @@ begun: list[bool] = []  # of jobs: what is raised before the first one is Hydra'
 
 
 @hydra.main(version_base="1.3", config_path=str(guard.CONF), config_name="config")
-def main(config: DictConfig) -> None:
-    """One job: the only one of a command, or one of a sweep."""
-    from trainers.launch.jobs import Job, current_sweep, perform
+def main(config: DictConfig) -> float | None:
+    """One job: the only one of a command, or one of a sweep. Returns what a search maximises."""
+    from trainers.launch.jobs import FAILED, Job, current_sweep, perform
     from trainers.launch.slurm import take_ranks
     from trainers.launch.stopping import StoppedError
 
@@ -52,8 +52,9 @@ def main(config: DictConfig) -> None:
         sweep = current_sweep()
         if sweep is not None:  # else it could not start, which has been said
             job = Job(hydra_config.job.num, overrides)
-            perform(sweep, job, lambda: start(config, overrides, in_sweep=True), ConfigError)
-        return
+            done = perform(sweep, job, lambda: start(config, overrides, in_sweep=True), ConfigError)
+            return None if done.status == FAILED else reached(config, Path(done.folder))
+        return None
     try:
         typed = composition.keys_of(overrides)
         crossed = [key for key in hydra_config.sweeper.get("params") or {} if key.lstrip("+~") not in typed]
@@ -66,6 +67,16 @@ def main(config: DictConfig) -> None:
     except StoppedError as stop:
         stop.say()
         statuses.append(128 + stop.signal)
+    return None
+
+
+def reached(config: DictConfig, folder: Path) -> float | None:
+    """The objective of a finished run, if its tracker's settings name one."""
+    from trainers.records.files import read_summary
+    from trainers.records.goals import objective_of
+
+    objective = objective_of(config.get("tracker") or {})
+    return None if objective is None else objective.value(read_summary(folder))
 
 
 def start(config: DictConfig, overrides: Sequence[str], *, in_sweep: bool = False) -> tuple[str, Path]:
@@ -83,13 +94,15 @@ class StartOfSweep(Callback):
     """Tells the jobs of a sweep, in whatever processes they run, where to say what became of them."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
+        from trainers.config.searches import check_search
         from trainers.launch.jobs import start_sweep
 
         try:
+            check_search(config.hydra.sweeper, config.get("tracker") or {})
             start_sweep(Path(config.hydra.sweep.dir))
             for number in (signal.SIGINT, signal.SIGTERM):  # which lets us stop the jobs
                 signal.signal(number, signal.default_int_handler)
-        except OSError as error:  # Hydra turns what a callback raises into a warning
+        except (OSError, ValueError) as error:  # Hydra turns what a callback raises into a warning
             print(f"error: {one_line(error)}", file=sys.stderr)
             sys.exit(1)  # before Hydra writes there itself
 
@@ -125,6 +138,8 @@ def run_hydra() -> int:
     except HydraException as error:
         return failed(composition.said_by_hydra(error))
     except Exception as error:  # of many kinds: what Hydra meets where it expects no such words or files
+        if str(error).startswith("No trials are completed"):  # Optuna
+            return failed("no job of the search has finished")
         if begun and not isinstance(error, (OSError, OmegaConfBaseException)):
             raise
         return failed(one_line(error))
@@ -138,10 +153,13 @@ def failed(said: str) -> int:
 
 def run_command() -> int:
     """The command in a process of its own; its exit status."""
+    from trainers.launch.stopping import end_as_asked
     from trainers.launch.streams import keep_streams
 
     keep_streams()
-    return command_line()
+    status = command_line()
+    end_as_asked(status)
+    return status
 
 
 if __name__ == "__main__":

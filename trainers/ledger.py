@@ -174,6 +174,11 @@ class Ledger:
             **({} if math.isinf(largest_sent) else {"comm/largest_sent_total": largest_sent}),
         }
 
+    def link_bytes_sent_total(self) -> float:
+        """That metric alone, equal on every process."""
+        [[total]] = self._means([self.total_counts.link_bytes[:, 0]])
+        return total
+
     def layers(self) -> dict[str, dict[str, float]]:
         """Per parameter name, means over workers: elements, total error and average density."""
         errors = self._mean(self.total_error.cpu())

@@ -124,7 +124,8 @@ class Trainer:
                 outcome = None
             controller.observe(log.record(outcome, factor))
             if self._is_evaluated(began_at, state.epoch, is_last):
-                records.log({"step": state.step, "epoch": state.epoch, **self._evaluate(state)})
+                place = {"step": state.step, "epoch": state.epoch, **log.cost_so_far()}
+                records.log({**place, **self._evaluate(state)})
             if checkpoints is not None and not is_last:
                 checkpoints.after_step(state)
         if checkpoints is not None:

@@ -9,6 +9,7 @@ from trainers.break_even import StepCosts
 from trainers.checkpoint.state import TrainingState
 from trainers.diagnostics.probe import Probe
 from trainers.parts import HasDiagnostics
+from trainers.records.goals import LINK_BYTES
 from trainers.records.plain import Record
 from trainers.threshold_watch import ThresholdWatch
 
@@ -83,6 +84,12 @@ class StepLog:
         if self._is_recorded:
             self.log(state.note(self._record(outcome, loss, factor)))
         return loss
+
+    def cost_so_far(self) -> Record:
+        """The bytes of an evaluation after the last step: those of the step's record, if it has none."""
+        if self._is_recorded:
+            return {}
+        return {LINK_BYTES: self.state.ledger.link_bytes_sent_total()}
 
     def _record(self, outcome: Outcome | None, loss: float | None, factor: float) -> Record:
         state, probe = self.state, self._probe

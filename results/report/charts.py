@@ -209,17 +209,17 @@ def _sweeps(qualities: Sequence[str]) -> Iterator[Chart]:
 
 
 def _paper() -> Iterator[Chart]:
-    """The convex experiments with level lines at the paper's values of mean ||e||^2, and its settings."""
-    experiments = dict.fromkeys(curve.experiment for curve in ERROR_CURVES)
-    for name in experiments:
-        curves = [curve for curve in ERROR_CURVES if curve.experiment == name]
-        levels = {v.published for curve in curves for v in curve.values if v.metric == ERROR}
+    """The convex experiments with level lines at the paper's values of each metric, and all these values."""
+    values = [(curve.experiment, value) for curve in ERROR_CURVES for value in curve.values]
+    for name, metric in dict.fromkeys((name, value.metric) for name, value in values):
+        own = [value for of, value in values if (of, value.metric) == (name, metric)]
+        places = " and ".join(dict.fromkeys(value.at for value in own))
         yield Lines(
-            f"{name}: error against steps, lines at the paper's peaks and ends",
-            ERROR,
-            "mean squared L2 of e",
+            f"{name}: {own[0].quantity} against steps, lines at the paper's {places}",
+            metric,
+            own[0].quantity,
             log_y=True,
-            references=tuple(sorted(levels)),
+            references=tuple(sorted({value.published for value in own})),
         )
     yield Text(paper_errors())
 

@@ -177,7 +177,7 @@ def _with_levels(metrics: list[str], references: Sequence[float]) -> list[str] |
     if not references:
         return None
     zero = f"0 * ${{{metrics[0]}}}"
-    levels = [f"{value:.20f}".rstrip("0") for value in references]
+    levels = [f"{value:.20f}".rstrip("0").rstrip(".") for value in references]
     return [*(f"${{{name}}}" for name in metrics), *(f"{level} + {zero}" for level in levels)]
 
 

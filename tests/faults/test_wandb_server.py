@@ -3,23 +3,26 @@
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from command_line import ROOT, command
 from interrupting import Running, last_step, num_records
 from run_folders import write_run
-from wandb_server import Answer, WandbServer, start_wandb, wandb
+from wandb_server import Answer, StoredRun, WandbServer, start_wandb, wandb
 
+from results.read.folders import read_runs
 from results.report.charts import sections
 from results.report.dashboard import specification
 
 pytestmark = pytest.mark.slow
 
-STEPS = 150
+STEPS = 400
 WORDS = ["experiment=quick", f"trainer.steps={STEPS}", "trainer.batch_size=16", "tracker=wandb"]
 WORDS += ["tracker.mode=online"]
 
@@ -40,7 +43,7 @@ def steps(server: WandbServer) -> list[int]:
 
 
 class Broken:
-    """A fault of some answers after the first records have arrived; the first ``times``, or all."""
+    """A fault of the first ``times`` answers, or of all."""
 
     def __init__(self, answer: Answer, times: int | None = None) -> None:
         self.answer, self.left = answer, times
@@ -52,6 +55,19 @@ class Broken:
         self.left = None if self.left is None else self.left - 1
         self.seen += 1
         return self.answer
+
+
+@contextmanager
+def paused_in_the_middle(run: Running, server: WandbServer, output: Path) -> Iterator[None]:
+    """Hold the training, not W&B's own process, which sends every 15 s, until some records have arrived."""
+    run.until(lambda: num_records(output) > 30, seconds=300)
+    os.kill(run.process.pid, signal.SIGSTOP)
+    try:
+        run.until(lambda: server.runs and steps(server), seconds=60)
+        assert len(steps(server)) < STEPS and num_records(output) < STEPS
+        yield
+    finally:
+        os.kill(run.process.pid, signal.SIGCONT)
 
 
 @pytest.mark.parametrize(
@@ -68,42 +84,39 @@ def test_a_server_that_fails_for_a_while_gets_all_records(
     answer: Answer, server: WandbServer, tmp_path: Path
 ) -> None:
     fault = Broken(answer, times=3)
-    with Running(
-        *WORDS, f"output={tmp_path / 'o'}", log=tmp_path / "log", **environment(server, tmp_path)
-    ) as run:
-        run.until(lambda: server.runs and server.run().rows(), seconds=300)
-        server.fault = fault
-        assert run.wait() == 0, run.said()
-        assert "failed" not in run.said()
+    output = tmp_path / "o"
+    with Running(*WORDS, f"output={output}", log=tmp_path / "log", **environment(server, tmp_path)) as run:
+        with paused_in_the_middle(run, server, output):
+            server.fault = fault
+        assert run.wait() == 0 and "failed" not in run.said(), run.said()
     assert fault.seen == 3
     assert steps(server) == list(range(1, STEPS + 1))
     assert server.run().exit_code == 0
-    assert last_step(tmp_path / "o") == STEPS
+    assert last_step(output) == STEPS
 
 
-@pytest.mark.parametrize("kind", ["gone", "hanging"])
+@pytest.mark.parametrize(
+    "answer",
+    [Answer(closes=True), Answer(hang_seconds=600), Answer(500), Answer(429)],
+    ids=["gone", "hanging", "500", "429"],
+)
 def test_a_server_that_does_not_come_back_leaves_records_to_upload(
-    kind: str, server: WandbServer, tmp_path: Path
+    answer: Answer, server: WandbServer, tmp_path: Path
 ) -> None:
     output = tmp_path / "o"
     with Running(*WORDS, f"output={output}", log=tmp_path / "log", **environment(server, tmp_path)) as run:
-        run.until(lambda: server.runs and server.run().rows() and num_records(output) > 10, seconds=300)
-        if kind == "gone":
-            server.close()
-        else:
-            server.fault = Broken(Answer(hang_seconds=600))
+        with paused_in_the_middle(run, server, output):
+            server.fault = Broken(answer)
         assert run.wait() == 0, run.said()
         (line,) = [one for one in run.errors() if "Weights & Biases failed" in one]
     assert last_step(output) == STEPS
     words = line.partition("to be uploaded by: ")[2].split()
     assert words[:2] == ["wandb", "sync"]
+    assert 0 < len(steps(server)) < STEPS
     server.fault = None
-    if kind == "gone":
-        server.open()
-    before = len(steps(server))
     status, said = wandb(server, *words[1:], home=tmp_path)
     assert status == 0, said
-    assert before < STEPS and steps(server) == list(range(1, STEPS + 1))
+    assert steps(server) == list(range(1, STEPS + 1))
 
 
 @pytest.mark.parametrize(
@@ -122,7 +135,9 @@ def test_a_server_that_fails_at_the_start_means_offline(
 
 
 def test_a_report_is_saved_with_its_page_and_figures(server: WandbServer, tmp_path: Path) -> None:
-    ids = [write_run(tmp_path / "runs", seed=seed).name for seed in (0, 1, 2)]
+    for seed in (0, 1, 2):
+        write_run(tmp_path / "runs", seed=seed)
+    ids = [run.id for run in read_runs([tmp_path / "runs"])]
     words = ["-m", "results", "report", str(tmp_path / "runs"), "--entity", "someone", "--project", "p"]
     variables = os.environ | environment(server, tmp_path)
     done = subprocess.run([sys.executable, *words], cwd=ROOT, env=variables, capture_output=True, text=True)
@@ -136,7 +151,7 @@ def test_a_report_is_saved_with_its_page_and_figures(server: WandbServer, tmp_pa
     assert headings == list(sections(["test/accuracy"]))
     (artifact,) = server.artifacts.values()
     assert (artifact.type, artifact.is_committed) == ("report", True)
-    assert set(artifact.metadata["runs"]) == set(ids)
+    assert sorted(artifact.metadata["runs"]) == sorted(ids) and len(ids) == 3
     assert artifact.files["report.html"].startswith(b"<!")
     figures = [name for name in artifact.files if name.startswith("figures/")]
     assert any(name.endswith(".png") for name in figures) and any(name.endswith(".pdf") for name in figures)
@@ -146,8 +161,9 @@ def test_a_report_is_saved_with_its_page_and_figures(server: WandbServer, tmp_pa
 def test_a_resumed_run_goes_on_under_its_id(server: WandbServer, tmp_path: Path) -> None:
     output = tmp_path / "o"
     words = [*WORDS, "checkpoint.every_steps=10", f"output={output}"]
-    with Running(*words, log=tmp_path / "log", **environment(server, tmp_path)) as run:
-        run.until(lambda: server.runs and server.run().rows() and num_records(output) > 30, seconds=300)
+    running = Running(*words, log=tmp_path / "log", **environment(server, tmp_path))
+    with running as run, paused_in_the_middle(run, server, output):
+        run.process.kill()
     before = server.run()
     assert before.exit_code is None
     result = command(*words, **environment(server, tmp_path))
@@ -180,6 +196,40 @@ def test_an_agent_runs_what_a_search_suggests(server: WandbServer, tmp_path: Pat
     above = math.log10(summary["comm/link_bytes_sent_total"] / 2e7)
     assert above > 0
     assert summary["sweep/objective"] == pytest.approx(summary["test/accuracy"]["last"] - above)
+
+
+def test_an_agent_goes_on_after_runs_that_hyperband_ends(
+    server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An agent ends if its first runs fail, by default five of them; these have not failed."""
+    output, num_bad = tmp_path / "o", 2
+    monkeypatch.setenv("WANDB_AGENT_MAX_INITIAL_FAILURES", str(num_bad))
+    status, said = wandb(server, "sweep", "sweeps/wandb/search_small.yaml", home=tmp_path)
+    assert status == 0, said
+    ((name, sweep),) = server.sweeps.items()
+    own = [word for word in sweep["command"] if not str(word).startswith(("output=", "experiment="))]
+    sweep["command"] = [*own[:-1], "experiment=quick", f"output={output}", own[-1]]
+    bad = [{"budget.density": 0.01 * (i + 1), "trainer.steps": 100_000} for i in range(num_bad)]
+    server.jobs[name] = [*bad, {"budget.density": 0.1, "trainer.steps": 12}]
+
+    def ends_early(run: StoredRun) -> bool:
+        kept = [
+            path.parents[1]
+            for path in output.glob("*/*/wandb/run-id.txt")
+            if path.read_text() == f"{run.name}\n"
+        ]
+        records = [folder / "metrics.jsonl" for folder in kept if (folder / "metrics.jsonl").exists()]
+        return run.settings["trainer"]["steps"] > 12 and any(len(r.read_bytes()) > 5000 for r in records)
+
+    server.ends_early = ends_early
+    status, said = wandb(server, "agent", f"someone/total-error/{name}", home=tmp_path)
+    assert status == 0, said
+    *ended, last = server.runs.values()
+    assert len(ended) == num_bad and [run.exit_code for run in ended] == [1] * num_bad
+    for run in ended:
+        assert 0 < run.rows()[-1]["step"] < 100_000
+    assert last.exit_code == 0 and last.summary["test/accuracy"]["last"] > 0
+    assert server.unknown == []
 
 
 def test_two_agents_share_a_sweep(server: WandbServer, tmp_path: Path) -> None:

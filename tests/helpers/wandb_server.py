@@ -98,6 +98,7 @@ class WandbServer:
         self.sweeps: dict[str, Fields] = {}  # configs
         self.jobs: dict[str, list[Fields]] = {}  # of sweeps: settings of the runs to come
         self.agents: dict[str, str] = {}  # sweeps of agents
+        self.ends_early: Callable[[StoredRun], bool] = lambda run: False  # as hyperband does
         self.requests: list[tuple[str, str]] = []  # method, and path or GraphQL operation
         self.connections: set[socket.socket] = set()
         self.unknown: list[str] = []  # queries without an answer here
@@ -361,10 +362,12 @@ class WandbServer:
         return {"createAgent": {"agent": {"id": name}}}
 
     def _on_Heartbeat(self, variables: Fields) -> Fields:
-        """A run for an agent without one, or its end."""
+        """A run for an agent without one, or its end; and the end of a run."""
         agent, sweep = variables["id"], self.agents[variables["id"]]
-        commands: list[Fields] = []
-        if not any(json.loads(variables["runState"]).values()):
+        running = [name for name, runs in json.loads(variables["runState"]).items() if runs]
+        bad = [name for name in running if name in self.runs and self.ends_early(self.runs[name])]
+        commands: list[Fields] = [{"type": "stop", "run_id": name} for name in bad]
+        if not running:
             if self.jobs[sweep]:
                 settings = {key: {"value": value} for key, value in self.jobs[sweep].pop(0).items()}
                 run = f"{sweep}run{next(self._numbers)}"

@@ -1,6 +1,7 @@
 """Checks of the ``hydra`` section of a config, which can name code: launcher, sweeper, callbacks, logging."""
 
 import re
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +23,7 @@ LOGGING = ("hydra_logging", "job_logging")
 PLUGINS = ("launcher", "sweeper")
 PRESETS = Path(__file__).resolve().parents[2] / "conf/hydra"  # of this project, trusted as its code is
 CONF_OF_HYDRA = Path(hydra.__file__).parent / "conf" / "hydra"
-CODE_OF_PLUGINS = ("hydra._internal.core_plugins.", "hydra_plugins.")
+CODE_OF_PLUGINS = ("hydra._internal.core_plugins.", "hydra_plugins.", "optuna.samplers.")
 
 
 def check_files(section: dict[str, Any], chosen: set[str]) -> None:
@@ -40,7 +41,7 @@ def check_files(section: dict[str, Any], chosen: set[str]) -> None:
         elif key in PLUGINS:
             value = dict(value or {})
             _check_sweep(value.pop("params", None) if key == "sweeper" else None)
-            allowed = value in [_registered(key, name) or _preset(key, name) for name in names]
+            allowed = value in [_registered(key, name, chosen) or _preset(key, name) for name in names]
         else:
             allowed = value in [known[key] for known in (*_hydras_defaults(), OWN) if key in known]
         if not allowed:
@@ -54,6 +55,9 @@ def check_named_code(section: dict[str, Any]) -> None:
             plugin = isinstance(target, str) and target.startswith(CODE_OF_PLUGINS)
             if target != "run.StartOfSweep" and not (plugin and name in PLUGINS):
                 raise ConfigCompositionException(f"hydra.{name} must not name code, got {target!r}")
+    space = (section.get("sweeper") or {}).get("custom_search_space")  # a function, in the Optuna sweeper
+    if space is not None:
+        raise ConfigCompositionException(f"hydra.sweeper must not name code, got {space!r}")
     for name in LOGGING:
         if not _is_hydras_own(name, section.get(name), "*"):
             raise ConfigCompositionException(f"hydra.{name} must be one of Hydra's own: hydra/{name}=default")
@@ -96,13 +100,21 @@ def _hydras_logging(key: str) -> list[tuple[str, Any]]:
     return [(file.stem, OmegaConf.to_container(OmegaConf.load(file))) for file in files]
 
 
-def _registered(key: str, name: str) -> Any:
-    """The settings of an installed launcher or sweeper that its plugin registers."""
+def _registered(key: str, name: str, chosen: Collection[str] = ()) -> Any:
+    """The settings of an installed launcher or sweeper that its plugin registers.
+
+    A part with a group of its own, such as an Optuna sweeper's sampler, has the settings of its choice.
+    """
     store = ConfigStore.instance()
     if f"{name}.yaml" not in store.list(f"hydra/{key}"):
         return None
     node: Any = OmegaConf.to_container(OmegaConf.structured(store.load(f"hydra/{key}/{name}.yaml").node))
     node.pop("params", None)
+    for part in [part for default in node.pop("defaults", []) for part in default]:
+        group = f"hydra/{key}/{part}/"
+        for path in chosen:
+            if path.startswith(group):
+                node[part] = _registered(f"{key}/{part}", path.removeprefix(group))
     return node
 
 

@@ -98,8 +98,8 @@ def report(jobs: Path, job: Job) -> None:
     write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
 
 
-def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
-    """Do a job's work, which returns its status and folder, and report how the job ended.
+def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
+    """Do a job's work, which returns its status and folder; report and return how the job ended.
 
     An exception of the class ``refusal`` is printed in one line, once for all jobs with the same reason. Any
     other exception is a fault in this job's code; it is reported, and the other jobs continue.
@@ -130,7 +130,9 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> None:
     except KeyboardInterrupt:
         report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
         raise
-    report(jobs, replace(job, seconds=time.perf_counter() - started))
+    job = replace(job, seconds=time.perf_counter() - started)
+    report(jobs, job)
+    return job
 
 
 def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequence[str] = ()) -> str:

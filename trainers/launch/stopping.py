@@ -62,6 +62,20 @@ class StopRequest:
                 print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
 
+def end_as_asked(status: int) -> None:
+    """Under an agent of W&B, end this stopped process by the signal that the exit ``status`` stands for.
+
+    Hyperband ends runs by a signal. An agent takes an exit status above 0 for a failed run, and ends itself
+    after some of them.
+    """
+    number = status - 128
+    if os.environ.get("WANDB_SWEEP_ID") and number in (signal.SIGTERM, signal.SIGINT):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+
 def end_with_torchrun() -> None:
     """``end_with_parent`` if torchrun has started this process."""
     if "TORCHELASTIC_RUN_ID" in os.environ:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HIGHER_IS_BETTER = ("accuracy", "hit_rate_at_10", "ndcg_at_10")
 LOWER_IS_BETTER = ("loss", "perplexity", "suboptimality", "distance_squared")
@@ -16,6 +16,12 @@ def higher_is_better(metric: str) -> bool | None:
     if group and last in (*HIGHER_IS_BETTER, *LOWER_IS_BETTER):
         return last in HIGHER_IS_BETTER
     return None
+
+
+def objective_of(tracker: Mapping[str, Any]) -> "Objective | None":
+    """The objective that the settings of a tracker name."""
+    metric = tracker.get("objective")
+    return None if metric is None else Objective(metric, tracker.get("byte_budget"))
 
 
 class Objective(NamedTuple):

@@ -122,24 +122,159 @@ def test_every_field_is_one_of_the_schema(made: dict[str, Any], part: str) -> No
         assert panel["config"].keys() <= known
 
 
-def test_there_is_a_section_for_every_figure(made: dict[str, Any]) -> None:
-    banks = made["workspace"]["spec"]["section"]["panelBankConfig"]["sections"]
-    counts = {bank["name"]: len(bank["panels"]) for bank in banks}
-    assert list(counts) == list(sections(list(QUALITIES)))
-    assert {"Lambda against k", "Hindsight and regret", "Heterogeneity", "Workers", "Break-even"} <= set(
-        counts
-    )
-    assert all(counts.values())
+def scatter(x: str, y: str) -> tuple[str, dict[str, Any]]:
+    return "Scatter Plot", {"xAxis": x, "yAxis": y}
+
+
+def lines(*metrics: str, x: str = "_step") -> tuple[str, dict[str, Any]]:
+    return "Run History Line Plot", {"xAxis": x, "metrics": list(metrics)}
+
+
+BYTES, ERROR, ACCURACY = (
+    f"summary:{name}"
+    for name in ("comm/link_bytes_sent_total", "compression/total_error", "test/accuracy.last")
+)
+THRESHOLD, ALPHA = "config:threshold.value", "config:data.value.alpha"
+FIGURES: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {  # heading, and panels in this section
+    "quality over link bytes": (
+        "Quality against what was sent",
+        [scatter(BYTES, ACCURACY), lines("test/accuracy", x="comm/link_bytes_sent_total")],
+    ),
+    "quality over density": (
+        "Quality against what was sent",
+        [scatter("summary:compression/density_mean", ACCURACY)],
+    ),
+    "density over epochs": ("Over the training", [lines("compression/density", x="epoch")]),
+    "total error over steps": ("Total error and norm of the input", [lines("compression/total_error")]),
+    "norm of p over steps": (
+        "Total error and norm of the input",
+        [lines("compression/input_norm_squared")],
+    ),
+    "error by layer": (
+        "By layer",
+        [("Vega2", {"fieldSettings": {"label": "layer", "value": "total_error"}})],
+    ),
+    "bytes by kind": (
+        "Bytes by kind",
+        [
+            (
+                "Bar Chart",
+                {"metrics": [f"comm/{k}_bytes_total" for k in ("values", "indices", "padding", "metadata")]},
+            )
+        ],
+    ),
+    "lambda against k": (
+        "Lambda against k",
+        [scatter(THRESHOLD, "summary:compression/density_mean"), scatter(THRESHOLD, ERROR)],
+    ),
+    "xi": ("Diagnostics", [lines("diagnostics/xi")]),
+    "staleness": ("Diagnostics", [lines("diagnostics/waited_mean"), lines("diagnostics/unsent_longest")]),
+    "selection error": (
+        "Diagnostics",
+        [("Run History Line Plot", {"metricRegex": r"^diagnostics/selection_error_\d+$"})],
+    ),
+    "gap": ("Diagnostics", [lines("diagnostics/gap"), lines("diagnostics/gap_relative")]),
+    "hindsight": (
+        "Hindsight and regret",
+        [lines("compression/total_error", "compression/hindsight_error")],
+    ),
+    "regret": ("Hindsight and regret", [lines("compression/regret")]),
+    "heterogeneity": ("Heterogeneity", [scatter(ALPHA, ACCURACY), scatter(ALPHA, ERROR)]),
+    "workers": (
+        "Workers",
+        [scatter("config:workers.value", ACCURACY), scatter("config:workers.value", BYTES)],
+    ),
+    "break-even": (
+        "Break-even",
+        [scatter("summary:compression/density_mean", "summary:comm/break_even_bits_per_second")],
+    ),
+    "parallel coordinates": (
+        "Sweeps",
+        [
+            (
+                "Parallel Coordinates Plot",
+                {
+                    "columns": [
+                        {"accessor": name}
+                        for name in (
+                            "config:compressor_name.value",
+                            THRESHOLD,
+                            "config:density.value",
+                            "config:optimizer.value.lr",
+                            BYTES,
+                            ERROR,
+                            ACCURACY,
+                        )
+                    ]
+                },
+            )
+        ],
+    ),
+    "importance": ("Sweeps", [("Parameter Importance", {"targetKey": "test/accuracy.last"})]),
+    "values of the paper": (
+        "Values of the paper",
+        [lines("compression/error"), lines("convex/suboptimality"), lines("comm/paper_bits_total")],
+    ),
+}
+
+
+def in_sections(made: dict[str, Any], part: str) -> dict[str, list[dict[str, Any]]]:
+    """Panels by heading, in the workspace or in the report."""
+    if part == "workspace":
+        banks = made[part]["spec"]["section"]["panelBankConfig"]["sections"]
+        return {bank["name"]: bank["panels"] for bank in banks}
+    found: dict[str, list[dict[str, Any]]] = {}
+    for block in made[part]["spec"]["blocks"]:
+        if block["type"] == "heading":
+            heading = block["children"][0]["text"]
+        elif block["type"] == "panel-grid":
+            found[heading] = panels(block)
+    return found
+
+
+@pytest.mark.parametrize("part", ["workspace", "report"])
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_has_its_panels_in_its_section(made: dict[str, Any], part: str, figure: str) -> None:
+    heading, expected = FIGURES[figure]
+    there = in_sections(made, part)[heading]
+    for kind, fields in expected:
+        alike = [
+            panel["config"]
+            for panel in there
+            if panel["viewType"] == kind and fields.items() <= panel["config"].items()
+        ]
+        assert alike, f"{figure}: no {kind} of {fields}"
+        if kind in ("Run History Line Plot", "Bar Chart"):  # over the seeds of a setting
+            assert all((one["groupAgg"], one["groupArea"]) == ("mean", "minmax") for one in alike)
+
+
+@pytest.mark.parametrize("part", ["workspace", "report"])
+def test_there_is_no_section_without_a_figure(made: dict[str, Any], part: str) -> None:
+    found = in_sections(made, part)
+    assert list(found) == list(sections(list(QUALITIES)))
+    assert set(found) == {heading for heading, _ in FIGURES.values()}
+    assert all(found.values())
 
 
 def test_published_values_are_level_lines(made: dict[str, Any]) -> None:
-    lines = [panel["config"] for panel in panels(made["report"]) if panel["config"].get("expressions")]
-    levels = {float(one.split(" + ")[0]) for config in lines for one in config["expressions"] if " + " in one}
-    published = {
-        v.published for curve in ERROR_CURVES for v in curve.values if v.metric == "compression/error"
-    }
-    assert levels == published and len(published) > 4
-    assert all(config["expressions"][0] == "${compression/error}" for config in lines)
+    """Of every metric of every convex experiment; a level is a constant and 0 times the metric."""
+    found = {}
+    for panel in in_sections(made, "report")["Values of the paper"]:
+        config = panel["config"]
+        if panel["viewType"] != "Run History Line Plot":
+            continue
+        (metric,) = config["metrics"]
+        shown, *levels = config["expressions"]
+        assert shown == f"${{{metric}}}" and all(one.endswith(f" + 0 * {shown}") for one in levels)
+        values = [one.removesuffix(f" + 0 * {shown}") for one in levels]
+        assert all(re.fullmatch(r"\d+(\.\d+)?", value) for value in values)
+        found[config["chartTitle"].partition(":")[0], metric] = sorted(map(float, values))
+    published: dict[tuple[str, str], set[float]] = {}
+    for curve in ERROR_CURVES:
+        for value in curve.values:
+            published.setdefault((curve.experiment, value.metric), set()).add(value.published)
+    assert found == {key: sorted(values) for key, values in published.items()}
+    assert len(found) > 8
 
 
 def test_groups_are_the_facts_that_seeds_share(tmp_path: Path) -> None:

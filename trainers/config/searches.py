@@ -1,0 +1,19 @@
+"""Searches of a sweeper of Hydra's, such as Optuna's, for the largest objective."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainers.records.goals import objective_of
+
+_OF_HYDRA = "hydra._internal.core_plugins."  # the sweeper that runs all jobs of a grid
+
+
+def check_search(sweeper: Mapping[str, Any], tracker: Mapping[str, Any]) -> None:
+    """Raise ``ValueError`` for a search that would find nothing, or the worst."""
+    if str(sweeper.get("_target_")).startswith(_OF_HYDRA):
+        return
+    if objective_of(tracker) is None:
+        raise ValueError("this sweeper searches, and needs an objective: tracker.objective=METRIC")
+    direction = sweeper.get("direction", "maximize")
+    if getattr(direction, "name", direction) != "maximize":
+        raise ValueError("the objective is the better the larger it is: hydra.sweeper.direction=maximize")
