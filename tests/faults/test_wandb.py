@@ -10,11 +10,12 @@ from faults import SMALL
 from interrupting import Running, last_step, num_records
 
 pytestmark = pytest.mark.slow
+STEPS = 3000  # of a training that outlasts the look for processes
 
 
 def test_weights_and_biases_crashes(tmp_path: Path) -> None:
     overrides = [word for word in SMALL if word != "tracker=none"]
-    overrides += ["trainer.steps=300", f"output={tmp_path / 'out'}"]
+    overrides += [f"trainer.steps={STEPS}", f"output={tmp_path / 'out'}"]
     with Running(*overrides, log=tmp_path / "log") as running:
         running.until(lambda: num_records(tmp_path / "out") > 20 and running.session("wandb-core"))
         for pid in running.session("wandb-core"):
@@ -22,7 +23,7 @@ def test_weights_and_biases_crashes(tmp_path: Path) -> None:
         assert running.wait() == 0
         (line,) = running.errors()
     assert line.startswith("Weights & Biases failed, the training goes on without it: ")
-    assert last_step(tmp_path / "out") == 300
+    assert last_step(tmp_path / "out") == STEPS
 
 
 def test_weights_and_biases_out_of_reach(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ class WeightsAndBiases:
         run.log(record_and_goal, step=self._step)
 
     def _with_objective(self, record: Record) -> Record:
-        """An evaluation has no bytes: they are those of the last step recorded."""
+        """An evaluation after a recorded step has that record's bytes."""
         if self.objective is None:
             return record
         if LINK_BYTES in record:
