@@ -1,12 +1,15 @@
 """Archive of a study's finished runs, so that another machine continues the study or rebuilds its page.
 
 `python -m results archive NAME` writes the runs of `make NAME` to results/pages/NAME/runs.tar.xz: config,
-environment, records and summary of each, without checkpoints. With --unpack the runs are written below
---root, where `make NAME` finds them finished. Run folders that exist there are kept as they are.
+environment, records and summary of each, without checkpoints. Of runs whose curves no page draws, such as
+pilots, the last record alone is kept. With --unpack the runs are written below --root, where `make NAME`
+finds them finished. Run folders that exist there are kept as they are.
 """
 
 import argparse
+import hashlib
 import io
+import json
 import os
 import sys
 import tarfile
@@ -16,8 +19,9 @@ from pathlib import Path, PurePosixPath
 from results.command import in_a_line, parser
 from results.studies.command import STUDIES, load
 from results.studies.kit import ROOT, Study
+from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
 
-FILES = ("config.yaml", "environment.json", "metrics.jsonl", "summary.json")
+FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
 LARGEST = 2**26  # bytes of one file
 
 
@@ -48,19 +52,18 @@ def pack(study: Study, root: Path, path: Path) -> int:
     The bytes depend on the runs alone. Raises ``FileNotFoundError`` if there is none.
     """
     runs = sorted(folder for output in outputs_of(study, root) for folder in finished_in(output))
+    drawn = (study.outputs or (study.name,)) if study.has_curves else ()
     if not runs:
         raise FileNotFoundError(f"no finished run of {study.name} below {root}")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     with tarfile.open(partial, "w:xz") as archive:
         for run in runs:
-            for name in FILES:
-                file = run / name
-                if file.is_file():
-                    content = file.read_bytes()
-                    entry = tarfile.TarInfo(file.relative_to(root).as_posix())
-                    entry.size = len(content)
-                    archive.addfile(entry, io.BytesIO(content))
+            kept = contents_of(run, whole=run.relative_to(root).parts[0] in drawn)
+            for name, content in kept.items():
+                entry = tarfile.TarInfo((run / name).relative_to(root).as_posix())
+                entry.size = len(content)
+                archive.addfile(entry, io.BytesIO(content))
     partial.replace(path)
     return len(runs)
 
@@ -94,6 +97,19 @@ def unpack(path: Path, root: Path) -> int:
         partial.replace(folder)
         written += 1
     return written
+
+
+def contents_of(run: Path, *, whole: bool) -> dict[str, bytes]:
+    """The files of a run by name. Unless ``whole``, the last record alone, and its checksum."""
+    contents = {name: (run / name).read_bytes() for name in FILES if (run / name).is_file()}
+    if not whole:
+        summary = read_summary(run)
+        last = read_records(run, summary).splitlines(keepends=True)[-1:]
+        contents[RECORDS] = b"".join(last)
+        if "checksums" in summary:
+            summary["checksums"][RECORDS] = hashlib.blake2b(contents[RECORDS]).hexdigest()
+        contents[SUMMARY] = json.dumps(summary, indent=2, allow_nan=False).encode()
+    return contents
 
 
 def outputs_of(study: Study, root: Path) -> Iterator[Path]:

@@ -116,8 +116,13 @@ def require_documented(result: dict[str, Any], method: str, reference: bool, sco
         of_reductions.append(parts["reduction"])
     assert of_reductions
     places = Counter(f"{wait[0]} at {wait[1]}" for wait in result["waits"])
-    assert max(of_reductions) <= most, places
-    if name in known:
+    more = (
+        5 if re.search(rf"^\| `{name}`[^|]* more ", DESIGN, re.MULTILINE) else 0
+    )  # stages, or a second look
+    assert max(of_reductions) <= most + more, places
+    if more:
+        assert max(of_reductions) >= most, f"{name} waits less often than docs/design.md says"
+    elif name in known:
         assert max(of_reductions) == most, f"{name} waits less often than docs/design.md says"
 
 

@@ -5,28 +5,27 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from run_folders import write_run
 
 from results.__main__ import main
 from results.archive import FILES
-
-
-def run_folder(place: Path, number: int = 0) -> Path:
-    place.mkdir(parents=True)
-    for name in FILES:
-        (place / name).write_text(f"{name} {number}")
-    return place
+from results.read.folders import read_runs
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     root = tmp_path / "outputs"
-    for number, output in enumerate(("regret", "regret_pilots", "regret")):
-        run = run_folder(root / output / "a_name" / f"000{number}", number)
+    for output, seed in (("regret", 0), ("regret_pilots", 1), ("regret", 2)):
+        run = write_run(root / output, seed=seed)
         (run / "checkpoint").mkdir()
         (run / "checkpoint" / "large").write_bytes(b"0" * 100)
-    (run_folder(root / "regret" / "a_name" / "0009") / "summary.json").unlink()  # it has not finished
-    run_folder(root / "main" / "a_name" / "0001")
+    (write_run(root / "regret", seed=9) / "summary.json").unlink()  # it has not finished
+    write_run(root / "main")
     return root
+
+
+def finished(root: Path) -> list[Path]:
+    return sorted(path.parent for path in root.glob("regret*/*/*/summary.json"))
 
 
 def files_below(folder: Path) -> dict[str, str]:
@@ -41,25 +40,36 @@ def test_finished_runs_come_back_without_checkpoints(
     assert capsys.readouterr().out == f"3 runs in {file}\n"
     assert main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"]) == 0
     assert capsys.readouterr().out == f"3 runs written to {other}\n"
-    expected = {
-        name: text
-        for name, text in files_below(root).items()
-        if name.startswith("regret") and "/0009/" not in name and "checkpoint" not in name
-    }
-    assert files_below(other) == expected and len(expected) == 12
+    runs = finished(root)
+    assert [run.relative_to(root) for run in runs] == [run.relative_to(other) for run in finished(other)]
+    for run in runs:
+        back = files_below(other / run.relative_to(root))
+        if "pilots" not in str(run):
+            assert back == {name: (run / name).read_text() for name in FILES}
+
+
+def test_a_pilot_keeps_its_last_record(root: Path, tmp_path: Path) -> None:
+    """It is read as a finished run, with the same summary."""
+    file, other = str(tmp_path / "runs.tar.xz"), tmp_path / "other"
+    main(["archive", "regret", "--root", str(root), "--file", file])
+    main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"])
+    (before,), (after,) = (read_runs([place / "regret_pilots"]) for place in (root, other))
+    assert len(before.records) > 1 and len(after.records) == 1
+    assert after.records.iloc[-1].dropna().to_dict() == before.records.iloc[-1].dropna().to_dict()
+    assert after.summary == before.summary and after.id == before.id
 
 
 def test_the_bytes_depend_on_the_runs_alone(root: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         assert main(["archive", "regret", "--root", str(root), "--file", str(tmp_path / name)]) == 0
-        (root / "regret/a_name/0000/config.yaml").touch()
+        (finished(root)[0] / "config.yaml").touch()
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_runs_that_exist_are_kept(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     file = str(tmp_path / "runs.tar.xz")
     main(["archive", "regret", "--root", str(root), "--file", file])
-    changed = root / "regret/a_name/0000/summary.json"
+    changed = finished(root)[0] / "summary.json"
     changed.write_text("newer")
     capsys.readouterr()
     assert main(["archive", "regret", "--root", str(root), "--file", file, "--unpack"]) == 0
