@@ -23,7 +23,10 @@ LOGGING = ("hydra_logging", "job_logging")
 PLUGINS = ("launcher", "sweeper")
 PRESETS = Path(__file__).resolve().parents[2] / "conf/hydra"  # of this project, trusted as its code is
 CONF_OF_HYDRA = Path(hydra.__file__).parent / "conf" / "hydra"
-CODE_OF_PLUGINS = ("hydra._internal.core_plugins.", "hydra_plugins.", "optuna.samplers.")
+# Classes of plugins. A name within a module, such as that of a module it imports, is none.
+CODE_OF_PLUGINS = re.compile(
+    r"((hydra\._internal\.core_plugins|hydra_plugins)(\.\w+)+|optuna\.samplers)\.[A-Z]\w*"
+)
 
 
 def check_files(section: dict[str, Any], chosen: set[str]) -> None:
@@ -52,7 +55,7 @@ def check_named_code(section: dict[str, Any]) -> None:
     """Raise for a callback, launcher or sweeper, also from the command line, that is not ours or Hydra's."""
     for name in (*PLUGINS, "callbacks"):
         for target in _targets(section.get(name)):
-            plugin = isinstance(target, str) and target.startswith(CODE_OF_PLUGINS)
+            plugin = isinstance(target, str) and CODE_OF_PLUGINS.fullmatch(target) is not None
             if target != "run.StartOfSweep" and not (plugin and name in PLUGINS):
                 raise ConfigCompositionException(f"hydra.{name} must not name code, got {target!r}")
     space = (section.get("sweeper") or {}).get("custom_search_space")  # a function, in the Optuna sweeper
