@@ -12,10 +12,12 @@ import yaml
 from command_line import command
 from configs import resolved
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra.errors import ConfigCompositionException
 from own_process import say
 
 import trainers.config.targets
 from trainers.config.guard import GuardedLoader
+from trainers.config.hydra_section import OWN_LOGGING, check_named_code
 from trainers.config.targets import check_factories, check_targets
 
 ROOT = Path(__file__).parents[1]
@@ -296,3 +298,22 @@ def test_a_link_in_output_leads_no_run_outside(
     assert say(monkeypatch, capfd, *QUICK, "tracker=none", f"output={tmp_path / 'link'}") == (0, "")
     (summary,) = output.glob("*/*/summary.json")
     assert json.loads(summary.read_text())["status"] == "finished"
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(
+            "optuna.samplers._base.abc",
+            "optuna.samplers.os.system",
+            "optuna.samplersX.A",
+            "optuna.study.Study",
+        ),
+        *("hydra_plugins", "hydra_plugins.system", "hydra_plugins.a.system", "hydra_pluginsX.a.A"),
+    ],
+)
+def test_only_classes_of_plugins_are_named(target: str) -> None:
+    logging = dict.fromkeys(("hydra_logging", "job_logging"), OWN_LOGGING)
+    check_named_code({**logging, "sweeper": {"sampler": {"_target_": "optuna.samplers.TPESampler"}}})
+    with pytest.raises(ConfigCompositionException, match="must not name code"):
+        check_named_code({**logging, "sweeper": {"sampler": {"_target_": target}}})
