@@ -43,7 +43,7 @@ TASKS = {
         why="242, the perplexity of answering by the words' frequencies",
     ),
     "madelon": Task(
-        words="logistic regression on madelon, 20 workers of one row, 3,000 steps",
+        words="logistic regression on madelon, 20 workers of one row, 3,000 steps, two decreases of the rate",
         tuned_by="convex/suboptimality",
         higher_is_better=False,
         untrained=11.5,
