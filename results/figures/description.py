@@ -16,6 +16,7 @@ from results.read.run import Run
 Methods = Mapping[str, Sequence[Run]]  # by name, in the order of a legend
 Ends = tuple[float, float] | None  # ends of an interval, within the panel
 MARKS_PER_CURVE = 6
+MOST_MARKS = 30  # of all curves of a panel
 CUT = "A pale bar that ends at a panel's edge goes on beyond it."
 HOLDS_ZERO = "A pale bar that reaches the lower end of a logarithmic axis includes zero."
 
@@ -63,6 +64,19 @@ class Panel:
     references: tuple[tuple[np.ndarray, np.ndarray], ...] = ()  # dotted grey lines
     title: str = ""
     notes: tuple[str, ...] = ()
+    equal: tuple[str, ...] = ()  # titles of metrics without an interval: each seed has the same value
+
+
+def notes_of(panels: Iterable[Panel]) -> list[str]:
+    """The notes of several panels, each once."""
+    panels = list(panels)
+    equal = list(dict.fromkeys(title for panel in panels for title in panel.equal))
+    notes = list(dict.fromkeys(note for panel in panels for note in panel.notes))
+    if equal:
+        listed = " and ".join(filter(None, [", ".join(equal[:-1]), equal[-1]]))
+        verb = "is" if len(equal) == 1 else "are"
+        notes.append(f"No interval of {listed}, which {verb} the same in every seed.")
+    return notes
 
 
 def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -> Panel:
@@ -78,7 +92,9 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
         decided_by=None if x.from_start else [curve.x[-1:] for curve in drawn.values()],
     )
     marked = {
-        method: marked_points(curve, x_scale, number / len(drawn))
+        method: marked_points(
+            curve, x_scale, number / len(drawn), min(MARKS_PER_CURVE, MOST_MARKS // len(drawn))
+        )
         for number, (method, curve) in enumerate(drawn.items())
     }
     seeds = {
@@ -102,8 +118,9 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
     notes = _running(methods, y) if y.noisy else []
     if y_scale.logarithmic:
         notes += off_the_axis(y, {method: curve.mean for method, curve in found.items()})
-    notes += _on_intervals(lines, seeds, y, 1, y_scale)
-    return Panel(Axis(x.label, x_scale), Axis(y.label, y_scale), lines, title=title, notes=tuple(notes))
+    on_intervals, equal = _on_intervals(lines, seeds, y, 1, y_scale)
+    axes = Axis(x.label, x_scale), Axis(y.label, y_scale)
+    return Panel(*axes, lines, title=title, notes=(*notes, *on_intervals), equal=equal)
 
 
 def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[str]] | None = None) -> Panel:
@@ -136,7 +153,9 @@ def through(
     across = tuple(across)
     x_scale = _scale(x, seeds, 0)
     y_scale = _scale(y, seeds, 1, also=[np.array([height]) for _, height in across])
-    lines, notes = [], []
+    lines: list[Line] = []
+    notes: list[str] = []
+    equal: tuple[str, ...] = ()
     for name, of_places in seeds.items():
         marks = tuple(_mark(each, x_scale, y_scale, across_too) for each in of_places)
         at = np.array([(mark.x, mark.y) for mark in marks]).reshape(-1, 2)
@@ -147,9 +166,12 @@ def through(
             means = {name: np.array([each[:, number].mean() for each in own]) for name, own in seeds.items()}
             notes += off_the_axis(what, means)
         if number or across_too:
-            notes += _on_intervals(tuple(lines), seeds, what, number, scale)
+            on_intervals, same = _on_intervals(tuple(lines), seeds, what, number, scale)
+            notes += on_intervals
+            equal += same
     axes = Axis(x.label, x_scale, tuple(places)), Axis(y.label, y_scale)
-    return Panel(*axes, tuple(lines), across=across, title=title, notes=tuple(dict.fromkeys(notes)))
+    once = tuple(dict.fromkeys(notes))
+    return Panel(*axes, tuple(lines), across=across, title=title, notes=once, equal=equal)
 
 
 def single(lines: Sequence[tuple[str, np.ndarray, np.ndarray]], x: Metric, y: Metric, title: str) -> Panel:
@@ -168,13 +190,17 @@ def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
     return None if half is None or not math.isfinite(half) else (mean - half, mean + half)
 
 
-def marked_points(curve: Curve, scale: Scale, shift: float) -> tuple[int, ...]:
-    """Indices of points at even distances along the visible x axis; ``shift`` is in units of the distance."""
+def marked_points(curve: Curve, scale: Scale, shift: float, number: int = MARKS_PER_CURVE) -> tuple[int, ...]:
+    """Indices of ``number`` points, or fewer, at even distances along the visible x axis.
+
+    ``shift`` is in units of the distance; a number below 1 counts as 1.
+    """
+    number = max(1, number)
     if scale.limits is None:
         return ()
     ahead, back = (np.log, np.exp) if scale.logarithmic else (np.positive, np.positive)
     left, right = ahead(scale.limits[0]), ahead(scale.limits[1])
-    shares = (np.arange(MARKS_PER_CURVE) + 0.25 + shift) / (MARKS_PER_CURVE + 1)
+    shares = (np.arange(number) + 0.25 + shift) / (number + 1)
     drawn = np.flatnonzero(np.isfinite(curve.mean) & np.isfinite(curve.x) & (curve.x >= scale.limits[0]))
     if not len(drawn):
         return ()
@@ -248,8 +274,8 @@ def _shown(values: np.ndarray, scale: Scale) -> np.ndarray:
 
 def _on_intervals(
     lines: Sequence[Line], seeds: Mapping[str, Sequence[np.ndarray]], what: Metric, number: int, scale: Scale
-) -> list[str]:
-    """Notes on missing and incomplete intervals along axis ``number``."""
+) -> tuple[list[str], tuple[str, ...]]:
+    """Notes on missing and incomplete intervals along axis ``number``, and a panel's ``equal``."""
     values = {line.name: [each[:, number] for each in seeds[line.name]] for line in lines}
     values = {name: own for name, own in values.items() if own}
     if scale.logarithmic:  # ``off_the_axis`` makes the note on methods that are off the axis
@@ -260,20 +286,21 @@ def _on_intervals(
         for name, own in values.items()
         if name not in few and all(interval_of(each) is None for each in own)
     ]
-    notes = []
+    notes: list[str] = []
     if few and number == 1:  # the same seeds along both axes
         notes.append(f"No interval of fewer than three seeds{_listed(few, values)}.")
-    if alike:
-        notes.append(f"No interval of {what.title}, which is the same in every seed{_listed(alike, values)}.")
+    equal = (what.title,) if alike and len(alike) == len(values) else ()
+    if alike and not equal:
+        notes.append(f"No interval of {what.title}, which is the same in every seed: {'; '.join(alike)}.")
     ends = [found for own in values.values() for each in own if (found := interval_of(each)) is not None]
     if scale.limits is None or not ends:
-        return notes
+        return notes, equal
     low, high = min(scale.limits), max(scale.limits)
     if scale.logarithmic and any(first <= 0 < last for first, last in ends):
         notes.append(HOLDS_ZERO)
     if any(0 < first < low or last > high or (first < low and not scale.logarithmic) for first, last in ends):
         notes.append(CUT)
-    return notes
+    return notes, equal
 
 
 def _listed(names: Sequence[str], of: Mapping[str, Any]) -> str:

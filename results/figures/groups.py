@@ -10,7 +10,7 @@ from results.compare.statistics import FEWEST_SEEDS
 from results.figures.style import line_styles
 from results.header import ranges
 from results.read.matching import by_method, by_setting
-from results.read.naming import legends, names, order
+from results.read.naming import common_words, legends, order, short_names
 from results.read.run import Run
 from results.read.settings import differing
 from trainers.records.identity import text
@@ -58,7 +58,7 @@ def groups(runs: Iterable[Run]) -> list[Group]:
             made[stem] = Group(
                 stem,
                 subject,
-                ", ".join([*_size(setting), *_shown(differs)]),
+                ", ".join([*_size(setting), *_shown(differs), *common_words(of_method)]),
                 of_method,
                 styles_of(of_method),
             )
@@ -75,8 +75,8 @@ def styles_of(methods: Mapping[str, Sequence[Run]]) -> dict[str, dict[str, Any]]
 
 
 def named(methods: Mapping[str, list[Run]]) -> dict[str, list[Run]]:
-    """Methods by their displayed names."""
-    called = names(methods)
+    """Methods by their names in one figure."""
+    called = short_names(methods)
     return {called[label]: runs for label, runs in methods.items()}
 
 

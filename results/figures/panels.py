@@ -109,7 +109,8 @@ def layers(drawn: Methods, what: Metric, *, named: bool) -> Panel:
     names = [f"{name} ({size:,})" for name, size in elements.items()]
     rows = Axis("layer (elements)" if named else "", panel.y.scale, tuple(enumerate(names)))
     notes = tuple(note for note in panel.notes if LAYERS.label not in note)
-    return replace(panel, y=rows, notes=notes)
+    equal = tuple(title for title in panel.equal if title != LAYERS.title)
+    return replace(panel, y=rows, notes=notes, equal=equal)
 
 
 def _having(group: Group, has: Callable[[Run, str], bool], metrics: Iterable[str]) -> Methods:

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from results.figures.description import Methods, Panel
+from results.figures.description import Methods, Panel, notes_of
 from results.figures.groups import Group, code_note, legend_labels, seeds_of
 from results.figures.panels import draw as draw_panel
 from results.figures.style import apply_style, apply_to_axis
@@ -71,7 +71,7 @@ def draw(
             draw_panel(axis, panel, styles)
             axis.set_ylabel(_wrapped(panel.y.label, height))
             apply_to_axis(axis)
-            said += panel.notes
+    said += notes_of(panel for panels in rows for panel in panels)
     places = families or dict.fromkeys(labels, "")
     _around(
         figure, title, facts, list(dict.fromkeys(said)), styles, labels, places, width, height * len(rows)

@@ -55,19 +55,31 @@ def names(methods: Methods) -> dict[str, str]:
     return _told_apart({key: ", ".join(_words(runs)) for key, runs in methods.items()})
 
 
+def short_names(methods: Methods) -> dict[str, str]:
+    """Names of methods in one figure: without ``common_words``, densities in per cent."""
+    common = common_words(methods)
+    said = {
+        key: ", ".join(word for word in _words(runs, per_cent=True) if word not in common)
+        for key, runs in methods.items()
+    }
+    return _told_apart(said)
+
+
+def common_words(methods: Methods) -> list[str]:
+    """Settings without a number that several methods have, and all except ``none``: "feedback.scale step"."""
+    compressed = [runs for runs in methods.values() if runs[0].compressor != "none"]
+    words = [_words(runs, numbers=False)[1:] for runs in compressed]
+    return [word for word in words[0] if all(word in each for each in words)] if len(words) > 1 else []
+
+
 def name_of(run: Run) -> str:
     """The name of a run's method in tables."""
     return ", ".join(_words([run]))
 
 
 def legends(methods: Methods) -> dict[str, str]:
-    """Names of methods in figures, with the reached density if it differs from the requested one."""
-    said = {}
-    for key, runs in methods.items():
-        words = _words(runs, per_cent=True)
-        sent = _reached(runs)
-        said[key] = f"{', '.join(words)} ({sent})" if sent else ", ".join(words)
-    return _told_apart(said)
+    """Labels of methods, keyed by name, with the reached density if it differs from the requested one."""
+    return {name: f"{name} ({sent})" if (sent := _reached(runs)) else name for name, runs in methods.items()}
 
 
 def family(run: Run) -> str:

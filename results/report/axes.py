@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from results.compare.measures import LINK_BYTES, Measure
-from results.figures.description import Mark, Panel
+from results.figures.description import Mark, Panel, notes_of
 from results.read.run import Run
 
 BYTES, DENSITY = LINK_BYTES, "compression/density_mean"
@@ -107,7 +107,7 @@ def seeds_of(marks: Sequence[Mark], colour: str, group: str) -> list[dict[str, A
 
 def noted(panel: Panel) -> str:
     """A panel's notes on its intervals."""
-    return "".join(f" {note}" for note in panel.notes)
+    return "".join(f" {note}" for note in notes_of([panel]))
 
 
 def title(measure: Measure, against: str) -> str:

@@ -6,6 +6,7 @@ those of the others. Jin et al., ICLR 2021, https://arxiv.org/abs/2105.10762.
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -152,6 +153,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
             rate = run.curve(RATE.name)
             rates.append((LABELS[schedule], steps_in_all(run, rate.index.to_numpy()), rate.to_numpy()))
     lower = single(rates, _with_trials(RATE.name), RATE, "learning rates; one line of AutoLRS per seed")
+    upper = replace(upper, x=lower.x)  # the same steps above each other
     styles = {LABELS[name]: style for name, style in STYLES.items()}
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
     title = f"{model}: quality and learning rate against steps"

@@ -18,6 +18,7 @@ from results.figures.metrics import EPOCHS, STEPS, Metric
 from results.figures.panels import MOST_POINTS
 from results.figures.saving import Figures
 from results.read.matching import by_method, by_setting
+from results.read.naming import common_words
 from results.read.run import Run
 from results.studies.convex.reproduction import reproduction_table
 from results.studies.kit import Option, Study
@@ -85,7 +86,8 @@ def title(runs: list[Run], methods: dict[str, list[Run]]) -> tuple[str, str]:
     split = config["data"]["partition"]
     alpha = f" (alpha {config['data']['alpha']:g})" if split == "dirichlet" else ""
     what = f"{config['workers']} workers, {samples}{split} shards{alpha}"
-    return f"{config['data'].get('name', '')}: {algorithm}{star}", f"{what}; {seeds_of(methods)}"
+    words = ", ".join([what, *common_words(methods)])
+    return f"{config['data'].get('name', '')}: {algorithm}{star}", f"{words}; {seeds_of(methods)}"
 
 
 def bits_so_far(kind: str) -> Quantity:

@@ -1,5 +1,6 @@
 """Panels: matplotlib and plotly draw the numbers of one description."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,11 @@ def test_an_interval_ends_at_the_panel_and_is_left_out_below_three_seeds(tmp_pat
         assert ((mark.seeds[:, 1] >= bottom) & (mark.seeds[:, 1] <= top)).all()
         assert mark.x_interval is None  # as many bytes in every seed
     assert description.HOLDS_ZERO in panels["three"].notes
-    assert "No interval of bytes on the link, which is the same in every seed." in panels["three"].notes
+    same = "No interval of bytes on the link, which is the same in every seed."
+    assert same in description.notes_of([panels["three"]])
+    twice = replace(panels["three"], equal=("total error",))
+    assert description.notes_of([panels["three"], twice, twice])[-1] == (
+        "No interval of bytes on the link and total error, which are the same in every seed."
+    )
     assert all(line.marks[0].y_interval is None for line in panels["two"].lines)
     assert "No interval of fewer than three seeds." in panels["two"].notes

@@ -275,7 +275,7 @@ def test_a_run_without_the_metric_is_named(tmp_path: Path) -> None:
     (group,) = groups(read_runs([tmp_path]))
     figure = drawn_by("loss", group)
     assert legend(figure) == ["top_k, density 1 %"]
-    assert "Not drawn, for want of a number: random_k, density 0.01." in texts(figure)
+    assert "Not drawn, for want of a number: random_k, density 1 %." in texts(figure)
     with pytest.raises(NothingToDraw, match=r"^no run has convex/suboptimality$"):
         drawn_by("suboptimality", group)
 
@@ -284,7 +284,7 @@ def test_no_number_at_the_end_is_not_a_point(tmp_path: Path) -> None:
     write_run(tmp_path)
     write_run(tmp_path, compressor="none", summary={"test/accuracy": float("nan")})
     (group,) = groups(read_runs([tmp_path]))
-    assert list(lines(drawn_by("quality_bytes", group).axes[0])) == ["top_k, density 0.01"]
+    assert list(lines(drawn_by("quality_bytes", group).axes[0])) == ["top_k, density 1 %"]
 
 
 def test_command_writes_the_same_bytes_twice(

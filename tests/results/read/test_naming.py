@@ -8,7 +8,7 @@ from run_folders import NUM_PARAMETERS, write_run
 
 from results.read.folders import read_runs
 from results.read.matching import by_method
-from results.read.naming import asked, lambda_in_force, legends, names, part_name
+from results.read.naming import asked, common_words, lambda_in_force, legends, names, part_name, short_names
 
 
 def test_a_threshold_is_called_by_the_lambda_in_force_and_the_density_reached(tmp_path: Path) -> None:
@@ -36,7 +36,8 @@ def test_a_threshold_is_called_by_the_lambda_in_force_and_the_density_reached(tm
         "top_k, density 0.001",
         "top_k, density 0.01",
     ]
-    assert list(legends(methods).values()) == [
+    shown = {name: methods[key] for key, name in short_names(methods).items()}
+    assert list(legends(shown).values()) == [
         "hard_threshold, lambda 0.1581 (1.68 % sent)",
         "hard_threshold, lambda 0.3 (1 % sent)",
         "none",
@@ -75,3 +76,17 @@ def test_two_methods_of_one_name_keep_their_settings(tmp_path: Path) -> None:
 )
 def test_a_part_is_called_as_on_the_command_line(target: str, name: str) -> None:
     assert part_name(target) == name
+
+
+def test_settings_of_all_methods_of_a_figure_are_left_out_of_their_names(tmp_path: Path) -> None:
+    """They stand in the figure's facts; numbers and the settings of single methods stay."""
+    step = {"feedback": {"_target_": "compressors.feedback.ErrorFeedback", "scale": "step"}}
+    for settings in ({"density": 0.01}, {"density": 0.1}, {"density": 0.1, "scope": "layer"}):
+        write_run(tmp_path, settings=settings, **step)
+    write_run(tmp_path, compressor="none")
+    methods = by_method(read_runs([tmp_path]))
+    assert common_words(methods) == ["feedback.scale step"]
+    assert not any("scale" in name for name in short_names(methods).values())
+    assert len(set(short_names(methods).values())) == 4
+    one = dict([list(methods.items())[-1]])
+    assert common_words(one) == [] and "scale" in next(iter(short_names(one).values()))

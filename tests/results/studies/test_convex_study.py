@@ -93,7 +93,7 @@ def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -
     (group, *_) = by_setting(runs)
     first, *_, last = convex.draw(group, "paper").axes
     for panel in (first, last):
-        assert drawn_in(panel) == {f"hard_threshold, lambda 0.001, {STEP}", "none"}
+        assert drawn_in(panel) == {"hard_threshold, lambda 0.001", "none"}
     assert len(drawn_in(convex.draw(group, "ledger").axes[0])) == 3
     ends = reproduction.reproduction_table(runs).split("## Where each run ends")[1].splitlines()
     (row, *_) = [line for line in ends if "top_k" in line]
@@ -129,9 +129,11 @@ def test_command_draws_and_writes_the_same_bytes_twice(output: Path, tmp_path: P
 def test_figure_has_a_line_per_method_and_the_means_of_the_seeds(output: Path) -> None:
     (group,) = [g for g in by_setting(read_runs([output])) if g[0].config["name"].startswith("madelon_sgd")]
     figure = convex.draw(group, "ledger")
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert len(legend) == 3 and legend[0].startswith(f"hard_threshold, lambda 0.001, {STEP} (")
-    assert "mean over seeds 0, 1, 2; dots: single seeds, bars: 95" in figure.texts[1].get_text()
+    legend = [text.get_text() for text in figure.legends[0].get_texts() if text.get_text().strip()]
+    assert len(legend) == 3 and legend[0].startswith("hard_threshold, lambda 0.001 (")
+    assert f", {STEP}; mean over seeds 0, 1, 2; dots: single seeds, bars: 95" in " ".join(
+        figure.texts[1].get_text().split()
+    )
     axis = figure.axes[1]
     assert (axis.get_xlabel(), axis.get_ylabel()) == ("epochs", "f(x) - f*")
     runs = by_method(group)["none"]

@@ -55,8 +55,8 @@ def test_the_page_says_what_the_summaries_say(tmp_path: Path, capsys: pytest.Cap
     flat = " ".join(text.split())
     order = [flat.index(f"`{method}, ", flat.index("In the order of regret")) for method in REGRETS]
     assert order == sorted(order)
-    assert "`hard_threshold, lambda 0.01` (0 within the uncertainty), `top_k, density 0.01` (40 %)" in flat
-    words = "`random_k, density 0.01`: no difference shown; `top_k, density 0.01`: lower."
+    assert "`hard_threshold, lambda 0.01` (0 within the uncertainty), `top_k, density 1 %` (40 %)" in flat
+    words = "`random_k, density 1 %`: no difference shown; `top_k, density 1 %`: lower."
     assert f"Quality (test accuracy, %), beside `hard_threshold, lambda 0.01`: {words}" in flat
     assert "intervals for the 2 such comparisons of this page" in flat
 

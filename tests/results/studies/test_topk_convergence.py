@@ -80,7 +80,7 @@ def lines(figure: matplotlib.figure.Figure, panel: int) -> dict[str, np.ndarray]
 
 def test_figures_show_means_over_seeds(output: Path) -> None:
     (group,) = groups(map(with_ratio, read_runs([output])))
-    top_k, threshold = "top_k, density 0.01", "hard_threshold, lambda 0.01"
+    top_k, threshold = "top_k, density 1 %", "hard_threshold, lambda 0.01"
     xi = topk_convergence.xi(group)
     assert lines(xi, 0)[top_k].tolist() == [[step, step / 10 + 1] for step in STEPS]
     assert lines(xi, 1)[top_k][:, 1].tolist() == [0.75] * 4 and "none" not in lines(xi, 0)
