@@ -82,7 +82,8 @@ def _cost_of(name: str, reducer: Reducer, layout: Layout, steps: int) -> Cost:
 
 
 def _line(one: float, many: float) -> Line:
-    return Line(one, max(0.0, many - one) / (MANY - 1))  # noise must not make further workers a gain
+    # Noise could make the time of many workers shorter than that of one.
+    return Line(one, max(0.0, many - one) / (MANY - 1))
 
 
 @torch.inference_mode()
@@ -126,7 +127,7 @@ def _counting_all_reduces(communicator: Communicator) -> Iterator[list[int]]:
 
     def counting(rows: list[Tensor], add_up: object = None, kind: str = "values") -> list[Tensor]:
         counted.append(sum(tensor.nbytes for tensor in rows))
-        return all_reduce_mean(rows, add_up, kind)  # type: ignore[arg-type]  # handed on
+        return all_reduce_mean(rows, add_up, kind)  # type: ignore[arg-type]  # passed on
 
     communicator.all_reduce_mean = counting  # type: ignore[method-assign]
     yield counted

@@ -54,7 +54,7 @@ class CompressionState:
     backward pass has ended.
 
     The process group may be started later than the state is made, but before the first backward pass. Raises
-    ``ValueError`` for a codec, a missing rate, and a scaler or norm that is none.
+    ``ValueError`` for a codec, a missing rate, an object that is not a scaler, and a norm that is not > 0.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class CompressionState:
         self.reducer = reducer
         self.seed = seed
         self.step = 0
-        self.skipped = 0  # steps that a gradient which was not finite has ended
+        self.skipped = 0  # steps skipped because a gradient was not finite
         self.learning_rate = 1.0 if learning_rate is None else learning_rate
         self.epoch = 0.0
         self.inspect = inspect
@@ -119,7 +119,7 @@ class CompressionState:
         self.preparation = Preparation(scaler, self.clip_norm)
         self.parameters = found
 
-    # What the process has of its own is made when it is first needed, and not pickled.
+    # Objects of this process are created when they are first needed, and are not pickled.
 
     @cached_property
     def parameters(self) -> Mapping[str, nn.Parameter]:

@@ -26,7 +26,7 @@ class Preparation:
     """Unscaling by ``scaler`` and clipping to the L2 norm ``clip_norm``, each if it is given.
 
     Both need the whole gradient of a step before its first element is compressed. Raises ``ValueError`` for a
-    scaler or a norm that is none.
+    scaler without the needed methods, and for a norm that is not a number > 0.
     """
 
     scaler: Scaler | None = None

@@ -81,7 +81,7 @@ class Method:
 
     @cached_property
     def label(self) -> str:
-        """The method in words. Methods that are not the same have other ones."""
+        """The method in words. Different methods have different labels."""
         return ", ".join([self.compressor, *(word.text for word in self.words)])
 
     @cached_property
