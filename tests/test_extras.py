@@ -3,6 +3,7 @@
 import re
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -28,22 +29,32 @@ def without_wandb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_package_is_in_the_extra_that_is_named() -> None:
-    assert set(EXTRAS) == names(OF_EXTRAS["results"]) | names(OF_EXTRAS["tracking"])
-    assert all(package in names(OF_EXTRAS[extra]) for package, extra in EXTRAS.items())
+    own = {package for package, extras in EXTRAS.items() if extras != "lab,results"}
+    assert own == names(OF_EXTRAS["results"]) | names(OF_EXTRAS["tracking"])
+    assert all(package in names(OF_EXTRAS[EXTRAS[package]]) for package in own)
+    distributions = packages_distributions()
+    of_lab = {distributions[package][0].lower().replace("-", "_") for package in set(EXTRAS) - own}
+    assert of_lab - names(OF_EXTRAS["lab"]) == {"pyyaml"}, "a requirement of omegaconf"
     assert not set(EXTRAS) & names(PROJECT["dependencies"])
     assert "total-error[lab,results,tensorboard,tracking]" in OF_EXTRAS["dev"]
 
 
-@pytest.mark.parametrize("package", ["matplotlib", "pyarrow"])
+@pytest.mark.parametrize(
+    ("package", "extras"), [("matplotlib", "results"), ("pyarrow", "results"), ("pandas", "lab,results")]
+)
 def test_results_name_the_extra_that_is_missing(
-    package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    package: str,
+    extras: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
     def main(words: list[str]) -> None:
         raise ModuleNotFoundError(f"No module named {package!r}", name=package)
 
     monkeypatch.setattr("results.figures.command.main", main)
     assert command_of_results()(["figures", str(tmp_path)]) == 1
-    said = f"error: results needs {package}, which is not installed: pip install 'total-error[results]'\n"
+    said = f"error: results needs {package}, which is not installed: pip install 'total-error[{extras}]'\n"
     assert capsys.readouterr().err == said
 
 
