@@ -94,7 +94,8 @@ def _without_training(found: Mapping[str, Methods], tried: Sequence[Run]) -> str
             said = [_quality_in_words(task, own)] if own and not trains(task, own) else []
             said += [words for seed, words in reasons if seed not in tuning or not own]
             if said or not own:
-                rows.append([code(name), task, "; ".join(said) or "not run"])
+                reason = "; ".join(said) or TASKS[task].without.get(name, "not run")
+                rows.append([code(name), task, reason])
     title = "## What does not train\n\n"
     if not rows:
         return f"{title}Every method trains on every task, with every seed.\n"

@@ -2,8 +2,8 @@
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from results.compare.measures import require_several_workers
 from results.read.matching import by_key
@@ -25,6 +25,7 @@ class Task:
     higher_is_better: bool
     untrained: float  # a quality that must be exceeded: a method with this quality counts as not trained
     why: str  # explanation of ``untrained``
+    without: Mapping[str, str] = field(default_factory=dict)  # methods that the task cannot have: why
 
 
 TASKS = {
@@ -41,6 +42,9 @@ TASKS = {
         higher_is_better=False,
         untrained=242.0,
         why="242, the perplexity of answering by the words' frequencies",
+        without={
+            "accordion": "not run: its only choice, after two epochs, is when the rate falls, so it sends k_high"
+        },
     ),
     "madelon": Task(
         words="logistic regression on madelon, 20 workers of one row, 3,000 steps, two decreases of the rate",
