@@ -79,6 +79,6 @@ def test_a_job_of_a_sweep_runs_on_several_nodes(tmp_path: Path) -> None:
         command, cwd=ROOT, env=os.environ | job, capture_output=True, text=True, check=False, timeout=240
     )
     assert done.returncode == 0, done.stderr
-    logs = "".join(path.read_text() for path in (tmp_path / "out/.multirun/.submitit").rglob("*.out"))
+    logs = "".join(path.read_text() for path in (tmp_path / "out/.multirun/.submitit").rglob("*.log"))
     assert "in 4 process(es)" in done.stdout + logs
     require_same(left_behind(tmp_path / "out"), uninterrupted(tmp_path / "alone", *words))

@@ -9,6 +9,7 @@ from rich.console import Console
 from trainers.launch.jobs import (
     FAILED,
     FINISHED,
+    LOST,
     SKIPPED,
     Job,
     end_sweep,
@@ -81,6 +82,15 @@ def test_only_the_first_process_below_torchrun_prints_the_table(
         monkeypatch.setenv("RANK", rank)
         assert end_sweep() == 1
         assert ("no such data" in capsys.readouterr().out) == said
+
+
+def test_only_the_first_process_of_a_job_reports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report(tmp_path, Job(0, WORDS))
+    monkeypatch.setenv("RANK", "1")
+    report(tmp_path, replace(Job(0, WORDS), status=FINISHED))
+    assert [job.status for job in read_jobs(tmp_path)] == [LOST]
 
 
 def test_jobs_know_how_many_run_beside_them(tmp_path: Path) -> None:

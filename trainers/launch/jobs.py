@@ -94,8 +94,16 @@ def parallel_job() -> str:
 
 
 def report(jobs: Path, job: Job) -> None:
-    """Write a job's file; a later report replaces an earlier one."""
-    write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
+    """Write a job's file; a later report replaces an earlier one.
+
+    Of a job's several processes, as of torchrun or SLURM, the first one alone writes it.
+    """
+    if _is_first():
+        write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
+
+
+def _is_first() -> bool:
+    return os.environ.get("RANK", "0") == "0"
 
 
 def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
@@ -110,7 +118,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
     num_jobs, common = sweep_plan.planned()
     if not jobs.name.endswith(f"-{os.getpid()}"):  # a launcher has started this process, and others
         os.environ[_PARALLEL_JOB] = _name(job, num_jobs)
-    if os.environ.get("RANK", "0") == "0":
+    if _is_first():
         print(first_line(read_jobs(jobs), job, num_jobs, common), flush=True)
     started = time.perf_counter()
     try:
