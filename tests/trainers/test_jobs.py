@@ -84,9 +84,7 @@ def test_only_the_first_process_below_torchrun_prints_the_table(
         assert ("no such data" in capsys.readouterr().out) == said
 
 
-def test_only_the_first_process_of_a_job_reports_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_first_process_of_a_job_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     report(tmp_path, Job(0, WORDS))
     monkeypatch.setenv("RANK", "1")
     report(tmp_path, replace(Job(0, WORDS), status=FINISHED))
