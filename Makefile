@@ -7,6 +7,7 @@
 #   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; some sixteen hours on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
+#   league           every method at three byte budgets on four tasks, tuned alike, three seeds; some twenty hours
 #   main             the main job with four methods and three seeds; half an hour
 #   methods          every method on three small tasks, at a tuned rate, with three seeds; four hours
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
@@ -24,7 +25,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := accordion autolrs cifar10 convex lambda_vs_k main methods regret small three_parameters topk_convergence
+STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regret small three_parameters topk_convergence
 .PHONY: run test test-slow format dist docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -56,6 +57,10 @@ methods: $(RESULTS)
 	.venv/bin/python -m results study methods --tune
 	-.venv/bin/python -m sweeps 'methods/seeds_*' --keep-going $(ARGS)
 	.venv/bin/python -m results study methods
+
+# Its trainings depend on each other: pilots set what the rates are tried with. ARGS="--task madelon" is one task of four.
+league: $(RESULTS)
+	.venv/bin/python -m results study league --run $(ARGS)
 
 main_page:
 	@echo "make main_page is make main now" >&2; exit 1

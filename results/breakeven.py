@@ -149,7 +149,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     (workers,), (size,) = counts, sizes
     if workers < 2:
         raise ValueError("runs with workers=1 send nothing")
-    costs = [_cost_of_run(run, workers) for run in runs]
+    costs = [cost_of_run(run, workers) for run in runs]
     compute = statistics.median(c for _, c in costs) if compute_ms is None else compute_ms / 1e3
     free = Line(0.0), Line(0.0, 2.0)
     found = [
@@ -163,7 +163,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     return workers, found, compute
 
 
-def _cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
+def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
     """Seconds of compression and bytes as if gathered, of a worker; and its seconds of compute."""
     local = workers // int(run.environment.get("processes", 1))
 

@@ -40,8 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     own = parser(f"study {named}", f"{study.question}\n\n{__doc__.partition(chr(10))[2].strip()}")
     add_options(own, study)
     options = own.parse_args(words[1:])
-    work = tune if getattr(options, "tune", False) else make
-    return in_a_line(lambda: work(study, options))
+    return in_a_line(lambda: _work(study, options))
+
+
+def _work(study: Study, options: argparse.Namespace) -> None:
+    if study.train is not None:
+        study.train.run(options)
+    if getattr(options, "tune", False):
+        tune(study, options)
+    else:
+        make(study, options)
 
 
 def load(name: str) -> Study:
@@ -59,6 +67,8 @@ def add_options(own: argparse.ArgumentParser, study: Study | None = None) -> Non
     if study is not None and (extra := study.option) is not None:
         kind = {"choices": extra.choices} if extra.choices else {"type": Path, "metavar": "FOLDER"}
         own.add_argument(extra.name, help=extra.help, **kind)
+    if study is not None and study.train is not None:
+        study.train.add_options(own)
     if study is not None and study.tune is not None:
         own.add_argument(
             "--tune", action="store_true", help="choose what the study's later sweeps read, and end"

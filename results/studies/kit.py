@@ -37,6 +37,14 @@ class Option:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Training:
+    """Trainings that a study starts itself, instead of by sweeps."""
+
+    add_options: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], None]  # does nothing unless the options ask for it
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """One study: sweeps/NAME has its sweeps, results/pages/NAME its page, table and figures."""
 
@@ -54,6 +62,7 @@ class Study:
     tune: Callable[[Sequence[Run]], bool] | None = (
         None  # write what runs of the option's folder choose; if new
     )
+    train: Training | None = None  # for a study whose next training depends on the last ones' results
     more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # by file: of the same runs
 
     @property

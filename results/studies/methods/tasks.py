@@ -42,9 +42,7 @@ TASKS = {
         higher_is_better=False,
         untrained=242.0,
         why="242, the perplexity of answering by the words' frequencies",
-        without={
-            "accordion": "not run: its only choice, after two epochs, is when the rate falls, so it sends k_high"
-        },
+        without={"accordion": "not run: it would send k_high, because the rate falls at its only choice"},
     ),
     "madelon": Task(
         words="logistic regression on madelon, 20 workers of one row, 3,000 steps, two decreases of the rate",

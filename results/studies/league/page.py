@@ -1,0 +1,220 @@
+"""The page of the league: ranks, a table per task and budget, empty cells with reasons, cost."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from results.command import paragraph
+from results.compare.measures import LINK_BYTES, Measure, qualities
+from results.compare.statistics import mean_and_interval
+from results.escaping import Marked, code
+from results.read.run import Run
+from results.studies.kit import Seeds, first_of, notes, paired, table
+from results.studies.league import scores
+from results.studies.league.knobs import names
+from results.studies.league.scores import Standing
+from results.studies.league.tasks import RATES, SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.trials import Outcome, Trial, ended, trial_of
+
+INTRODUCTION = """Written by `python -m results study league` from the runs of `make league`. Every method is
+    trained at three byte budgets: the bytes that dense training sends, divided by {shares}. The bytes are
+    those that leave a worker if each worker has its own machine. On every task a method has the same tuning
+    budget at each byte budget: pilots with seed {tuned} set its own setting (density, threshold, rank, bits),
+    then {rates} learning rates are tried with seed {tuned}, a third, once and three times the task's, and the
+    best is trained with seeds {seeds}. The task's learning rate is the same for all methods except `signsgd`,
+    whose steps do not depend on the gradient's size. A method without such a setting is compared at the
+    budgets that its bytes do not exceed. `dgc` has no warm-up of its density, because the tasks are shorter
+    than its warm-up; `ef21` and `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
+READING = """Rank is 1 for the best of the methods in a table: the mean over seeds, with the lowest and the
+    highest of them. Seeds, data and initial weights are common to all methods, so differences are by seed.
+    ± is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer
+    has not been given at the end, regret how much larger the total error is than the least for the same
+    number of entries. Compression is processor time of a worker and step, without messages, on the machine
+    of the header, with other work beside it. The last three columns are predicted seconds until the method
+    has the quality of dense training after half of its steps, over links of 100 Mbit/s, 1 Gbit/s and
+    10 Gbit/s with a latency of 50 µs, each worker on a machine of its own: `python -m results breakeven`
+    makes the same predictions, and docs/guides/your_network.md states their measured error."""
+SMALL = """The tasks are small and short, so that two cores can run all of them. They rank the methods here
+    and at this length, and reproduce no published number."""
+
+
+def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
+    """Markdown: overall ranks, tables, empty cells, cost."""
+    found = scores.standings(runs)
+    facts = {
+        "shares": ", ".join(map(str, SHARES)),
+        "tuned": TUNING_SEED,
+        "rates": len(RATES),
+        "seeds": ", ".join(map(str, SEEDS)),
+    }
+    parts = ["# The league: methods at equal bytes\n", paragraph(INTRODUCTION.format(**facts))]
+    parts += [paragraph(READING), paragraph(SMALL), _overall(found)]
+    parts += [_task(one) for one in found]
+    parts += [_empty(found, [*runs, *tried]), _cost(runs, tried), notes(runs)]
+    return "\n".join(parts)
+
+
+def _overall(found: Sequence[Standing]) -> str:
+    """Methods in the order of their mean rank over tasks, at every budget."""
+    of_share = {share: scores.overall(found, share) for share in SHARES}
+    every = {name for own in of_share.values() for name in own}
+    rows = []
+    for name in every:
+        shown = [_share(of_share[share].get(name)) for share in SHARES]
+        first = next((sum(own[name]) / len(own[name]) for own in of_share.values() if own.get(name)), 1.0)
+        rows.append((first, [code(name), *shown]))
+    head = ["method", *(f"dense/{share}" for share in SHARES)]
+    words = f"""Mean over tasks ({", ".join(one.task for one in found)}) of rank / number of methods, so lower
+        is better: mean over seeds with a 95 % interval. In a column are methods that meet its budget on every
+        task that at least two methods meet."""
+    ordered = [row for _, row in sorted(rows, key=lambda each: (each[0], each[1][0]))]
+    shown = table(head, ordered) if ordered else "No two methods meet a budget.\n"
+    return "## All tasks\n\n" + paragraph(words) + "\n" + shown
+
+
+def _share(values: Sequence[float] | None) -> str:
+    if not values:
+        return "-"
+    mean, half = mean_and_interval(values)
+    return f"{mean:.2f}" if half is None else f"{mean:.2f} [{max(0.0, mean - half):.2f}, {mean + half:.2f}]"
+
+
+def _task(one: Standing) -> str:
+    """A table for every budget of a task."""
+    dense = list(one.dense.values())
+    quality, goal = qualities(dense)[0], scores.goal(one)
+    head = [
+        "method",
+        "setting",
+        "rank",
+        quality.label,
+        "minus none",
+        *(measure.label for measure in COSTS),
+        "compression, ms",
+        *(f"s at {rate}" for rate in scores.RATES),
+    ]
+    parts = [f"## {one.task}\n", f"{TASKS[one.task].words}. Quality to be reached: {goal:.4g}.\n"]
+    for share in SHARES:
+        methods = one.at[share]
+        parts.append(f"### {one.task}, dense/{share}\n")
+        if not methods:
+            parts.append("No method meets this budget.\n")
+            continue
+        ranks = scores.ranks(one.task, methods)
+        rows = [
+            _row(one, name, methods[name], ranks[name], quality, goal) for name in _ordered(one.task, methods)
+        ]
+        rows.append(_row(one, "none", one.dense, [], quality, goal))
+        parts.append(table(head, rows, words=2))
+    return "\n".join(parts)
+
+
+def _ordered(task: str, methods: Mapping[str, Seeds]) -> list[str]:
+    """By mean quality, the best first."""
+    sign = -1 if TASKS[task].higher_is_better else 1
+
+    def mean(name: str) -> float:
+        values = [scores.quality_of(task, run) for run in methods[name].values()]
+        return sign * sum(values) / len(values)
+
+    return sorted(methods, key=mean)
+
+
+def _row(
+    one: Standing, name: str, own: Seeds, ranks: Sequence[int], quality: Measure, goal: float
+) -> list[object]:
+    runs, trial = list(own.values()), trial_of(first_of(own).config)
+    difference = None if own is one.dense else paired(quality, own, one.dense)
+    setting = short(trial.knob)
+    cells: list[object] = [code(name), code(f"{setting} lr={trial.rate:.4g}".strip()), _rank(ranks)]
+    cells += [quality.spread(runs), quality.difference(*difference) if difference else "-"]
+    cells += [measure.spread(runs) for measure in COSTS]
+    cells.append("-" if own is one.dense else COMPRESSION.spread(runs))
+    return [*cells, *(_seconds(found) for found in scores.seconds_to(goal, one, own))]
+
+
+def short(knob: str) -> str:
+    """The overrides of a knob with the last part of their keys."""
+    pairs = [word.partition("=") for word in knob.split()]
+    return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
+
+
+def _rank(values: Sequence[int]) -> str:
+    if not values:
+        return "-"
+    mean = sum(values) / len(values)
+    return f"{mean:.1f} ({min(values)} to {max(values)})" if len(values) > 1 else str(values[0])
+
+
+def _seconds(found: float | None) -> str:
+    return "not reached" if found is None else f"{found:.3g}"
+
+
+def _empty(found: Sequence[Standing], runs: Sequence[Run]) -> str:
+    """Every method that is not in a table, with the reason."""
+    tried = ended_in({run.path.parents[1] for run in runs})
+    methods = sorted({*names(), *(trial.method for trial in tried)} - {"none"})
+    rows: dict[tuple[str, str, str], list[int]] = {}
+    for one in found:
+        most = scores.sent(one.dense)
+        for name in methods:
+            for share in SHARES:
+                if name in one.at[share]:
+                    continue
+                own = {
+                    trial: outcome
+                    for trial, outcome in tried.items()
+                    if (trial.task, trial.method) == (one.task, name)
+                }
+                rows.setdefault((name, one.task, why(own, most, share)), []).append(share)
+    title = "## Empty cells\n\n"
+    if not rows:
+        return title + "Every method meets every budget on every task.\n"
+    shown = [
+        [code(name), task, ", ".join(f"dense/{share}" for share in shares), Marked(reason)]
+        for (name, task, reason), shares in sorted(rows.items())
+    ]
+    return title + table(["method", "task", "budget", "why"], shown, words=4)
+
+
+def ended_in(folders: Iterable[Path]) -> dict[Trial, Outcome]:
+    found: dict[Trial, Outcome] = {}
+    for folder in sorted(folders):
+        found |= ended(folder)
+    return found
+
+
+def why(own: Mapping[Trial, Outcome], most: float, share: int) -> str:
+    """Why a method has no compared run at a budget of ``most / share`` bytes, from all of its trials."""
+    if not own:
+        return "not run"
+    failed = [outcome.error for outcome in own.values() if outcome.error]
+    trained = {trial: outcome for trial, outcome in own.items() if not outcome.error}
+    if not trained:
+        return f"fails at every rate: {failed[0]}"
+    trial, fewest = min(trained.items(), key=lambda item: item[1].sent)
+    if fewest.sent > (1 + scores.TOLERANCE) * most / share:
+        at = f" with {short(trial.knob)}" if trial.knob else ""
+        return f"sends dense/{most / fewest.sent:.3g} at least{at}"
+    if any(each.share in (share, None) and each.seed in SEEDS for each in own):
+        return f"sends more with the compared seeds, or fails: {failed[0] if failed else 'above the budget'}"
+    return "not finished"
+
+
+def _cost(runs: Sequence[Run], tried: Sequence[Run]) -> str:
+    hours = sum(run.summary["wall_seconds"] for run in (*runs, *tried)) / 3600
+    words = f"""{len(runs)} trainings are compared, and {len(tried)} more set knobs and rates: {hours:.1f}
+        hours of training, one at a time. The start of run.py, some seconds a training, is not counted."""
+    return "## Cost\n\n" + paragraph(words)
+
+
+def _measure(name: str, label: str, factor: float = 1) -> Measure:
+    return Measure(name, label, lambda run: run.summary.get(name), factor)
+
+
+COSTS = (
+    _measure(LINK_BYTES, "MB that left a worker", 1e-6),
+    _measure("compression/total_error", "total error"),
+    _measure("diagnostics/gap", "gap"),
+    _measure("compression/regret", "regret, %", 100),
+)
+COMPRESSION = Measure("compression_ms", "compression, ms", scores.compression_seconds, 1e3)

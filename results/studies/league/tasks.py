@@ -1,0 +1,52 @@
+"""Tasks and byte budgets of the league."""
+
+from dataclasses import dataclass
+
+BASELINE = "none"
+SHARES = (20, 100, 500)  # budgets: the bytes of dense training over each
+TUNING_SEED = 100  # of pilots and of the rates tried
+SEEDS = (0, 1, 2)  # that are compared
+RATES = (1 / 3, 1.0, 3.0)  # tried, times the task's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A training of ``experiment=league/NAME`` in which methods are compared."""
+
+    words: str
+    quality: str  # metric of the summary and of the records
+    higher_is_better: bool
+    rate: float  # of the experiment
+    sign_rate: float  # in its place for signSGD, whose steps do not depend on the gradient's size
+
+
+TASKS = {
+    "madelon": Task(
+        words="logistic regression on madelon, 4 workers of five rows, 3,000 steps; the rate falls twice",
+        quality="convex/suboptimality",
+        higher_is_better=False,
+        rate=3e-8,
+        sign_rate=1e-6,
+    ),
+    "wikitext2": Task(
+        words="the small LSTM on a sixteenth of WikiText-2's 5,000 most frequent words, 4 workers",
+        quality="validation/perplexity",
+        higher_is_better=False,
+        rate=5.0,
+        sign_rate=1e-3,
+    ),
+    "sst2": Task(
+        words="BERT-mini on SST-2 from scratch, 4 workers of 16 sentences, 100 steps",
+        quality="validation/accuracy",
+        higher_is_better=True,
+        rate=1e-3,
+        sign_rate=1e-3,
+    ),
+    "cifar10": Task(
+        words="ResNet-20 on 20,000 images of CIFAR-10, 8 workers of 16 images, 156 steps",
+        quality="test/accuracy",
+        higher_is_better=True,
+        rate=0.02,
+        sign_rate=3e-4,
+    ),
+}

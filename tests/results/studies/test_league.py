@@ -1,0 +1,241 @@
+"""The league: knobs that meet budgets, the order of trainings, and the page from run folders made here."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from configs import resolved
+from results_commands import command_of_results
+from run_folders import write_run
+
+from results.compare.measures import LINK_BYTES
+from results.studies.league import cells, training
+from results.studies.league.knobs import (
+    DENSITY,
+    SPECIAL,
+    THRESHOLD,
+    Entry,
+    UnreachableError,
+    entry_of,
+    names,
+)
+from results.studies.league.page import why
+from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.trials import Outcome, TrainingError, Trial, trial_of
+from trainers.config.checks import check
+
+main = command_of_results("study", "league")
+DENSE = Outcome(1e8, 0.9, 1000, 1.0)
+WITHOUT_KNOB = {"ef_sign", "natural", "none", "one_bit", "signsgd", "terngrad"}
+
+
+class Trained:
+    """Outcomes by a rule, in place of trainings."""
+
+    def __init__(self, sent: Any, fails: Any = lambda trial: False) -> None:
+        self.sent, self.fails = sent, fails
+        self.found: dict[Trial, Outcome] = {}
+        self.stopping = SimpleNamespace(set=lambda: None)
+
+    def __call__(self, entry: Entry, trial: Trial) -> Outcome:
+        if self.fails(trial):
+            raise TrainingError(str(trial))
+        value = float(trial.knob.split()[0].partition("=")[2]) if trial.knob else 0.0
+        best = TASKS[trial.task].rate
+        quality = abs(trial.rate / best - 1) + trial.seed / 1000
+        self.found[trial] = Outcome(self.sent(value), quality, 1000, 1.0)
+        return self.found[trial]
+
+    def of_seed(self, seed: int) -> list[Trial]:
+        return [trial for trial in self.found if trial.seed == seed]
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("name", names())
+def test_every_method_composes_on_every_task(task: str, name: str) -> None:
+    entry = entry_of(name)
+    assert (entry.knob is None) == (name in WITHOUT_KNOB)
+    knob = entry.knob.words(entry.knob.first(100, 1_000_000)) if entry.knob else ""
+    trial = Trial(task, name, 100 if knob else None, knob, TASKS[task].rate, TUNING_SEED)
+    words = [word for word in trial.overrides(entry, Path("out")) if not word.startswith("output=")]
+    config = resolved(*words)
+    check(config)
+    assert trial_of(config) == trial
+
+
+def test_a_density_meets_its_budget_within_the_tolerance() -> None:
+    wanted = 1e8 / 100
+    value = DENSITY.match(lambda density: 3e8 * density + 1e4, wanted, DENSITY.first(100, 0))
+    assert abs((3e8 * value + 1e4) / wanted - 1) < 0.05
+
+
+def test_a_threshold_meets_its_budget_where_its_bytes_fall_faster_than_by_the_rule() -> None:
+    wanted = 1e6
+    value = THRESHOLD.match(lambda threshold: 1e2 / threshold**3, wanted, 1.0)
+    assert 0.95 < 1e2 / value**3 / wanted < 1.05
+
+
+def test_a_method_with_a_floor_stops_after_the_second_equal_pilot() -> None:
+    tried = []
+
+    def sent(density: float) -> float:
+        tried.append(density)
+        return 5e6
+
+    with pytest.raises(UnreachableError):
+        DENSITY.match(sent, 1e6, 0.01)
+    assert len(tried) == 2
+
+
+def test_the_largest_rank_that_fits_is_taken() -> None:
+    tried = []
+
+    def sent(rank: float) -> float:
+        tried.append(rank)
+        return 1e5 + 2e5 * rank
+
+    assert SPECIAL["powersgd"].match(sent, 1e6, 1.0) == 4
+    assert tried == [1, 3, 4, 5]
+
+
+def test_bits_that_are_too_many_end_the_search() -> None:
+    with pytest.raises(UnreachableError):
+        SPECIAL["qsgd"].match(lambda bits: 1e6 * bits, 1e6, 2.0)
+
+
+def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> None:
+    train = Trained(lambda density: 3e8 * density)
+    cells.settle("madelon", entry_of("top_k"), DENSE, train)
+    for share in SHARES:
+        own = [trial for trial in train.found if trial.share == share]
+        compared = [trial for trial in own if trial.seed != TUNING_SEED]
+        assert [trial.seed for trial in compared] == list(SEEDS)
+        assert {trial.rate for trial in compared} == {TASKS["madelon"].rate}  # the best by quality
+        assert {trial.rate for trial in own} == {1e-8, 3e-8, 9e-8}
+        (knob,) = {trial.knob for trial in compared}
+        assert abs(train.sent(float(knob.partition("=")[2])) * share / 1e8 - 1) < 0.06
+
+
+def test_smaller_budgets_are_not_tried_after_one_that_is_not_met() -> None:
+    train = Trained(lambda rank: 1e8 / 60 * rank)
+    cells.settle("madelon", entry_of("powersgd"), DENSE, train)
+    assert {trial.share for trial in train.found if trial.seed == TUNING_SEED} == {20, 100}
+    assert {trial.share for trial in train.found if trial.seed != TUNING_SEED} == {20}
+
+
+def test_a_rate_that_fails_is_not_chosen_and_pilots_go_on_at_the_lowest() -> None:
+    train = Trained(lambda density: 3e8 * density, fails=lambda trial: trial.rate > 1e-8)
+    cells.settle("madelon", entry_of("top_k"), DENSE, train)
+    assert {trial.rate for trial in train.of_seed(0)} == {1e-8}
+
+
+@pytest.mark.parametrize(("sent", "trainings"), [(1e8 / 32, 6), (1e8 / 4, 1)])
+def test_a_method_without_a_knob_is_trained_if_it_meets_any_budget(sent: float, trainings: int) -> None:
+    train = Trained(lambda _: sent)
+    cells.settle("madelon", entry_of("ef_sign"), DENSE, train)
+    assert len(train.found) == trainings
+    assert all(trial.share is None for trial in train.found)
+
+
+def test_a_rate_of_signsgd_is_its_own() -> None:
+    train = Trained(lambda _: 1e8 / 32)
+    cells.settle("madelon", entry_of("signsgd"), DENSE, train)
+    assert {trial.rate for trial in train.found} == {3.333e-07, 1e-06, 3e-06}
+
+
+def test_the_baseline_comes_first() -> None:
+    train = Trained(lambda density: 3e8 * density if density else 1e8)
+    cells.play(["madelon"], ["top_k"], train, 1)  # type: ignore[arg-type]
+    assert next(iter(train.found)).method == "none" and len({trial.method for trial in train.found}) == 2
+
+
+def write(folder: Path, method: str, share: int | None, seed: int, sent: float, gap: float) -> Path:
+    stand_in = {"ef_sign": "random_block", "powersgd": "random_k"}.get(method, method)
+    knob = None
+    if share:
+        knob = "compressor.rank=2" if method == "powersgd" else "budget.density=0.01"
+    budget = {"method": method, "share": share, "knob": knob}
+    records = [
+        {
+            "step": step,
+            "train/loss": 1.0,
+            "convex/suboptimality": gap * 100 / step,
+            "time/gradient_seconds": 0.01,
+            "time/update_seconds": 0.001,
+            "time/reduce_seconds": 0.005,
+            "time/communication_seconds": 0.001,
+        }
+        for step in (10, 50, 100)
+    ]
+    return write_run(
+        folder / ("league" if seed in SEEDS else "league_tuning"),
+        name=f"league_madelon-{method}",
+        compressor=stand_in,
+        seed=seed,
+        budget=budget,
+        optimizer={"lr": 3e-8},
+        workers=4,
+        records=records,
+        summary={LINK_BYTES: sent, "convex/suboptimality": gap, "step": 100},
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for seed in (*SEEDS, TUNING_SEED):
+        write(tmp_path, "none", None, seed, 1e8, 0.01)
+        write(tmp_path, "top_k", 20, seed, 5e6, 0.02 + seed / 1e4)
+        write(tmp_path, "ef_sign", None, seed, 1e8 / 32, 0.015)
+    write(tmp_path, "powersgd", 20, TUNING_SEED, 1e8 / 4, 0.01)
+    return tmp_path
+
+
+def rows(text: str, method: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith(f"| `{method}` |")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_the_page_ranks_methods_and_says_why_cells_are_empty(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--root", str(root), "--table", str(root / "page.md"), "--figures", str(root)]) == 0
+    text = (root / "page.md").read_text()
+    overall, at_20, *empty = rows(text, "ef_sign")
+    assert overall[1] == "0.50" and at_20[2].startswith("1.0 (1 to 1)")
+    assert rows(text, "top_k")[1][2].startswith("2.0 (2 to 2)")
+    assert at_20[-3:] != ["not reached"] * 3  # 0.02 at half of the steps of none, reached after 100 steps
+    assert empty == [["`ef_sign`", "madelon", "dense/100, dense/500", "sends dense/32 at least"]]
+    assert rows(text, "powersgd")[-1][3] == "sends dense/4 at least with rank=2"
+    assert rows(text, "dgc")[-1] == ["`dgc`", "madelon", "dense/20, dense/100, dense/500", "not run"]
+    assert "9 trainings are compared, and 4 more" in text
+
+
+def test_a_method_that_fails_says_why() -> None:
+    trial = Trial("madelon", "top_k", 20, "budget.density=0.01", 3e-8, TUNING_SEED)
+    failed = Outcome(float("nan"), float("nan"), 0, 1.0, "the loss is nan")
+    assert why({trial: failed}, 1e8, 20) == "fails at every rate: the loss is nan"
+    assert why({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20) == "not finished"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--add", "top_k"], "error: --add takes compressor=NAME, got top_k"),
+        (["--add", "compressor=nothing"], "error: no compressor 'nothing' in conf/compressor; there are"),
+        (["--task", "madelon"], "error: --task and --set need --run or --add"),
+        (["--run", "--jobs", "0"], "error: --jobs must be at least 1, got 0"),
+    ],
+)
+def test_bad_options_are_one_line(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--root", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.startswith(said)
+
+
+def test_a_refusal_of_run_py_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--add", "compressor=top_k", "--task", "madelon", "--set", "data.root=/nothing"]
+    assert main([*options, "--root", str(tmp_path), "--jobs", "1"]) == 1
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert training.TRAINING.run
