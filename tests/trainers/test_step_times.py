@@ -44,6 +44,9 @@ def test_the_best_method_and_its_margins() -> None:
     assert str(slow) == "best: top_k, 11.64 times as fast as dense; 11.64 times as fast as the next, dense"
     fast = judge([predict(cost, 0.1, 4, Network(math.inf)) for cost in (DENSE, SPARSE)])
     assert str(fast) == "best: dense; top_k takes as long within 10%"
+    middle = Network(1.6e8, 0.0)  # dense: 100 + 60 ms
+    near = judge([predict(cost, 1.0, 4, middle) for cost in (DENSE, SPARSE)])
+    assert str(near).startswith("no method is 10% faster than dense: the best, top_k, is 1.0")
     with pytest.raises(ValueError, match="needs two methods, got 1"):
         judge([predict(DENSE, 0.1, 4, SLOW)])
 

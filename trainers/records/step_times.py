@@ -88,6 +88,9 @@ class Verdict(NamedTuple):
             second = f"{self.over_next:.2f} times as fast as the next, {self.next.name}"
         if self.over_dense == 1:
             return f"best: {self.best.name}; {second}"
+        if self.over_dense - 1 < TIE:
+            name, times = self.best.name, f"{self.over_dense:.2f} times as fast"
+            return f"no method is {TIE:.0%} faster than dense: the best, {name}, is {times}"
         return f"best: {self.best.name}, {self.over_dense:.2f} times as fast as dense; {second}"
 
 
