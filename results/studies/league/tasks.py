@@ -36,11 +36,11 @@ TASKS = {
         sign_rate=1e-3,
     ),
     "sst2": Task(
-        words="BERT-mini on SST-2 from scratch, 4 workers of 16 sentences, 100 steps",
+        words="BERT-mini on SST-2 from scratch, 4 workers of 8 sentences, 160 steps",
         quality="validation/accuracy",
         higher_is_better=True,
-        rate=1e-3,
-        sign_rate=1e-3,
+        rate=6e-4,
+        sign_rate=6e-4,
     ),
     "cifar10": Task(
         words="ResNet-20 on 20,000 images of CIFAR-10, 8 workers of 16 images, 156 steps",

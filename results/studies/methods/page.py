@@ -123,7 +123,11 @@ def failures(folders: Iterable[Path]) -> dict[tuple[str, str], list[tuple[int, s
 def _quality_in_words(task: str, runs: Sequence[Run]) -> str:
     name = TASKS[task].tuned_by
     quality = Measure(name, name, lambda run: run.summary.get(name)).spread(runs)
-    return f"{name} {quality} at rate {rate_of(runs[0]):g}, not better than {TASKS[task].why}"
+    sent = statistics.fmean(run.summary["compression/density_mean"] for run in runs)
+    return (
+        f"{name} {quality} at rate {rate_of(runs[0]):g}, not better than {TASKS[task].why}; "
+        f"{100 * sent:.2g} % of the entries sent"
+    )
 
 
 def _cost(found: Mapping[str, Methods], runs: Sequence[Run]) -> str:
