@@ -31,7 +31,7 @@ CASES = {
         "trainer.precision=bf16",
         "trainer.micro_batch_size=4",
     ),
-    "no_feedback": ("model=mlp", *IMAGES, "compressor=top_k", "feedback=none", "trainer.log_every=3"),
+    "no_feedback": ("model=mlp", *IMAGES, "compressor=top_k", "feedback=none", "trainer.log_every=4"),
     "diagnostics": (
         *("model=mlp", *IMAGES, "compressor=hard_threshold", "trainer.log_every=3"),
         *("diagnostics=[xi,selection_error,staleness,bound,gap,hindsight]", "diagnostics.every=5"),
@@ -96,7 +96,7 @@ def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -
     with crash_after(6):  # from step 4 on steps are repeated
         training.train(config)
     assert [path.name for path in RunFolder(config).checkpoints.iterdir()] == ["step-000000004"]
-    assert records(RunFolder(config))[-1]["step"] in (3, 6)
+    assert records(RunFolder(config))[-1]["step"] in (3, 5, 6)
     with crash_after(9):
         training.train(config)
     assert_same(whole, train(config))

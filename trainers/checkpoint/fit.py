@@ -22,6 +22,7 @@ from trainers.checkpoint.state import (
 from trainers.checkpoint.tree import Skeleton, Tree, put_together, take_apart, tensors_of
 from trainers.forward import cut, in_precision
 from trainers.reading import read_together
+from trainers.records.goals import LINK_BYTES
 from trainers.records.plain import Record
 from trainers.schedules.autolrs import AutoLRS
 
@@ -94,7 +95,7 @@ def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> Non
     is_end = step + facts["search"].get("steps", 0) == trainer.num_steps
     due = _evaluations(trainer, step, is_end=is_end)
     require(measured == due, f"its evaluations are those of steps {measured}")
-    names = {name for row in evaluations for name in row} - {"step", "epoch"}
+    names = {name for row in evaluations for name in row} - {"step", "epoch", LINK_BYTES}
     require(facts["best"].keys() == names, f"its best values are of {sorted(facts['best'])}")
     for name, best in facts["best"].items():
         values = [row[name] for row in rows if name in row]
