@@ -1,14 +1,17 @@
 """The setting by which a method meets a byte budget."""
 
 import math
-import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from results.compare.budget import Pilot, search
+from results.escaping import one_line
 
-CONFIGS = Path(__file__).parents[3] / "conf/compressor"
+ROOT = Path(__file__).parents[3]
+CONFIGS = ROOT / "conf/compressor"
 TOLERANCE = 0.05  # by which a method may exceed its budget, as a share of it
 PILOTS = 6  # at most, for a budget
 INDEX_SHARE = 2  # first guess: an entry and its index take as many bytes as two entries
@@ -143,18 +146,29 @@ class Entry:
 
 
 def entry_of(name: str) -> Entry:
-    """The entry of a compressor of conf/compressor/ or of a feedback in ``FEEDBACKS``.
+    """The entry of a compressor, of this project or an installed package, or of a feedback in ``FEEDBACKS``.
 
     Raises ``ValueError`` for another name.
     """
     compressor = FEEDBACKS.get(name, name)
     path = CONFIGS / f"{compressor}.yaml"
-    if not re.fullmatch(r"\w+", compressor) or not path.is_file():
-        raise ValueError(f"no compressor {name!r} in conf/compressor; there are {', '.join(names())}")
+    config = path.read_text(encoding="utf-8") if path in CONFIGS.glob("*.yaml") else _composed(compressor)
     overrides = (f"compressor={compressor}", *EXTRA.get(name, ()))
     if name in FEEDBACKS:
         overrides += (f"feedback={name}",)
-    return Entry(name, overrides, SPECIAL.get(name) or _knob_in(name, path.read_text(encoding="utf-8")))
+    return Entry(name, overrides, SPECIAL.get(name) or _knob_in(name, config))
+
+
+def _composed(compressor: str) -> str:
+    """The config of a compressor that is not in ``CONFIGS``, from run.py."""
+    words = [f"compressor={compressor}", "--cfg", "job", "--package", "compressor"]
+    done = subprocess.run(
+        [sys.executable, "run.py", *words], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        said = (done.stderr.strip() or f"no compressor {compressor!r}").splitlines()[-1]
+        raise ValueError(one_line(said.removeprefix("error: ")))
+    return done.stdout
 
 
 def _knob_in(name: str, config: str) -> Knob | None:
@@ -166,6 +180,6 @@ def _knob_in(name: str, config: str) -> Knob | None:
 
 
 def names() -> Sequence[str]:
-    """All methods, the baseline first."""
+    """All methods of this project, the baseline first."""
     found = {path.stem for path in CONFIGS.glob("*.yaml")} | set(FEEDBACKS)
     return sorted(found, key=lambda name: (name != "none", name))

@@ -222,7 +222,7 @@ def test_a_method_that_fails_says_why() -> None:
     ("words", "said"),
     [
         (["--add", "top_k"], "error: --add takes compressor=NAME, got top_k"),
-        (["--add", "compressor=nothing"], "error: no compressor 'nothing' in conf/compressor; there are"),
+        (["--add", "compressor=nothing"], "error: Could not find 'compressor/nothing': There are accordion,"),
         (["--task", "madelon"], "error: --task and --set need --run or --add"),
         (["--run", "--jobs", "0"], "error: --jobs must be at least 1, got 0"),
     ],

@@ -107,7 +107,9 @@ def test_a_method_that_does_not_train_is_named_with_the_reason(
     text = page(runs, rates)
     (why,) = [row[2] for row in rows(text, "ef21") if row[1] == "resnet20"]
     quality, sent = why.split("; ")
-    assert quality == "test/accuracy 0.110 ± 0.010 at rate 0.1, not better than 20 %, twice as good as a guess"
+    assert (
+        quality == "test/accuracy 0.110 ± 0.010 at rate 0.1, not better than 20 %, twice as good as a guess"
+    )
     assert sent == "1 % of the entries sent"
     assert [row[2] for row in rows(text, "strom")] == ["rate 0.3, seed 1: step 7: the gradient is not finite"]
     assert [row for row in rows(text, "none") if row[1] == "resnet20"] == []
