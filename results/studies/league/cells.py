@@ -5,7 +5,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from results.studies.league.knobs import TOLERANCE, Entry, UnreachableError, entry_of
-from results.studies.league.tasks import BASELINE, RATES, SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial
 
 
@@ -56,7 +56,7 @@ def settle(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
 
 def settle_without_knob(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
     """A method whose bytes no setting changes: it is compared at the budgets that they do not exceed."""
-    for rate in _rates(task, entry)[1::-1]:
+    for rate in TASKS[task].rates(entry.name)[1::-1]:
         try:
             pilot = train(entry, Trial(task, entry.name, None, "", rate, TUNING_SEED))
         except TrainingError:
@@ -82,7 +82,7 @@ def settle_budget(
 
         return knob.match(sent, wanted, start)
 
-    low, usual, _ = _rates(task, entry)
+    low, usual, _ = TASKS[task].rates(entry.name)
     try:
         try:
             value, at = match(usual, start), usual
@@ -111,7 +111,7 @@ def settle_at(task: str, entry: Entry, share: int | None, knob: str, train: Trai
 def tune(task: str, entry: Entry, share: int | None, knob: str, train: Trainings) -> dict[float, Outcome]:
     """Outcomes of the rates at which the method does not fail."""
     found = {}
-    for rate in _rates(task, entry):
+    for rate in TASKS[task].rates(entry.name):
         try:
             found[rate] = train(entry, Trial(task, entry.name, share, knob, rate, TUNING_SEED))
         except TrainingError:
@@ -134,8 +134,3 @@ def compare(trial: Trial, entry: Entry, train: Trainings) -> list[Outcome]:
         except TrainingError:
             continue
     return found
-
-
-def _rates(task: str, entry: Entry) -> list[float]:
-    own = TASKS[task].sign_rate if entry.name == "signsgd" else TASKS[task].rate
-    return [float(f"{own * factor:.4g}") for factor in RATES]

@@ -21,7 +21,8 @@ INTRODUCTION = """Written by `python -m results study league` from the runs of `
     budget at each byte budget: pilots with seed {tuned} set its own setting (density, threshold, rank, bits),
     then {rates} learning rates are tried with seed {tuned}, a third, once and three times the task's, and the
     best is trained with seeds {seeds}. The task's learning rate is the same for all methods except `signsgd`,
-    whose steps do not depend on the gradient's size. A method without such a setting is compared at the
+    whose steps do not depend on the gradient's size. A rate with * is the lowest or the highest tried, so a
+    better one may exist. A method without such a setting is compared at the
     budgets that its bytes do not exceed. `dgc` has no warm-up of its density, because the tasks are shorter
     than its warm-up; `ef21` and `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
 READING = """Rank is 1 for the best of the methods in a table: the mean over seeds, with the lowest and the
@@ -90,7 +91,7 @@ def _task(one: Standing) -> str:
         "minus none",
         *(measure.label for measure in COSTS),
         "compression, ms",
-        *(f"s at {rate}" for rate in scores.RATES),
+        *(f"s at {words}" for words in scores.RATES.values()),
     ]
     parts = [f"## {one.task}\n", f"{TASKS[one.task].words}. Quality to be reached: {goal:.4g}.\n"]
     for share in SHARES:
@@ -124,8 +125,10 @@ def _row(
 ) -> list[object]:
     runs, trial = list(own.values()), trial_of(first_of(own).config)
     difference = None if own is one.dense else paired(quality, own, one.dense)
-    setting = short(trial.knob)
-    cells: list[object] = [code(name), code(f"{setting} lr={trial.rate:.4g}".strip()), _rank(ranks)]
+    tried = TASKS[one.task].rates(name)
+    end = "*" * (trial.rate in (tried[0], tried[-1]))
+    setting = f"{short(trial.knob)} lr={trial.rate:.4g}{end}".strip()
+    cells: list[object] = [code(name), code(setting), _rank(ranks)]
     cells += [quality.spread(runs), quality.difference(*difference) if difference else "-"]
     cells += [measure.spread(runs) for measure in COSTS]
     cells.append("-" if own is one.dense else COMPRESSION.spread(runs))

@@ -15,7 +15,7 @@ from results.studies.league.trials import trial_of
 from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, predict
 
-RATES = ("100mbit", "1gbit", "10gbit")  # of the links for which times are predicted
+RATES = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s"}  # links of the predictions
 LATENCY_SECONDS = 5e-5
 HALF = 0.5  # the quality to be reached is that of dense training after this part of its steps
 

@@ -19,13 +19,18 @@ class Task:
     rate: float  # of the experiment
     sign_rate: float  # in its place for signSGD, whose steps do not depend on the gradient's size
 
+    def rates(self, method: str) -> list[float]:
+        """The learning rates tried, the lowest first."""
+        own = self.sign_rate if method == "signsgd" else self.rate
+        return [float(f"{own * factor:.4g}") for factor in RATES]
+
 
 TASKS = {
     "madelon": Task(
         words="logistic regression on madelon, 4 workers of five rows, 3,000 steps; the rate falls twice",
         quality="convex/suboptimality",
         higher_is_better=False,
-        rate=3e-8,
+        rate=1e-8,
         sign_rate=1e-6,
     ),
     "wikitext2": Task(
