@@ -126,7 +126,11 @@ def curves(methods: Methods, x: Metric, y: Metric, most: int, title: str = "") -
 def points(methods: Methods, x: Metric, y: Metric, families: Sequence[Sequence[str]] | None = None) -> Panel:
     """A mark per method for the values at the end of its runs; lines connect the methods of a family."""
     seeds = {
-        method: [np.array([[each.factor * run.summary[each.name] for each in (x, y)] for run in runs])]
+        method: [
+            np.array(
+                [[each.offset + each.factor * run.summary[each.name] for each in (x, y)] for run in runs]
+            )
+        ]
         for method, runs in methods.items()
     }
     panel = through(seeds, x, y, across_too=True)
@@ -308,7 +312,7 @@ def _listed(names: Sequence[str], of: Mapping[str, Any]) -> str:
 
 
 def _quantity(what: Metric) -> Quantity:
-    quantity = what.quantity or metric(what.name, what.factor)
+    quantity = what.quantity or metric(what.name, what.factor, what.offset)
     return smoothed(quantity) if what.noisy else quantity
 
 

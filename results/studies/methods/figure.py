@@ -8,7 +8,7 @@ from results.compare.measures import qualities
 from results.figures import sheet
 from results.figures.description import points
 from results.figures.groups import Series, seeds_of
-from results.figures.metrics import FINAL_BYTES, of_measure
+from results.figures.metrics import FINAL_BYTES, as_error, of_measure
 from results.figures.panels import NothingToDraw
 from results.figures.saving import Figures
 from results.figures.style import line_styles
@@ -32,7 +32,7 @@ def draw(runs: Sequence[Run]) -> Any:
         kept = {name: each for name, each in own.items() if trains(task, each)}
         absent += [f"{task}: {', '.join(sorted(own.keys() - kept.keys()))}"] * (len(kept) < len(own))
         if kept:
-            quality = of_measure(qualities([run for each in kept.values() for run in each])[0])
+            quality = as_error(of_measure(qualities([run for each in kept.values() for run in each])[0]))
             panels.append([replace(points(kept, FINAL_BYTES, quality, []), title=TASKS[task].words)])
             drawn |= {name: each for name, each in kept.items() if name not in drawn}
     if not panels:
