@@ -31,12 +31,13 @@ STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regr
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
 
-# Without the plugins that pytest finds: it would rewrite all modules of their packages, in each process.
+# Four processes, because many tests wait for processes of their own. Without the plugins that pytest finds: it would rewrite
+# all modules of their packages, in each process.
 test: $(DEV)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -p xdist.plugin -n 2 --dist loadfile --no-loadscope-reorder
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -p xdist.plugin -n 4 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile

@@ -25,7 +25,7 @@ CHOICES = [
     if not {"sweeps", "exception", "hydra"} & {*p.relative_to(CONF).parts}  # they have their own tests
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
-NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2"}
+NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2", "league/sst2"}
 NEEDS_FILES |= {"autolrs/resnet50_imagenet", "autolrs/bert_wikitext2"}
 
 
