@@ -94,7 +94,7 @@ def watched(
                 "charges": communicator.take_charges().tolist(),
                 "residual": before,
                 "gradient": gradients,
-                "remainder": torch.cat([reduced.residual[name] for name in names], 1),
+                "residual": torch.cat([reduced.residual[name] for name in names], 1),
             }
         )
     return found

@@ -150,8 +150,8 @@ def test_watching_changes_nothing_and_is_not_charged(setting: tuple[str, str, st
         reduced, state = reducer.reduce(
             inputs_of(segments), state, Step(0, step, learning_rate(step)), communicator
         )
-        remainder = torch.cat([reduced.residual[s.name] for s in segments], 1)
-        assert torch.equal(remainder, seen["remainder"])
+        residual = torch.cat([reduced.residual[s.name] for s in segments], 1)
+        assert torch.equal(residual, seen["residual"])
         assert communicator.take_charges().tolist() == seen["charges"]
 
 

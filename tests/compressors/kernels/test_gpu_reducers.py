@@ -35,7 +35,7 @@ def has_a_rule(case: Case) -> bool:
 
 @pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if has_a_rule(c)])
 def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mean, remainder, error, counts and bytes of two steps with feedback."""
+    """Mean, residual, error, counts and bytes of two steps with feedback."""
     found = []
     for kernels in ("auto", "reference"):
         with monkeypatch.context() as patch:

@@ -75,7 +75,7 @@ def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[
         for name, own in reduced.compressed.items():
             found[-1] |= {
                 f"{name} mean": reduced.mean[name].clone(),
-                f"{name} remainder": reduced.residual[name].clone(),
+                f"{name} residual": reduced.residual[name].clone(),
                 f"{name} error": own.error.clone(),
                 f"{name} input norm": own.input_norm.clone(),
                 f"{name} sent": torch.as_tensor(reduced.compressed[name].sent).clone(),
