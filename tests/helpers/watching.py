@@ -94,7 +94,7 @@ def watched(
                 "charges": communicator.take_charges().tolist(),
                 "residual": before,
                 "gradient": gradients,
-                "residual": torch.cat([reduced.residual[name] for name in names], 1),
+                "residual_after": torch.cat([reduced.residual[name] for name in names], 1),
             }
         )
     return found

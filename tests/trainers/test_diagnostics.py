@@ -151,7 +151,7 @@ def test_watching_changes_nothing_and_is_not_charged(setting: tuple[str, str, st
             inputs_of(segments), state, Step(0, step, learning_rate(step)), communicator
         )
         residual = torch.cat([reduced.residual[s.name] for s in segments], 1)
-        assert torch.equal(residual, seen["residual"])
+        assert torch.equal(residual, seen["residual_after"])
         assert communicator.take_charges().tolist() == seen["charges"]
 
 
