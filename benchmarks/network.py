@@ -7,22 +7,28 @@ throttled by tc-tbf. It needs Linux, root and iproute2, and removes its namespac
 8x8 digits. Methods run alternately, in reverse order in every second round; one training goes through all
 rates. Times are medians of the steps of all rounds. It prints, and with --to writes with a figure: the parts
 of a step, the time to a test accuracy, the bytes compared with the interface's counters, the difference
-between predicted and measured break-even bandwidth, and the steps that `results breakeven` predicts.
+between predicted and measured break-even bandwidth, and the steps that `results breakeven` predicts. With
+--runs FOLDER ... it measures steps with the settings of finished runs instead, beside those predicted from
+the runs.
 """
 
 import argparse
 import itertools
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import netns
 import network_advice
 import network_measured as measuring
+import network_runs
 import network_tables as tables
 from fleet import QUIET_SECONDS, Fleet, fleet
 from network_measured import UNLIMITED, Measured, Method, Rate, Window
+
+from results.read.run import Run
 
 TURN_STEPS = 4  # steps of a method in its turn
 WARM_UP = 3  # steps over links without a limit
@@ -106,11 +112,30 @@ def measure_steps(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) 
 
 
 def measure_turns(hosts: Fleet, options: argparse.Namespace, rates: list[Rate]) -> measuring.Turns:
-    """Steps of all methods, a few in turn, so that other work on the machine affects them equally."""
+    """Steps of all methods in turn."""
     order = methods(options.methods)
     order += [Method("none", settings=("trainer.reduction=all_reduce",))] if Method("none") in order else []
+    return in_turn(hosts, options, rates, order, [job_of(method, options) for method in order])
+
+
+def measure_runs(
+    hosts: Fleet, options: argparse.Namespace, rates: list[Rate], runs: Sequence[Run]
+) -> measuring.Turns:
+    """Steps of finished runs in turn, each with its own settings."""
+    order = [network_runs.method_of(run) for run in runs]
+    jobs = [{"method": method.name, "overrides": [*method.settings, *options.set]} for method in order]
+    return in_turn(hosts, options, rates, order, jobs)
+
+
+def in_turn(
+    hosts: Fleet,
+    options: argparse.Namespace,
+    rates: list[Rate],
+    order: list[Method],
+    jobs: list[dict[str, Any]],
+) -> measuring.Turns:
+    """A few steps of each job in turn, so that other work on the machine affects them equally."""
     steps = [1, *(1 if at.bits_per_second < measuring.SLOW_BELOW else TURN_STEPS for at in rates)]
-    jobs = [job_of(method, options) for method in order]
     job = {"method": "turns", "jobs": jobs, "rounds": options.rounds, "steps": steps}
     answers, _ = work(hosts, job, rates)
     print(f"{hosts.hosts.count} hosts: turns", file=sys.stderr, flush=True)
@@ -174,13 +199,21 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
     parser.add_argument("--parts", nargs="+", choices=PARTS)
+    parser.add_argument(
+        "--runs",
+        nargs="+",
+        type=Path,
+        metavar="FOLDER",
+        help="finished runs, whose steps are measured beside those predicted from them; nothing else is",
+    )
     parser.add_argument("--to", type=Path, help="a page to write, and a figure beside it")
     options = parser.parse_args(words)
-    parts = options.parts or PARTS
+    parts = options.parts or (() if options.runs else PARTS)
     try:
         require_measurable(options)
         netns.require_namespaces("benchmarks/network.py")
         rates = [measuring.rate(text) for text in options.rates]
+        runs = network_runs.finished(options.runs) if options.runs else []
         page, results = [], []
         costs = network_advice.measure(options) if "advice" in parts and "steps" in parts else None
         for count in options.hosts:
@@ -190,6 +223,7 @@ def main(words: list[str] | None = None) -> int:
                 taken = measure_turns(hosts, options, rates) if "turns" in parts else None
                 reached = measure_accuracy(hosts, options) if "accuracy" in parts and first else {}
                 crossings = measure_crossings(hosts, options) if "crossing" in parts and first else []
+                of_runs = measure_runs(hosts, options, rates, runs) if runs else None
             if measured is not None:
                 results.append(measured)
                 page += tables.describe(measured, rates)
@@ -197,6 +231,7 @@ def main(words: list[str] | None = None) -> int:
             page += tables.describe_turns(taken) if taken is not None else []
             page += tables.describe_accuracy(reached, options.target, measured, rates)
             page += tables.describe_crossings(crossings)
+            page += network_runs.describe(runs, of_runs) if of_runs is not None else []
     except netns.Refused as refusal:
         print(f"error: {refusal}", file=sys.stderr)
         return 1

@@ -33,12 +33,25 @@ def head(options: Any, command: str) -> list[str]:
         "# Steps over throttled links\n",
         *header.of_this_tree(command, f"{machine}, Python {platform.python_version()}, {versions}").lines(),
         "",
+        _of_runs(options) if options.runs else _of_resnet18(options),
+    ]
+
+
+def _of_runs(options: Any) -> str:
+    return (
+        "Settings of finished runs, one process, worker and thread per host; gloo. "
+        f"Medians over {options.rounds} turn(s)."
+    )
+
+
+def _of_resnet18(options: Any) -> str:
+    return (
         "ResNet-18, 11,172,810 fp32 parameters; digits, 8x8; one process, worker and thread per host; gloo. "
         f"{options.batch_size} images per host and step; density {options.density:g}, for hard_threshold by "
         f"lambda = {options.threshold:g}{''.join(f'; {word}' for word in options.set)}. Medians over "
         f"{options.rounds} round(s) of {options.steps} steps, {SETTLING} of each not counted; of dense "
-        f"methods below {SLOW_BELOW / 1e6:.0f} Mbit/s {min(SLOW_STEPS, options.steps)} steps.",
-    ]
+        f"methods below {SLOW_BELOW / 1e6:.0f} Mbit/s {min(SLOW_STEPS, options.steps)} steps."
+    )
 
 
 def _processor() -> list[str]:

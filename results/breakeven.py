@@ -153,7 +153,7 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
     compute = statistics.median(c for _, c in costs) if compute_ms is None else compute_ms / 1e3
     free = Line(0.0), Line(0.0, 2.0)
     found = [
-        Cost("dense", ELEMENT_BYTES * size, 0.0, *free),
+        dense_cost(size),
         Cost("fp16", ELEMENT_BYTES / 2 * size, 0.0, *free),
     ]
     for method in dict.fromkeys(run.method for run in runs if run.compressor != "none"):
@@ -161,6 +161,11 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
         seconds, gathered = (statistics.median(column) for column in zip(*own, strict=True))
         found.append(Cost(method, 0.0, gathered, Line(seconds), Line(1.0)))
     return workers, found, compute
+
+
+def dense_cost(size: int) -> Cost:
+    """Dense training of ``size`` parameters."""
+    return Cost("dense", ELEMENT_BYTES * size, 0.0, Line(0.0), Line(0.0, 2.0))
 
 
 def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:

@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 import torch
 from benches import ENVIRONMENT, ROOT, modules, namespaces, needs_root
+from run_folders import write_run
 
 from compressors.none import NoCompression
 from trainers.comm.communicator import Communicator
@@ -25,7 +26,7 @@ COMMAND = [sys.executable, "benchmarks/network.py", "--hosts", "2", "--rounds", 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     names = ("netns", "collectives", "network_measured", "network_tables", "network", "network_host")
-    names += ("exchanges", "fleet", "network_advice")
+    names += ("exchanges", "fleet", "network_advice", "network_runs")
     return modules(monkeypatch, *names)
 
 
@@ -167,6 +168,23 @@ def test_predicted_steps_stand_beside_measured_ones(bench: dict[str, ModuleType]
     assert "| DDP | 1,100.1 | 1,000.0 | +10 % |" in lines and lines[-1] == "\nErrors: +10 to +450 %."
 
 
+def test_steps_of_finished_runs_stand_beside_predicted_ones(
+    bench: dict[str, ModuleType], tmp_path: Path
+) -> None:
+    """1.5 ms of compute, 1 ms of compression, 1,000 bytes at 1 MB/s, 50 us of latency; measured 4.5 ms."""
+    times = {"gradient": 0.002, "update": 0.001, "reduce": 0.005, "communication": 0.001}
+    records = [{"step": 10, **{f"time/{name}_seconds": value for name, value in times.items()}}]
+    sent = {"comm/link_bytes_sent_total": 30_000.0, "step": 10}
+    write_run(tmp_path, workers=4, records=records, summary=sent)
+    (run,) = bench["network_runs"].finished([tmp_path])
+    run.environment["overrides"] = ["compressor=top_k", "seed=3", "output=there", "budget.density=0.1"]
+    method, rate = bench["network_runs"].method_of(run), bench["network_measured"].rate("8mbit")
+    assert method.settings == ("compressor=top_k", "budget.density=0.1")
+    taken = bench["network_measured"].Turns(2, [method], [rate], [[[0.004, 0.005]]])
+    lines = bench["network_runs"].describe([run], taken)
+    assert lines[-2] == "| mlp-digits-top_k | 3.6 | 4.5 | -21 % |", lines
+
+
 def test_no_root_is_said_in_a_line(
     bench: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
@@ -184,6 +202,7 @@ def test_no_root_is_said_in_a_line(
         ("--steps 1", "--steps must be at least 2, got 1"),
         ("--batch-size 0", "--batch-size must be at least 1, got 0"),
         ("--most-steps 9", "--most-steps must be at least 10, got 9"),
+        ("--runs .git", "--runs needs runs of several workers, got none"),
         ("--to nowhere/page.md", "--to must be in a folder that exists, got nowhere/page.md"),
     ],
 )

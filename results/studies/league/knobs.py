@@ -28,6 +28,7 @@ class Knob:
     factors: dict[str, float]  # by setting: its value is this times that of the knob
     slope: float  # exponent of the bytes as a power of the value
     first: Callable[[int, int], float]  # first value tried, from the budget's share and the model's size
+    highest: float = math.inf  # value
     lowest: int = 0  # of a knob with few whole values, all of which may be tried
     is_rounded: bool = False  # whole values, but too many to try
     adapts: bool = False  # the bytes depend on the gradients, and so on the rate
@@ -47,6 +48,9 @@ class Knob:
         tried: dict[float, float] = {}  # bytes by value
 
         def pilot(value: float) -> Pilot:
+            value = min(value, self.highest)
+            if value in tried:
+                raise UnreachableError  # the highest value sends too little
             tried[value] = max(1.0, sent(value))
             if tried[value] > wanted and self._is_floor(tried, value):
                 raise UnreachableError
@@ -97,9 +101,9 @@ def _threshold(share: int, size: int) -> float:
     return 1 / (2 * math.sqrt(size / (INDEX_SHARE * share)))  # the paper's rule
 
 
-DENSITY = Knob({"budget.density": 1.0}, 1.0, _density)
-ADAPTIVE_DENSITY = Knob({"budget.density": 1.0}, 1.0, _density, adapts=True)
-WITHOUT_INDICES = Knob({"budget.density": 1.0}, 1.0, _density_without_indices)
+DENSITY = Knob({"budget.density": 1.0}, 1.0, _density, highest=1.0)
+ADAPTIVE_DENSITY = Knob({"budget.density": 1.0}, 1.0, _density, highest=1.0, adapts=True)
+WITHOUT_INDICES = Knob({"budget.density": 1.0}, 1.0, _density_without_indices, highest=1.0)
 THRESHOLD = Knob({"budget.threshold": 1.0}, -2.0, _threshold, adapts=True)
 
 
@@ -109,7 +113,11 @@ def _bits(*keys: str) -> Knob:
 
 SPECIAL = {
     "accordion": Knob(
-        {"budget.density": 1.0, "compressor.k_high": 10.0}, 1.0, lambda share, size: 0.1 / share, adapts=True
+        {"budget.density": 1.0, "compressor.k_high": 10.0},
+        1.0,
+        lambda share, size: 0.1 / share,
+        highest=0.1,
+        adapts=True,
     ),
     "adacomp": Knob(
         {"compressor.conv_bin": 0.1, "compressor.other_bin": 1.0},
@@ -119,7 +127,9 @@ SPECIAL = {
         adapts=True,
     ),
     "chain": DENSITY,
-    "cocktail": Knob({"compressor.second.first.density": 1.0}, 1.0, lambda share, size: 1.0 / share),
+    "cocktail": Knob(
+        {"compressor.second.first.density": 1.0}, 1.0, lambda share, size: 1.0 / share, highest=1.0
+    ),
     "diana": _bits("compressor.bits"),
     "powersgd": Knob({"compressor.rank": 1.0}, 1.0, lambda *_: 1.0, lowest=1),
     "qsgd": _bits("compressor.bits"),

@@ -89,6 +89,17 @@ def test_a_method_with_a_floor_stops_after_the_second_equal_pilot() -> None:
     assert len(tried) == 2
 
 
+def test_a_method_that_sends_too_little_at_its_highest_density_gets_the_best_of_those_tried() -> None:
+    tried: dict[float, float] = {}
+
+    def sent(density: float) -> float:
+        assert density <= 1
+        tried[density] = 1e4 * (1 + density)
+        return tried[density]
+
+    assert DENSITY.match(sent, 1e6, 0.01) == 1.0 and len(tried) == 3
+
+
 def test_the_largest_rank_that_fits_is_taken() -> None:
     tried = []
 

@@ -1,0 +1,72 @@
+"""Steps of finished runs over throttled links, beside the steps predicted from the runs' times and bytes.
+
+The prediction is that of ``python -m results breakeven FOLDER`` and of the league's page, here for as many
+workers as there are hosts.
+"""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import netns
+from network_advice import LATENCY_SECONDS
+from network_measured import Method, Rate, Turns
+
+from results.breakeven import cost_of_run, dense_cost
+from results.read.folders import read_runs
+from results.read.run import Run
+from trainers.records.step_times import Cost, Line, Network, predict
+
+OWN = ("workers", "processes", "output", "tracker", "diagnostics", "seed", "resume")  # set by the benchmark
+
+
+def finished(folders: Sequence[Path]) -> list[Run]:
+    """The runs below ``folders``. Raises ``netns.Refused`` if there are none, or one of a single worker."""
+    try:
+        runs = read_runs(folders)
+    except ValueError as error:
+        raise netns.Refused(str(error)) from error
+    alone = [str(run.path) for run in runs if run.config["workers"] < 2]
+    if alone or not runs:
+        raise netns.Refused(f"--runs needs runs of several workers, got {', '.join(alone) or 'none'}")
+    return runs
+
+
+def method_of(run: Run) -> Method:
+    """The run's own settings, to be trained again on the hosts."""
+    words = [word for word in run.environment["overrides"] if _key(word) not in OWN]
+    return Method(str(run.config["name"]), settings=tuple(words))
+
+
+def _key(word: str) -> str:
+    return word.lstrip("+~").partition("=")[0]
+
+
+def describe(runs: Sequence[Run], taken: Turns) -> list[str]:
+    """A table of predicted and measured steps, and the range of the errors."""
+    lines = [
+        f"\n## Steps of finished runs, {taken.hosts} hosts\n",
+        "| run | "
+        + " | ".join(f"{at.text}: predicted, ms | measured, ms | off" for at in taken.rates)
+        + " |",
+        "|---|" + "---:|" * 3 * len(taken.rates),
+    ]
+    errors = []
+    for number, run in enumerate(runs):
+        cells = []
+        for at, seconds in zip(taken.rates, taken.seconds, strict=True):
+            step, expected = statistics.median(seconds[number]), predicted(run, taken.hosts, at)
+            errors.append(expected / step - 1)
+            cells += [f"{1e3 * expected:,.1f}", f"{1e3 * step:,.1f}", f"{100 * errors[-1]:+.0f} %"]
+        lines.append(f"| {taken.methods[number].name} | " + " | ".join(cells) + " |")
+    return [*lines, f"\nErrors: {100 * min(errors):+.0f} to {100 * max(errors):+.0f} %."]
+
+
+def predicted(run: Run, hosts: int, at: Rate) -> float:
+    """Seconds of a step with one worker on each host."""
+    (seconds, gathered), compute = cost_of_run(run, run.config["workers"])
+    if run.compressor == "none":
+        cost = dense_cost(sum(layer["elements"] for layer in run.summary["layers"].values()))
+    else:
+        cost = Cost(run.method, 0.0, gathered, Line(seconds), Line(1.0))
+    return predict(cost, compute, hosts, Network(at.bits_per_second, LATENCY_SECONDS)).step
