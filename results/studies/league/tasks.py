@@ -48,10 +48,10 @@ TASKS = {
         sign_rate=6e-4,
     ),
     "cifar10": Task(
-        words="ResNet-20 on 20,000 images of CIFAR-10, 8 workers of 16 images, 156 steps",
+        words="ResNet-20 on 10,000 images of CIFAR-10, 8 workers of 16 images, 79 steps",
         quality="test/accuracy",
         higher_is_better=True,
-        rate=0.02,
+        rate=0.01,
         sign_rate=3e-4,
     ),
 }
