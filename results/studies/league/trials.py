@@ -139,7 +139,8 @@ class Trainings:
         found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*)$", done.stdout, re.M)
         if not found:
             said = (done.stderr or done.stdout).strip().splitlines()
-            raise ValueError(one_line(said[-1] if said else f"run.py said nothing about {trial}"))
+            last = said[-1].removeprefix("error: ") if said else f"run.py said nothing about {trial}"
+            raise ValueError(one_line(last))
         folder = ROOT / next(name for name in found[-1] if name)
         outcome = outcome_of(trial.task, run_files.read_summary(folder))
         self.say(f"{trial}: {outcome.error or _words(outcome)}")
