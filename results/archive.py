@@ -1,9 +1,10 @@
 """Archive of a study's finished runs, so that another machine continues the study or rebuilds its page.
 
 `python -m results archive NAME` writes the runs of `make NAME` to results/pages/NAME/runs.tar.xz: config,
-environment, records and summary of each, without checkpoints. Of runs whose curves no page draws, such as
-pilots, the last record alone is kept. With --unpack the runs are written below --root, where `make NAME`
-finds them finished. Run folders that exist there are kept as they are.
+environment, records and summary of each, without checkpoints. Of the records it keeps the metrics that the
+page reads; of runs whose curves the page does not read, such as pilots, the last record alone. With --unpack
+the runs are written below --root, where `make NAME` finds them finished. Run folders that exist there are
+kept as they are.
 """
 
 import argparse
@@ -52,14 +53,14 @@ def pack(study: Study, root: Path, path: Path) -> int:
     The bytes depend on the runs alone. Raises ``FileNotFoundError`` if there is none.
     """
     runs = sorted(folder for output in outputs_of(study, root) for folder in finished_in(output))
-    drawn = (study.outputs or (study.name,)) if study.has_curves else ()
+    drawn = study.outputs or (study.name,)
     if not runs:
         raise FileNotFoundError(f"no finished run of {study.name} below {root}")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     with tarfile.open(partial, "w:xz") as archive:
         for run in runs:
-            kept = contents_of(run, whole=run.relative_to(root).parts[0] in drawn)
+            kept = contents_of(run, study.curves if run.relative_to(root).parts[0] in drawn else ())
             for name, content in kept.items():
                 entry = tarfile.TarInfo((run / name).relative_to(root).as_posix())
                 entry.size = len(content)
@@ -99,17 +100,28 @@ def unpack(path: Path, root: Path) -> int:
     return written
 
 
-def contents_of(run: Path, *, whole: bool) -> dict[str, bytes]:
-    """The files of a run by name. Unless ``whole``, the last record alone, and its checksum."""
+def contents_of(run: Path, curves: tuple[str, ...] | None = None) -> dict[str, bytes]:
+    """The files of a run by name.
+
+    Its records have the metrics whose names begin with one of ``curves`` alone, and the last one all; there
+    is no other record if ``curves`` is empty. None keeps all records as they are.
+    """
     contents = {name: (run / name).read_bytes() for name in FILES if (run / name).is_file()}
-    if not whole:
-        summary = read_summary(run)
-        last = read_records(run, summary).splitlines(keepends=True)[-1:]
-        contents[RECORDS] = b"".join(last)
-        if "checksums" in summary:
-            summary["checksums"][RECORDS] = hashlib.blake2b(contents[RECORDS]).hexdigest()
-        contents[SUMMARY] = json.dumps(summary, indent=2, allow_nan=False).encode()
+    if curves is None:
+        return contents
+    summary = read_summary(run)
+    *others, last = read_records(run, summary).splitlines(keepends=True) or [b""]
+    shortened = [_with(record, ("step", "epoch", *curves)) for record in others] if curves else []
+    contents[RECORDS] = b"".join([*shortened, last])
+    if "checksums" in summary:
+        summary["checksums"][RECORDS] = hashlib.blake2b(contents[RECORDS]).hexdigest()
+    contents[SUMMARY] = json.dumps(summary, indent=2, allow_nan=False).encode()
     return contents
+
+
+def _with(record: bytes, starts: tuple[str, ...]) -> bytes:
+    kept = {name: value for name, value in json.loads(record).items() if name.startswith(starts)}
+    return json.dumps(kept).encode() + b"\n"
 
 
 def outputs_of(study: Study, root: Path) -> Iterator[Path]:

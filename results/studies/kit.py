@@ -57,7 +57,9 @@ class Study:
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
     keeps: Callable[[Run], bool] = lambda _: True
     option: Option | None = None
-    has_curves: bool = True  # the page reads the runs' records, and not their summaries alone
+    curves: tuple[str, ...] | None = (
+        None  # metrics of records that the page reads, by the start of their names
+    )
     worded: tuple[str, ...] = ()  # pages that word its numbers, and get its header
     tune: Callable[[Sequence[Run]], bool] | None = (
         None  # write what runs of the option's folder choose; if new

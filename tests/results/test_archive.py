@@ -2,6 +2,7 @@
 
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from run_folders import write_run
 from results.__main__ import main
 from results.archive import FILES
 from results.read.folders import read_runs
+from results.studies.command import load
 
 
 @pytest.fixture
@@ -57,6 +59,21 @@ def test_a_pilot_keeps_its_last_record(root: Path, tmp_path: Path) -> None:
     assert len(before.records) > 1 and len(after.records) == 1
     assert after.records.iloc[-1].dropna().to_dict() == before.records.iloc[-1].dropna().to_dict()
     assert after.summary == before.summary and after.id == before.id
+
+
+def test_records_keep_the_metrics_that_the_page_reads(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = replace(load("regret"), curves=("train/",))
+    monkeypatch.setattr("results.archive.load", lambda name: study)
+    file, other = str(tmp_path / "runs.tar.xz"), tmp_path / "other"
+    main(["archive", "regret", "--root", str(root), "--file", file])
+    main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"])
+    before, after = (read_runs([place / "regret"])[0] for place in (root, other))
+    kept = after.records.iloc[:-1].dropna(axis=1, how="all").columns
+    assert set(kept) == {"step", "epoch", "train/loss", "train/learning_rate"} & set(before.records.columns)
+    assert after.curve("train/loss").equals(before.curve("train/loss"))
+    assert after.records.iloc[-1].to_dict() == before.records.iloc[-1].to_dict()
 
 
 def test_the_bytes_depend_on_the_runs_alone(root: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from results.studies.kit import Option, Study
 from results.studies.league.page import page
+from results.studies.league.tasks import TASKS
 from results.studies.league.training import TRAINING
 from results.studies.league.trials import PREFIX, TUNING
 
@@ -11,6 +12,7 @@ STUDY = Study(
     page=page,
     keeps=lambda run: str(run.config["name"]).startswith(PREFIX),
     option=Option(name="--tuning", help="folder with the pilots and the rates tried", output=TUNING),
+    curves=("time/", *(task.quality for task in TASKS.values())),
     train=TRAINING,
 )
 

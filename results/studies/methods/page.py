@@ -151,7 +151,7 @@ STUDY = Study(
     question="What does every method reach, and with how many bytes?",
     page=page,
     figures=figures,
-    has_curves=False,
+    curves=(),
     option=Option(name="--rates", help="folder with the runs of the rates tried", output="methods_rates"),
     tune=tune,
 )
