@@ -91,13 +91,17 @@ def settle_budget(
         tried = tune(task, entry, share, knob.words(value), train)
         if not tried:
             return None
-        rate = best(task, tried)
-        if knob.adapts and rate != at and abs(tried[rate].sent / wanted - 1) > TOLERANCE:
-            value = match(rate, value)
-        compare(Trial(task, entry.name, share, knob.words(value), rate, TUNING_SEED), entry, train)
+        for rate in by_quality(task, tried):
+            is_off = knob.adapts and rate != at and abs(tried[rate].sent / wanted - 1) > TOLERANCE
+            try:
+                value = match(rate, value) if is_off else value
+            except UnreachableError:  # at this rate; ``at`` meets it
+                continue
+            compare(Trial(task, entry.name, share, knob.words(value), rate, TUNING_SEED), entry, train)
+            return value
     except TrainingError:
         return None
-    return value
+    raise UnreachableError
 
 
 def settle_at(task: str, entry: Entry, share: int | None, knob: str, train: Trainings) -> list[Outcome]:
@@ -105,7 +109,9 @@ def settle_at(task: str, entry: Entry, share: int | None, knob: str, train: Trai
     tried = tune(task, entry, share, knob, train)
     if not tried:
         return []
-    return compare(Trial(task, entry.name, share, knob, best(task, tried), TUNING_SEED), entry, train)
+    return compare(
+        Trial(task, entry.name, share, knob, by_quality(task, tried)[0], TUNING_SEED), entry, train
+    )
 
 
 def tune(task: str, entry: Entry, share: int | None, knob: str, train: Trainings) -> dict[float, Outcome]:
@@ -119,10 +125,10 @@ def tune(task: str, entry: Entry, share: int | None, knob: str, train: Trainings
     return found
 
 
-def best(task: str, tried: dict[float, Outcome]) -> float:
-    """The rate with the best quality; the lowest of equal ones."""
+def by_quality(task: str, tried: dict[float, Outcome]) -> list[float]:
+    """The rates, that with the best quality first, and the lower of two equal ones."""
     sign = -1 if TASKS[task].higher_is_better else 1
-    return min(tried, key=lambda rate: (sign * tried[rate].quality, rate))
+    return sorted(tried, key=lambda rate: (sign * tried[rate].quality, rate))
 
 
 def compare(trial: Trial, entry: Entry, train: Trainings) -> list[Outcome]:

@@ -1,5 +1,6 @@
 """The league: knobs that meet budgets, the order of trainings, and the page from run folders made here."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -142,6 +143,24 @@ def test_a_rate_that_fails_is_not_chosen_and_pilots_go_on_at_the_lowest() -> Non
     assert {trial.rate for trial in train.of_seed(0)} == {3.333e-9}
 
 
+def test_a_rate_that_cannot_meet_the_budget_gives_way_to_the_next() -> None:
+    """The bytes do not depend on the density at the rate with the best quality."""
+
+    class AtRates(Trained):
+        def __call__(self, entry: Entry, trial: Trial) -> Outcome:
+            found = super().__call__(entry, trial)
+            is_lowest = trial.rate < 3.4e-9
+            self.found[trial] = found._replace(
+                sent=5e7 if is_lowest else found.sent, quality=0.0 if is_lowest else found.quality
+            )
+            return self.found[trial]
+
+    train = AtRates(lambda density: 3e8 * density)
+    cells.settle("madelon", entry_of("redsync"), DENSE, train)
+    assert {trial.rate for trial in train.of_seed(0)} == {1e-8}
+    assert {trial.share for trial in train.of_seed(0)} == set(SHARES)
+
+
 @pytest.mark.parametrize(("sent", "trainings"), [(1e8 / 32, 6), (1e8 / 4, 1)])
 def test_a_method_without_a_knob_is_trained_if_it_meets_any_budget(sent: float, trainings: int) -> None:
     train = Trained(lambda _: sent)
@@ -228,6 +247,8 @@ def test_a_method_that_fails_says_why() -> None:
     failed = Outcome(float("nan"), float("nan"), 0, 1.0, "the loss is nan")
     assert why({trial: failed}, 1e8, 20) == "fails at every rate: the loss is nan"
     assert why({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20) == "not finished"
+    more = {trial: Outcome(5e6, 0.1, 9, 1.0), replace(trial, seed=0): Outcome(8e6, 0.1, 9, 1.0)}
+    assert why(more, 1e8, 20) == "sends dense/12.5 with the compared seeds"
 
 
 @pytest.mark.parametrize(
