@@ -203,6 +203,9 @@ def why(own: Mapping[Trial, Outcome], most: float, share: int) -> str:
     compared = [each.sent for at, each in trained.items() if at.share in (share, None) and at.seed in SEEDS]
     if compared:
         return f"sends dense/{most * len(compared) / sum(compared):.3g} with the compared seeds"
+    pilots = [each.sent for at, each in trained.items() if at.share == share]
+    if pilots and min(pilots) > (1 + scores.TOLERANCE) * most / share:
+        return f"sends dense/{most / min(pilots):.3g} at least in its pilots"
     return "not finished"
 
 

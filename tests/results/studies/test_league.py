@@ -247,6 +247,10 @@ def test_a_method_that_fails_says_why() -> None:
     failed = Outcome(float("nan"), float("nan"), 0, 1.0, "the loss is nan")
     assert why({trial: failed}, 1e8, 20) == "fails at every rate: the loss is nan"
     assert why({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20) == "not finished"
+    other = replace(trial, share=500)
+    assert why({trial: Outcome(9e6, 0.1, 9, 1.0), other: Outcome(1e5, 0.1, 9, 1.0)}, 1e8, 20) == (
+        "sends dense/11.1 at least in its pilots"
+    )
     more = {trial: Outcome(5e6, 0.1, 9, 1.0), replace(trial, seed=0): Outcome(8e6, 0.1, 9, 1.0)}
     assert why(more, 1e8, 20) == "sends dense/12.5 with the compared seeds"
 
