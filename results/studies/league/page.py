@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from results.command import paragraph
 from results.compare.measures import LINK_BYTES, Measure, qualities
@@ -22,9 +23,9 @@ INTRODUCTION = """Written by `python -m results study league` from the runs of `
     then {rates} learning rates are tried with seed {tuned}, a third, once and three times the task's, and the
     best is trained with seeds {seeds}. The task's learning rate is the same for all methods except `signsgd`,
     whose steps do not depend on the gradient's size. A rate with * is the lowest or the highest tried, so a
-    better one may exist. A method without such a setting is compared at the
-    budgets that its bytes do not exceed. `dgc` has no warm-up of its density, because the tasks are shorter
-    than its warm-up; `ef21` and `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
+    better one may exist. A method without such a setting is compared at the budgets that its bytes do not
+    exceed. `dgc` has no warm-up of its density, because the tasks are shorter than its warm-up; `ef21` and
+    `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
 READING = """Rank is 1 for the best of the methods in a table: the mean over seeds, with the lowest and the
     highest of them. Seeds, data and initial weights are common to all methods, so differences are by seed.
     ± is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer
@@ -33,7 +34,7 @@ READING = """Rank is 1 for the best of the methods in a table: the mean over see
     of the header, with other work beside it. The last three columns are predicted seconds until the method
     has the quality of dense training after half of its steps, over links of 100 Mbit/s, 1 Gbit/s and
     10 Gbit/s with a latency of 50 µs, each worker on a machine of its own. The fixed time of collectives is
-    not in them: steps of madelon, which are shorter than a millisecond, take 6 to 20 times as long as
+    not in them: steps of madelon, which are shorter than a millisecond, take 4 to 17 times as long as
     predicted over a throttled link ([measured](../../../benchmarks/results/league.md)). The error for larger
     models is in [compression on your network](../../../docs/guides/your_network.md)."""
 SMALL = """The tasks are small and short, so that two cores can run all of them. They rank the methods here
@@ -113,13 +114,7 @@ def _task(one: Standing) -> str:
 
 def _ordered(task: str, methods: Mapping[str, Seeds]) -> list[str]:
     """By mean quality, the best first."""
-    sign = -1 if TASKS[task].higher_is_better else 1
-
-    def mean(name: str) -> float:
-        values = [scores.quality_of(task, run) for run in methods[name].values()]
-        return sign * sum(values) / len(values)
-
-    return sorted(methods, key=mean)
+    return sorted(methods, key=lambda name: fmean(scores.loss(task, run) for run in methods[name].values()))
 
 
 def _row(

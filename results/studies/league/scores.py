@@ -64,19 +64,16 @@ def ranks(task: str, methods: Methods) -> dict[str, list[int]]:
     common = set.intersection(*(set(of_seed) for of_seed in methods.values())) if methods else set()
     found: dict[str, list[int]] = {name: [] for name in methods}
     for seed in sorted(common):
-        ordered = sorted(methods, key=lambda name: _loss(task, methods[name][seed]))
+        ordered = sorted(methods, key=lambda name: loss(task, methods[name][seed]))
         for name in methods:
             found[name].append(1 + ordered.index(name))
     return found
 
 
-def quality_of(task: str, run: Run) -> float:
-    return float(run.summary[TASKS[task].quality])
-
-
-def _loss(task: str, run: Run) -> float:
-    """What is lower for a better run."""
-    return -quality_of(task, run) if TASKS[task].higher_is_better else quality_of(task, run)
+def loss(task: str, run: Run) -> float:
+    """The quality, negated if higher is better: lower for a better run."""
+    quality = float(run.summary[TASKS[task].quality])
+    return -quality if TASKS[task].higher_is_better else quality
 
 
 def goal(standing: Standing) -> float:

@@ -177,7 +177,7 @@ def test_a_rate_of_signsgd_is_its_own() -> None:
 
 def test_the_baseline_comes_first() -> None:
     train = Trained(lambda density: 3e8 * density if density else 1e8)
-    cells.play(["madelon"], ["top_k"], train, 1)  # type: ignore[arg-type]
+    cells.play(["madelon"], ["top_k"], train, 1)
     assert next(iter(train.found)).method == "none" and len({trial.method for trial in train.found}) == 2
 
 
