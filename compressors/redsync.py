@@ -44,7 +44,7 @@ class RedSync(EstimatedThreshold):
     def estimate(self, rows: Rows, state: Any) -> np.ndarray:
         if self.search == "trimmed":
             return rows.largest_wanted()
-        found = rows.survey(tail=2 * rows.wanted)
+        found = rows.survey(tail=2 * rows.wanted, squares=False)
         mean = found.excesses / rows.sizes
         spread = np.array([np.fmax.reduce(tail) for tail in found.tails]) - mean
         low, high = np.zeros(len(mean)), np.ones(len(mean))

@@ -22,6 +22,9 @@ the Pareto fit sends 7 k; the number of the exponential fit is within 20 % of k.
 Biased; the number of elements sent is not bounded. 8 bytes per sent fp32 element and one 4-byte count per
 segment. Deviations from the paper: M is separate for every worker and segment. s takes the logarithms of
 |p| / mean + 2^-52, because entries may be 0 (the authors' code takes |p| / norm + 2^-52).
+
+On a CPU, one pass over p collects the largest magnitudes, 1.2 ``first_ratio`` of all, and later stages read
+these alone, unless more reach the first stage's threshold. They are kept between steps.
 """
 
 import math
@@ -93,9 +96,11 @@ class SIDCo(EstimatedThreshold):
         ratio = np.where(stages == 1, share, self.first_ratio)
         further = np.minimum(1, share / self.first_ratio) ** (1 / np.maximum(1, stages - 1))
         thresholds = np.zeros(len(share))
+        needs_squares = self.distribution != "exponential"
         for stage in range(1, int(stages.max()) + 1):
             is_last = stage == stages.max()
-            found = rows.survey(thresholds, tail=(2 * rows.wanted if is_last else 0 * rows.wanted))
+            tail = 2 * rows.wanted if is_last else rows.tail_for(self.first_ratio if stage == 1 else 0)
+            found = rows.survey(thresholds, tail=tail, squares=needs_squares)
             counts = np.maximum(1, found.counts)
             mean = found.excesses / counts
             if stage == 1 and self.distribution == "gamma_pareto":

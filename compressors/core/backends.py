@@ -22,7 +22,7 @@ from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide
 from compressors.core.searches import search_largest_rows, search_rows
 from compressors.core.segments import Input, Segment, Step
-from compressors.core.surveys import Survey, survey_rows
+from compressors.core.surveys import Survey, narrow, survey_rows
 
 _PACKAGES = {"cpu": "numba", "cuda": "triton"}
 _choice = "auto"
@@ -32,6 +32,7 @@ class Backend:
     """The reference: torch and NumPy operations, one worker after another. Other backends extend it."""
 
     name = "reference"
+    collects_tails = False  # whether a long tail takes less time than a second survey
 
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
@@ -156,12 +157,22 @@ class Backend:
         """Add every entry of p to its worker's histogram, without computing p in place."""
         count_pieces(inputs, histogram)
 
-    def survey(self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
+    def survey(
+        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, squares: bool = True
+    ) -> Survey:
         """The survey of all rows at ``levels`` [R], without computing p in place.
 
         A tail has at least its number of ``wanted`` [R] entries with high probability, not with certainty.
+        Totals and squares may be NaN without ``squares``.
         """
-        return survey_rows(inputs, levels, wanted)
+        return survey_rows(inputs, levels, wanted, squares)
+
+    def narrow(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
+        """``found`` at ``levels`` [R] above its floors, from its tails, which may be changed.
+
+        Squares may be NaN without ``squares``.
+        """
+        return narrow(found, levels)
 
     def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
         """Per row the positions of at least ``thresholds`` [R] in magnitude, as ``search_rows``."""

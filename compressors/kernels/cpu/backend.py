@@ -28,7 +28,7 @@ from compressors.kernels.cpu import (
     sums,
     surveying,
 )
-from compressors.kernels.cpu.table import Table, Tables
+from compressors.kernels.cpu.table import SIZE, Table, Tables
 from compressors.kernels.cpu.taking import MAGNITUDE, TAKERS, guess, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 
@@ -43,6 +43,7 @@ class CpuKernels(Backend):
     """Numba loops for contiguous fp32 and fp64 entries; the reference for all other cases."""
 
     name = f"numba {numba.__version__}"
+    collects_tails = True
 
     def __init__(self) -> None:
         self._tables = Tables()
@@ -206,40 +207,48 @@ class CpuKernels(Backend):
 
         parallel_for(work, len(words))
 
-    def survey(self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray) -> Survey:
+    def survey(
+        self, inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, squares: bool = True
+    ) -> Survey:
         if not _can_run(inputs):
-            return super().survey(inputs, levels, wanted)
+            return super().survey(inputs, levels, wanted, squares)
         table = self._tables.of(inputs)
         factor = _factor(inputs)
         magnitude, floors = MAGNITUDE[factor.dtype], np.empty(len(wanted), dtype=factor.dtype)
-        pieces, row_pieces, masks, kept = table.pieces, table.row_pieces, table.masks, table.counts
-        found, counts = np.empty((3, len(table.sums))), np.empty_like(kept)
+        pieces, row_pieces, kept = table.pieces, table.row_pieces, table.counts
+        found, counts = np.empty((3 if squares else 1, len(table.sums))), np.empty_like(kept)
         levels, offsets = levels.astype(factor.dtype), np.empty(len(pieces) + 1, dtype=np.int64)
+        tail = table.tail(factor.dtype)
+        sums.running_total(pieces[:, SIZE], offsets)
 
         def guess(first: int, last: int) -> None:
             guessing.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, floors)
 
         def add_up(first: int, last: int) -> None:
-            facts = (found, counts, masks, kept)
+            facts = (found, counts, kept, offsets, tail)
             surveying.survey(pieces, first, last, factor, levels, floors, *facts)
-
-        def gather(first: int, last: int) -> None:
-            surveying.gather(pieces, first, last, factor, offsets, masks, tail)
 
         if wanted.any():
             parallel_for(guess, len(wanted))
         else:
             floors.fill(np.inf)
         parallel_for(add_up, len(pieces))
-        tail = np.empty(sums.running_total(kept, offsets), dtype=factor.dtype)
-        parallel_for(gather, len(pieces))
-        begins = row_pieces[:-1]
-        tails = np.split(tail, offsets[begins[1:]])
-        totals, excesses, squares = (
+        per_row = [
             np.concatenate([of_segment.sum(1).numpy() for of_segment in own]) for own in _norms(table, found)
-        )
-        number = np.add.reduceat(counts, begins)
-        return Survey(totals, number, excesses, squares, tails, floors.astype(np.float64))
+        ]
+        number = np.add.reduceat(counts, row_pieces[:-1])
+        tails = surveying.tails_of(tail, offsets, kept, row_pieces)
+        return Survey.of(number, per_row, tails, floors.astype(np.float64))
+
+    def narrow(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
+        rows = zip(found.tails, levels.tolist(), strict=True)
+        facts = [surveying.narrow(tail, tail.dtype.type(level), squares) for tail, level in rows]
+        number, used = np.array([own[:2] for own in facts]).T
+        excesses, of_squares = np.array([own[2:] for own in facts]).T
+        tails = [tail[:length] for tail, length in zip(found.tails, used.tolist(), strict=True)]
+        shorter = used < np.array([len(tail) for tail in found.tails])
+        floors = np.where(shorter, np.nextafter(levels, 0), found.floors)
+        return Survey(number, excesses, found.totals, of_squares, tails, floors)
 
     def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
         if not _can_run(inputs):

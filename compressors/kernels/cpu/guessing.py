@@ -8,6 +8,7 @@ from compressors.kernels.cpu.machine import fused_multiply_add, pointer
 from compressors.kernels.cpu.table import BASE, GRADIENT, REST, SIZE
 
 _STRIDE, _SMALL = 127, 2**14  # a guess reads every 127th entry, or all entries of a small segment
+_ENOUGH = 2**11  # entries of a sample above a guess, from which on a sample is smaller
 
 
 @compiled
@@ -47,7 +48,8 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
         for piece in range(row_pieces[row], row_pieces[row + 1]):
             total += pieces[piece, SIZE]
         samples = total > _SMALL
-        keys = np.empty(total // _STRIDE + 1 if samples else total, magnitude.dtype)
+        stride = _STRIDE * (1 + wanted[row] // _STRIDE // (2 * _ENOUGH) * 2)  # odd
+        keys = np.empty(total // stride + 1 if samples else total, magnitude.dtype)
         entries = keys.view(thresholds.dtype)
         seen = 0
         for piece in range(row_pieces[row], row_pieces[row + 1]):
@@ -56,7 +58,7 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
             g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
             adds = pieces[piece, GRADIENT] != 0
             if samples:
-                for i in range(-pieces[piece, BASE] % _STRIDE, size, _STRIDE):
+                for i in range(-pieces[piece, BASE] % stride, size, stride):
                     entries[seen] = fused_multiply_add(g[i], factor, p[i]) if adds else p[i]
                     seen += 1
                 continue
