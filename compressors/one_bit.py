@@ -8,14 +8,17 @@ feedback is a part of the method. 1 bit per element, and 8 bytes per column. A c
 one dimension is one column.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from compressors.api import METADATA, Codec, Field, Step, Traits, require, squared_norm
+from compressors.core import rules
 from compressors.core.norms import wide_sum
 from compressors.encoding.packing import pack, unpack
 
@@ -68,6 +71,10 @@ class OneBit(Codec):
             entries += torch.where(above, high[own, None], low[own, None])
             begin += len(entries)
 
+    def rounding(self, size: int, step: Step) -> rules.Halves:
+        sizes = [np.full(columns, entries) for columns, entries in self._tables(size, step)]
+        return rules.Halves(np.concatenate([[0], *sizes]).cumsum())
+
     def error_bound(self, x: Tensor, step: Step) -> float:
         """The squared distances from the two means of every column, with their rounding."""
         left = 0.0
@@ -79,7 +86,12 @@ class OneBit(Codec):
 
     def _columns(self, x: Tensor, step: Step) -> Iterator[Tensor]:
         """Views [columns, entries] of the layers of ``x`` [d]."""
-        shapes = step.shapes or ((x.numel(),),)
-        for layer, shape in zip(step.layers(x), shapes, strict=True):
-            columns = shape[0] if self.per == "column" and len(shape) > 1 else 1
-            yield layer.view(columns, -1) if layer.numel() else layer.view(1, 0)
+        for layer, table in zip(step.layers(x), self._tables(len(x), step), strict=True):
+            yield layer.view(table)
+
+    def _tables(self, size: int, step: Step) -> Iterator[tuple[int, int]]:
+        """The numbers of columns and of their entries of the layers of a vector of ``size`` entries."""
+        for shape in step.shapes or ((size,),):
+            entries = math.prod(shape)
+            columns = shape[0] if self.per == "column" and len(shape) > 1 and entries else 1
+            yield columns, entries // columns

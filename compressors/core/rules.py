@@ -57,6 +57,12 @@ class Signs(NamedTuple):
     edges: np.ndarray  # [L + 1] int64
 
 
+class Halves(NamedTuple):
+    """Rounding to the mean of the entries >= 0, or of the others, of each of C columns: ``one_bit.py``."""
+
+    edges: np.ndarray  # [C + 1] int64
+
+
 class Ternary(NamedTuple):
     """Random rounding to -s, 0 or s, with s of each layer: ``terngrad.py``."""
 
@@ -82,4 +88,4 @@ class Levels(NamedTuple):
     seed: int
 
 
-Rounding = Signs | Ternary | Powers | Levels
+Rounding = Signs | Halves | Ternary | Powers | Levels

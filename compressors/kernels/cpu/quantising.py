@@ -109,7 +109,32 @@ def moments(x, edges, sums_too, totals):
 
 
 @compiled
-def round_to_signs(x, edges, scales, packed):
+def sums_of_halves(x, edges, totals, positive):
+    """The sums of the entries >= 0 and of the others of every part, [2, P], and the number of the first."""
+    sums, lows = np.empty((2, len(x) // _BLOCK + 1)), np.empty(_LANES)
+    lanes, block = np.empty(_LANES), np.zeros(_BLOCK, np.float32)
+    for part in range(len(edges) - 1):
+        count = num_positive = 0
+        for start in range(edges[part], edges[part + 1], _BLOCK):
+            entries = block_at(x, start, edges[part + 1], block)
+            for lane in range(_LANES):
+                lanes[lane] = lows[lane] = 0.0
+            for line in range(_BLOCK // _LANES):
+                for lane in range(_LANES):
+                    entry = np.float64(entries[line * _LANES + lane])
+                    lanes[lane] += entry if entry >= 0 else 0.0
+                    lows[lane] += 0.0 if entry >= 0 else entry
+            for i in range(min(_BLOCK, edges[part + 1] - start)):
+                num_positive += entries[i] >= 0
+            sums[0, count], sums[1, count] = add_halves(lanes, _LANES), add_halves(lows, _LANES)
+            count += 1
+        totals[0, part], totals[1, part] = add_halves(sums[0], count), add_halves(sums[1], count)
+        positive[part] = num_positive
+
+
+@compiled
+def round_to_signs(x, edges, high, low, packed):
+    """Codes of 1 for entries >= 0, which are less by ``high`` of their part afterwards, others by ``low``."""
     codes, layer = np.empty(CHUNK, np.uint8), 0
     for base in range(0, len(x), CHUNK):
         stop = min(base + CHUNK, len(x))
@@ -118,17 +143,17 @@ def round_to_signs(x, edges, scales, packed):
             while edges[layer + 1] <= at:
                 layer += 1
             until = min(stop, edges[layer + 1])
-            own, found, scale = x[at:until], codes[at - base : until - base], scales[layer]
+            own, found, above, below = x[at:until], codes[at - base : until - base], high[layer], low[layer]
             for i in range(len(own)):
                 positive = own[i] >= 0
                 found[i] = positive
-                own[i] -= scale if positive else -scale
+                own[i] -= above if positive else below
             at = until
         pack(codes, stop - base, 1, packed[base // 8 :])
 
 
 @compiled
-def add_signs(packed, edges, scales, out):
+def add_signs(packed, edges, high, low, out):
     codes, layer = np.empty(CHUNK, np.uint8), 0
     for base in range(0, len(out), CHUNK):
         stop = min(base + CHUNK, len(out))
@@ -138,9 +163,9 @@ def add_signs(packed, edges, scales, out):
             while edges[layer + 1] <= at:
                 layer += 1
             until = min(stop, edges[layer + 1])
-            own, found, scale = out[at:until], codes[at - base : until - base], scales[layer]
+            own, found, above, below = out[at:until], codes[at - base : until - base], high[layer], low[layer]
             for i in range(len(own)):
-                own[i] += scale if found[i] else -scale
+                own[i] += above if found[i] else below
             at = until
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from compressors.core.randomness import hash_keys
-from compressors.core.rules import Levels, Powers, Rounding, Signs, Ternary
+from compressors.core.rules import Halves, Levels, Powers, Rounding, Signs, Ternary
 from compressors.encoding.packing import widths_of
 from compressors.kernels.cpu import quantising as loops
 from compressors.kernels.cpu.codes import TERNARY
@@ -28,13 +28,34 @@ def _encode_signs(rounding: Signs, x: np.ndarray) -> list[np.ndarray]:
     totals, sizes = np.empty(len(rounding.edges) - 1), np.maximum(1, np.diff(rounding.edges))
     loops.magnitude_sums(x, rounding.edges, totals)
     scales = (totals / sizes).astype(np.float32)
-    packed = np.empty(-(-len(x) // 8), dtype=np.uint8)
-    loops.round_to_signs(x, rounding.edges, scales, packed)
-    return [packed, scales]
+    return [_rounded_to_signs(rounding, x, scales, -scales), scales]
 
 
 def _decode_signs(rounding: Signs, payload: list[np.ndarray], out: np.ndarray) -> None:
-    loops.add_signs(payload[0], rounding.edges, payload[1], out)
+    packed, scales = payload
+    loops.add_signs(packed, rounding.edges, scales, -scales, out)
+
+
+def _rounded_to_signs(
+    rounding: Signs | Halves, x: np.ndarray, high: np.ndarray, low: np.ndarray
+) -> np.ndarray:
+    """The packed signs of ``x``, from which the value of each entry's sign is subtracted."""
+    packed = np.empty(-(-len(x) // 8), dtype=np.uint8)
+    loops.round_to_signs(x, rounding.edges, high, low, packed)
+    return packed
+
+
+def _encode_halves(rounding: Halves, x: np.ndarray) -> list[np.ndarray]:
+    sizes = np.diff(rounding.edges)
+    totals, positive = np.empty((2, len(sizes))), np.empty(len(sizes), dtype=np.int64)
+    loops.sums_of_halves(x, rounding.edges, totals, positive)
+    high, low = (totals / np.maximum(1, [positive, sizes - positive])).astype(np.float32)
+    return [_rounded_to_signs(rounding, x, high, low), np.concatenate([high, low])]
+
+
+def _decode_halves(rounding: Halves, payload: list[np.ndarray], out: np.ndarray) -> None:
+    packed, means = payload
+    loops.add_signs(packed, rounding.edges, *means.reshape(2, -1), out)
 
 
 def _encode_ternary(rounding: Ternary, x: np.ndarray) -> list[np.ndarray]:
@@ -105,12 +126,14 @@ def _parts(rounding: Levels, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 _ENCODERS: dict[type, Callable[[Any, np.ndarray], list[np.ndarray]]] = {
     Signs: _encode_signs,
+    Halves: _encode_halves,
     Ternary: _encode_ternary,
     Powers: _encode_powers,
     Levels: _encode_levels,
 }
 _DECODERS: dict[type, Callable[[Any, list[np.ndarray], np.ndarray], None]] = {
     Signs: _decode_signs,
+    Halves: _decode_halves,
     Ternary: _decode_ternary,
     Powers: _decode_powers,
     Levels: _decode_levels,

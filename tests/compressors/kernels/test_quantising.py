@@ -22,6 +22,8 @@ from compressors.terngrad import TernGrad
 KERNELS, REFERENCE = backend_of(torch.device("cpu")), Backend()
 CODECS = {
     "ef_sign": EFSign(),
+    "one_bit": OneBit(),
+    "one_bit per layer": OneBit(per="layer"),
     "natural": Natural(),
     "terngrad": TernGrad(),
     "terngrad in 2 bits": TernGrad(clip=None, values_per_byte=4),
@@ -53,7 +55,12 @@ def vector(size: int) -> torch.Tensor:
 def test_equals_reference(codec: Codec) -> None:
     for size in SIZES:
         third = size // 3
-        for shapes in (((size,),), ((third,), (size - third,)), ((0,), (size - third,), (0,), (third,))):
+        for shapes in (
+            ((size,),),
+            ((third,), (size - third,)),
+            ((0,), (size - third,), (0,), (third,)),
+            ((size % 9,), (size // 9, 3, 3), (0, 4)),
+        ):
             step = Step(5, size, segment="a", shapes=shapes)
             own, expected = (outcome(b, codec, vector(size), step) for b in (KERNELS, REFERENCE))
             for one, other in zip(own, expected, strict=True):
