@@ -1,4 +1,4 @@
-"""Kernels for CPUs: the loops of ``native.py`` on all segments and workers of a step at once."""
+"""Kernels for CPUs: compiled loops on all segments and workers of a step at once."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,6 @@ from compressors.kernels.cpu import (
     guessing,
     magnitudes,
     measuring,
-    native,
     rounding,
     searching,
     sums,
@@ -101,17 +100,7 @@ class CpuKernels(Backend):
 
     def squared_norms(self, segments: list[Segment]) -> list[Tensor]:
         inputs = [Input(segment) for segment in segments]
-        if not _can_run(inputs):
-            return super().squared_norms(segments)
-        table = self._tables.of(inputs)
-        pieces, squares, like = table.pieces, table.sums, _factor(inputs)
-
-        def work(first: int, last: int) -> None:
-            native.square(pieces, first, last, like, squares)
-
-        parallel_for(work, len(pieces))
-        (norms,) = _norms(table, table.squares[:1])
-        return norms
+        return self.norms_of(inputs) if _can_run(inputs) else super().squared_norms(segments)
 
     def norms_of(self, inputs: list[Input]) -> list[Tensor]:
         if not _can_run(inputs):

@@ -166,24 +166,8 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
 
 
 @compiled
-def square(pieces, first, last, like, sums):
-    """Sums of squares of all entries, which are of the type of ``like``."""
-    lanes = np.empty(LANES)
-    block = np.zeros(BLOCK)
-    for piece in range(first, last):
-        size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
-        x = carray(pointer(pieces[piece, REST], like), (size,))
-        whole = size // BLOCK * BLOCK
-        for start in range(0, whole, BLOCK):
-            sums[to] = sum_squares(x, start, True, like, lanes)
-            to += 1
-        if whole < size:
-            sums[to] = sum_from(x, whole, size, block, like, lanes)
-
-
-@compiled
 def square_marked(pieces, first, last, masks, like, sums):
-    """``square`` of the blocks that have marked entries."""
+    """Sums of squares of all entries of the blocks that have marked entries."""
     lanes = np.empty(LANES)
     block = np.zeros(BLOCK)
     for piece in range(first, last):
