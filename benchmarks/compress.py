@@ -5,7 +5,8 @@
 
 Prints per scope and method the milliseconds of one ``reduce()`` with error feedback, all workers in one
 process, and of references on the same segments: an in-place add, ``torch.topk(x.abs(), k)``, the ledger's
-``squared_norm`` and, for one worker, the public implementations of ``benchmarks/peers.py``. Times are CPU
+``squared_norm`` and, for one worker, the public implementations of ``benchmarks/peers.py``. Quantisers have
+a second line, "packing": rounding, packing and subtraction alone, without feedback and mean. Times are CPU
 times of the process and its threads. The results are medians over rounds. Each round draws new normal
 gradients, sets the residuals to zero and runs everything once in a new order, so a drift of the machine
 affects all equally.
@@ -30,7 +31,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -38,8 +39,9 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from compressors.api import Reducer, Segment, Step, elements_of, inputs_of
+from compressors.api import Codec, Reducer, Segment, Step, elements_of, inputs_of
 from compressors.build import PLAIN, build_reducer
+from compressors.core.backends import backend_of, step_of
 from compressors.core.norms import squared_norm
 from compressors.encoding.settings import Encoding
 from compressors.feedback import ErrorFeedback, Memory
@@ -51,6 +53,7 @@ ROOT = Path(__file__).parent.parent
 ADD, TOPK, NORM = "in-place add", "torch.topk", "squared_norm"
 JOB_STEPS, JOB_WARMUP = 12, 3
 MEMORY_STEPS = 2
+QUANTISERS = ("ef_sign", "one_bit", "qsgd", "natural", "terngrad")  # one codec each, with a compiled loop
 
 
 class Case(NamedTuple):
@@ -60,11 +63,14 @@ class Case(NamedTuple):
     settings: dict[str, bool]
 
     def reducer(self, density: float, num_parameters: int, wire: Encoding = PLAIN) -> Reducer:
-        """The reducer with error feedback; a threshold is that of normal draws at ``density``."""
+        """The method with error feedback."""
+        return build_reducer(self.method(density), num_parameters, ErrorFeedback, encoding=wire)
+
+    def method(self, density: float) -> Any:
+        """The codec or reducer of the yaml; a threshold is that of normal draws at ``density``."""
         path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
         begins = {"threshold": threshold_of(density), "k_high": density}  # of the methods with these settings
-        method = configured(path, {**self.settings, **begins}, density)
-        return build_reducer(method, num_parameters, ErrorFeedback, encoding=wire)
+        return configured(path, {**self.settings, **begins}, density)
 
     def __str__(self) -> str:
         return ", ".join([self.name, *(f"{key}={value}".lower() for key, value in self.settings.items())])
@@ -126,6 +132,17 @@ def yardsticks(segments: list[Segment], density: float) -> dict[str, Callable[[]
     return {ADD: add, TOPK: topk, NORM: norm}
 
 
+def packings(segments: list[Segment], density: float) -> dict[str, Callable[[], object]]:
+    """The encoding of one worker's segments by each quantiser; they are left as the rounding error."""
+    backend = backend_of(segments[0].rows.device)
+
+    def packing(codec: Codec) -> Callable[[], object]:
+        return lambda: [backend.encode(codec, s.rows[0], step_of(Step(0, 0), s)) for s in segments]
+
+    methods = {name: Case(name, {}).method(density) for name in QUANTISERS}
+    return {f"{name}, packing": packing(method) for name, method in methods.items()}
+
+
 class Reduction:
     """One method's ``reduce()`` on segments that all methods share."""
 
@@ -169,7 +186,9 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
     reductions = {
         str(case): Reduction(case.reducer(density, flat.shape[1]), segments, communicator) for case in cases()
     }
-    known = yardsticks(segments, density) | (peers(segments) if arguments.workers == 1 else {})
+    known = yardsticks(segments, density)
+    if arguments.workers == 1:
+        known |= peers(segments) | packings(segments, density)
     work: dict[str, Callable[[], object]] = {**known, **reductions}
     stream = torch.Generator().manual_seed(0)
     shuffle = random.Random(0).shuffle
