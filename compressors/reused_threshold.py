@@ -25,6 +25,7 @@ from compressors.api import (
     squared_norm,
 )
 from compressors.core.above import Above
+from compressors.core.backends import backend_of
 
 
 class Thresholds(NamedTuple):
@@ -70,18 +71,26 @@ class ReusedThreshold(CodecWithDensity):
         is_due = step.number % self.period == 0
         due = [given for given in inputs if is_due or (state.by_segment[given.name] < 0).any()]
         if due:
-            found = torch.cat([self._search(given, step) for given in due], 1).cpu()  # the only GPU wait
-            for given, own in zip(due, found.split(1, 1), strict=True):
-                state.by_segment[given.name].copy_(own)
+            found = self._search(due, step).cpu()  # the only GPU wait
+            for given, own in zip(due, found, strict=True):
+                state.by_segment[given.name].copy_(own.unsqueeze(1))
         thresholds = [state.by_segment[given.name].flatten().tolist() for given in inputs]
         return [
             Above(thresholds=tuple(own), first=communicator.local_workers[0]) for own in thresholds
         ], state
 
-    def _search(self, given: Input, step: Step) -> Tensor:
-        """Every worker's k-th largest magnitude, [W, 1] float64."""
-        k = self.elements_at(step, given.size)
-        found = given.seen().rows.abs().topk(k).values[:, -1:]
-        if k < given.size:  # zeros are sent only if k is d
-            found = found.clamp(min=torch.finfo(found.dtype).smallest_normal)
-        return found.double()
+    def _search(self, inputs: list[Input], step: Step) -> Tensor:
+        """Every worker's k-th largest magnitude of every segment, [S, W] float64."""
+        rows = [(given, row) for given in inputs for row in range(len(given.rows))]
+        numbers = [self.elements_at(step, given.size) for given, _ in rows]
+        places = backend_of(inputs[0].rows.device).search_largest(inputs, numbers)
+        found = torch.stack([_smallest(*row, where) for row, where in zip(rows, places, strict=True)])
+        is_part = torch.tensor([k < given.size for k, (given, _) in zip(numbers, rows, strict=True)])
+        floor = torch.finfo(inputs[0].rows.dtype).smallest_normal  # zeros are sent only if k is d
+        floors = is_part.to(found.device, torch.float64, non_blocking=True) * floor
+        return found.maximum(floors).view(len(inputs), -1)
+
+
+def _smallest(given: Input, row: int, where: Tensor) -> Tensor:
+    """The smallest magnitude at the positions ``where`` [k] of a worker's p, scalar float64."""
+    return given.entries(row, where).abs().amin().double()
