@@ -15,6 +15,9 @@ import torch.distributed as dist
 MOST_ROUNDS, SECONDS = 50, 1.0  # maximum rounds of one measurement, and maximum seconds of all rounds
 
 
+_left: list[dist.ProcessGroup] = []  # by ``lone_group``
+
+
 class Record(Protocol):
     """Writes a row of a table immediately."""
 
@@ -150,6 +153,9 @@ def lone_group(device: torch.device) -> Iterator[None]:
             world_size=1,
             device_id=device if on_gpu else None,
         )
+        # One of gloo's threads can release a hook's last callback after the group has been destroyed. If this
+        # were the last reference to the group, the thread would wait for itself, and the process would abort.
+        _left.append(dist.group.WORLD)
         try:
             yield
         finally:
