@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -29,6 +30,7 @@ FIGURES = {
 }
 HEIGHT = 3.2  # of a panel, inches
 ACCURACY = Metric("test/accuracy", "test accuracy, % (higher is better)", 100, False, limit=100)
+FAR = 0.5  # of the accuracy of ``none``: a method below it is named, not drawn
 SQUARED_NORM = "compression/input_norm_squared"
 
 
@@ -78,12 +80,21 @@ def _compressed(methods: Drawn) -> Drawn:
 
 
 def _accuracy(methods: Drawn) -> Any:
+    """All methods but those that are ``FAR`` from ``none``, beside which the others would look alike."""
     _require(methods)
+    means = {
+        label: fmean(ACCURACY.factor * run.summary[ACCURACY.name] for run in methods[label])
+        for label in methods
+    }
+    far = {label: mean for label, mean in means.items() if mean < FAR * means.get(NONE, 0.0)}
+    drawn = {label: runs for label, runs in methods.items() if label not in far}
     joined: dict[str, list[str]] = {}
-    for label in methods:
+    for label in drawn:
         joined.setdefault(_family(label), []).append(label)
-    panel = points(methods, FINAL_BYTES, ACCURACY, [names for names in joined.values() if len(names) > 1])
-    return _sheet("Accuracy over bytes on the link", methods, [[panel]])
+    panel = points(drawn, FINAL_BYTES, ACCURACY, [names for names in joined.values() if len(names) > 1])
+    listed = "; ".join(f"{label} ({mean:.1f} %)" for label, mean in far.items())
+    notes = [f"Not drawn, below half the accuracy of none: {listed}."] if far else []
+    return _sheet("Accuracy over bytes on the link", drawn, [[panel]], notes)
 
 
 def _over_epochs(methods: Drawn, what: Metric, title: str) -> Any:
@@ -125,14 +136,14 @@ def _by_number(number: int) -> str:
     return f"{number} worker{'s' * (number > 1)}"
 
 
-def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]]) -> Any:
+def _sheet(title: str, methods: Drawn, panels: Sequence[Sequence[Any]], notes: Sequence[str] = ()) -> Any:
     lines = [
         Series(label, "ef21" if label == EF21_TOP_K else runs[0].compressor, _family(label), (_sent(runs),))
         for label, runs in methods.items()
     ]
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
     every = [run for runs in methods.values() for run in runs]
-    noted = [note] if (note := code_note(every)) else []
+    noted = [*notes, *([note] if (note := code_note(every)) else [])]
     title = f"CIFAR-10, ResNet-20. {title}"
     styles = line_styles(lines, marked=True)
     return sheet.draw(title, _facts(methods), panels, styles, labels, notes=noted, height=HEIGHT)

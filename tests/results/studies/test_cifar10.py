@@ -218,6 +218,20 @@ def test_every_figure_is_drawn_that_has_runs(tmp_path: Path) -> None:
     }
 
 
+def test_a_method_far_from_none_is_named_beside_the_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ACCURACIES, "Top-k 1 %", 0.421)
+    monkeypatch.setitem(ACCURACIES, "random block 10 %", 0.39)
+    for label in ("none", "Top-k 1 %", "random block 10 %"):
+        write(tmp_path, "main", label)
+    drawn = dict(figures(read_runs([tmp_path]), []))["accuracy_bytes"]()
+    (axis,) = drawn.axes
+    assert {"none", "Top-k 1 %"} == {line.get_label() for line in axis.lines} - {"_"}
+    notes = " ".join(" ".join(text.get_text() for text in drawn.texts).split())
+    assert "Not drawn, below half the accuracy of none: random block 10 % (39.0 %)." in notes
+
+
 def test_a_figure_without_runs_says_so(tmp_path: Path) -> None:
     write(tmp_path, "stepped", "none")
     for _, draw in figures(read_runs([tmp_path]), []):
