@@ -194,14 +194,14 @@ def write_ratings(name: str) -> Callable[[Path], None]:
 
 
 def ratings(separator: str) -> dict[str, Damage]:
-    def row(*fields: str, count: int = 1) -> Damage:
-        return put(lambda content: content + (separator.join(fields) + "\n").encode() * count)
+    def row(*fields: str, repeated: int = 1, count: int = 1) -> Damage:
+        return put(lambda content: content + (separator.join(fields * repeated) + "\n").encode() * count)
 
     return {
         "a column too few": row("1", "2", "3"),
         "a column too many": row("1", "2", "3", "4", "5"),
-        "ten million columns": row(*["1"] * 10**7),
-        "blank columns without end": row(*[""] * (3 * 10**7)),
+        "ten million columns": row("1", repeated=10**7),
+        "blank columns without end": row("", repeated=3 * 10**7),
         "columns lost everywhere": put(lambda content: content.replace(separator.encode() + b"4", b"")),
         "user of 20 digits": row("9" * 20, "2", "3", "4"),
         "user of 5000 digits": row("9" * 5000, "2", "3", "4"),

@@ -131,6 +131,7 @@ def pretended_nccl(meeting: str, rank: int, size: int) -> Iterator[list[Group]]:
     _calls.clear()
     if not hasattr(dist.Backend, BACKEND.upper()):
         dist.Backend.register_backend(BACKEND, _create, devices=[NAME, "cpu"])
+    dist.barrier()  # a process can still be connecting, and fail if another one leaves the group
     dist.destroy_process_group()
     dist.init_process_group(BACKEND, init_method=f"file://{meeting}-nccl", rank=rank, world_size=size)
     try:

@@ -94,13 +94,14 @@ def combinations() -> Iterator[Any]:
     """Methods, sizes, dtypes, scopes and draws; only one is quick if the method does more than to
     follow a rule."""
     dtypes = (torch.float32, torch.float64)
-    for case, sizes, dtype, scope, draw in product(CASES, SIZES, dtypes, ("layer", "global"), DRAWS):
+    for case in CASES:
         method = case.method()
         chooses = not isinstance(method, Codec) or type(method).choose is not Codec.choose
-        is_quick = (sizes, dtype, scope, draw) == ("sampled", torch.float32, "layer", normal)
-        name = f"{case}-{sizes}-{str(dtype).removeprefix('torch.')}-{scope}-{draw.__name__}"
-        marks = [pytest.mark.slow] if chooses and not is_quick else []
-        yield pytest.param(case, SIZES[sizes], dtype, scope, draw, marks=marks, id=name)
+        for sizes, dtype, scope, draw in product(SIZES, dtypes, ("layer", "global"), DRAWS):
+            is_quick = (sizes, dtype, scope, draw) == ("sampled", torch.float32, "layer", normal)
+            name = f"{case}-{sizes}-{str(dtype).removeprefix('torch.')}-{scope}-{draw.__name__}"
+            marks = [pytest.mark.slow] if chooses and not is_quick else []
+            yield pytest.param(case, SIZES[sizes], dtype, scope, draw, marks=marks, id=name)
 
 
 @pytest.mark.parametrize(("case", "sizes", "dtype", "scope", "draw"), [*combinations()])
