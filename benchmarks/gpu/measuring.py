@@ -13,9 +13,7 @@ import torch
 import torch.distributed as dist
 
 MOST_ROUNDS, SECONDS = 50, 1.0  # maximum rounds of one measurement, and maximum seconds of all rounds
-
-
-_left: list[dist.ProcessGroup] = []  # by ``lone_group``
+_groups: list[dist.ProcessGroup] = []  # of ``lone_group``, kept until the process ends
 
 
 class Record(Protocol):
@@ -155,7 +153,7 @@ def lone_group(device: torch.device) -> Iterator[None]:
         )
         # One of gloo's threads can release a hook's last callback after the group has been destroyed. If this
         # were the last reference to the group, the thread would wait for itself, and the process would abort.
-        _left.append(dist.group.WORLD)
+        _groups.append(dist.group.WORLD)
         try:
             yield
         finally:
