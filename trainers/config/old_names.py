@@ -13,4 +13,6 @@ SWEEPS = {
     "three_parameters_top_k": "three_parameters/top_k",
     "topk_convergence": "topk_convergence/compressed",
     "topk_convergence_dense": "topk_convergence/dense",
+    "wikitext2_compressed": "wikitext2/top_k",
+    "wikitext2_none": "wikitext2/dense",
 }
