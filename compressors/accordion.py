@@ -67,7 +67,7 @@ class Accordion(Codec):
 
     @property
     def uses_learning_rate(self) -> bool:
-        return True  # a rate that falls leads to k_high
+        return True  # a lower rate leads to k_high
 
     def check(self, plan: Plan) -> None:
         """Raise ``ValueError`` if no choice can lead to k_low."""
@@ -138,7 +138,7 @@ class Accordion(Codec):
 
 
 class Look(NamedTuple):
-    """The state of a segment's choice."""
+    """The state of the choice of a segment's density."""
 
     epoch: float = -1.0  # of the last step
     rate: float = math.inf  # the learning rate at its first step
@@ -180,8 +180,8 @@ def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: fl
 
 
 def has_changed(before: float, now: float, threshold: float) -> bool:
-    """Whether ``now`` differs from ``before`` by more than ``threshold`` of ``before``; true if that is 0 or
-    NaN."""
+    """Whether ``now`` differs from ``before`` by more than ``threshold`` times ``before``; true if
+    ``before`` is 0 or NaN."""
     if math.isnan(before) or before == 0:
         return True
     return abs(before - now) / before > threshold

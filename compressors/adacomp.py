@@ -73,16 +73,16 @@ class AdaComp(Reducer):
         segments, norms = begin(inputs)
         backend = backend_of(inputs[0].rows.device)
         layers = [self._layers(segment) for segment in segments]
-        told, sent = [], []
+        encoded, sent = [], []
         for given, own in zip(inputs, layers, strict=True):
             of_workers = backend.encode_bins(given, own, given.scale * (self.scale_factor - 1))
             counts = np.zeros((len(of_workers), len(given.segment.shapes)), dtype=np.int64)
             counts[:, [layer.number for layer in own]] = [
                 [len(message.codes) for message in messages] for messages in of_workers
             ]
-            told.append([_as_bytes(messages) for messages in of_workers])
+            encoded.append([_as_bytes(messages) for messages in of_workers])
             sent.append(counts)
-        arrived = _gathered(told, 2 * max(given.size for given in inputs), communicator)
+        arrived = _gathered(encoded, 2 * max(given.size for given in inputs), communicator)
         means = self._means(arrived, inputs, layers)
         errors = backend.squared_norms(segments)
         compressed = {
@@ -132,7 +132,7 @@ def _as_bytes(messages: list[Message]) -> list[np.ndarray]:
 
 
 def _messages(fields: list[np.ndarray], layers: list[Binned]) -> list[Message]:
-    """The messages of the layers, from the bytes of all."""
+    """The message of each layer, from the joined bytes of all layers."""
     magnitudes, counts, codes = fields
     found, first, begin = [], 0, 0
     for number, layer in enumerate(layers):
@@ -147,22 +147,22 @@ def _messages(fields: list[np.ndarray], layers: list[Binned]) -> list[Message]:
 
 
 def _gathered(
-    told: list[list[list[np.ndarray]]], largest: int, communicator: Communicator
+    encoded: list[list[list[np.ndarray]]], largest: int, communicator: Communicator
 ) -> list[list[list[np.ndarray]]]:
     """Magnitudes, counts and codes of all workers, [n][S][3], from those of the local ones, [S][W][3]."""
-    own = np.array([[len(parts[2]) for parts in of_workers] for of_workers in told])
+    own = np.array([[len(parts[2]) for parts in of_workers] for of_workers in encoded])
     lengths = communicator.all_gather_counts(own, largest)
     arrived = []
     for field, kind in enumerate((METADATA, METADATA, CODES)):
-        fixed = np.array([[len(of_workers[0][field])] * communicator.size for of_workers in told])
+        fixed = np.array([[len(of_workers[0][field])] * communicator.size for of_workers in encoded])
         each = lengths if kind == CODES else fixed
-        joined = [torch.from_numpy(np.concatenate([parts[field] for parts in row])) for row in told]
-        there = [own_field.to(communicator.device, non_blocking=True) for own_field in joined]
-        (fields,) = communicator.all_gather_ragged([there], each, [kind])
+        joined = [torch.from_numpy(np.concatenate([parts[field] for parts in row])) for row in encoded]
+        on_device = [own_field.to(communicator.device, non_blocking=True) for own_field in joined]
+        (fields,) = communicator.all_gather_ragged([on_device], each, [kind])
         whole = torch.cat(list(fields)).cpu().numpy()  # one wait for a GPU
         arrived.append(np.split(whole, np.cumsum(each)[:-1]))
     size = communicator.size
     return [
-        [[field[segment * size + worker] for field in arrived] for segment in range(len(told))]
+        [[field[segment * size + worker] for field in arrived] for segment in range(len(encoded))]
         for worker in range(size)
     ]

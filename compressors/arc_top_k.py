@@ -92,7 +92,7 @@ class ARCTopK(CodecWithDensity):
             drawn = torch.randn(columns, self.rank, generator=stream, dtype=wide) if columns > 1 else None
             matrices.append(None if drawn is None else drawn.to(rows.device, non_blocking=True))
         found: list[list[Tensor]] = [[] for _ in layers]
-        for row in range(len(rows)):  # not all at once: a product of several workers may have other bits
+        for row in range(len(rows)):  # one at a time: a joint product of several workers may have other bits
             parts = given.vector(row).to(wide).split([size for size, _ in layers])
             for x, v, of_layer in zip(parts, matrices, found, strict=True):
                 of_layer.append(x if v is None else (x.view(-1, len(v)) @ v).flatten())
@@ -100,7 +100,7 @@ class ARCTopK(CodecWithDensity):
 
 
 def _layers(given: Input) -> list[tuple[int, int]]:
-    """The entries of each layer, and those of one of its rows."""
+    """Per layer the number of its entries, and the number of entries of one of its rows."""
     return [(math.prod(shape), columns_of(shape)) for shape in given.segment.shapes]
 
 

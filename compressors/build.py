@@ -35,7 +35,7 @@ def build_reducer(
 
 
 def threshold_in_force(reducer: Reducer) -> float | None:
-    """The constant threshold of a reducer's codec, given or by the paper's rule; None where it has none."""
+    """The constant threshold of a reducer's codec, given or by the paper's rule; None if it has none."""
     inner = reducer.innermost
     codec = inner.codec if isinstance(inner, Compress) else None
     return codec.threshold if isinstance(codec, (HardThreshold, Strom)) else None

@@ -62,7 +62,7 @@ class Chain(Codec):
         )
 
     def check(self, plan: Plan) -> None:
-        """``second.check`` is not called: its bound is for any vector, not for the selected values."""
+        """``second`` is checked without feedback: its bound is for any vector, not for selected values."""
         self.first.check(plan)
         self.second.check(plan._replace(feedback="", needs_contraction=False))
 

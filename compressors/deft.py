@@ -5,10 +5,10 @@ Yoon and Oh, 2023, https://arxiv.org/abs/2307.03500. The steps are:
 1. A layer of more than d / n elements is split into n parts.
 2. Worker i divides k = max(1, floor(density * d)) among the parts in proportion to the norms of its p, the
    part with the largest norm first. A part gets the remaining number times its norm over the sum of the
-   remaining norms, at least 1 and at most its size. A rest at the end goes to the parts of the largest norms.
+   remaining norms, at least 1 and at most its size. The elements left go to the parts of largest norms.
 3. A leader, worker t mod n in step t, packs the parts into n bins of similar cost and broadcasts the packing.
-   The cost of a part is its size times log2 of the leader's number for it. The most expensive part is packed
-   first, each into the emptiest bin.
+   The cost of a part is its size times log2 of its number of elements in the leader's step 2. Parts are
+   packed in order of decreasing cost, each into the emptiest bin.
 4. In each part of bin (i + t) mod n, worker i chooses the largest magnitudes, as many as step 2 gave it.
 5. The chosen positions are gathered, and all workers send their values at these positions.
 

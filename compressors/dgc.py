@@ -85,7 +85,7 @@ class DGC(CodecWithDensity):
         return max(found, torch.finfo(x.dtype).smallest_normal)
 
     def _places(self, size: int, k: int, step: Step) -> Tensor | None:
-        """The places of the worker's sample, int64; None for all."""
+        """The places of the worker's sample, int64; None if the sample is the whole vector."""
         count = self._length(size, k)
         if count == size:
             return None

@@ -48,6 +48,6 @@ class EFSign(Codec):
         return rules.Signs(edges_of(step.shapes or ((size,),)))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
-        """||x||^2 - ||x||_1^2 / d of every layer, with the rounding of the scales."""
+        """||x||^2 - ||x||_1^2 / d, summed over layers, and a margin for the rounding of scales."""
         left = [squared_norm(y) - absolute_sum(y) ** 2 / max(1, y.numel()) for y in step.layers(x)]
         return sum(left, torch.zeros(())).item() + 1e-6 * squared_norm(x).item()

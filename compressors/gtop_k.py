@@ -1,10 +1,10 @@
 """gTop-k: the k largest magnitudes of sums of Top-k payloads, found in a tree of exchanges.
 
 Shi, Wang, Zhao, Tang, Wang, Huang and Chu, 2019, https://arxiv.org/abs/1901.04359. Every worker begins with
-its Top-k. In each of log2 n rounds, groups of workers form pairs. The two groups exchange what they hold, add
-it, and keep the k largest magnitudes; then they are one group. After the last round all workers hold the same
-k sums. Biased. Per element and round 8 bytes: an fp32 sum and a 4-byte index. What a round drops returns to
-the residuals of all workers that contributed to it.
+its Top-k. In each of log2 n rounds, groups of workers form pairs. The two groups exchange their entries, add
+them, and keep the k largest magnitudes; then they form one group. After the last round all workers have the
+same k sums. Biased. Per element and round 8 bytes: an fp32 sum and a 4-byte index. If a round drops a sum,
+its entries return to their workers' residuals.
 
 Deviations from the paper. In the paper, the entries of a worker's Top-k outside the final k positions return
 to its residual. An entry is therefore lost if one round drops it and a later round adds its position again;
@@ -68,7 +68,7 @@ class GTopK(ReducerWithDensity):
 class Round(NamedTuple):
     """One round of ``size`` workers."""
 
-    sources: list[int]  # the worker that each receives from, itself if from none
+    sources: list[int]  # the worker that each receives from; its own id if it receives nothing
     groups: list[int]  # the first worker of the group that each is part of afterwards
 
 

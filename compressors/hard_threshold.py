@@ -25,7 +25,7 @@ class HardThreshold(Codec):
 
     A higher threshold sends less. With ``threshold=None``, ``for_model`` sets the paper's rule 1 / (2
     sqrt(k)), where k = density * D is the expected number of elements per step. Raises ``ValueError`` for a
-    negative or non-finite threshold, and if both or none of threshold and density are given.
+    negative or non-finite threshold and, without a threshold, for a density outside (0, 1].
     """
 
     threshold: float | None = None

@@ -53,9 +53,9 @@ class Thresholds(NamedTuple):
 class MiCRO(CodecWithDensity):
     """Sends all workers' entries at the positions that one worker chooses in each part of a segment.
 
-    With a higher ``rate`` the density approaches its budget faster and varies more. ``threshold`` is the
-    first one; null: 1 / (2 sqrt(k)). ``schedule`` varies the density over the epochs. Raises ``ValueError``
-    for a density outside (0, 1], a rate outside (0, 1) and a negative threshold.
+    With a higher ``rate`` the density approaches its budget faster and varies more. ``threshold`` is
+    that of the first step; null: 1 / (2 sqrt(k)). ``schedule`` varies the density over the epochs. Raises
+    ``ValueError`` for a density outside (0, 1], a rate outside (0, 1) and a negative threshold.
     """
 
     rate: float = 0.005

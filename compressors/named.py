@@ -49,7 +49,7 @@ def feedback(name: str, **settings: Any) -> Callable[[Reducer], Reducer]:
 
 
 def _class_in(name: str) -> type[Any] | None:
-    """The class of methods that the module ``name`` of this package defines first."""
+    """The first codec or reducer class in module ``name`` of this package; None if there is none."""
     if not (Path(__file__).parent / f"{name}.py").is_file():
         return None
     module = importlib.import_module(f".{name}", __package__)

@@ -90,7 +90,7 @@ class OneBit(Codec):
             yield layer.view(table)
 
     def _tables(self, size: int, step: Step) -> Iterator[tuple[int, int]]:
-        """The numbers of columns and of their entries of the layers of a vector of ``size`` entries."""
+        """Per layer of a vector of ``size`` entries: the number of columns, and of entries per column."""
         for shape in step.shapes or ((size,),):
             entries = math.prod(shape)
             columns = shape[0] if self.per == "column" and len(shape) > 1 and entries else 1

@@ -41,7 +41,7 @@ class PowerSGD(Reducer):
     """Sends r (m + n) values for a matrix [m, n], with r = ``rank``, at most min(m, n).
 
     A higher rank sends more and keeps a smaller residual. ``warm_start=False`` draws a new normal Q in each
-    step; otherwise the first one is the same in every run. Raises ``ValueError`` for a rank below 1.
+    step; otherwise the first Q is the same in every run. Raises ``ValueError`` for a rank below 1.
     """
 
     rank: int = 2
@@ -87,7 +87,7 @@ class PowerSGD(Reducer):
         return end(segments, wholes, norms), Shared(state.state | found) if self.warm_start else state
 
     def _drawn(self, segments: list[Segment], *salt: int) -> dict[str, Tensor]:
-        """A normal Q^T [r, n] for each matrix that becomes smaller."""
+        """A normal Q^T [r, n] for each matrix that compression makes smaller."""
         found = {}
         for segment in segments:
             for number, shape in enumerate(segment.shapes):

@@ -31,7 +31,7 @@ class Block(NamedTuple):
 
     def add_to(self, out: Tensor) -> None:
         num_rows, size = self.start.shape[0], out.shape[0]
-        if not out.is_cpu:  # the host does not know the start
+        if not out.is_cpu:  # the starts are on the GPU, and reading them would wait for it
             out.index_add_(0, self.positions(size), self.values.to(out.dtype))
             return
         k = self.values.shape[0] // num_rows

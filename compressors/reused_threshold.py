@@ -29,9 +29,9 @@ from compressors.core.backends import backend_of
 
 
 class Thresholds(NamedTuple):
-    """The state: the thresholds."""
+    """The state of the method."""
 
-    # One per worker, [W, 1] float64 on the CPU; negative before the first search
+    # Threshold per worker, [W, 1] float64 on the CPU; negative before the first search
     by_segment: dict[str, Tensor]
 
 

@@ -24,7 +24,7 @@ segment. Deviations from the paper: M is separate for every worker and segment. 
 |p| / mean + 2^-52, because entries may be 0 (the authors' code takes |p| / norm + 2^-52).
 
 On a CPU, one pass over p collects the largest magnitudes, 1.2 ``first_ratio`` of all, and later stages read
-these alone, unless more reach the first stage's threshold. They are kept between steps.
+these alone, unless more reach the first stage's threshold. Their memory is kept between steps.
 """
 
 import math

@@ -19,7 +19,7 @@ from compressors.core.rounds import begin, end
 from compressors.encoding.packing import pack, unpack
 
 SIGNS, TIES = "signs", ("random", "positive")
-HIGHEST_RATE = 0.01  # base learning rate up to which trainings are usual
+HIGHEST_RATE = 0.01  # the largest usual base learning rate
 _IN_CACHE = 2**16  # entries
 
 
@@ -69,9 +69,9 @@ class SignSGD(Reducer):
             )
             for server, ballots in zip(communicator.local_workers, arrived, strict=True)
         ]
-        told = communicator.all_gather(torch.stack(own), SIGNS)  # [n, sum of widths]
+        majorities = communicator.all_gather(torch.stack(own), SIGNS)  # [n, sum of widths]
         means = {}
-        for segment, votes in zip(segments, told.split(widths, 1), strict=True):
+        for segment, votes in zip(segments, majorities.split(widths, 1), strict=True):
             size = segment.rows.shape[1]
             means[segment.name] = _signs(unpack(votes.flatten(), 1, size), segment.rows)
             for rows in segment.rows.split(_IN_CACHE, 1):

@@ -5,7 +5,7 @@ https://www.isca-archive.org/interspeech_2015/strom15_interspeech.html. C(x)_i =
 |x_i| >= lambda, else 0; the rest, |x_i| - lambda of a sent entry, stays in the residual and is sent in later
 steps. Biased; ||x - C(x)|| <= ||x||. 4 bytes per sent element, one word for its index and its sign as in the
 paper, and one 4-byte count per segment. ``hard_threshold.py`` sends the exact values of the same entries.
-Deviation from the paper: no entropy code of the words.
+Deviation from the paper: the words are not entropy-coded.
 """
 
 from dataclasses import dataclass, replace
@@ -58,7 +58,7 @@ class Strom(Codec):
             require(valid, "Strom.threshold", "a finite number > 0", self.threshold)
 
     def for_model(self, num_parameters: int) -> Self:
-        """The same method, with the rule for ``num_parameters`` if it has no threshold."""
+        """The same method; without a threshold, it gets that of the rule for ``num_parameters``."""
         threshold = known_threshold(self.threshold, self.density, num_parameters)
         return replace(self, threshold=threshold, density=None)
 

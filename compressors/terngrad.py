@@ -90,7 +90,7 @@ class TernGrad(Codec):
         return expected
 
     def variance_bound(self, size: int) -> float:
-        """That of a bucket of QSGD under the largest magnitude, with one level."""
+        """The bound of QSGD for a bucket under the largest magnitude, with one level."""
         return (math.sqrt(size) - 1) / 2 if self.clip is None else math.inf
 
     def _scale(self, layer: Tensor) -> Tensor:

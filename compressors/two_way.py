@@ -82,26 +82,26 @@ class TwoWay(Reducer):
         mean = {s.name: self._reduce(s, state.residual[s.name], step, communicator) for s in segments}
         return end(segments, mean, norms), state
 
-    def _reduce(self, segment: Segment, owed: Tensor, step: Step, communicator: Communicator) -> Tensor:
-        """The mean [d]. Leaves p - C(p) in the segment's rows, and the servers' residual in ``owed`` [W,
+    def _reduce(self, segment: Segment, residual: Tensor, step: Step, communicator: Communicator) -> Tensor:
+        """The mean [d]. Leaves p - C(p) in the segment's rows, and the servers' residual in ``residual`` [W,
         d]."""
         size, workers = segment.rows.shape[1], communicator.size
         length = -(-size // workers)
         own = [
             step._replace(segment=f"{segment.name}/{part}", shapes=((length,),)) for part in range(workers)
         ]
-        parts, unsent = (_in_parts(rows, workers, length) for rows in (segment.rows, owed))
-        debts = []
+        parts, unsent = (_in_parts(rows, workers, length) for rows in (segment.rows, residual))
+        own_residuals = []
         for row, server in enumerate(communicator.local_workers):
-            debts.append(unsent[row, server].clone())
+            own_residuals.append(unsent[row, server].clone())
             unsent[row, server] = 0
-        parts += unsent  # 0 unless the rows of ``owed`` belonged to other workers before
+        parts += unsent  # 0 unless the rows of ``residual`` belonged to other workers before
         unsent.zero_()
         means = []
         backend = backend_of(segment.rows.device)
         arrived = self._to_servers(parts, own, communicator)
         for row, server in enumerate(communicator.local_workers):
-            total = debts[row].to(torch.promote_types(owed.dtype, torch.float32))
+            total = own_residuals[row].to(torch.promote_types(residual.dtype, torch.float32))
             for worker in range(workers):
                 payload = self.up.payload(*(field[row, worker] for field in arrived))
                 backend.decode(self.up, payload, total, own[server]._replace(worker=worker))
@@ -110,8 +110,8 @@ class TwoWay(Reducer):
         for row, server in enumerate(communicator.local_workers):
             unsent[row, server] = means[row] * workers
         segment.rows.copy_(parts.flatten(1)[:, :size])
-        owed.copy_(unsent.flatten(1)[:, :size])
-        return found.flatten()[:size].to(owed.dtype)
+        residual.copy_(unsent.flatten(1)[:, :size])
+        return found.flatten()[:size].to(residual.dtype)
 
     def _to_servers(self, parts: Tensor, own: list[Step], communicator: Communicator) -> list[Tensor]:
         """Send ``parts`` [W, n, m]; returns the fields of ``up`` for the local servers, [W, n, ...] each."""
@@ -136,14 +136,14 @@ class TwoWay(Reducer):
             backend.encode(self.down, mean, steps[w])
             for w, mean in zip(communicator.local_workers, means, strict=True)
         ]
-        told = [
+        gathered = [
             communicator.all_gather(torch.stack([reply[i] for reply in replies]), f.kind)
             for i, f in enumerate(declared(self.down.payload).fields.values())
         ]
         found = means[0].new_zeros(len(own), len(means[0]))
         for server, mean in enumerate(found):
             backend.decode(
-                self.down, self.down.payload(*(field[server] for field in told)), mean, steps[server]
+                self.down, self.down.payload(*(field[server] for field in gathered)), mean, steps[server]
             )
         return found
 

@@ -51,11 +51,11 @@ class MaskedModel(nn.Module):
     def forward(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """Logits [B, M, words] at the ``positions`` [B, M] of full blocks ``tokens`` [B, T].
 
-        Only there, because the output layer is the widest, and one position in seven is predicted.
+        Others have no logits: the output layer is the widest, and one position in seven is predicted.
         """
         states = self.network.bert(input_ids=tokens).last_hidden_state  # [B, T, width]
-        asked = states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
-        return self.network.cls(asked)
+        selected = states.gather(1, positions[..., None].expand(-1, -1, states.shape[-1]))
+        return self.network.cls(selected)
 
 
 def bert(
@@ -156,7 +156,7 @@ def _pretrained(
     where = {"local_files_only": not download}
     try:
         files = [cached_file(name, file, **where) for file in ("config.json", "model.safetensors")]
-        if None in files:  # transformers neither reads this nor raises an error
+        if None in files:  # a file is missing, and transformers raised no error
             raise FileNotFoundError
         settings = _read_settings(Path(files[0]), vocabulary_size)
         state = _read_state(Path(files[1]), _count(settings))
@@ -183,25 +183,26 @@ def _pretrained(
 
 
 def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
-    """The settings of the network in a config.json that a BERT here supports.
+    """The settings of a BERT in a config.json.
 
     Other keys do not change the network, or name code, and are not read. Raises ``ValueError`` for a
-    model that is not a BERT or does not have ``vocabulary_size`` words, and for sizes that are too large.
+    model that is not a BERT or does not have ``vocabulary_size`` words, for settings that are not
+    supported, and for sizes that are too large.
     """
     _require_size(path, _MOST_CONFIG_BYTES)
     try:
-        said = json.loads(path.read_bytes())
+        content = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not JSON: {error}") from error
-    if not isinstance(said, dict):
-        raise ValueError(f"{path.name} must hold an object, got {type(said).__name__}")
-    kind = said.get("model_type")
+    if not isinstance(content, dict):
+        raise ValueError(f"{path.name} must hold an object, got {type(content).__name__}")
+    kind = content.get("model_type")
     if kind != "bert":
         raise ValueError(f"must be a BERT, got {_shown(kind)}")
     defaults = _classes(masked=False)[0]()
-    settings = {key: said.get(key, getattr(defaults, key)) for key in (*_COUNTS, *_SHARES)}
+    settings = {key: content.get(key, getattr(defaults, key)) for key in (*_COUNTS, *_SHARES)}
     for key in ("hidden_act", "initializer_range", "layer_norm_eps", "pad_token_id"):
-        settings[key] = said.get(key, getattr(defaults, key))
+        settings[key] = content.get(key, getattr(defaults, key))
     for key in _COUNTS:
         _require(
             key, settings[key], type(settings[key]) is int and 0 < settings[key] < 2**31, "an integer >= 1"
@@ -231,10 +232,10 @@ def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
     heads, width = settings["num_attention_heads"], settings["hidden_size"]
     _require("num_attention_heads", heads, width % heads == 0, f"a divisor of hidden_size, {width}")
     for key, usual in (("is_decoder", False), ("add_cross_attention", False), ("tie_word_embeddings", True)):
-        _require(key, said.get(key, usual), said.get(key, usual) is usual, json.dumps(usual))
+        _require(key, content.get(key, usual), content.get(key, usual) is usual, json.dumps(usual))
     for key in ("pruned_heads", "quantization_config"):
-        _require(key, said.get(key), not said.get(key), "empty")
-    kind = said.get("position_embedding_type", "absolute")
+        _require(key, content.get(key), not content.get(key), "empty")
+    kind = content.get("position_embedding_type", "absolute")
     _require("position_embedding_type", kind, kind == "absolute", "absolute")
     if _count(settings) > _MOST_PARAMETERS:
         raise ValueError(f"a model must have at most {_MOST_PARAMETERS} parameters, got {_count(settings)}")

@@ -99,8 +99,8 @@ def resnet110(
 ) -> nn.Module:
     """ResNet-110 of section 4.2: as ``resnet20`` with eighteen blocks in each stage.
 
-    1,727,962 parameters for 3 channels and 10 classes. He et al. trained it at a tenth of the rate for its
-    first 400 iterations.
+    1,727,962 parameters for 3 channels and 10 classes. He et al. trained it at a tenth of the learning
+    rate for the first 400 iterations.
     """
     return _for_cifar("resnet110", 18, input_shape, num_classes, zero_init_residual)
 

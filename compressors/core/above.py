@@ -14,7 +14,7 @@ from compressors.core.segments import Step
 
 @dataclass(frozen=True, kw_only=True)
 class Above(Codec):
-    """Keeps x_i iff |x_i| >= the worker's threshold; ``first`` is the id of the first worker."""
+    """Keeps x_i iff |x_i| >= the worker's threshold; ``first`` is the id of the first local worker."""
 
     thresholds: tuple[float, ...]
     first: int

@@ -32,15 +32,15 @@ class Backend:
     """The reference: torch and NumPy operations, one worker after another. Other backends extend it."""
 
     name = "reference"
-    collects_tails = False  # whether a long tail takes less time than a second survey
+    collects_tails = False  # whether collecting a long tail takes less time than a second survey
 
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
     ) -> list[Compressed]:
         """Compress all segments of the local workers; p - C(p) replaces p.
 
-        ``codecs`` has C of every segment, ``workers`` the local workers' ids. Raises ``ValueError`` if a
-        codec returns a payload of an undeclared class.
+        ``codecs`` has the codec of every segment, ``workers`` the local workers' ids. Raises ``ValueError``
+        if a codec returns a payload of an undeclared class.
         """
         segments, norms = self.form(inputs)
         found = []
@@ -151,7 +151,7 @@ class Backend:
         """
         unsent = steps - sent_at
         squares = torch.cat([rest.double().square_() for rest in rests])
-        return unsent.bincount(), unsent.bincount(squares)  # computing histogram bins takes longer
+        return unsent.bincount(), unsent.bincount(squares)  # a histogram function takes longer
 
     def count_magnitudes(self, inputs: list[Input], histogram: Histogram) -> None:
         """Add every entry of p to its worker's histogram, without computing p in place."""
@@ -163,19 +163,19 @@ class Backend:
         """The survey of all rows at ``levels`` [R], without computing p in place.
 
         A tail has at least its number of ``wanted`` [R] entries with high probability, not with certainty.
-        Totals and squares may be NaN without ``squares``.
+        Totals and squares may be NaN if ``squares`` is false.
         """
         return survey_rows(inputs, levels, wanted, squares)
 
     def narrow(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
-        """``found`` at ``levels`` [R] above its floors, from its tails, which may be changed.
+        """The survey at ``levels`` [R], computed from the tails of ``found`` alone, which may be changed.
 
-        Squares may be NaN without ``squares``.
+        Levels must be above the floors of ``found``. Squares may be NaN if ``squares`` is false.
         """
         return narrow(found, levels)
 
     def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
-        """Per row the positions of at least ``thresholds`` [R] in magnitude, as ``search_rows``."""
+        """Per row the positions of entries with |p| >= ``thresholds`` [R], as ``search_rows``."""
         return search_rows(inputs, thresholds)
 
     def search_largest(self, inputs: list[Input], numbers: Sequence[int]) -> list[Tensor]:
@@ -199,7 +199,10 @@ def require_own(codec: Codec, payload: object) -> None:
 
 
 def choose(choice: str) -> None:
-    """Use compiled loops if there are any (``auto``), or the reference. Raises ``ValueError`` for others."""
+    """Set the backend: compiled loops if there are any (``auto``), or the reference (``reference``).
+
+    Raises ``ValueError`` for another choice.
+    """
     global _choice
     require(choice in KERNELS, "kernels", f"one of {', '.join(KERNELS)}", choice)
     _choice = choice
@@ -222,7 +225,7 @@ def backend_of(device: torch.device) -> Backend:
 
 
 def describe(device: torch.device) -> str:
-    """The name of the backend for ``device`` and, for the reference, the reason."""
+    """The name of the backend for ``device`` and, if compiled loops are missing, the reason."""
     if _choice == "reference":
         return "reference"
     backend, reason = _of_type(device.type)
@@ -231,7 +234,7 @@ def describe(device: torch.device) -> str:
 
 @lru_cache
 def _of_type(device: str) -> tuple[Backend, str]:
-    """The backend of a device type and, for the reference, the reason."""
+    """The backend of a device type and, for the reference, the reason why there are no compiled loops."""
     package = _PACKAGES.get(device)
     if package is None:
         return _REFERENCE, f"there are none for {device}"

@@ -14,12 +14,12 @@ LONGEST = 2**15  # entries of a bin: 15 bits for the place and one for the sign
 
 
 class Binned(NamedTuple):
-    """A layer that has entries, in bins."""
+    """A layer of at least one entry, divided into bins."""
 
     number: int  # of the layer in its segment
-    start: int  # in its segment
+    start: int  # of its first entry, in its segment
     size: int
-    bin: int  # entries of a bin
+    bin: int  # number of entries of a bin
 
     @property
     def num_bins(self) -> int:
@@ -60,7 +60,7 @@ def encode_bins(
 
 
 def encode_layer(p: Tensor, g: Tensor, further: float, layer: Binned) -> Message:
-    """The message for ``p`` [d], which becomes p - C(p). The definition.
+    """The message for ``p`` [d], which becomes p - C(p): the definition for the compiled loops.
 
     An entry is sent if |p + ``further`` g| is at least the largest |p| of its bin. ``g`` may be ``p``.
     """
@@ -91,7 +91,7 @@ def mean_of_bins(largest: Tensor) -> Tensor:
 
 
 def add_layer(message: Message, layer: Binned, total: np.ndarray) -> None:
-    """Add a decoded message to ``total`` [d]. The definition."""
+    """Add a decoded message to ``total`` [d]: the definition for the compiled loops."""
     signed = message.codes.astype(np.int64)
     positions = np.repeat(np.arange(layer.num_bins) * layer.bin, message.counts) + (signed >> 1)
     (magnitude,) = message.magnitude

@@ -56,7 +56,7 @@ class Payload(Protocol):
 
 
 class Plan(NamedTuple):
-    """Settings of a training, for the requirements of a method, checked before training."""
+    """Settings of a training, which a method checks before the training."""
 
     scope: str  # layer or global
     feedback: str  # name of the wrapper; empty without feedback
@@ -88,7 +88,7 @@ class Codec:
 
     @property
     def uses_learning_rate(self) -> bool:
-        """Whether what it sends depends on the learning rate of the step."""
+        """Whether the payload depends on the learning rate of the step."""
         return False
 
     def encode(self, x: Tensor, step: Step) -> Any:
@@ -122,7 +122,7 @@ class Codec:
 
     def norm_bound(self, size: int, step: Step) -> tuple[float, float]:
         """(a, b) such that ||x - C(x)|| <= a ||x|| + b for any x of ``size`` elements; a is infinite if
-        there are none. (sqrt(1 - delta), 0) for a contraction, (0, b) for an absolute compressor."""
+        there is no bound. (sqrt(1 - delta), 0) for a contraction, (0, b) for an absolute compressor."""
         return math.inf, 0.0
 
     def variance_bound(self, size: int) -> float:

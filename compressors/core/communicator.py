@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Communicator(Protocol):
-    """n workers, of which ``local_workers`` are in this process. All transfers are charged by kind."""
+    """n workers, of which ``local_workers`` are in this process. Bytes of transfers are counted by kind."""
 
     size: int  # n
     local_workers: range
@@ -61,7 +61,7 @@ class Communicator(Protocol):
         kinds: list[str],
         arriving: np.ndarray | None = None,
     ) -> tuple[list[list[Tensor]], np.ndarray]:
-        """Per field what every local worker receives, joined in worker order, and the counts, ``[W, n]``.
+        """Per field the entries that each local worker receives, in worker order, and their counts, [W, n].
 
         The first ``counts[w, 0]`` entries of worker w go to worker 0, and so on. ``arriving`` are the counts
         received, if they are known.
@@ -73,4 +73,4 @@ class Communicator(Protocol):
     def exchange(
         self, fields: Sequence[Tensor], sources: Sequence[int], kinds: Sequence[str]
     ) -> list[Tensor]:
-        """Per field what the local workers receive, ``[W, ...]``; worker w receives from ``sources[w]``."""
+        """Per field the rows that local workers receive, ``[W, ...]``: worker w from ``sources[w]``."""

@@ -42,7 +42,10 @@ def edges_between(inputs: Sequence[Input]) -> np.ndarray:
 def entries_of(
     compressed: Sequence[Compressed], edges: np.ndarray, *, on_host: bool = False
 ) -> list[Entries]:
-    """The entries of each local worker, from its payloads ``Sparse``; ``on_host`` waits for a GPU twice."""
+    """The entries of each local worker, from its ``Sparse`` payloads.
+
+    ``on_host`` copies them to the CPU, with two waits for a GPU.
+    """
     counts = np.array([own.counts for own in compressed])  # [S, W]
     values = torch.cat([payload.values for own in compressed for payload in own.payloads])
     firsts = zip(compressed, edges.tolist(), strict=False)
@@ -63,7 +66,7 @@ def contains(where: Tensor, wanted: Tensor) -> Tensor:
 
 
 def segments_of(where: Tensor, edges: np.ndarray) -> Tensor:
-    """The number of the segment of each position."""
+    """The number of the segment of each position ``where`` [k], [k] int64."""
     return torch.searchsorted(torch.from_numpy(edges[1:-1]).to(where.device), where, right=True)
 
 
@@ -79,7 +82,7 @@ def sums_of(values: Tensor, where: Tensor, counts: list[int]) -> Entries:
 
 
 def gather(found: Sequence[Entries], edges: np.ndarray, communicator: Communicator) -> Entries:
-    """All owners' entries, on every worker; very uneven numbers are redistributed before the all-gather."""
+    """All workers' entries ``found``, on every worker; if very uneven, they are first redistributed."""
     of_owners = [segments_of(mine.where, edges).cpu().numpy() for mine in found]
     sizes = np.stack([np.bincount(own, minlength=len(edges) - 1) for own in of_owners], 1)
     lengths = communicator.all_gather_counts(sizes, int(edges[-1]))  # [S, n]
@@ -134,8 +137,8 @@ def finish(
     """
     edges, device = edges_between(inputs), inputs[0].rows.device
     sizes = [len(final.where), *(2 * [len(mine.where) for mine in own])]
-    told = torch.cat([final.where, *(mine.where for mine in own), *(flags.long() for flags in kept)])
-    everything, *rest = np.split(told.cpu().numpy(), np.cumsum(sizes)[:-1])  # the only wait for a GPU
+    joined = torch.cat([final.where, *(mine.where for mine in own), *(flags.long() for flags in kept)])
+    everything, *rest = np.split(joined.cpu().numpy(), np.cumsum(sizes)[:-1])  # the only wait for a GPU
     mean, payloads = {}, [list[Sparse]() for _ in inputs]
     sent = [np.zeros((len(own), len(given.segment.shapes)), dtype=np.int64) for given in inputs]
     sums = _by_segment(final.values, everything, np.arange(len(everything)), edges, device)

@@ -32,10 +32,10 @@ class Rows:
         self._survey: Survey | None = None
 
     def survey(self, levels: np.ndarray | None = None, *, tail: np.ndarray, squares: bool = True) -> Survey:
-        """The survey at ``levels`` [R], 0 by default, with tails of ``tail`` [R] entries if guesses hold.
+        """The survey at ``levels`` [R], 0 by default, most likely with tails of ``tail`` [R] entries or more.
 
-        Levels above the last survey's floors need its tails alone. Totals and squares may be NaN without
-        ``squares``. Tails of earlier surveys are not valid any more.
+        If all levels are above the last survey's floors, only its tails are read. Totals and squares may be
+        NaN if ``squares`` is false. Tails of earlier surveys become invalid.
         """
         levels = np.zeros(len(self.sizes)) if levels is None else self._rounded(levels)
         if self._survey is not None and (levels > self._survey.floors).all():
@@ -48,8 +48,8 @@ class Rows:
     def tail_for(self, share: float) -> np.ndarray:
         """Lengths [R] of tails for later levels that about ``share`` of the entries reach, or 0.
 
-        They have a fifth and five standard deviations of a sampled number more: fewer may reach a fitted
-        level. 0 is for a backend that surveys again in less time.
+        A fifth and five standard deviations of a sampled number are added, because a fitted level does not
+        match ``share`` exactly. 0 is for a backend on which a second survey takes less time than long tails.
         """
         if not self._backend.collects_tails:
             return 0 * self.sizes
@@ -57,7 +57,7 @@ class Rows:
         return np.ceil(1.2 * expected + 5 * np.sqrt(expected)).astype(np.int64)
 
     def _rounded(self, levels: np.ndarray) -> np.ndarray:
-        """As the entries are: a comparison with them rounds a level."""
+        """Levels rounded to the dtype of the entries, as a comparison with entries rounds them."""
         return torch.from_numpy(levels).to(self.inputs[0].rows.dtype).double().numpy()
 
     def count(self, thresholds: np.ndarray, enough: np.ndarray) -> np.ndarray:
@@ -87,7 +87,7 @@ class Rows:
         return torch.cat(means).cpu().numpy()[:, 0] / self.sizes
 
     def _tails(self, thresholds: np.ndarray, enough: np.ndarray) -> list[np.ndarray]:
-        """Per row some magnitudes that include all of at least the threshold, or the ``enough`` largest."""
+        """Per row magnitudes that include all those of at least the threshold, or the ``enough`` largest."""
         assert self._survey is not None, "survey() must come before"
         lengths = np.array([len(tail) for tail in self._survey.tails])
         short = (self._rounded(thresholds) <= self._survey.floors) & (lengths < enough)

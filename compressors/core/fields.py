@@ -60,11 +60,11 @@ def declared(payload: PayloadType) -> Declared:
         raise ValueError(f"a payload must be a NamedTuple of tensors, got {name}")
     found: dict[str, Field] = {}
     for field, hint in get_type_hints(payload, include_extras=True).items():
-        said = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Field)]
-        if len(said) != 1:
+        fields = [extra for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Field)]
+        if len(fields) != 1:
             rule = "declared, as Annotated[Tensor, Field(KIND)] with the kind of its bytes"
             raise ValueError(f"{name}.{field} must be {rule}")
-        (own,), every = said, said[0].elements_per_entry
+        (own,), every = fields, fields[0].elements_per_entry
         if not isinstance(own.kind, str) or not _NAME.fullmatch(own.kind):
             raise ValueError(f"{name}.{field} must be of a kind in lower case, got {own!r}")
         if every is not None and (type(every) is not int or every < 1):

@@ -19,7 +19,7 @@ def generator(*salt: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(derive_seed(*salt))
 
 
-@lru_cache(maxsize=4)  # workers with shared coordinates request the same draws in turn, several in a chain
+@lru_cache(maxsize=4)  # workers with shared coordinates repeat a request; a chain makes several
 def distinct_coordinates(seed: int, size: int, count: int) -> Tensor:
     """``count`` distinct coordinates of ``range(size)``, uniform over all subsets, ascending.
 
@@ -58,7 +58,8 @@ def random_bits(seed: int, size: int) -> np.ndarray:
     """32 random bits per position, [size] uint32.
 
     Bits are a hash of the position: Wellons' lowbias32 (https://nullprogram.com/blog/2018/07/31/) with a key
-    before each multiplication. SIMD units have its 32-bit products, so kernels draw in registers.
+    before each multiplication. It needs only 32-bit products, which SIMD units have, so kernels draw in
+    registers.
     """
     first, second = hash_keys(seed)
     word = np.arange(size, dtype=np.uint32)

@@ -19,19 +19,19 @@ class AtLeast(NamedTuple):
 
 
 class SignsAtLeast(NamedTuple):
-    """Signs of entries of at least this magnitude, each for the threshold, as ``strom.py``."""
+    """Signs of entries of at least this magnitude, decoded as sign times threshold: ``strom.py``."""
 
     threshold: float
     payload: Callable[[Tensor], tuple[Tensor, ...]]  # of words 2 index + (x < 0), int32, of all workers
 
 
 class AtLeastSampled(NamedTuple):
-    """Entries of at least a magnitude of a sample, and at most so many of them, as ``dgc.py``."""
+    """Entries of at least a magnitude of a sample; if too many reach it, the largest: ``dgc.py``."""
 
-    places: np.ndarray  # [W, m] int64, of the sample; [W, 0] for all entries
+    places: np.ndarray  # [W, m] int64, of the sample; [W, 0]: the sample is the whole vector
     rank: int  # of the sampled magnitude, counted from the largest one; 0: all entries are taken, also zeros
     most: float  # if more entries than this reach it, the largest are taken
-    number: int  # of these
+    number: int  # of the largest entries that are then taken
 
 
 class Largest(NamedTuple):

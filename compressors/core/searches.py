@@ -19,7 +19,7 @@ _CHUNK = 2**16
 
 
 def narrowed(given: Input, row: int, begin: int, end: int) -> Input:
-    """One worker's entries from ``begin`` to ``end``."""
+    """The input for one local worker's entries from ``begin`` to ``end``."""
     part = slice(row, row + 1), slice(begin, end)
     segment = Segment(f"{given.name}/{row}/{begin}", given.segment.rows[part], ((end - begin,),))
     return Input(segment, None if given.memory is None else given.memory[part], given.scale)
@@ -28,7 +28,7 @@ def narrowed(given: Input, row: int, begin: int, end: int) -> Input:
 def search_rows(inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
     """Per row the ascending positions [k] int64 of the entries of at least ``thresholds`` [R] in magnitude.
 
-    The definition.
+    This is the definition for the compiled loops.
     """
     rows = [row for given in inputs for row in given.seen().rows]
     return [at_least(threshold, row) for threshold, row in zip(thresholds.tolist(), rows, strict=True)]
@@ -51,7 +51,7 @@ def at_least(threshold: float, x: Tensor) -> Tensor:
 def search_largest_rows(inputs: list[Input], numbers: Sequence[int]) -> list[Tensor]:
     """Per row the ascending positions [k] int64 of the ``numbers`` [R] largest magnitudes.
 
-    The definition. Ties go to the lowest index.
+    This is the definition for the compiled loops. Ties go to the lowest index.
     """
     rows = [row for given in inputs for row in given.seen().rows]
     return [positions_of_largest(row, number) for row, number in zip(rows, numbers, strict=True)]

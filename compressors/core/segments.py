@@ -60,7 +60,7 @@ class Input(NamedTuple):
 
     @property
     def size(self) -> int:
-        """d."""
+        """d, the number of elements of a row."""
         return self.segment.rows.shape[1]
 
     @property

@@ -19,16 +19,16 @@ class Survey(NamedTuple):
 
     counts: np.ndarray  # [R] int64, number of entries with |p| >= level, and of NaN
     excesses: np.ndarray  # [R] float64, sum of |p| - level over these entries
-    totals: np.ndarray  # [R] float64, sum of p; NaN if it was not asked for
-    squares: np.ndarray  # [R] float64, sum of (|p| - level)^2; NaN if it was not asked for
+    totals: np.ndarray  # [R] float64, sum of p; NaN if not requested
+    squares: np.ndarray  # [R] float64, sum of (|p| - level)^2; NaN if not requested
     tails: list[np.ndarray]  # of each row: magnitudes, in any order, at least those above the floor
-    floors: np.ndarray  # [R] float64
+    floors: np.ndarray  # [R] float64, of the tails
 
     @classmethod
     def of(
         cls, counts: np.ndarray, sums: Sequence[np.ndarray], tails: list[np.ndarray], floors: np.ndarray
     ) -> Self:
-        """With ``sums`` of the excesses, or of the excesses, the entries and the squares."""
+        """The survey with ``sums`` of the excesses, or of excesses, entries and squares, [R] each."""
         excesses, totals, squares = sums if len(sums) == 3 else (sums[0], *np.full((2, len(floors)), np.nan))
         return cls(counts.astype(np.int64), excesses, totals, squares, tails, floors)
 

@@ -101,9 +101,9 @@ def _gather(
 ) -> tuple[list[Any], dict[str, np.ndarray]]:
     """All workers' payloads, one per segment, and the lengths [S, n] of fields whose lengths differ.
 
-    Workers are in order. One collective sends a field of all segments and, for a ragged codec, all fields of
-    equal length. The counts of a ragged codec are sent first. Other codecs send the same number of entries
-    from every worker, so the lengths are known.
+    Workers are in order. One collective sends one field of all segments; for a ragged codec, it sends all
+    fields with the same number of elements per entry. The counts of a ragged codec are sent first. Other
+    codecs send the same number of entries from every worker, so the lengths are known.
     """
     codec, _ = compressed[0].origin
     kind_of = declared(codec.payload).fields

@@ -75,9 +75,9 @@ class EncodedAllGather:
             if self.encoding.rounds:
                 line.put_back(inputs, row, positions, own - arrived)
         everyones = communicator.all_gather_messages(messages, largest_message(form))
-        told = _draw(inputs, compressed, communicator.size) if drawn else [None] * communicator.size
+        all_drawn = _draw(inputs, compressed, communicator.size) if drawn else [None] * communicator.size
         mean = _Mean(form, line, inputs[0].rows.device)
-        for worker, (message, known) in enumerate(zip(everyones, told, strict=True)):
+        for worker, (message, known) in enumerate(zip(everyones, all_drawn, strict=True)):
             try:
                 mean.add(*read(form, message, known))
             except BadMessageError as error:
@@ -98,7 +98,7 @@ def _draw(inputs: list[Input], compressed: list[Compressed], num_workers: int) -
 
 
 class _Line:
-    """The line: all elements of some segments, in segment order."""
+    """The concatenation of some segments; a position in the line counts from its first element."""
 
     def __init__(self, inputs: list[Input]) -> None:
         self.starts = np.cumsum([0, *(given.size for given in inputs)])  # [S + 1] int64
@@ -125,7 +125,7 @@ class _Line:
         return where, values
 
     def put_back(self, inputs: list[Input], row: int, positions: np.ndarray, errors: Tensor) -> None:
-        """Write the rounding errors to the positions of a worker's values."""
+        """Write a worker's rounding errors to its residual, at the positions of its values."""
         cuts = np.searchsorted(positions, self.starts).tolist()
         for number, given in enumerate(inputs):
             begin, end = cuts[number], cuts[number + 1]

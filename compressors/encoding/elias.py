@@ -1,8 +1,8 @@
 """Lengths that QSGD's messages would have in Elias' recursive code.
 
 Elias, 1975, https://doi.org/10.1109/TIT.1975.1055349 (the omega code); Alistarh et al., 2017,
-https://arxiv.org/abs/1610.02132, sections 3.1 and A. A number k >= 1 takes a bit at its end, and before it
-the binary digits of k, of their number minus one, and so on down to 1.
+https://arxiv.org/abs/1610.02132, sections 3.1 and A. The code of k >= 1 ends with one bit. Before it are
+the binary digits of k, before these the digits of their number minus one, and so on down to 1.
 """
 
 import torch
@@ -30,5 +30,5 @@ def sparse_bits(levels: Tensor) -> int:
 
 
 def dense_bits(levels: Tensor) -> int:
-    """Bits by ``Code'_s``: norm, then level plus 1 of every entry, and a sign if it is above 0."""
+    """Bits of one bucket by ``Code'_s``: norm, then per entry its level plus 1, and a sign if level > 0."""
     return NORM + int(omega_bits(levels + 1).sum()) + int(levels.count_nonzero())

@@ -8,9 +8,9 @@
 | int8: the scales of the layers that have entries; int4, int2: of blocks of 64 | 4 each | metadata |
 | values | | values |
 
-Positions are ascending in the line of all elements, segment after segment, so counts per segment are not
+Positions are ascending in the line, the concatenation of all segments, so counts per segment are not
 sent. If positions follow from the seed, none are sent. The receiver knows the size of each part from the
-parts before it, and checks lengths, ranges, order and spare bits.
+parts before it, and checks lengths, ranges, order and unused bits.
 """
 
 from typing import Any, NamedTuple
@@ -69,7 +69,7 @@ def read(form: Format, message: np.ndarray, drawn: np.ndarray | None = None) -> 
     """Positions [k] int64 and values [k] of a message, [...] uint8; ``drawn`` are positions that were not
     sent.
 
-    Raises ``BadMessageError`` if ``write`` cannot produce these codes, lengths, ranges, order or spare bits
+    Raises ``BadMessageError`` if ``write`` cannot produce these codes, lengths, ranges, order or unused bits
     for the same ``form``. Does not check that the code is the smallest.
     """
     reader = _Reader(message)
@@ -99,7 +99,7 @@ def largest_message(form: Format) -> int:
 
 
 def _write_positions(form: Format, positions: np.ndarray) -> tuple[int, list[np.ndarray]]:
-    """The smallest of the permitted codes; the first one in a tie."""
+    """The code and bytes of the positions, by the smallest permitted code; the first one in a tie."""
     k, allowed = len(positions), _ALLOWED[form.encoding.indices]
     taken = {PLAIN: k * form.index_type.itemsize, BITMAP: -(-form.size // 8)}
     if RICE in allowed:
@@ -153,9 +153,9 @@ class _Reader:
         self.at = 0
 
     def take(self, num_bytes: int) -> np.ndarray:
-        there = len(self.message) - self.at
-        if num_bytes > there:
-            raise BadMessageError(f"it ends after {len(self.message)} bytes, {num_bytes - there} too early")
+        left = len(self.message) - self.at
+        if num_bytes > left:
+            raise BadMessageError(f"it ends after {len(self.message)} bytes, {num_bytes - left} too early")
         self.at += num_bytes
         return self.message[self.at - num_bytes : self.at]
 

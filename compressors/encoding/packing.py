@@ -53,7 +53,7 @@ def join_bits(packed: Sequence[Tensor], bits: int, count: int) -> Tensor:
 
 
 def pack_ternary(codes: Tensor) -> Tensor:
-    """``codes`` [d] uint8 below 3, five in a byte, which counts up to 3^5 = 243: [ceil(d / 5)] uint8."""
+    """``codes`` [d] uint8 below 3, five in a byte, because 3^5 = 243 <= 256: [ceil(d / 5)] uint8."""
     rows = pad(codes, (0, -len(codes) % 5)).view(-1, 5)
     packed = rows[:, 4].clone()
     for place in (3, 2, 1, 0):

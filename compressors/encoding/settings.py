@@ -25,7 +25,7 @@ class Encoding:
     ``indices``: ``plain`` takes 4 bytes per index, ``bitmap`` one bit per element of the model, ``rice``
     about 1.5 bits more than the logarithm of a gap (``index_codes.py``), ``auto`` the smallest of the three,
     chosen for every message. ``values``: ``fp32`` does not change them; ``bf16``, ``fp16``, ``int8``,
-    ``int4`` and ``int2`` round them (``value_codes.py``), and the rounding error stays with the worker.
+    ``int4`` and ``int2`` round them (``value_codes.py``), and the rounding error stays in p - C(p).
     Raises ``ValueError`` for other codes.
     """
 

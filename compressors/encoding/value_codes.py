@@ -98,7 +98,7 @@ def sizes(code: str, counts: np.ndarray, dtype: torch.dtype) -> tuple[int, int]:
 
 
 def _largest(code: str, dtype: torch.dtype) -> float:
-    """The largest number in both dtypes; for bf16 values and fp16 it is 65280."""
+    """The largest number that both dtypes represent: 65280 for values in fp16 with code bf16."""
     if code == "bf16" and dtype == torch.float16:
         return 65280.0
     return min(torch.finfo(FLOATS[code]).max, torch.finfo(dtype).max)

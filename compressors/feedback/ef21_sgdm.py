@@ -3,7 +3,7 @@
 Fatkhullin, Tyurin and Richtarik, 2023, https://arxiv.org/abs/2305.15155, algorithm 1. Worker:
 v = m v + (1 - m) g, h += C(v - h); server: mean of h += mean of C(v - h), which is the step's direction. The
 paper writes eta for 1 - m; 0.1 is usual. The average over steps reduces the gradients' noise, which EF21
-passes on. v begins with the first gradient, and h with 0. Memory: two buffers of the size of the gradient per
+keeps. v begins with the first gradient, and h with 0. Memory: two buffers of the size of the gradient per
 worker, and one for the mean. With a lossless method it is SGD with momentum m and dampening m.
 """
 

@@ -39,8 +39,8 @@ class Memory(NamedTuple):
 class ErrorFeedback(Wrapper):
     """Reduces p = e + g and keeps e' = p - C(p) in the memory of e.
 
-    ``scale="gradient"`` keeps the residual in units of the gradient; Sahu et al., 2021, train their networks
-    so. ``scale="step"`` uses p = e + lr g, as in their theory and convex runs. The residual and the
+    ``scale="gradient"`` keeps the residual in units of the gradient, as Sahu et al., 2021, do for their
+    networks. ``scale="step"`` uses p = e + lr g, as in their theory and convex runs. The residual and the
     compression error then have units of the parameters, and a change of the learning rate does not rescale
     them. The mean is divided by lr afterwards, so an SGD optimizer changes the parameters by mean C(p).
 

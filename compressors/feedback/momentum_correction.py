@@ -96,10 +96,11 @@ class MomentumCorrection(Wrapper):
         residual = state.residual | {name: left.contiguous() for name, left in reduced.residual.items()}
         if self.masking and not self.inner.traits.lossless:  # a lossless method has no waiting entries
             for given in own:
-                self._forget(state.velocity[given.name], reduced, given)
+                self._mask_velocity(state.velocity[given.name], reduced, given)
         return reduced, Velocities(state.velocity, residual, inner)
 
-    def _forget(self, velocity: Tensor, reduced: Reduced, given: Input) -> None:
+    def _mask_velocity(self, velocity: Tensor, reduced: Reduced, given: Input) -> None:
+        """Set ``velocity`` [W, d] to 0 where a worker's element was sent."""
         compressed = reduced.compressed[given.name]
         positions = compressed.positions(given.size).to(velocity.device)
         rows = torch.arange(len(velocity)).repeat_interleave(torch.from_numpy(compressed.counts))

@@ -1,1 +1,1 @@
-"""Compiled kernels for sparsifiers, tested against the reference."""
+"""Compiled kernels for sparsifiers and quantisers, tested against the reference."""

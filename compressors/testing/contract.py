@@ -52,7 +52,7 @@ def gradients(step: int = 0, workers: int = W, size: int = D) -> Tensor:
 
 
 def current(codec: Codec, rows: Tensor, step: Step) -> Codec:
-    """C of the first step, ``step``, for workers with ``rows`` [W, d]."""
+    """The codec that ``choose`` returns in the first step, ``step``, for workers with ``rows`` [W, d]."""
     segments = [segment(rows.clone())]
     communicator = communicator_for(reducer_of(codec, rows.shape[1]), len(rows))
     (own,), _ = codec.choose(inputs_of(segments), codec.init(segments), step, communicator)
@@ -145,7 +145,7 @@ class Contract:
             assert mean > 0
 
     def test_unbiased(self, case: Case) -> None:
-        """Over ``DRAWS`` draws ||mean of C(x) - x||^2 is the variance over their number.
+        """The squared error of the mean of C(x) over ``DRAWS`` draws is about the variance / ``DRAWS``.
 
         An entry's mean is nearly Gaussian: the sum over D = 500 independent entries exceeds twice its
         expectation with a probability below 1e-6.
@@ -275,7 +275,7 @@ class Contract:
             assert communicator.take_charges()[:, VALUES].sum() == elements * g.itemsize
 
     def test_non_contiguous_rows(self, case: Case) -> None:
-        """Non-contiguous rows work like contiguous views of a flat buffer; matrix products may round."""
+        """Non-contiguous rows give the same results; matrix products of reducers may round differently."""
         tolerance = 0 if is_codec(case.method()) else 1e-5
         dense = gradients()
         wide = torch.zeros(W, 2 * D)
@@ -306,7 +306,7 @@ class Contract:
             assert charged[:, VALUES].tolist() == (4 * reduced.compressed["a"].counts).tolist()
 
     def test_bytes_are_those_of_the_payloads(self, case: Case) -> None:
-        """Charges are the payload's fields by their declared kinds, and counts if they are ragged.
+        """Charges are the bytes of the payload's fields, by declared kind, and of a ragged method's counts.
 
         If all workers select the same elements, only values are sent.
         """

@@ -10,7 +10,7 @@ from trainers.comm.communicator import Communicator
 
 
 class Handed(Communicator):
-    """One process. ``handed`` [W, kinds] has the bytes of the tensors given to collectives."""
+    """A communicator of one process; ``handed`` [W, kinds] counts the bytes given to collectives."""
 
     def __init__(self, workers: int) -> None:
         self.handed = np.zeros((workers, 0))
@@ -28,16 +28,16 @@ class Handed(Communicator):
         kind: str = "values",
     ) -> list[Tensor]:
         for tensor in rows:
-            self._take_down(kind, tensor)
+            self._record(kind, tensor)
         return super().all_reduce_mean(rows, add_up, kind)
 
     def all_gather(self, rows: Tensor, kind: str) -> Tensor:
-        self._take_down(kind, rows)
+        self._record(kind, rows)
         return super().all_gather(rows, kind)
 
     def all_gather_fields(self, fields: list[Tensor], kind: str) -> list[Tensor]:
         for tensor in fields:
-            self._take_down(kind, tensor)
+            self._record(kind, tensor)
         return super().all_gather_fields(fields, kind)
 
     def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
@@ -65,7 +65,7 @@ class Handed(Communicator):
         return super().broadcast_from(worker, tensor, kind)
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
-        self._take_down(kind, rows)
+        self._record(kind, rows)
         return super().all_to_all(rows, kind)
 
     def all_to_all_ragged(
@@ -80,7 +80,7 @@ class Handed(Communicator):
             for row, tensor in enumerate(tensors):
                 self.handed[row, self.kinds.index(kind)] += tensor.nbytes - kept[row] * tensor.itemsize
         if arriving is None:
-            self.handed[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # counts for itself
+            self.handed[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # not sent to itself
         return super().all_to_all_ragged(fields, counts, kinds, arriving)
 
     def exchange(
@@ -91,6 +91,6 @@ class Handed(Communicator):
             self.handed[:, self.kinds.index(kind)] += sends * (rows.nbytes / len(rows))
         return super().exchange(fields, sources, kinds)
 
-    def _take_down(self, kind: str, tensor: Tensor) -> None:
+    def _record(self, kind: str, tensor: Tensor) -> None:
         """Record equally many bytes for every worker."""
         self.handed[:, self.kinds.index(kind)] += tensor.nbytes / len(self.handed)

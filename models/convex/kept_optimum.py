@@ -22,7 +22,7 @@ def known_optimum(problem: Any, name: str, cache: Path, l2: float | None) -> Con
     """L, l2 (L / 10000 for None), x* and f* of all rows in ``problem``.
 
     A value from ``cache`` is used only if it is an optimum of this problem. Raises ``ValueError`` for a
-    known ``name`` with another L, and if there is no unique minimum.
+    known ``name`` with another L, for an L that is 0 or not finite, and if there is no unique minimum.
     """
     rows, weights = as_numpy(problem.features), as_numpy(problem.weights)
     sigma = np.float64(largest_singular_value(rows))

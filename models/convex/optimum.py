@@ -128,7 +128,7 @@ def _damped(objective: LogisticObjective, x: np.ndarray, step: np.ndarray) -> tu
 def _newton_step(
     objective: LogisticObjective, x: np.ndarray, gradient: np.ndarray, users_l2: float
 ) -> np.ndarray:
-    """- H^-1 g. Raises ``ValueError`` if the Hessian H is singular in float64."""
+    """The step - H^-1 g, [D]. Raises ``ValueError`` if the Hessian H is singular in float64."""
     rows, l2, curvatures = objective.rows, objective.l2, objective.curvatures(x)
     size = len(x)
     if size > _DIRECT and l2 == 0:

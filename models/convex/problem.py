@@ -22,7 +22,7 @@ class RowLoss(Protocol):
     is_squared: bool  # whether it is (c.x - aim)^2 / 2 in the compiled loops, or the logistic loss
 
     def aims(self, targets: Tensor | None, count: int) -> np.ndarray:
-        """What the products of ``count`` rows should be, if the loss has such numbers: [R], or empty."""
+        """The target of each row's product, [R] for ``count`` rows; empty if the loss has no targets."""
 
     def losses(self, products: Tensor, targets: Tensor | None) -> Tensor:
         """The losses [R] of ``products`` [R]."""
@@ -41,7 +41,7 @@ class Constants(NamedTuple):
 
 
 class ConvexProblem(nn.Module):
-    """A problem with parameter ``weight`` [D], which is x in the formulas; ``problem`` is all rows.
+    """A problem with parameter ``weight`` [D], which is x in the formulas; ``problem`` has all rows.
 
     A worker's loss is the weighted sum of its rows' losses plus (l2 / 2) ||x||^2.
 
@@ -59,7 +59,7 @@ class ConvexProblem(nn.Module):
         shift: bool,
     ) -> None:
         super().__init__()
-        self.problem = problem  # all rows; in a tuple, so that their buffers are not broadcast
+        self.problem = problem  # all rows; a NamedTuple, whose tensors DDP does not broadcast as buffers
         self.loss = loss
         self.smoothness, self.l2, self.shift = found.smoothness, found.l2, shift
         optimum = torch.from_numpy(found.x).to(problem.weights.device)
@@ -142,16 +142,16 @@ def _products(rows: Any, x: Tensor) -> Tensor:
     return torch.from_numpy(features @ x.numpy())
 
 
-def _gather_rows(rows: Any, pull: Tensor, out: Tensor) -> None:
-    """Write each worker's sum of rows times their ``pull`` [R] into ``out`` [W, D]."""
+def _gather_rows(rows: Any, scales: Tensor, out: Tensor) -> None:
+    """Write each worker's sum of rows times their ``scales`` [R] into ``out`` [W, D]."""
     features, num_workers = rows.features, len(rows.lengths)
     if not isinstance(features, Tensor):
         edges = np.cumsum([0, *rows.lengths])
-        pulls = csr_matrix((pull.numpy(), np.arange(len(pull)), edges), shape=(num_workers, len(pull)))
-        out.copy_(torch.from_numpy((pulls @ features).toarray()))
+        matrix = csr_matrix((scales.numpy(), np.arange(len(scales)), edges), shape=(num_workers, len(scales)))
+        out.copy_(torch.from_numpy((matrix @ features).toarray()))
         return
     lengths = rows.lengths.tolist()
-    for block, of_block, row in zip(features.split(lengths), pull.split(lengths), out, strict=True):
+    for block, of_block, row in zip(features.split(lengths), scales.split(lengths), out, strict=True):
         torch.mv(block.T, of_block, out=row)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-_PREFIX = __name__.removesuffix("models.convex.row_loop")  # of private names, else empty
+# "total_error._lab." where the packages have private names, else empty
+_PREFIX = __name__.removesuffix("models.convex.row_loop")
 
 
 def _compiled(function: Callable) -> Callable:
@@ -31,10 +32,10 @@ def _dot(row, x):
 
 
 @njit
-def _add_four(rows, indices, pulls, out):
+def _add_four(rows, indices, scales, out):
     """Add four rows in order, with one pass over ``out`` [D]."""
     a, b, c, d = rows[indices[0]], rows[indices[1]], rows[indices[2]], rows[indices[3]]
-    of_a, of_b, of_c, of_d = pulls[0], pulls[1], pulls[2], pulls[3]
+    of_a, of_b, of_c, of_d = scales[0], scales[1], scales[2], scales[3]
     for i in range(len(out)):
         out[i] = (((out[i] + of_a * a[i]) + of_b * b[i]) + of_c * c[i]) + of_d * d[i]
 
@@ -53,7 +54,7 @@ def gradients(rows, indices, lengths, weights, x, l2, found, out, is_squared, ai
     loss' is the sigmoid or, if it ``is_squared``, c_j.x - ``aims`` [R]. The R ``indices`` are ordered by
     worker, ``lengths`` [W] of them each; c_j.x is written to ``found`` [R].
     """
-    pulls = np.empty(len(indices))
+    scales = np.empty(len(indices))
     begin = 0
     for worker in range(len(lengths)):
         own = out[worker]
@@ -65,14 +66,14 @@ def gradients(rows, indices, lengths, weights, x, l2, found, out, is_squared, ai
             for place in range(first, min(first + 4, end)):
                 found[place] = _dot(rows[indices[place]], x)
                 if is_squared:
-                    pulls[place] = weights[place] * (found[place] - aims[place])
+                    scales[place] = weights[place] * (found[place] - aims[place])
                 else:
-                    pulls[place] = weights[place] / (1 + np.exp(-found[place]))
+                    scales[place] = weights[place] / (1 + np.exp(-found[place]))
             if first < whole:
-                _add_four(rows, indices[first : first + 4], pulls[first : first + 4], own)
+                _add_four(rows, indices[first : first + 4], scales[first : first + 4], own)
             else:
                 for place in range(first, end):
-                    row, pull = rows[indices[place]], pulls[place]
+                    row, scale = rows[indices[place]], scales[place]
                     for i in range(len(x)):
-                        own[i] += pull * row[i]
+                        own[i] += scale * row[i]
         begin = end

@@ -77,7 +77,7 @@ class CpuKernels(Backend):
         return found
 
     def form(self, inputs: list[Input]) -> tuple[list[Segment], list[Tensor]]:
-        """In one pass over memory; the first worker's gradient is set to zero, as in ``compress``."""
+        """In one pass over memory, which also sets the first worker's gradient to zero, as ``compress``."""
         if not _can_clear(inputs):
             return super().form(inputs)
         table = self._tables.of(inputs)
@@ -173,13 +173,13 @@ class CpuKernels(Backend):
     def count_ages(self, steps: int, sent_at: Tensor, rests: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         if not all(map(_can_sum, rests)):
             return super().count_ages(steps, sent_at, rests)
-        counts, masses = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1)
+        counts, squares = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1)
         begin = 0
         for rest in rests:
             own = sent_at[begin : begin + len(rest)]
-            measuring.count_ages(steps, own.numpy(), rest.numpy(), counts, masses)
+            measuring.count_ages(steps, own.numpy(), rest.numpy(), counts, squares)
             begin += len(rest)
-        return torch.from_numpy(counts), torch.from_numpy(masses)
+        return torch.from_numpy(counts), torch.from_numpy(squares)
 
     def count_magnitudes(self, inputs: list[Input], histogram: Histogram) -> None:
         if not _can_run(inputs):
@@ -251,7 +251,7 @@ class CpuKernels(Backend):
         found = search(table, guess(table, np.array(numbers), factor), factor)
         rows = [(given, row) for given in inputs for row in range(table.num_workers)]
         for place, ((given, row), number) in enumerate(zip(rows, numbers, strict=True)):
-            if len(found[place]) < number:  # the sample misled
+            if len(found[place]) < number:  # the guess was too high
                 (found[place],) = super().search_largest([narrowed(given, row, 0, given.size)], [number])
             elif len(found[place]) > number:
                 entries = given.entries(row, found[place])
@@ -303,8 +303,8 @@ def _can_add(payload: Any, compressed: Compressed) -> bool:
     """Whether ``payload`` has values and indices and can be decoded without its codec."""
     if not isinstance(payload, Sparse):
         return False
-    says_it_itself = type(compressed.origin[0]).add is Codec.add
-    return says_it_itself and payload.values.dtype in _DTYPES and payload.indices.dtype == torch.int32
+    has_default_add = type(compressed.origin[0]).add is Codec.add
+    return has_default_add and payload.values.dtype in _DTYPES and payload.indices.dtype == torch.int32
 
 
 def _can_sum(rows: Tensor) -> bool:

@@ -29,8 +29,7 @@ def largest_of_bins(p, length, largest):
 
 @compiled
 def encode(p, g, further, length, largest, magnitude, counts, codes):
-    """Write the codes of the entries sent, and subtract what they stand for from ``p``; returns their
-    number.
+    """Write the codes of the entries sent, and subtract the values sent from ``p``; returns their number.
 
     ``codes`` has room for d entries. ``g`` may be ``p``, so p is written after g was read.
     """
@@ -46,7 +45,7 @@ def encode(p, g, further, length, largest, magnitude, counts, codes):
         for i in range(size):
             value = -magnitude if x[i] < _NOTHING else magnitude
             x[i] -= value if sent[i] else _NOTHING
-        for i in range(size):  # without a branch: what is not sent is overwritten
+        for i in range(size):  # without a branch: the codes of other entries are overwritten
             codes[to] = own[i]
             to += sent[i]
         counts[number] = to - before

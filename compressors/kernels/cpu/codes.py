@@ -7,7 +7,7 @@ import numpy as np
 
 from compressors.kernels.cpu.compiling import compiled
 
-TERNARY = 3  # kind of packing: five codes in base 3; other kinds are bits of a code
+TERNARY = 3  # kind of packing: five codes in base 3; other kinds are the number of bits of a code
 _SPREAD, _ONES = np.uint64(0x8040201008040201), np.uint64(0x0101010101010101)
 _GATHER, _SEVENS = np.uint64(0x0102040810204080), np.uint64(0x7F7F7F7F7F7F7F7F)
 _BYTE = np.uint64(56)

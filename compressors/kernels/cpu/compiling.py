@@ -5,7 +5,8 @@ from typing import Any
 
 from numba import njit
 
-_PREFIX = __name__.removesuffix("compressors.kernels.cpu.compiling")  # of private names, else empty
+# "total_error._lab." where the packages have private names, else empty
+_PREFIX = __name__.removesuffix("compressors.kernels.cpu.compiling")
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -13,7 +14,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     If neither is writable, each process compiles again, which takes some seconds.
     """
-    function.__qualname__ = _PREFIX + function.__qualname__  # in the file's name: code refers to its module
+    # The cached file's name contains the prefix, because cached code refers to its module by the full name
+    function.__qualname__ = _PREFIX + function.__qualname__
     try:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:

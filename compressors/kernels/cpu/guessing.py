@@ -8,7 +8,7 @@ from compressors.kernels.cpu.machine import fused_multiply_add, pointer
 from compressors.kernels.cpu.table import BASE, GRADIENT, REST, SIZE
 
 _STRIDE, _SMALL = 127, 2**14  # a guess reads every 127th entry, or all entries of a small segment
-_ENOUGH = 2**11  # entries of a sample above a guess, from which on a sample is smaller
+_ENOUGH = 2**11  # sufficient number of sampled entries above a guess; the stride is larger if more are wanted
 
 
 @compiled

@@ -41,10 +41,10 @@ def add_wide_rows(table, like, total):
 
 
 @compiled
-def count_ages(steps, sent_at, entries, counts, masses):
-    """Add entries to ``counts`` and squares to ``masses``, per number of steps since ``sent_at`` [d]."""
+def count_ages(steps, sent_at, entries, counts, squares):
+    """Count entries, and add up their squares, per number of steps since ``sent_at`` [d]."""
     for i in range(len(sent_at)):
         age = steps - sent_at[i]
         wide = np.float64(entries[i])
         counts[age] += 1
-        masses[age] += wide * wide
+        squares[age] += wide * wide

@@ -24,8 +24,7 @@ AHEAD = 1024  # entries: the hardware prefetcher stops at the end of a page, 102
 
 @njit(inline="always")  # takes half the time of a call, because the caller's loops stay in registers
 def add_squares(x, start, everything, threshold, lanes):
-    """Partial sums of the squares of a block: of ``everything``, or without entries that ``at_least``
-    marks."""
+    """Partial sums of a block's squares: of all entries with ``everything``, else of unmarked entries."""
     nothing = x.dtype.type(0)
     for lane in range(LANES):
         lanes[lane] = 0.0
@@ -71,7 +70,7 @@ def add_lane(x, start, lane):
 
 @njit(inline="always")
 def sum_squares(x, start, everything, threshold, lanes):
-    """Sum of squares of the block at ``start``: of ``everything``, or without marked entries."""
+    """Sum of a block's squares: of all entries with ``everything``, else of unmarked entries."""
     add_squares(x, start, everything, threshold, lanes)
     return add_halves(lanes)
 
@@ -89,10 +88,10 @@ def sum_from(x, start, stop, block, nothing, lanes):
 
 @compiled
 def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, wholes):
-    """Write p = e + factor g over e; per piece the mask of |p| >= threshold, its count and sums of other
-    entries.
+    """Write p = e + factor g over e, and masks of |p| >= threshold; count the marked entries of each piece.
 
-    g of the first of ``workers`` workers becomes 0. Sums of all entries go into ``wholes``.
+    g of the first of ``workers`` workers becomes 0. ``sums`` are the blocks' sums of squares of unmarked
+    entries, and ``wholes`` those of all entries.
     """
     lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)

@@ -110,7 +110,7 @@ def moments(x, edges, sums_too, totals):
 
 @compiled
 def sums_of_halves(x, edges, totals, positive):
-    """The sums of the entries >= 0 and of the others of every part, [2, P], and the number of the first."""
+    """Per part the sums of the entries >= 0 and of the others, [2, P], and the number of entries >= 0."""
     sums, lows = np.empty((2, len(x) // _BLOCK + 1)), np.empty(_LANES)
     lanes, block = np.empty(_LANES), np.zeros(_BLOCK, np.float32)
     for part in range(len(edges) - 1):
@@ -134,7 +134,7 @@ def sums_of_halves(x, edges, totals, positive):
 
 @compiled
 def round_to_signs(x, edges, high, low, packed):
-    """Codes of 1 for entries >= 0, which are less by ``high`` of their part afterwards, others by ``low``."""
+    """Write code 1 for entries >= 0, else 0; subtract ``high`` or ``low`` of their part from the entries."""
     codes, layer = np.empty(CHUNK, np.uint8), 0
     for base in range(0, len(x), CHUNK):
         stop = min(base + CHUNK, len(x))
@@ -171,7 +171,7 @@ def add_signs(packed, edges, high, low, out):
 
 @compiled
 def round_to_ternary(x, edges, scales, first, second, kind, packed):
-    """In loops of one width each, which become vector instructions; a single loop takes twice the time."""
+    """Each loop has numbers of one width, for vector instructions; a single loop takes twice the time."""
     codes, layer = np.empty(CHUNK + 8, np.uint8), 0
     each, drawn = 5 if kind == 3 else 4, np.empty(CHUNK, np.float32)
     for base in range(0, len(x), CHUNK):
@@ -275,7 +275,7 @@ def norm_of(own, is_largest, sums, lanes, block):
 
 @compiled
 def round_to_levels(x, number, bucket_size, is_largest, first, second, norms, widths, starts, packed):
-    """``starts`` are those of the parts of ``widths`` bits in ``packed``."""
+    """``starts`` are the first bytes, in ``packed``, of the codes' parts, which have ``widths`` bits."""
     chunk = bucket_size * max(1, CHUNK // bucket_size)
     codes, part = np.empty(chunk, np.uint16), np.empty(chunk + 8, np.uint8)
     sums, lanes, block = np.empty(bucket_size // _BLOCK + 1), np.empty(_LANES), np.zeros(_BLOCK, np.float32)

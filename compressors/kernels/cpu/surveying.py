@@ -123,7 +123,7 @@ def tails_of(tail, offsets, kept, row_pieces):
 
 @njit(inline="always")
 def add_tail(x, start, level, with_squares, excesses, squares):
-    """Add a block's excesses over ``level`` and, if asked for, their squares to the partial sums."""
+    """Add a block's excesses over ``level`` and, ``with_squares``, their squares to the partial sums."""
     if with_squares:
         for line in range(_BLOCK // _LANES):
             for lane in range(_LANES):
@@ -142,8 +142,8 @@ def add_tail(x, start, level, with_squares, excesses, squares):
 def narrow(tail, level, with_squares):
     """The number of magnitudes of at least ``level``, and sums of their excesses and of the squares of these.
 
-    If they seem to be less than half of ``tail``, they are moved to its front. Returns their number, the
-    length in use and the sums; that of squares is NaN if it was not asked for.
+    If, by a sample, fewer than half of ``tail`` reach the level, they are moved to its front. Returns their
+    number, the length in use and both sums; that of squares is NaN without ``with_squares``.
     """
     excesses, squares = np.zeros(_LANES), np.zeros(_LANES)
     count = used = sampled = 0

@@ -75,9 +75,9 @@ class Table:
         self.pieces[:, GRADIENT] = there * (gradient + offsets)
 
     def tail(self, dtype: np.dtype) -> np.ndarray:
-        """Memory for a number of each entry, which the operating system provides where it is used.
+        """Memory for one number per entry; the operating system provides only the pages that are used.
 
-        It is kept: new memory for the tails of a survey would cost a sixth of its time.
+        It is reused: new memory for the tails of a survey would take a sixth of the survey's time.
         """
         if self._tail is None or self._tail.dtype != dtype:
             self._tail = np.empty(self.pieces[:, SIZE].sum(), dtype=dtype)

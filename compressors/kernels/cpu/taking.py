@@ -150,7 +150,7 @@ def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
 
 
 def _take_wanted(table: Table, wanted: np.ndarray, thresholds: np.ndarray) -> Payloads:
-    """The ``wanted`` [R] largest magnitudes, most likely among those that are marked."""
+    """Take the ``wanted`` [R] largest magnitudes, which are most likely marked."""
     pieces, row_pieces = table.pieces, table.row_pieces
     masks, squares, counts, wholes = table.masks, table.sums, table.counts, table.wholes
     magnitude = MAGNITUDE[thresholds.dtype]
@@ -172,7 +172,7 @@ def _take_wanted(table: Table, wanted: np.ndarray, thresholds: np.ndarray) -> Pa
 
 
 def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Output memory for marked entries, and the start of each piece's, [P + 1]."""
+    """Output memory for marked entries, and the start of each piece's part of it, [P + 1]."""
     offsets = np.empty(len(table.counts) + 1, dtype=np.int64)
     total = sums.running_total(table.counts, offsets)
     return np.empty(total, dtype=dtype), np.empty(total, dtype=np.int32), offsets

@@ -24,7 +24,7 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
-RULES = (AtLeast, Drawn, Largest)  # that there are kernels for
+RULES = (AtLeast, Drawn, Largest)  # rules with kernels
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
 # No fused multiply-add: a product and a sum round twice, as on the CPU.
 APART = {"enable_fp_fusion": False}
@@ -145,16 +145,16 @@ def _can_run(inputs: Sequence[Input]) -> bool:
 def _can_add(payload: Any, compressed: Compressed) -> bool:
     """Whether ``payload`` has values and indices and can be decoded without its codec."""
     is_known = isinstance(payload, Sparse) and payload.values.dtype in _DTYPES
-    says_it_itself = type(compressed.origin[0]).add is Codec.add
-    return is_known and says_it_itself and payload.indices.dtype == torch.int32
+    has_default_add = type(compressed.origin[0]).add is Codec.add
+    return is_known and has_default_add and payload.indices.dtype == torch.int32
 
 
 def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
-# Values, indices and [W, L] by segment; sums of squares of remaining entries and of all entries, [sum of W L]
-# each.
+# Per segment the values, the indices and the elements sent [W, L]; sums of squares of remaining entries and
+# of all entries, [sum of W L] each.
 Taken = tuple[Sequence[Tensor], Sequence[Tensor | None], list[np.ndarray], Sequence[Tensor]]
 Packed = tuple[Sequence[Tensor], Sequence[Tensor], list[np.ndarray]]
 
@@ -173,8 +173,11 @@ def _take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -
 
 
 def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) -> Taken:
-    """Select the largest: two digits of each row's key from all entries, the others from entries that reach
-    them."""
+    """Select the largest entries of each row.
+
+    The first two digits of a row's key are computed from all its entries, the others from the entries that
+    reach these digits.
+    """
     wanted = table.host.per_row([r.number for r in rules], np.dtype(np.int32))
     left, kind = upload(wanted, table.device), _KEYS[factor.dtype]
     keys = torch.zeros(table.num_rows, dtype=kind, device=table.device)
@@ -235,7 +238,7 @@ def _add_up(sums: Tensor, adding: Adding) -> Tensor:
 def _take_drawn(table: DeviceTable, rules: Sequence[Drawn], factor: Tensor) -> Taken:
     draws, rotations, sizes = table.host.draws([rule.positions.shape for rule in rules])
     for rule, own in zip(rules, rotations, strict=True):
-        own[:] = rule.rotations % max(1, rule.positions.shape[1])  # DEFT, MiCRO: perhaps no position
+        own[:] = rule.rotations % max(1, rule.positions.shape[1])  # DEFT and MiCRO may choose no position
     drawn_from = np.concatenate([rule.positions.ravel() for rule in rules]).astype(np.int32)
     positions = upload(drawn_from, table.device)
     of_rows = (upload(draws, table.device), table.rows, positions)
