@@ -1,9 +1,11 @@
-"""Command line of a training: compose the config, refuse bad ones, start the run. See `python run.py
---help`."""
+"""Command line of a training: composition and checks of the config, and start of the run.
+
+See `python run.py --help`.
+"""
 
 import sys
 
-if __name__ == "__main__":  # before the imports below, in which Ctrl-C would end with a traceback
+if __name__ == "__main__":  # before the slow imports below: Ctrl-C within them would print a traceback
     if sys.platform == "win32":
         sys.exit("error: Windows has neither O_NOFOLLOW nor fork: use WSL, see docs/getting_started.md")
     try:
@@ -33,13 +35,13 @@ from trainers.config import composition, guard, words, yaml_loader
 from trainers.config.errors import ConfigError, one_line
 
 guard.install()
-statuses: list[int] = []  # of a command that failed or was stopped
-begun: list[bool] = []  # of jobs: what is raised before the first one is Hydra's
+statuses: list[int] = []  # exit status of a run outside a sweep, if it failed or was stopped
+begun: list[bool] = []  # an entry per started job; Hydra raises the exceptions before the first one
 
 
 @hydra.main(version_base="1.3", config_path=str(guard.CONF), config_name="config")
 def main(config: DictConfig) -> float | None:
-    """One job: the only one of a command, or one of a sweep. Returns what a search maximises."""
+    """Run one job: the only one, or one of a sweep. Returns the objective of a sweep's job, if known."""
     from trainers.launch.jobs import FAILED, Job, current_sweep, perform
     from trainers.launch.slurm import take_ranks
     from trainers.launch.stopping import StoppedError
@@ -50,7 +52,7 @@ def main(config: DictConfig) -> float | None:
     overrides = tuple(OmegaConf.to_container(hydra_config.overrides.task, resolve=False))
     if hydra_config.mode == RunMode.MULTIRUN:
         sweep = current_sweep()
-        if sweep is not None:  # else it could not start, which has been said
+        if sweep is not None:  # None if ``StartOfSweep`` did not run
             job = Job(hydra_config.job.num, overrides)
             done = perform(sweep, job, lambda: start(config, overrides, in_sweep=True), ConfigError)
             return None if done.status == FAILED else reached(config, Path(done.folder))
@@ -80,18 +82,21 @@ def reached(config: DictConfig, folder: Path) -> float | None:
 
 
 def start(config: DictConfig, overrides: Sequence[str], *, in_sweep: bool = False) -> tuple[str, Path]:
-    """Train as the config says, unless that is done; how it ended, and its folder."""
+    """Train with the config, unless the run is finished already.
+
+    Returns ``finished`` or ``skipped``, and the run folder. Raises ``ConfigError`` and ``StoppedError``.
+    """
     from trainers.launch.jobs import set_overrides
 
     resolved = composition.resolve(config, overrides, in_sweep)
     set_overrides(overrides)
-    from trainers.run.session import run  # after what is refused without it, as it takes long
+    from trainers.run.session import run  # a slow import, after the checks
 
     return run(resolved, in_sweep=in_sweep)
 
 
 class StartOfSweep(Callback):
-    """Tells the jobs of a sweep, in whatever processes they run, where to say what became of them."""
+    """Hydra's callback at the start of a sweep: checks its search, makes the folder for reports of jobs."""
 
     def on_multirun_start(self, config: DictConfig, **_: Any) -> None:
         from trainers.config.searches import check_search
@@ -100,15 +105,15 @@ class StartOfSweep(Callback):
         try:
             check_search(config.hydra.sweeper, config.get("tracker") or {})
             start_sweep(Path(config.hydra.sweep.dir))
-            for number in (signal.SIGINT, signal.SIGTERM):  # which lets us stop the jobs
+            for number in (signal.SIGINT, signal.SIGTERM):  # raises KeyboardInterrupt, which stops the jobs
                 signal.signal(number, signal.default_int_handler)
         except (OSError, ValueError) as error:  # Hydra turns what a callback raises into a warning
             print(f"error: {one_line(error)}", file=sys.stderr)
-            sys.exit(1)  # before Hydra writes there itself
+            sys.exit(1)  # before Hydra writes to the sweep's folder
 
 
 def command_line() -> int:
-    """Run ``main``; the exit status, not 0 if a job failed."""
+    """Run ``main``; returns the exit status, which is not 0 if a job failed."""
     from trainers.launch.jobs import end_sweep
 
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -116,14 +121,14 @@ def command_line() -> int:
         status = run_hydra()
     finally:
         yaml_loader.end()
-    for number, handler in handlers.items():  # a sweep has had its own
+    for number, handler in handlers.items():  # a sweep has replaced them
         signal.signal(number, handler or signal.SIG_DFL)
     return max([status, end_sweep(interrupted=status == 130), *statuses])
 
 
 def run_hydra() -> int:
-    """Run ``main``; 0 if Hydra did. What Hydra refuses is said in its own words, in one line."""
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints the errors below its own way and exits
+    """Run ``main``; returns 0 if no exception ended it. An error of Hydra's is printed in one line."""
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # otherwise Hydra itself prints the errors below and exits
     try:
         sys.argv[1:] = words.checked(sys.argv[1:])
     except ValueError as error:
@@ -137,7 +142,7 @@ def run_hydra() -> int:
         return failed("a process of the launcher was killed; the same command does the rest")
     except HydraException as error:
         return failed(composition.said_by_hydra(error))
-    except Exception as error:  # of many kinds: what Hydra meets where it expects no such words or files
+    except Exception as error:  # Hydra raises many types for malformed overrides and files
         if str(error).startswith("No trials are completed"):  # Optuna
             return failed("no job of the search has finished")
         if begun and not isinstance(error, (OSError, OmegaConfBaseException)):
@@ -152,7 +157,7 @@ def failed(said: str) -> int:
 
 
 def run_command() -> int:
-    """The command in a process of its own; its exit status."""
+    """Run the command as the whole process; returns the exit status."""
     from trainers.launch.stopping import end_as_asked
     from trainers.launch.streams import keep_streams
 

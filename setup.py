@@ -9,7 +9,7 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
-sys.path.insert(0, str(ROOT / "total_error"))  # the package itself needs torch, which a build does not have
+sys.path.insert(0, str(ROOT / "total_error"))  # importing the package needs torch, which a build lacks
 
 from _names import FOLDERS, MODULES, renamed  # noqa: E402
 
@@ -17,7 +17,7 @@ LEFT_OUT = ("__pycache__", "pages")  # results/pages has figures, which only the
 
 
 class BuildLab(build_py):
-    """Copies the laboratory's folders, with private names in their sources. A link copies nothing."""
+    """Copies the laboratory's folders; imports get the private names. An editable install copies nothing."""
 
     def run(self) -> None:
         super().run()

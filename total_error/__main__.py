@@ -1,14 +1,14 @@
 """Command line of the laboratory: ``total-error``, ``python -m total_error``.
 
-total-error compressor=top_k model=mlp       the command of run.py
-total-error results table outputs            the command of python -m results
+total-error compressor=top_k model=mlp       same as python run.py ...
+total-error results table outputs            same as python -m results ...
 """
 
 import sys
 
 
 def main() -> int:
-    """Run the command; its exit status."""
+    """Run the command; return its exit status."""
     try:
         if sys.argv[1:2] == ["results"]:
             from results.__main__ import main as results
@@ -36,7 +36,7 @@ def main() -> int:
     return run_command()
 
 
-# What a command imports before anything else, of the extra [lab]
+# Packages of the extra [lab] that a command imports first
 LAB = ("hydra", "omegaconf", "pydantic", "rich", "yaml")
 
 if __name__ == "__main__":

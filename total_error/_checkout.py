@@ -1,4 +1,4 @@
-"""Names of the laboratory's modules, settled before the first of them is imported."""
+"""Setup of the laboratory's module names, before the first of these modules is imported."""
 
 from total_error._names import claim
 

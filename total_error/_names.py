@@ -1,9 +1,10 @@
-"""Private names of the laboratory's packages, which no folder of a user can have.
+"""Private names of the laboratory's packages, which cannot collide with folders of a user.
 
-A wheel holds the folders of this repository below ``total_error/_lab``, and their sources import one another
-there. ``setup.py`` writes them with ``renamed``. A checkout has the folders at its top: if their names lead
-elsewhere, as in a folder with its own ``data`` and ``trainers``, ``Finder`` loads them by the private names.
-Standard library only, because it is used where torch is not installed.
+A wheel has the folders of this repository below ``total_error/_lab``. Their sources import each other by the
+private names ``total_error._lab.*``, which ``setup.py`` writes with ``renamed``. A checkout has the folders
+at its top. If Python finds other packages by these names, such as a user's own ``data`` or ``trainers``,
+``Finder`` loads the laboratory's folders by the private names. Standard library only, because this module is
+used where torch is not installed.
 """
 
 import ast
@@ -25,7 +26,7 @@ MODULES = ("run",)
 
 
 def renamed(source: str) -> str:
-    """A source whose imports name the laboratory's modules by their private names, line by line.
+    """``source`` with private names in all imports of the laboratory's modules; line numbers do not change.
 
     Raises ``ValueError`` for ``import trainers.x`` without ``as`` if the code uses this name.
     """
@@ -58,7 +59,7 @@ def _is_ours(module: str) -> bool:
 
 
 class Loader(SourceFileLoader):
-    """Loads a source of a checkout with private names; its code is not kept on disk, as others have it."""
+    """Loads a source of a checkout with private names, without the bytecode cache of the public name."""
 
     def path_stats(self, path: str) -> dict[str, float]:
         raise OSError("no file of compiled code")
@@ -69,7 +70,7 @@ class Loader(SourceFileLoader):
 
 
 class Finder(MetaPathFinder):
-    """Finds modules of ``total_error`` in a checkout, those below ``total_error._lab`` at its top."""
+    """Finds modules of ``total_error`` in a checkout; those of ``total_error._lab`` are at its top."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -92,7 +93,7 @@ class Finder(MetaPathFinder):
 
 
 def claim() -> None:
-    """Make the laboratory's modules importable, whatever folders there are beside the user's script."""
+    """Make the laboratory's modules importable, also if the user has packages of the same names."""
     if (OWN / "_lab").is_dir():  # a wheel, whose files have the private names
         return
     if all(_leads_here(name) for name in FOLDERS):

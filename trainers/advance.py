@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 class Advance:
-    """Takes steps of the training ``state``; records the learning rate of the first parameter group."""
+    """Takes steps of the training ``state``. Reducers get the learning rate of the first parameter group."""
 
     def __init__(self, state: TrainingState, loader: Loader, communicator: Communicator) -> None:
         self.state = state
@@ -48,7 +48,7 @@ class Advance:
         self._losses: Tensor | None = None
 
     def __call__(self, factor: float, *, measure: bool) -> Outcome:
-        """One step at ``factor`` times the base rates; ``measure`` requests losses and ||p||^2.
+        """One step at ``factor`` times the base rates; ``measure`` requests the losses.
 
         Raises ``NonFiniteGradientError`` and ``UnreadableDataError``; the weights are then unchanged.
         """

@@ -32,7 +32,7 @@ class RunningAverage:
         # AveragedModel's own update divides integer buffers, such as BatchNorm's number of batches, which
         # fails on GPUs
         pairs = list(zip(_tensors(self.model), _tensors(model), strict=True))
-        count = 1 + int(self.averaged.n_averaged)  # on the CPU
+        count = 1 + int(self.averaged.n_averaged)  # this counter is on the CPU, so no wait for a GPU
         for averaged, new in pairs:
             if count == 1:
                 averaged.copy_(new)

@@ -33,7 +33,7 @@ class Cost(NamedTuple):
 
     seconds: float  # processor time of compression and aggregation
     rounds: float  # sequential messages
-    traffic_bytes: float  # bytes that leave its machine, and what a step waits for on busier links
+    traffic_bytes: float  # bytes that leave its machine, and ``Clock.detour_bytes``
 
 
 def break_even(compressed: Cost, dense: Cost, latency_seconds: float = 0.0) -> float:
@@ -61,11 +61,11 @@ class TimedStep(Protocol):
 
     @property
     def compression_seconds(self) -> float | None:
-        """Of one worker; None if it cannot be measured."""
+        """Seconds of compression for one worker; None if they cannot be measured."""
 
 
 class StepCosts:
-    """Costs of the steps of this session, and of dense steps for comparison."""
+    """Costs of the steps that this process has taken, and of dense steps for comparison."""
 
     def __init__(self, reducer: Reducer, layout: Layout, communicator: Communicator) -> None:
         self.layout = layout
@@ -74,8 +74,8 @@ class StepCosts:
         self.seconds: deque[float] = deque(maxlen=STEPS)
         self.rounds: deque[int] = deque(maxlen=STEPS)
         self.steps = 0
-        self.leading_seconds: deque[float] = deque(maxlen=STEPS)  # of the steps in which a local worker led
-        self._sent = 0.0  # sum over steps: bytes that left a local worker (mean over workers) and detours
+        self.leading_seconds: deque[float] = deque(maxlen=STEPS)  # of the steps that had any
+        self._sent = 0.0  # sum over steps: bytes that left a local worker (mean) and ``Clock.detour_bytes``
 
     def add(self, step: TimedStep, ledger: Ledger) -> None:
         """Record the last step."""
@@ -91,10 +91,10 @@ class StepCosts:
         self.steps += 1
 
     def summary(self) -> dict[str, float]:
-        """The metric, equal on every process; empty for dense training and for a single worker.
+        """The bandwidth by metric name, equal on every process; empty for dense training and a single worker.
 
         Times are medians over steps, of the slowest process; the first step is omitted because it loads
-        kernels. A leader's work counts in full, because all workers wait for it.
+        kernels. Work of one worker counts in full if all others wait for it.
         """
         if self.steps == 0:
             return {}

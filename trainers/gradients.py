@@ -60,7 +60,7 @@ class WorkerGradients:
         micro_batch_size: int | None = None,
         checks: bool = True,
     ) -> None:
-        self.checks = checks or clip_norm is not None  # clipping needs the norm, which shows faults
+        self.checks = checks or clip_norm is not None  # clipping needs the norm, which shows NaN and infinity
         self.model = model
         self.loss = loss
         self.layout = layout
@@ -211,7 +211,7 @@ def buffers_seen_by_forward(model: nn.Module) -> list[Tensor]:
 
 
 def seed_worker(seed: int, step: int, worker: int) -> None:
-    """Seed torch's generators, which dropout uses."""
+    """Seed torch's generators, which dropout uses, from (seed, step, worker)."""
     number = derive_seed("forward", seed, step, worker)
     if torch.cuda.is_initialized():
         torch.manual_seed(number)
@@ -220,7 +220,7 @@ def seed_worker(seed: int, step: int, worker: int) -> None:
 
 
 def _first_bad(views: list[Tensor], worker: int, layout: Layout) -> int:
-    """The fault of a worker's first layer that is not finite; 0 if only a norm or sum overflowed."""
+    """``encode_fault`` of a worker's first layer that is not finite; 0 if only a norm or sum overflowed."""
     for layer, view in enumerate(views):
         if not view.isfinite().all():
             return encode_fault(worker, layer, layout)

@@ -30,7 +30,7 @@ class Counts:
         ends = np.cumsum([num_layers, num_kinds, 2]).tolist()
         self.sent, self.bytes, self.link_bytes, rest = np.split(self.all, ends, axis=1)
         # In order: bytes that would have left a worker without compression; the entropy bound in bytes; the
-        # paper's bits; elements of the worker that sends the most, which all workers store.
+        # paper's bits; elements of the worker that sends the most, the same number in all rows.
         self.dense_bytes, self.choice, self.paper_bits, self.largest_sent = rest.T
 
 
@@ -80,7 +80,7 @@ class Ledger:
                 self._error[:, layers] = _entries(own.error)
 
     def fault(self) -> tuple[int, int] | None:
-        """Indices of the local worker and layer whose ||p||^2 is not finite in this step."""
+        """Indices of a local worker and layer with a ||p||^2 that is not finite; None if all are finite."""
         if math.isfinite(self._input_norm.sum()):
             return None
         rows, layers = np.nonzero(~np.isfinite(self.input_norm.cpu().numpy()))
@@ -175,7 +175,7 @@ class Ledger:
         }
 
     def link_bytes_sent_total(self) -> float:
-        """That metric alone, equal on every process."""
+        """The metric ``comm/link_bytes_sent_total``, equal on every process."""
         [[total]] = self._means([self.total_counts.link_bytes[:, 0]])
         return total
 
@@ -192,7 +192,7 @@ class Ledger:
         }
 
     def _means(self, *groups: Sequence[Tensor | np.ndarray]) -> list[list[float]]:
-        """Means over all workers of columns [W]. The bits of a mean depend on the size of its group."""
+        """Means over all workers of columns [W]. The rounding of a mean depends on the size of its group."""
         columns = [torch.as_tensor(column, dtype=torch.float64) for group in groups for column in group]
         everyones = self.communicator.collect(torch.stack(columns, 1))  # [n, columns]
         of_groups = everyones.split([len(group) for group in groups], 1)

@@ -64,20 +64,20 @@ class Trainer:
 
     @property
     def overlaps(self) -> bool:
-        """Whether a step reduces gradients during its backward pass: by the setting, or because it is free.
+        """Whether a step reduces gradients during its backward pass: as set, or because it costs no time.
 
         A dense reduction with one worker per process takes no longer in pieces, and has the same result.
         """
         settings, communicator = self.settings, self.communicator
-        needs_the_whole = (
+        needs_whole_gradient = (
             self.layout.scope == "global"
             or settings.clip_norm is not None
             or settings.nonfinite == "skip"
             or bool(self.diagnostics.names)
             or self.is_analytic
         )
-        talks = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
-        return settings.overlap or (talks and self.reducer.traits.lossless and not needs_the_whole)
+        one_each = communicator.world_size == communicator.size > 1 and self.layout.device.type == "cpu"
+        return settings.overlap or (one_each and self.reducer.traits.lossless and not needs_whole_gradient)
 
     @property
     def epochs_per_step(self) -> float:

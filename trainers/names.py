@@ -1,6 +1,6 @@
-"""Names of this project's modules: their own in a checkout, below a package of their own in a wheel.
+"""Names of this project's modules: top-level in a checkout, inside one package in a wheel.
 
-Standard library only, because what the command line refuses at once uses it.
+Standard library only, because checks before slow imports use it.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def full_name(name: str) -> str:
-    """The name by which Python imports what configs and records name, such as compressors.top_k.TopK."""
+    """The import path of a name in configs and records, such as compressors.top_k.TopK."""
     return PREFIX + name if PREFIX and is_ours(name.partition(".")[0]) else name
 
 

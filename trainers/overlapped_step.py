@@ -171,7 +171,7 @@ class OverlappedStep:
         timed = self.thread is not None  # on a GPU, kernels are only queued at this point
         own = self.reduce_seconds - self.communication_seconds - self.communicator.clock.leading_seconds
         self.compression_seconds = own if timed else None
-        # The first layer of this worker, as without overlap
+        # The first layer of this worker that is not finite, as without overlap
         fault = min(self.faults, default=0) if self.looks else fault_of(self.ledger)
         raise_together(self.communicator, self.layout, step, fault)
         self.ledger.close_step()
@@ -206,7 +206,7 @@ class OverlappedStep:
     def _reduce(self, segments: list[Segment]) -> None:
         """Reduce the gradients of a bucket to their means."""
         if any(future.done() and future.exception() for future in self._launched):
-            return  # the backward pass raises the error
+            return  # ``run`` raises the error
         started = time.perf_counter()
         with torch.inference_mode():
             inputs = inputs_of(segments)

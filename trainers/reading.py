@@ -23,7 +23,7 @@ def read_together(communicator: Communicator, data: object, read: Callable[[], F
 
 
 def agree(communicator: Communicator, read: Callable[[], Found]) -> Found:
-    """``read_together`` for data that can fail."""
+    """``read_together`` for data whose reads can fail."""
     problem = ""
     try:
         found = read()

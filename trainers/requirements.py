@@ -46,7 +46,7 @@ def _refuse_idle(trainer: "Trainer") -> None:
 
 
 def require_pieces(num_workers: int, num_processes: int, scope: str, diagnostics: Sequence[str]) -> None:
-    """Raise ``ValueError`` for settings that need the whole gradient, if a step reduces it in pieces."""
+    """Raise ``ValueError`` for settings with which a step cannot reduce the gradient in pieces."""
     if num_workers > num_processes:
         raise ValueError(
             f"trainer.overlap needs one worker per process: workers={num_workers} "

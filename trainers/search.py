@@ -96,7 +96,7 @@ class AutoLRSController:
     def _begin_stage(self) -> None:
         """Search for the stage's rate."""
         search = self.state.search
-        if not search["rates"]:  # otherwise an interrupted session has made trials for this stage
+        if not search["rates"]:  # otherwise the run was resumed within the trials of this stage
             steps, search["trial_steps"] = self.settings.plan(search["stage"] + 1, self.steps_left())
             search["stage_steps"] = steps
             search["by_validation"] = search["trial_steps"] >= self.settings.validation_from
@@ -129,7 +129,7 @@ class AutoLRSController:
 
     def _try_rates(self) -> None:
         snapshot = self.state.capture(self.communicator.device)
-        search = copy.deepcopy(self.state.search)  # the trials restore the state's copy
+        search = copy.deepcopy(self.state.search)  # ``restore`` replaces the state's own
         costs_before = self._costs()
         while len(search["rates"]) < self.settings.trials:
             snapshot.facts["search"] = copy.deepcopy(search)
@@ -138,7 +138,7 @@ class AutoLRSController:
             values, taken = self._try(rate, search, snapshot)
             for name, cost in self._costs().items():
                 search["costs"][name] += cost - costs_before[name]
-            for name, num_bytes in self._broken_off().items():
+            for name, num_bytes in self._bytes_of_unfinished_step().items():
                 search["costs"][name] += num_bytes
             search["steps"] += taken
             # Validation losses are several steps apart.
@@ -193,8 +193,8 @@ class AutoLRSController:
         metrics = self.state.ledger.metrics()
         return {of_search: metrics[name] for name, of_search in SEARCH_COSTS.items()}
 
-    def _broken_off(self) -> dict[str, float]:
-        """Bytes sent by an unfinished step, means over workers."""
+    def _bytes_of_unfinished_step(self) -> dict[str, float]:
+        """Bytes sent by an unfinished step, means over workers, by the names of the costs."""
         handed = self.communicator.take_charges().sum(1)
         on_link = self.communicator.take_link_bytes()[:, 0]
         self.communicator.take_largest_sent()
@@ -209,7 +209,7 @@ class AutoLRSController:
 
 
 def _if_known(name: str, value: float | None) -> dict[str, float]:
-    """The metric, if it is not None."""
+    """The metric, if its value is known and finite; otherwise empty."""
     return {} if value is None or not math.isfinite(value) else {name: value}
 
 

@@ -30,10 +30,10 @@ class TrainerSettings:
     micro_batch_size: int | None = None  # samples per forward and backward pass; None for the whole batch
     precision: str = "fp32"  # of the forward pass; gradients and weights are fp32
     channels_last: bool = False  # convolutions' weights and activations with channels innermost
-    average_reset_epochs: float | None = None  # epochs between restarts of the running average; None: none
+    average_reset_epochs: float | None = None  # epochs between restarts of the average; None: no average
     bucket_megabytes: float = 25  # size of a bucket with overlap
     nonfinite: str = "stop"  # treatment of a step with a gradient that is not finite
-    reduction: str = WORKER_ORDER  # order in which ``Communicator.mean`` adds
+    reduction: str = WORKER_ORDER  # order of additions in ``Communicator.all_reduce_mean``
 
     def __post_init__(self) -> None:
         if self.steps is None:

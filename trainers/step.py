@@ -102,8 +102,8 @@ class ExplicitStep:
 def sees_faults(layout: Layout) -> bool:
     """Whether the norms of p show all values that are not finite.
 
-    False for float64, whose squares overflow before its entries, and on a GPU, where reading norms would
-    wait.
+    False for float64, because squares of finite entries can overflow, and on a GPU, because reading the norms
+    would wait for its kernels.
     """
     return (layout.device.type, layout.dtype) == ("cpu", torch.float32)
 

@@ -40,10 +40,10 @@ class StepLog:
         self.counts_skipped = trainer.settings.nonfinite == "skip"
         self.costs = StepCosts(trainer.reducer, trainer.layout, trainer.communicator)
         model = trainer.model
-        self._of_model: Callable[[], Record] = (
+        self._model_diagnostics: Callable[[], Record] = (
             model.diagnostics if isinstance(model, HasDiagnostics) else dict
         )
-        self._probe: Probe | None = None  # of the next step, if diagnostics measure it
+        self._probe: Probe | None = None  # the probe, if it measures the next step
         self._is_recorded = False
         threshold = threshold_in_force(trainer.reducer)
         self._watch = (
@@ -53,7 +53,7 @@ class StepLog:
     def start(self) -> None:
         """Record the model's diagnostics before the first step."""
         state = self.state
-        found = self._of_model() if state.step == 0 and not state.search else {}
+        found = self._model_diagnostics() if state.step == 0 and not state.search else {}
         if found:
             self.log(state.note({"step": 0, "epoch": 0.0, **found}))
 
@@ -86,7 +86,7 @@ class StepLog:
         return loss
 
     def cost_so_far(self) -> Record:
-        """The bytes of an evaluation after the last step: those of the step's record, if it has none."""
+        """Link bytes for the record of an evaluation; empty if the last step's record has them."""
         if self._is_recorded:
             return {}
         return {LINK_BYTES: self.state.ledger.link_bytes_sent_total()}
@@ -99,7 +99,7 @@ class StepLog:
         record["train/learning_rate"] = self.advance.base_rates[0] * factor
         if self.counts_skipped:
             record["train/steps_skipped"] = state.skipped
-        record |= {**state.ledger.metrics(), **self._of_model()}
+        record |= {**state.ledger.metrics(), **self._model_diagnostics()}
         if outcome is not None:
             record |= outcome.times(state.gradient_step)
             if probe is not None:

@@ -1,1 +1,1 @@
-"""Measured costs of steps, and advice whether compression pays on a network."""
+"""Measured costs of steps, and advice on whether compression saves time on a network."""

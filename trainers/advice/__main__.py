@@ -1,4 +1,4 @@
-"""Program that measures costs of a config's steps: a JSON object as its argument, one on standard output.
+"""Program that measures the costs of a config's steps; its argument and its output are JSON objects.
 
 ``python -m results breakeven`` runs it.
 """
@@ -21,7 +21,11 @@ from trainers.run.build import build_trainer
 
 
 def main(argument: str) -> None:
-    """Measure and print. Raises ``ConfigError`` for settings that cannot be measured."""
+    """Print the measured costs for ``argument``, a JSON object.
+
+    Its fields are ``overrides`` of the config, ``settings`` for ``Settings``, and ``compute_seconds``, which
+    is measured if it is null. Raises ``ConfigError`` for settings that cannot be measured.
+    """
     asked = json.loads(argument)
     config = compose(asked["overrides"])
     keep_freed_memory()

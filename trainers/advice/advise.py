@@ -11,7 +11,7 @@ from trainers.records.step_times import Network, Prediction, Verdict, judge, pre
 
 
 class Advice(NamedTuple):
-    """Predicted steps of every method, and the verdict on them."""
+    """Predicted step times of every method, and the verdict on them."""
 
     predictions: list[Prediction]
     verdict: Verdict
@@ -27,12 +27,14 @@ def advise(
     overlap: float = 0.0,
     settings: Settings | None = None,
 ) -> Advice:
-    """Measure compression for the script's parameters on this machine; predict steps over ``bandwidth``.
+    """Measure compression of the script's parameters on this machine; predict step times on a network.
 
-    ``compute_seconds`` is the script's own time of forward pass, backward pass and update. ``workers`` is by
-    default the number of processes of the script. Call it on one process, between steps; it takes the time
-    and memory of some compressions and leaves ``state`` as it is. Raises ``ValueError`` for numbers out of
-    range.
+    ``compute_seconds`` is the script's time for forward pass, backward pass and update of a step.
+    ``bandwidth`` is that of a worker's link, such as ``10gbit``, or ``unlimited``. ``workers`` is by default
+    the number of workers of ``state``. ``overlap`` is the part of ``compute_seconds`` during which messages
+    are sent. Call it in one process, between steps; it takes the time and memory of some compressions and
+    does not change ``state``. Raises ``ValueError`` for another form of ``bandwidth``, and on a CPU with too
+    little memory.
     """
     on_gpu = state.layout.device.type == "cuda"
     network = Network(

@@ -22,12 +22,12 @@ from trainers.launch.memory import require_memory
 from trainers.layout import Layout
 from trainers.records.step_times import Cost, Line
 
-MANY = 3  # workers in this process, from which the cost per worker follows
-UNCOUNTED = 2  # first steps, in which kernels are loaded
+MANY = 3  # workers in the second measurement, from which the cost per further worker follows
+UNCOUNTED = 2  # first steps, not measured because kernels are loaded in them
 
 
 class Part(NamedTuple):
-    """What one step of a reducer took."""
+    """Costs of one step of a reducer."""
 
     seconds: float  # of one worker, without communication
     rounds: int
@@ -41,7 +41,7 @@ class Settings:
 
     density: float = 0.001  # of Top-k, and the share of entries above the threshold
     rank: int = 2  # of PowerSGD
-    steps: int = 5  # whose medians are taken
+    steps: int = 5  # measured steps; a cost is their median
 
     def __post_init__(self) -> None:
         require(0 < self.density < 1, "density", "in (0, 1)", self.density)
@@ -50,10 +50,11 @@ class Settings:
 
 
 def measure_costs(layout: Layout, settings: Settings | None = None) -> list[Cost]:
-    """Costs of dense training, its fp16 hook, Top-k, hard threshold and PowerSGD on this machine.
+    """Costs of dense training, torch's fp16 hook, Top-k, hard threshold and PowerSGD on this machine.
 
-    The compressors' inputs p are normally distributed, with the given share of entries above the threshold,
-    and error feedback keeps its memory. Raises ``ValueError`` if that takes more memory than there is.
+    The compressors run with error feedback. Their inputs p are normally distributed, and the threshold is set
+    so that ``density`` is the share of entries above it. Raises ``ValueError`` if the measurement takes more
+    memory than a CPU machine has.
     """
     settings = settings or Settings()
     size = layout.num_parameters
@@ -88,7 +89,7 @@ def _line(one: float, many: float) -> Line:
 
 @torch.inference_mode()
 def _part_of(reducer: Reducer, layout: Layout, workers: int, steps: int) -> Part:
-    """Medians of a reducer's steps with so many workers in this process."""
+    """Median costs of a reducer's steps with ``workers`` workers in this process."""
     device = layout.device
     communicator = Communicator(workers, device=device)
     communicator.declare_kinds(reducer.kinds)
@@ -121,7 +122,7 @@ def _part_of(reducer: Reducer, layout: Layout, workers: int, steps: int) -> Part
 
 @contextmanager
 def _counting_all_reduces(communicator: Communicator) -> Iterator[list[int]]:
-    """Bytes of all rows that are handed to all-reduces, a number per call."""
+    """Context manager: the list of bytes of all rows handed to all-reduces, one number per call."""
     counted: list[int] = []
     all_reduce_mean = communicator.all_reduce_mean
 
@@ -144,10 +145,10 @@ def _half(layout: Layout, steps: int) -> Cost:
     """torch's fp16_compress_hook: the buffer as fp16 to an all-reduce, and back."""
     flat = layout.new_buffer(1)[0]
 
-    def there_and_back() -> Tensor:
+    def round_trip() -> Tensor:
         return flat.copy_(flat.to(torch.float16).div_(2))
 
-    seconds = _median_seconds(there_and_back, layout.device, steps)
+    seconds = _median_seconds(round_trip, layout.device, steps)
     return Cost("fp16", 2.0 * flat.numel(), 0.0, Line(seconds), Line(0.0, 2.0))
 
 

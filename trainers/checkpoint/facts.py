@@ -4,7 +4,7 @@ from typing import NotRequired, TypedDict
 
 from trainers.checkpoint.tree import Skeleton
 
-SEARCH_COSTS = {  # costs of trials, and the corresponding metrics of the run
+SEARCH_COSTS = {  # metric of the run: metric with the same cost of the trials
     "comm/link_bytes_sent_total": "autolrs/search_link_bytes_sent_total",
     "comm/bytes_sent_total": "autolrs/search_bytes_sent_total",
     "compression/total_error": "autolrs/search_total_error",
@@ -34,7 +34,7 @@ class Facts(TypedDict):
     step: int
     epoch: float
     steps_in_ledger: int
-    moved: int  # change of ``step`` by redistributions, which the ledger's steps do not have
+    moved: int  # change of ``step`` by redistributions; the ledger's steps do not include it
     skipped: int
     skipped_in_a_row: int
     last: dict[str, float]
@@ -62,4 +62,4 @@ class PartDescription(TypedDict):
     bytes: int
     blake2b: str
     memories: dict[str, Skeleton]  # by worker
-    facts: Facts | None  # the first process's
+    facts: Facts | None  # in the first process's part only

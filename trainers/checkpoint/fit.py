@@ -195,7 +195,7 @@ def _require_plan(
     schedule: AutoLRS, search: SearchFacts, stage: int, steps_left: float, require: Require
 ) -> None:
     """Check the lengths of a stage and of its trials, which follow from the remaining steps."""
-    plan = schedule.plan(stage, cast(int, steps_left))  # a forged fraction gives impossible lengths
+    plan = schedule.plan(stage, cast(int, steps_left))  # a forged record may have a fraction
     require((search["stage_steps"], search["trial_steps"]) == plan, f"stage {stage} has other lengths")
     by_validation = plan[1] >= schedule.validation_from
     require(search["by_validation"] == by_validation, f"stage {stage} uses the other loss")

@@ -13,10 +13,10 @@ _FRESH: Skeleton = {"list": []}  # the skeleton of the state before the first ba
 def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int, step: int) -> Snapshot:
     """The snapshot for the workers in ``ranks``, of ``num_workers`` = m, to continue at ``step``.
 
-    The n old workers are equal parts of a line, and the m new workers are equal parts of the same line. A new
-    worker gets the mean of the old residuals over its part. The mean over workers, and with it the update
-    still to be sent, is therefore unchanged. The ledger's sums are divided in the same way. Hidden states are
-    reset, because the workers read other shards.
+    An interval is divided into n equal parts, one per old worker, and into m equal parts, one per new worker.
+    A new worker gets the mean of the old residuals over its part. The mean over workers, and with it the
+    update still to be sent, is therefore unchanged. The ledger's sums are divided in the same way. The states
+    of the loss between batches are reset, because the workers read other shards.
     """
     before = checkpoint.num_workers
     parts_of = {new: list(shares(new, num_workers, before)) for new in ranks}

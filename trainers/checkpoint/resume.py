@@ -35,7 +35,7 @@ class Start:
     checkpoint: Checkpoint | None = None
     records: bytes = b""  # content of metrics.jsonl up to the checkpoint
     rows: Rows = field(default=(), repr=False)  # ``records``, parsed
-    is_own: bool = False  # the checkpoint is of this run, which began at its first step
+    is_own: bool = False  # the checkpoint is of this run, and the run began at step 0
     messages: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ def origin_of(config: Config) -> Origin:
 
 
 def _group_of(path: Path, run: str) -> str:
-    """A name that checkpoints of the same step share over the seeds of a run.
+    """A name that is equal for the checkpoints of one step in runs that differ only in the seed.
 
     Empty if it is not known: without the run's config, or if the run began at another run's checkpoint.
     """
@@ -75,7 +75,7 @@ def choose_start(run: str, folder: Path, resume: str) -> Start:
     """The start of the run with this id and folder.
 
     ``auto`` takes the run's newest checkpoint that is complete and has its records. ``never`` takes none. A
-    path takes that checkpoint, but if it is another run's and this run has an own one, the own one is taken.
+    path takes that checkpoint; if it belongs to another run, a valid checkpoint of this run has priority.
     Raises ``ValueError`` for a path that is not a complete checkpoint.
     """
     if resume == NEVER:
@@ -98,7 +98,7 @@ def snapshot_of(start: Start, communicator: Communicator, trainer: "Trainer", ru
 
     Raises ``CheckpointMismatch``, in all processes, for a checkpoint that this run cannot have written or
     that cannot be read. Raises it also if no step is left to train, except for the last checkpoint of this
-    run itself, which may lack only its summary.
+    run itself: the run may have ended before it wrote its summary.
     """
     path = communicator.first_text(str(start.checkpoint.path) if start.checkpoint is not None else "")
     if not path:
@@ -123,7 +123,7 @@ def _snapshot(
     facts, step = checkpoint.facts, checkpoint.step
     searched = facts["search"].get("steps", 0) if isinstance(trainer.schedule, AutoLRS) else 0
     if checkpoint.num_workers != communicator.size and trainer.settings.steps is None:
-        step = trainer.step_at(facts["epoch"])  # the same epoch, which is another step
+        step = trainer.step_at(facts["epoch"])  # the same epoch has another step number
     if step + searched >= trainer.num_steps + (checkpoint.run == run):
         tried = f" after {searched} steps of trials" if searched else ""
         raise CheckpointMismatch(

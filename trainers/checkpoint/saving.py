@@ -16,7 +16,7 @@ from trainers.comm.communicator import Communicator
 from trainers.launch.stopping import StoppedError, StopRequest
 
 KEPT = 2  # complete checkpoints: if the newest is damaged, the one before it is used
-_NOTHING, _SAVE = 0, 1  # actions after a step; the numbers of signals are larger
+_NOTHING, _SAVE = 0, 1  # actions after a step; a larger number is a signal to stop
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +50,9 @@ class Records(Protocol):
 class Checkpoints:
     """The checkpoints of one run, in ``root``; each process writes its own part.
 
-    The state is copied between two steps and written by a thread during the training. ``records`` are those
-    of the first process. If a write fails, for example on a full disk, a message is printed, the training
-    continues, and earlier checkpoints are kept.
+    The state is copied between two steps and written by a thread during the training. ``records`` is the file
+    of records in the first process, and None in the others. If a write fails, for example on a full disk, a
+    message is printed, the training continues, and earlier checkpoints are kept.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Checkpoints:
         self.records = records
         self.seconds_before = start.facts["seconds"] if start is not None else 0.0
         self._started = self._saved_at = time.monotonic()
-        self._saved: tuple[int, int] | None = None  # the newest known to be on disk
+        self._saved: tuple[int, int] | None = None  # ``_moment`` of the newest on disk
         self._thread = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
 
@@ -89,19 +89,19 @@ class Checkpoints:
 
         Saves ``state`` or, if its steps will be reverted, the ``snapshot`` from before them.
         """
-        wish = self.request.signal or (_SAVE if self._is_due(state.step) else _NOTHING)
-        wish = self.communicator.all_reduce_max(wish)
-        if wish == _NOTHING:
+        action = self.request.signal or (_SAVE if self._is_due(state.step) else _NOTHING)
+        action = self.communicator.all_reduce_max(action)
+        if action == _NOTHING:
             return
         snapshot = snapshot or state.capture()
         self.save(snapshot)
-        if wish > _SAVE:
+        if action > _SAVE:
             self.wait()
             done = f"stopped after step {snapshot.facts['step']}"
             if self._saved == _moment(snapshot):
-                raise StoppedError(wish, f"{done}; its state is saved; the same command goes on from there")
+                raise StoppedError(action, f"{done}; its state is saved; the same command goes on from there")
             raise StoppedError(
-                wish, f"{done}; its state could not be saved; the same command goes on from an earlier one"
+                action, f"{done}; its state could not be saved; the same command goes on from an earlier one"
             )
 
     def save(self, snapshot: Snapshot) -> None:
@@ -162,7 +162,7 @@ class Checkpoints:
 
 
 def forget(root: Path, keep: int) -> None:
-    """Remove all but the ``keep`` newest complete checkpoints, and newer ones in writing."""
+    """Remove all except the ``keep`` newest complete checkpoints and newer ones that are being written."""
     kept = 0
     for age, folder in enumerate(step_folders(root)):
         whole = is_complete(folder)
@@ -174,5 +174,5 @@ def forget(root: Path, keep: int) -> None:
 
 
 def _moment(snapshot: Snapshot) -> tuple[int, int]:
-    """Steps of the training, and of the searches before it."""
+    """Steps of the training, and steps of all trials of a search before it."""
     return snapshot.facts["step"], snapshot.facts["search"].get("steps", 0)

@@ -12,7 +12,7 @@ Parts = Sequence[tuple[int, Fraction]]  # an old worker, and its fraction of the
 def shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction]]:
     """Pairs of an old worker and the fraction that it covers of the new worker's part; they sum to 1.
 
-    The n old workers are equal parts of a line, and the m new workers are equal parts of the same line.
+    An interval is divided into n equal parts, one per old worker, and into m equal parts, one per new worker.
     """
     start, stop = Fraction(new, num_new), Fraction(new + 1, num_new)
     for worker in range(num_old):
@@ -22,7 +22,7 @@ def shares(new: int, num_new: int, num_old: int) -> Iterator[tuple[int, Fraction
 
 
 def blend(parts: Parts, of_worker: Mapping[int, Tensor]) -> Tensor:
-    """The mean of the old workers' tensors over a new worker's part; of integers (steps), the least."""
+    """The mean of the old workers' tensors over a new worker's part; for integers (steps), the minimum."""
     first = of_worker[parts[0][0]]
     if not first.is_floating_point():
         return torch.stack([of_worker[worker] for worker, _ in parts]).amin(0)

@@ -39,7 +39,7 @@ class WorkerState(NamedTuple):
 class Snapshot(NamedTuple):
     """A copy of a training's state between two steps."""
 
-    shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, some of the reducer's
+    shared: Tensors  # equal for all processes: weights, buffers, optimizer, average, shared reducer state
     workers: dict[int, WorkerState]  # those of this process
     facts: Facts
     place: str = "the state"  # the path from which it was read
@@ -61,16 +61,16 @@ class TrainingState:
     communicator: Communicator
     probe: Probe | None = None  # the diagnostics, if any
     step: int = 0  # steps done
-    epoch: float = 0.0  # after them
-    moved: int = 0  # change of ``step`` by redistributions, which the ledger's steps do not have
+    epoch: float = 0.0  # after these steps
+    moved: int = 0  # change of ``step`` by redistributions; the ledger's steps do not include it
     skipped: int = 0  # steps without update, because a gradient was not finite
-    skipped_in_a_row: int = 0  # the latest of them, without a normal step between
+    skipped_in_a_row: int = 0  # skipped steps since the last normal step
     last: Record = field(default_factory=dict)  # the newest value of every metric
     best: Record = field(default_factory=dict)
     search: SearchFacts = field(default_factory=SearchFacts)  # set by ``search.AutoLRSController``
 
     def note(self, found: Record) -> Record:
-        """Record new finite values of metrics; JSON has no infinity."""
+        """Put the finite values into ``last``, return them; remove the others, as JSON has no infinity."""
         known = {name: value for name, value in found.items() if math.isfinite(value)}
         for name in found.keys() - known.keys():
             self.last.pop(name, None)
@@ -106,7 +106,7 @@ class TrainingState:
         return Snapshot(_copies(shared, device), workers, facts)
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Raise ``CheckpointMismatch`` unless tensors match; optimizer and hidden states are not compared."""
+        """Raise ``CheckpointMismatch`` unless tensors match; those of optimizer and loss are not compared."""
         per_worker = dict(self._per_worker())
         shared = dict(self._shared())
         kept = {name for name in snapshot.shared if not name.startswith(("optimizer/", _MEASURED))}
@@ -125,7 +125,7 @@ class TrainingState:
 
     @torch.inference_mode()
     def restore(self, snapshot: Snapshot) -> None:
-        """Restore the snapshot, which must fit."""
+        """Restore a snapshot that ``require_fit`` has accepted."""
         live, per_worker = dict(self._shared()), dict(self._per_worker())
         for name, tensor in live.items():
             tensor.copy_(snapshot.shared[name])

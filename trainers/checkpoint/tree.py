@@ -8,7 +8,7 @@ from torch import Tensor
 from compressors.api import Shared
 
 Tree = Any  # tensors and plain values in tuples, lists and dicts of any depth
-Skeleton = dict[str, Any]  # an object with one field; its name is the kind of the value
+Skeleton = dict[str, Any]  # an object with one field; the field's name is the kind of the value
 Leaf = TypeVar("Leaf")
 _PLAIN = (bool, int, float, str, type(None))
 
@@ -73,7 +73,8 @@ def put_together(skeleton: Skeleton, tensors: Mapping[str, Leaf]) -> Tree:
 def walk(tree: object, prefix: str, *, shared: bool = False) -> Iterator[tuple[str, Tensor]]:
     """Name and tensor of every leaf of a state of dicts, tuples and NamedTuples of tensors.
 
-    Yields the tensors of each worker or, with ``shared``, those that are equal for all workers.
+    Yields the tensors of each worker or, with ``shared``, those that are equal for all workers. Raises
+    ``TypeError`` for any other value.
     """
     yield from ((name, tensor) for name, tensor, alike in _leaves(tree, prefix, False) if alike == shared)
 

@@ -13,8 +13,8 @@ Bytes = np.ndarray | float  # [W], or the same for all W
 class Charges:
     """Bytes charged to W ``local_workers`` of n ``workers`` since they were last taken.
 
-    Link bytes assume that each of the n workers has its own machine, and the algorithms that run here.
-    Headers of the protocols are not counted.
+    Link bytes are those of the algorithms in use, if each of the n workers had its own machine. Headers of
+    the protocols are not counted.
     """
 
     def __init__(self, workers: int, local_workers: range) -> None:
@@ -53,11 +53,11 @@ class Charges:
         self._link[:, 1] += reaching
 
     def link_of_gather(self, own: Bytes, everyones: Bytes) -> None:
-        """Charge the links for a gather: ``own`` bytes to n - 1 others, theirs from them."""
+        """Charge the links for a gather: ``own`` bytes leave n - 1 times, ``everyones - own`` arrive."""
         self.link(gather_bytes(1, self._size) * own, everyones - own)
 
     def gather(self, kind: str, own: np.ndarray | int, everyones: Bytes | None = None) -> None:
-        """Charge a gather. ``everyones``: bytes of all n workers, if they do not all have ``own``."""
+        """Charge a gather. ``everyones``: sum over all n workers; None if each has ``own`` bytes."""
         self.hand_over(kind, own)
         self.link_of_gather(own, self._size * own if everyones is None else everyones)
 
@@ -78,7 +78,7 @@ class Charges:
         return link
 
     def take_largest_sent(self) -> float | None:
-        """Elements of the worker that has sent most since the last call; infinite for encoded messages.
+        """Elements of the worker that has sent most since the last call; infinite if not countable.
 
         None if all workers sent equally many.
         """

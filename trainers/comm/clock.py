@@ -11,8 +11,8 @@ import torch
 class Clock:
     """Measures host seconds inside the charged collectives of a reduction.
 
-    A collective of a single process counts too: work after the last collective is done once per process, and
-    work before it once per local worker.
+    Collectives of a single process are timed too, because the last one separates the work of each local
+    worker, before it, from work that is done once per process.
     """
 
     def __init__(self) -> None:
@@ -57,8 +57,9 @@ class Clock:
         """Seconds of compression for a worker on its own machine.
 
         This process compressed ``num_workers`` workers in a reduction of ``reduce_seconds`` that ended at
-        ``ended``. The sum is computed once per process, as on each machine; all other time is divided by the
-        number of workers. ``leading_seconds`` are not included: one process of all has them in a step.
+        ``ended``. Work after the last collective, such as the sum, is done once per process, as it would be
+        on each machine; all other time is divided by the number of workers. ``leading_seconds`` are not
+        included, because only one process has them in a step.
         """
         aggregation = 0.0 if self.ended is None else ended - self.ended
         of_each = reduce_seconds - self.seconds - self.leading_seconds - aggregation

@@ -81,7 +81,7 @@ class Communicator:
         add_up = add_up or backend_of(self.device).add_rows
         num_bytes = sum([tensor.nbytes for tensor in rows]) // len(self.local_workers)
         self._charges.hand_over(kind, num_bytes)
-        on_link = all_reduce_bytes(num_bytes, self.size)  # for slices: mean over the workers
+        on_link = all_reduce_bytes(num_bytes, self.size)  # slices differ in size: the mean over workers
         self._charges.link(on_link, on_link)
         of_two = self.size == 2 == self.world_size  # a sum of two has the same bits in any order
         if self.world_size > 1 and self.reduction == WORKER_ORDER and not of_two:
@@ -291,14 +291,14 @@ class Communicator:
     def take_link_bytes(self) -> np.ndarray:
         """Bytes that leave and reach each local worker, [W, 2] float64, since the last call.
 
-        They assume that each of the n workers has its own machine, and the algorithms that run here: a gather
-        sends a payload to n - 1 others, and an all-reduce sends 2 (n - 1) pieces of 1/n of its buffer.
+        They are those of the algorithms in use, if each of the n workers had its own machine: a gather sends
+        a payload to n - 1 others, and an all-reduce sends 2 (n - 1) pieces of 1/n of its buffer.
         Headers of the protocols are not counted.
         """
         return self._charges.take_link()
 
     def take_largest_sent(self) -> float | None:
-        """Elements of the worker that has sent most since the last call; infinite for encoded messages.
+        """Elements of the worker that has sent most since the last call; infinite if not countable.
 
         None if all workers sent equally many.
         """

@@ -25,11 +25,11 @@ def compress(
     inspect: Callable[[Reduced], None] | None = None,
     **settings: Any,
 ) -> CompressionState:
-    """Compress the gradients of ``ddp_model``: the state of the hook that it has from now on.
+    """Register a hook that compresses the gradients of ``ddp_model``; returns the hook's state.
 
     ``compressor`` is the name of a method, with its ``settings``, or a codec or reducer. ``feedback`` is the
-    name of one, or a function that wraps a reducer. Each parameter is compressed separately. The other
-    arguments are those of ``CompressionState``. Raises ``ValueError``, one line, for what does not fit.
+    name of a feedback, or a function that wraps a reducer. Each parameter is compressed separately. The other
+    arguments are those of ``CompressionState``. Raises ``ValueError``, one line, for unsuitable arguments.
     """
     module = ddp_model.module
     size = sum(p.numel() for p in module.parameters() if p.requires_grad)

@@ -48,10 +48,10 @@ class CompressionState:
     before the mean replaces the gradient.
 
     With ``scaler``, the script's ``torch.amp.GradScaler``, gradients are divided by its scale before they are
-    compressed, and means multiplied by it. A step in which a gradient of any worker is not finite changes
-    nothing here and is skipped by the scalers of all workers. ``clip_norm`` is the largest L2 norm of a
-    worker's gradient; it is clipped before compression. With either of them compression begins when the
-    backward pass has ended.
+    compressed, and means multiplied by it. If a gradient of any worker is not finite, the step is not
+    compressed, and the scalers of all workers skip it. ``clip_norm`` is the largest L2 norm of a worker's
+    gradient, which is clipped before compression. With either of them compression begins when the backward
+    pass has ended.
 
     The process group may be started later than the state is made, but before the first backward pass. Raises
     ``ValueError`` for a codec, a missing rate, an object that is not a scaler, and a norm that is not > 0.
@@ -103,9 +103,10 @@ class CompressionState:
         self._kept: saved_state.Tensors = {}  # the ledger's sums that were pickled
 
     def attach(self, module: nn.Module, *, scaler: Scaler | None = None) -> None:
-        """Work on ``module``, after the state was unpickled: a pickle leaves out model and scaler.
+        """Use ``module`` after unpickling: a pickle contains neither the model nor the scaler.
 
-        Raises ``ValueError`` for a module with other parameters, and unless the scaler is given again.
+        Raises ``ValueError`` for a module with other parameters, for a missing scaler, and for a scaler that
+        the original state did not have.
         """
         found = dict(module.named_parameters())
         known = {name: _described(p) for name, p in found.items() if p.requires_grad}
@@ -166,7 +167,7 @@ class CompressionState:
         return self.reducer.init(list(map(self.layout.segment_of, self.layout.names, rows)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Everything but the model, the scaler and what belongs to the process."""
+        """The state without the model, the scaler and the objects of this process."""
         kept = {name: value for name, value in vars(self).items() if name not in _LIVE}
         if "ledger" in vars(self):
             kept["_kept"] = {**self.ledger.totals(), "steps": torch.tensor(self.ledger.steps)}
@@ -183,23 +184,23 @@ class CompressionState:
         return saved_state.save(self)
 
     def empty_state_dict(self, num_workers: int) -> saved_state.Tensors:
-        """Tensors to read a state into that ``num_workers`` workers saved: those that this worker needs."""
+        """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
         return saved_state.empty(self, num_workers)
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
-        """Continue from ``saved``, bit for bit on as many workers.
+        """Continue from ``saved``, bit-identical with the same number of workers.
 
-        On another number of workers, n old ones are equal parts of a line and so are the new ones: a worker
-        gets the mean of the old residuals over its part, so the update still to be sent is unchanged.
-        ``saved`` must then have the tensors of these old workers. Raises ``ValueError`` for one that does not
-        fit.
+        With another number, the old workers are equal parts of a line, and the new workers are equal parts of
+        the same line. A new worker gets the mean of the old residuals over its part, so the mean residual of
+        all workers is unchanged. ``saved`` must have the tensors of the old workers that overlap this part.
+        Raises ``ValueError`` for a state that does not fit.
         """
         saved_state.load(self, saved)
 
-    # What it costs
+    # Costs
 
     def metrics(self) -> dict[str, float]:
-        """The last step and the sums so far, means over workers, by the metrics' names in run folders.
+        """Metrics of the last step and of all steps, means over workers, with their names in run folders.
 
         All processes call it together, between steps.
         """
@@ -212,7 +213,7 @@ class CompressionState:
         """The sums so far, and the bandwidth below which this compression is faster than dense training.
 
         The bandwidth follows from the times of this script, and is absent on a GPU, for a single worker and
-        for a method that sends all. All processes call it together, between steps.
+        for a lossless method. All processes call it together, between steps.
         """
         found = self.metrics()
         kept = ("_total", "total_error", "density_mean", "compression_ratio", "bits_per_parameter")
@@ -303,7 +304,7 @@ class CompressionState:
             self.close_step()
 
     def close_step(self) -> None:
-        """Count a step, whose gradients are reduced."""
+        """Count a step after its gradients were reduced."""
         now, clock = time.perf_counter(), self.communicator.clock
         self._step_seconds = None if self._ended is None else now - self._ended
         own = self._reduce_seconds - clock.seconds - clock.leading_seconds
@@ -314,7 +315,7 @@ class CompressionState:
         self._is_new_step, self._ended = True, now
 
     def _move(self) -> None:
-        """Follow a model that was moved to another device."""
+        """Move the state to the device to which the model was moved."""
         has_begun = self.step > 0 or self.skipped > 0
         saved = self.state_dict() if has_begun else {}
         for name in ("layout", "names", "communicator", "ledger", "costs", "thread"):

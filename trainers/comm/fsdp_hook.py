@@ -6,8 +6,9 @@
 
 FSDP2 (``torch.distributed.fsdp.fully_shard``) averages the gradients of a replica's processes into one shard
 for each. The reducer takes the place of the all-reduce of these shards between replicas. The workers are the
-replicas, and a segment is the part of a parameter that a process holds. A method that judges every entry by
-itself, as a hard threshold does, gives what it gives without shards; Top-k selects k entries of each part.
+replicas, and a segment is the part of a parameter that a process holds. A method that selects every entry
+independently, as a hard threshold does, has the same result as without shards; Top-k selects k entries of
+each part.
 """
 
 import math
@@ -55,8 +56,8 @@ def compress_replicas(
 
     ``model`` and the modules below it are sharded by ``fully_shard`` over a mesh of one dimension.
     ``replicas`` is the mesh, of one dimension, of the processes that hold the same shard. Raises
-    ``ValueError``, one line, for a model that is not sharded so. In a backward pass ``ValueError`` is raised
-    for parameters without a gradient, whose shards are missing from FSDP2's buffer, and for a
+    ``ValueError``, one line, for a model that is not sharded in this way. In a backward pass ``ValueError``
+    is raised for parameters without a gradient, whose shards are missing from FSDP2's buffer, and for a
     ``reduce_dtype`` that is not the parameters' dtype. Not supported: native HSDP (a mesh of two dimensions,
     which has its own all-reduce), ``shard_placement_fn``, and ``scope=global``.
     """
@@ -86,7 +87,7 @@ def _groups_of(model: nn.Module) -> tuple[list[tuple[FSDPModule, Group]], dict[s
     groups: list[tuple[FSDPModule, Group]] = []
     shards: dict[str, Tensor] = {}
     taken: set[nn.Parameter] = set()
-    for module in reversed(list(model.modules())):  # a module's parameters without those of modules below it
+    for module in reversed(list(model.modules())):  # from the inside out, as FSDP2 groups parameters
         if not isinstance(module, FSDPModule):
             continue
         group = Group()
@@ -140,7 +141,7 @@ def _reduce(
         )
     if buffer.dtype != group.dtype:
         raise ValueError(f"reduce_dtype must be the parameters' {group.dtype}, got {buffer.dtype}")
-    if number in arrived:  # another module took no part in the last step
+    if number in arrived:  # again, so a module was not used in the last step
         arrived.clear()
         state.close_step()
     arrived.add(number)
@@ -150,5 +151,5 @@ def _reduce(
     gradients = {name: buffer[begin:end] for name, (begin, end) in group.items()}
     if gradients:
         state.reduce(gradients, last=is_last)
-    elif is_last:  # of small parameters, whose rows other processes hold
+    elif is_last:  # its parameters are small: other processes hold their rows
         state.close_step()

@@ -14,7 +14,7 @@ from trainers.comm.communicator import Communicator
 
 @runtime_checkable
 class Scaler(Protocol):
-    """What compression asks of ``torch.amp.GradScaler``."""
+    """The methods of ``torch.amp.GradScaler`` that compression uses."""
 
     def get_scale(self) -> float: ...
 
@@ -44,9 +44,9 @@ class Preparation:
         return self.clip_norm is not None or (self.scaler is not None and self.scaler.is_enabled())
 
     def begin(self, buffers: Sequence[Tensor], gradients: list[Tensor], communicator: Communicator) -> bool:
-        """Unscale and clip the gradients, views of ``buffers``; False if one is not finite on any worker.
+        """Unscale and clip the gradients, views of ``buffers``; False if any worker's gradient is not finite.
 
-        Then all of them are infinite on all workers, so every worker's scaler skips its update.
+        Then all gradients become infinite on all workers, so every worker's scaler skips its update.
         """
         scale = self._scale()
         if scale != 1.0:

@@ -31,7 +31,7 @@ def save(state: "CompressionState") -> Tensors:
 
 @torch.no_grad()
 def empty(state: "CompressionState", num_workers: int) -> Tensors:
-    """Tensors to be filled with what ``num_workers`` workers saved, as far as this worker needs it."""
+    """Tensors to fill with the saved state of ``num_workers`` workers, as far as this worker needs it."""
     rank, size = state.communicator.rank, state.communicator.size
     needed = [worker for worker, _ in shares(rank, size, num_workers)]
     return {
@@ -47,10 +47,10 @@ def empty(state: "CompressionState", num_workers: int) -> Tensors:
 
 @torch.no_grad()
 def load(state: "CompressionState", saved: Mapping[str, Tensor]) -> None:
-    """Continue from ``saved``, of this worker or of several.
+    """Continue from ``saved``, the tensors of this worker or of several workers.
 
-    With another number of workers it must have the tensors of those whose part this worker takes over; they
-    are divided as by a run's checkpoint. Raises ``ValueError``, one line, before anything is changed.
+    With another number of workers, ``saved`` must have the tensors of all old workers whose parts this worker
+    takes over (``trainers/checkpoint/shares.py``). Raises ``ValueError``, one line, before any change.
     """
     facts = _facts(state)
     missing = sorted(facts.keys() - saved.keys())

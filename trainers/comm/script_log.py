@@ -1,4 +1,4 @@
-"""Metrics of a training script to Weights & Biases, TensorBoard or any object with their methods."""
+"""Output of a script's metrics to Weights & Biases, TensorBoard or any object with their methods."""
 
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
@@ -29,7 +29,7 @@ def require_target(target: object) -> None:
 
 
 def write(target: Target, metrics: Mapping[str, float], step: int) -> None:
-    """Write ``metrics`` of ``step``; nothing for no target."""
+    """Write the ``metrics`` of ``step``; without a target, nothing is written."""
     if isinstance(target, ScalarLog):
         for name, value in metrics.items():
             target.add_scalar(name, value, global_step=step)

@@ -1,4 +1,4 @@
-"""Tensors moved between processes, on the clock and without a charge."""
+"""Transfers of tensors between processes: timed, but not charged."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -89,7 +89,7 @@ class Transfers:
                 block = torch.cat([of[:, start - own.start : stop - own.start] for of in incoming])
                 means[start:stop] = divide(add_up(strided(block)), self.size)
             with self.clock.collective(0):
-                # A slice returns to its sender, so its arrival shows that it was sent.
+                # The means may overwrite rows in ``flat``: the sender of the means has received these rows.
                 parts = [means[of.start : of.stop] for of in of_round]
                 receives, sends = self._start([parts[self.rank]] * self.world_size, parts)
                 departures += [*receives, *sends]

@@ -1,1 +1,1 @@
-"""Validation of a composed config, before slow modules are imported."""
+"""Composition and validation of configs, before slow modules are imported."""

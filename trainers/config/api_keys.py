@@ -10,7 +10,7 @@ _NAMES = re.compile(
     r"(?:^|[._-])(?:api[_-]?key|apikey|secret|passw(?:or)?d|credentials?|auth|access[_-]?token)s?$", re.I
 )
 _SHAPES = (
-    re.compile(  # Weights & Biases, old (but no commit inside a path) and new; the hub; GitHub; addresses
+    re.compile(  # keys of W&B, old (no commit in a path) and new, Hugging Face, GitHub; URLs with a password
         r"(?<![0-9A-Za-z/])[0-9a-f]{40}(?![0-9A-Za-z/])"
         r"|(?<![0-9A-Za-z])(?:wandb_v1_\w{20,}|hf_\w{20,}|gh[a-z]_\w{20,}|github_pat_\w{20,})"
         r"|://[^/\s:@]*:[^/\s@]+@"

@@ -61,7 +61,7 @@ def check(config: Config) -> None:
             raise ValueError(f"data.{key} must be a text, got {shown(value)}")
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
     check_destinations(config)
-    if "wandb" in config["tracker"].get("destinations", {}):  # now, as the run folder comes before W&B
+    if "wandb" in config["tracker"].get("destinations", {}):  # before the run folder is made
         wandb_settings({key: config["tracker"].get(key) for key in VARIABLES}, os.environ)
     started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
     if config["processes"] not in (1, started):
@@ -86,7 +86,7 @@ def _check_place(output: object, name: object, resume: object) -> None:
         if not isinstance(value, str) or not value or not value.isprintable():
             raise ValueError(f"{key} must be {rule}, got {shown(value)}")
     assert isinstance(name, str)  # checked above
-    if "/" in name or "\\" in name or name.startswith("."):  # as .multirun and the locks do
+    if "/" in name or "\\" in name or name.startswith("."):  # .multirun and lock files begin with a dot
         raise ValueError(f"name must be the name of one folder, got {shown(name)}")
     if len(os.fsencode(name)) > 200:
         raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")

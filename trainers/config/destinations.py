@@ -34,7 +34,7 @@ NONE = "none"
 
 
 def is_installed(package: str) -> bool:
-    """Whether a package is installed: a folder ``wandb`` of runs, which Python would import, is none."""
+    """Whether a package is installed; a folder without code, such as ``wandb`` with runs, is no package."""
     spec = find_spec(package)
     return spec is not None and spec.origin is not None
 

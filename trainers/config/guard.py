@@ -39,7 +39,7 @@ MOST_VALUES = 10_000  # in all files of a config; a file that is named twice cou
 FOR_AGENTS = "sweeps/wandb"  # folder of files for W&B agents, which Hydra must not read
 _hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
 _hydras_mode = Hydra.get_mode
-_composed: dict[str, bool] = {}  # is_sweep and over_compressors (by the command line) of this composition
+_composed: dict[str, bool] = {}  # of this composition; over_compressors: an override sweeps over compressors
 
 
 class GuardedRepository(CachingConfigRepository):
@@ -184,9 +184,9 @@ def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
 
 
 def typed_mode(self: Hydra, config_name: str | None, overrides: list[str]) -> RunMode | None:
-    """Hydra's own way to find whether this is a sweep, which composes the config, where that was typed.
+    """Hydra's mode if an override may set it; otherwise None, which avoids composing the config for it.
 
-    A config file cannot say it (``check_files``).
+    A config file cannot set the mode (``check_files``).
     """
     said = any(re.match(r"[+~]*hydra(\.mode)?\b(?![./])", word) for word in overrides)
     return _hydras_mode(self, config_name, overrides) if said else None
@@ -240,7 +240,8 @@ def install() -> None:
 def environment_variable(name: str, default: Any = "") -> Any:
     """The environment variable ``name`` or, if it is not set, ``default``.
 
-    Raises ``ValueError`` for a name that is not in ``ENVIRONMENT``, and without variable and default.
+    Raises ``ValueError`` for a name that is not in ``ENVIRONMENT``, and if there is neither a variable nor a
+    default.
     """
     if name not in ENVIRONMENT:
         raise ValueError(f"configs may read {', '.join(ENVIRONMENT)} of the environment, not {name}")

@@ -24,12 +24,12 @@ from trainers.config.yaml_loader import bounded_loader
 
 Key = tuple[str, ...]  # path of a setting
 _REFERENCE = re.compile(r"\$\{([a-z_.]+)\}")
-_LAST_COLUMN = 36  # last column for the begin of explanations; longer settings have theirs in the next line
+_LAST_COLUMN = 36  # last column at which explanations start; those of longer settings are in the next line
 _FALLBACK_WIDTH = 100  # width of the page without a terminal
 
 
 def install() -> None:
-    """Replace Hydra's page; once per process."""
+    """Replace Hydra's help page; once per process."""
     hydra._internal.hydra.Hydra.app_help = app_help  # type: ignore[method-assign]
 
 
@@ -53,7 +53,7 @@ def app_help(self: Any, config_name: str | None, args_parser: ArgumentParser, ar
 
 
 def explanations(files: Iterable[tuple[str, str]], folders: Iterable[Path]) -> dict[Key, str]:
-    """The explanation of each setting that these config files explain, given as (name, package)."""
+    """Explanations by setting, from config ``files`` (name, package) in ``folders``; the first counts."""
     places = list(folders)
     found: dict[Key, str] = {}
     for name, package in files:

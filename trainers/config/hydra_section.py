@@ -23,7 +23,7 @@ LOGGING = ("hydra_logging", "job_logging")
 PLUGINS = ("launcher", "sweeper")
 PRESETS = Path(__file__).resolve().parents[2] / "conf/hydra"  # of this project, trusted as its code is
 CONF_OF_HYDRA = Path(hydra.__file__).parent / "conf" / "hydra"
-# Classes of plugins. A name within a module, such as that of a module it imports, is none.
+# Classes of plugins. The capital letter excludes modules, such as those that a plugin imports.
 CODE_OF_PLUGINS = re.compile(
     r"((hydra\._internal\.core_plugins|hydra_plugins)(\.\w+)+|optuna\.samplers)\.[A-Z]\w*"
 )
@@ -88,7 +88,7 @@ def _is_hydras_own(key: str, value: object, name: str) -> bool:
 
 @cache
 def _hydras_defaults() -> tuple[dict[str, Any], dict[str, Any]]:
-    """The ``hydra`` section of Hydra's own configs, and the one below --hydra-help, which is without ours."""
+    """Hydra's default ``hydra`` section, and its folders, which apply without our config (--hydra-help)."""
     from hydra.conf import HydraConf
 
     usual: Any = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
@@ -106,7 +106,7 @@ def _hydras_logging(key: str) -> list[tuple[str, Any]]:
 def _registered(key: str, name: str, chosen: Collection[str] = ()) -> Any:
     """The settings of an installed launcher or sweeper that its plugin registers.
 
-    A part with a group of its own, such as an Optuna sweeper's sampler, has the settings of its choice.
+    A part with its own group, such as an Optuna sweeper's sampler, has the settings of the chosen config.
     """
     store = ConfigStore.instance()
     if f"{name}.yaml" not in store.list(f"hydra/{key}"):

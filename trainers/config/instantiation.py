@@ -26,7 +26,7 @@ def make(settings: Config, **given: object) -> Any:
 
 
 def with_full_names(settings: Any) -> Any:
-    """The settings with each ``_target_`` by the name by which Python imports it."""
+    """The settings with each ``_target_`` replaced by its import path."""
     if isinstance(settings, list):
         return [with_full_names(entry) for entry in settings]
     if not isinstance(settings, dict):

@@ -67,7 +67,7 @@ def refusal_of_choice(path: str, options: Iterable[str]) -> str:
 
 
 def _settings(config: Config) -> Iterator[str]:
-    """Groups, top-level settings and settings of parts; those of ``budget`` that the compressor has."""
+    """Groups, top-level settings and settings of parts; of ``budget`` only those that the compressor has."""
     own = {name for name, _ in _walk(config.get("compressor"))}
     for name, value in config.items():
         if name == "hydra":

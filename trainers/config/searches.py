@@ -1,4 +1,4 @@
-"""Searches of a sweeper of Hydra's, such as Optuna's, for the largest objective."""
+"""Check of Hydra's sweepers that search for the largest objective, such as Optuna's."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ _OF_HYDRA = "hydra._internal.core_plugins."  # the sweeper that runs all jobs of
 
 
 def check_search(sweeper: Mapping[str, Any], tracker: Mapping[str, Any]) -> None:
-    """Raise ``ValueError`` for a search that would find nothing, or the worst."""
+    """Raise ``ValueError`` for a search without an objective, and for one that minimises it."""
     if str(sweeper.get("_target_")).startswith(_OF_HYDRA):
         return
     if objective_of(tracker) is None:

@@ -21,7 +21,7 @@ def install() -> None:
     Hydra runs the product of all values. Without this, a sweep over compressors, thresholds and densities
     would fail for each compressor that lacks a setting, or repeat a job for each value without effect.
     """
-    sweeper: Any = Plugins.instance().class_name_to_class[_SWEEPER]  # plugins are modules of their own
+    sweeper: Any = Plugins.instance().class_name_to_class[_SWEEPER]  # Hydra's own copy of the class
     original = sweeper.get_job_batch
 
     def get_job_batch(self: Any) -> Sequence[Sequence[str]]:

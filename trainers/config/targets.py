@@ -158,8 +158,8 @@ def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
         module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
         returned = get_type_hints(getattr(importlib.import_module(full_name(module)), name))["return"]
         usual = (*get_args(returned), returned)[0]  # the first of several kinds is the default
-        told = get_type_hints(get_type_hints(usual.model_arguments)["return"]).keys()
-        if required <= told <= parameters.keys():
+        provided = get_type_hints(get_type_hints(usual.model_arguments)["return"]).keys()
+        if required <= provided <= parameters.keys():
             found.append(path.stem)
     return found
 
@@ -202,7 +202,7 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
 
 
 def _is_ours(module: str, group: Group) -> bool:
-    """Whether a module is in the group's place; the place's package itself is not."""
+    """Whether a module is in the group's place; a top-level package itself is not."""
     return "." in module and f"{module}.".startswith(f"{group.place}.")
 
 

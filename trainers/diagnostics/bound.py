@@ -22,7 +22,7 @@ class Bound:
     """
 
     def require_codec(self, reducer: Reducer) -> None:
-        """Raise ``ValueError`` unless the method is a codec."""
+        """Raise ``ValueError`` for a lossless method."""
         if reducer.traits.lossless:
             raise ValueError(
                 "diagnostics=bound needs a lossy compressor; selection_error goes with all compressors"

@@ -6,11 +6,12 @@ that the optimizer gets. Only G and m are used, so the gap has the same meaning 
 feedback. With error feedback in gradient units the sum is the mean residual; with feedback.scale=step and a
 constant learning rate it is the mean residual over the rate.
 
-Under error feedback the lemma of such proofs bounds it by the gradients alone. From p = e + g and
+Under error feedback a lemma of such proofs bounds the gap by the gradients alone. From p = e + g and
 ||p - C(p)|| <= a ||p|| + b follows ||e'|| <= a (||e|| + ||g||) + b for every worker and segment: a is
 sqrt(1 - k / d) for Top-k, and b is sqrt(d) lambda for a hard threshold, whose bound d lambda^2 does not
-depend on the gradients. Gradients of norm G at most give at most (1 - delta) (2 G / delta)^2, delta = k / d
-(Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847, lemma 3).
+depend on the gradients. If no gradient's norm exceeds sigma, the gap under Top-k is at most
+(1 - delta) (2 sigma / delta)^2, delta = k / d (Karimireddy et al., 2019, https://arxiv.org/abs/1901.09847,
+lemma 3).
 """
 
 import math
@@ -36,8 +37,8 @@ class Sums(NamedTuple):
     gradients: Tensor  # [D] float64, of this process's workers; the first process also has earlier totals
     applied: Tensor  # [D] float64
     workers: Tensor  # [1] float64, n at the last ``settle``; 0: never
-    bounds: Tensor  # [S] float64, of ||e|| per segment: as ``gradients`` summed over this process's workers
-    rate: Tensor  # [1] float64, factor of the gradient in p; 0: no step yet; infinite: it has changed
+    bounds: Tensor  # [S] float64, of ||e|| per segment; like ``gradients``, of this process's workers
+    rate: Tensor  # [1] float64, factor of the gradient in p; 0: no step yet; infinite: changed or unknown
 
 
 class Drift:
@@ -80,7 +81,7 @@ class Drift:
                 self.sums.bounds[place] = a * whole + workers * b / rate
 
     def measure(self, communicator: Communicator) -> dict[str, float]:
-        """The squared norms; no ratio if the gradients sum to 0. One all-reduce, not charged."""
+        """The gap, its ratio unless the gradients sum to 0, and its bound if finite; not charged."""
         self._add_up(communicator)
         apart = whole = 0.0
         for start in range(0, len(self.sums.applied), _BLOCK):
@@ -121,7 +122,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class Gap:
-    """||sum of G - m||^2, its share of ||sum of G||^2, and its bound by the gradients' norms if there is one.
+    """||sum of G - m||^2, its ratio to ||sum of G||^2, and its bound by the gradients' norms if there is one.
 
     Cost: in every step two passes over the gradients and one over their mean; in a measured step an
     all-reduce of D numbers of 8 bytes; memory for 2 D such numbers in each process.

@@ -4,9 +4,9 @@ Sahu et al., 2021, https://arxiv.org/abs/2108.00951: for a given sequence p_1, .
 with K elements is reached by the K largest magnitudes of all steps, which one constant threshold selects.
 Here K and p are over all workers, segments and steps together.
 
-Magnitudes are counted in bins. All bins above the bin of the K-th largest magnitude are kept, and the
-remaining number from this bin. The bin's count, sum of squares and edges bound the squares of its other
-entries.
+Magnitudes are counted in bins. The kept entries are all those in bins above the bin of the K-th largest
+magnitude, and the remaining number in this bin. The bin's count, sum of squares and edges bound the sum of
+squares of its other entries.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Hindsight:
 
     def measure(self, magnitudes: Magnitudes, ledger: Ledger) -> dict[str, float]:
         """The metrics over all steps of ``ledger``. Empty if a magnitude is above the bins. No regret if the
-        least error is 0, if its lower bound by the bins is 0, or if the run's error is smaller.
+        least error is 0, if its lower bound by the bins is 0, or if the run's error is below this bound.
         """
         sums = torch.stack(
             [ledger.total_error.sum(1).cpu(), torch.from_numpy(ledger.total_counts.sent).sum(1)], 1
@@ -57,11 +57,13 @@ class Hindsight:
 
 
 def _unkept(counts: np.ndarray, squares: np.ndarray, kept: float) -> tuple[float, float, float]:
-    """Lower and upper bound of the squares without the ``kept`` largest, and the threshold; some are not
-    kept."""
+    """Lower and upper bound of the sum of squares without the ``kept`` largest, and the threshold.
+
+    ``kept`` is less than the number of entries.
+    """
     larger = counts[::-1].cumsum()[::-1] - counts  # entries in the bins above each
     bin_ = int(np.flatnonzero((larger <= kept) & (counts > 0))[0])
-    inside = kept - larger[bin_]  # of this bin
+    inside = kept - larger[bin_]  # kept entries of this bin
     left = counts[bin_] - inside
     lower, upper = EDGES[bin_], EDGES[bin_ + 1]
     below = squares[:bin_].sum()

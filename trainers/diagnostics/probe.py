@@ -64,7 +64,7 @@ class Probe(Wrapper):
             self.drift.take_over(communicator)
 
     def expect(self, done: int, *, is_last: bool) -> bool:
-        """Announce the next step, number ``done``; returns whether it is measured. The last step is."""
+        """Announce the next step, number ``done`` from 1; return whether it is measured. The last step is."""
         self.is_last = is_last
         return self.is_due(done)
 
@@ -153,6 +153,6 @@ def _rate_of(reducer: Reducer, step: Step) -> float | None:
 
 
 def _copied(given: Input) -> Segment:
-    """A copy of p."""
+    """A segment with a copy of p, [W, d]."""
     seen = given.seen()
     return seen._replace(rows=seen.rows.clone()) if given.memory is None else seen

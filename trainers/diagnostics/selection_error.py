@@ -1,6 +1,6 @@
 """Selection error of the mean gradient: ||G - TopK(G)|| / ||G|| for a grid of K.
 
-Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, who plot it against K.
+Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, plot it against K.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ NAME = "diagnostics/selection_error_{:g}"
 
 @dataclass(frozen=True, kw_only=True)
 class SelectionError:
-    """Relative error of the k = max(1, floor(density d)) largest entries of every segment of G, per density.
+    """Relative error of keeping the k = max(1, floor(density d)) largest entries of every segment of G.
 
     A property of the gradient: it depends on the scope of the run, not on its method. Cost: a pass over
     the gradients and one partial sort of D numbers. Raises ``ValueError`` for densities outside (0, 1],

@@ -23,7 +23,7 @@ KINDS: dict[str, type] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnostics:
-    """Diagnostics that are not None are measured every ``every`` steps; each is an object or its settings.
+    """Diagnostics that are not None are measured every ``every`` steps; given as objects or as settings.
 
     The last step is measured too, and a measured step is also logged. Raises ``ValueError`` for ``every`` <
     1, and for unknown or invalid settings of a diagnostic.

@@ -1,10 +1,10 @@
-"""Staleness: steps that entries wait in the residual, and the fraction of it that waits.
+"""Staleness: number of steps that entries wait in the residual, and shares of waiting entries.
 
 Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, treat Top-k as an asynchronous method with delayed
 updates; a hard threshold bounds the size of waiting entries.
 
-The *wait* of an entry is the number of steps without it since it was last sent, or since the first step. This
-is the age of the oldest gradient in it.
+The *wait* of an entry is the number of steps that did not send it, since it was last sent or since the first
+step. This is the age of the oldest gradient in it.
 """
 
 from dataclasses import dataclass
@@ -35,11 +35,11 @@ class Waiting:
         size = sum(segment.rows.shape[1] for segment in segments)
         sent_at = torch.zeros(workers, size, dtype=torch.int32, device=device)
         self._waits = Waits(torch.zeros(workers, dtype=torch.int32), sent_at)
-        self._later: list[tuple[int, Tensor]] = []  # step numbers and sent positions
+        self._later: list[tuple[int, Tensor]] = []  # step numbers and sent positions not yet written
         self._entries_later = 0
 
     @property
-    @torch.inference_mode()  # created so; a checkpoint reads the tensors outside of inference mode
+    @torch.inference_mode()  # as at creation; a checkpoint reads the tensors outside of it
     def waits(self) -> Waits:
         """The waits after the last step."""
         sent_at = self._waits.sent_at.view(-1)
@@ -52,14 +52,14 @@ class Waiting:
         return self._waits
 
     def follow(self, segments: list[Segment], reduced: Reduced, is_due: bool) -> Tensor | None:
-        """Record the positions sent in a step; returns their waits [k] if it ``is_due``."""
+        """Record the positions sent in a step; return their waits [k] if ``is_due``, else None."""
         self._waits.steps.add_(1)
         step = int(self._waits.steps[0])
         where = _places(segments, reduced)
         held = step - 1 - self.waits.sent_at.view(-1)[where] if is_due else None
         self._later.append((step, where))
         self._entries_later += len(where)
-        if self._entries_later > self._waits.sent_at.numel() // 4:  # 2 n D bytes
+        if self._entries_later > self._waits.sent_at.numel() // 4:  # positions of 2 W D bytes
             _ = self.waits
         return held
 
@@ -99,7 +99,7 @@ class Staleness:
         reduced: Reduced,
         communicator: Communicator,
     ) -> dict[str, float]:
-        """Shares of the entries that this step sent, of all entries, of the residuals' squared norm."""
+        """Shares by age of the entries sent in this step, of all entries, of the residuals' squared norm."""
         num_workers, num_bins = len(waits.sent_at), len(self.ages) + 1
         backend = backend_of(waits.sent_at.device)
         counts = torch.zeros(num_workers, 3, num_bins, dtype=torch.float64)
@@ -125,7 +125,7 @@ class Staleness:
         return found
 
     def _binned(self, by_step: Tensor) -> Tensor:
-        """Sums between the ages, [A + 1] float64, from sums per number of steps."""
+        """Sums over the intervals between the ages, [A + 1] float64, from sums per number of steps."""
         pieces = by_step.double().cpu().tensor_split(list(self.ages))
         return torch.stack([piece.sum() for piece in pieces])
 

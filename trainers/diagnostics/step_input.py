@@ -1,4 +1,4 @@
-"""The compressor's input of a step for diagnostics: p = e + alpha g, before the sum is computed."""
+"""The terms e and alpha g of the compressor's input p = e + alpha g in a step, for diagnostics."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,8 +15,8 @@ from trainers.comm.communicator import Communicator
 class StepInput:
     """Gradients and residuals of the local workers before a reduction, and their means over all n.
 
-    Means are float64 sums over processes, not charged. Such sums of fp32 numbers are almost always exact, so
-    they do not depend on the number of processes.
+    Means are computed from float64 sums over processes, not charged. Such sums of fp32 numbers are almost
+    always exact, so they do not depend on the number of processes.
     """
 
     segments: list[Segment]  # rows [W, d] hold g

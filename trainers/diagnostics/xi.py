@@ -26,7 +26,7 @@ class Xi:
     elements."""
 
     def require_codec(self, reducer: Reducer) -> None:
-        """Raise ``ValueError`` unless one C can be applied to the mean."""
+        """Raise ``ValueError`` unless the method is one lossy, deterministic function C."""
         traits, method = reducer.traits, reducer.innermost
         has_codec = isinstance(method, Compress) and not traits.individual and not traits.relays
         if traits.lossless or traits.seeded or not has_codec:
@@ -37,7 +37,7 @@ class Xi:
             )
 
     def measure(self, given: StepInput, reduced: Reduced, step: Step) -> dict[str, float]:
-        """The ratio; empty if G is 0. ``given`` is from before the reduction and has computed its means."""
+        """The ratio; empty if G is 0. The means of ``given`` were computed before the reduction."""
         norm = given.alpha * norm_of(given.mean_gradient)
         if norm == 0:
             return {}
@@ -49,6 +49,6 @@ class Xi:
         assert len(known) == len(codecs)  # guaranteed by ``require_codec``
         backend_of(left[0].rows.device).compress(known, list(map(Input, left)), step, _ONE)
         of_mean = [(whole - segment.rows)[0] for whole, segment in zip(wholes, left, strict=True)]
-        means = (reduced.mean[segment.name] for segment in left)  # divided by alpha again
+        means = (reduced.mean[segment.name] for segment in left)  # mean C(p) / alpha
         apart = [one.double().sub_(mean, alpha=given.alpha) for one, mean in zip(of_mean, means, strict=True)]
         return {"diagnostics/xi": norm_of(apart) / norm}

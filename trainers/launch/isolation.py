@@ -1,8 +1,8 @@
 """Isolation of a sweep's jobs: each runs in its own process, and a killed job does not affect the others.
 
 A process that runs jobs starts one nursery: a process that imports the slow modules once and then forks a
-child for every job. The nursery is a spawned process, because it has its parent's module search path;
-multiprocessing's fork server would search the current folder instead.
+child for every job. The nursery is a spawned process, because a spawned process gets its parent's module
+search path; multiprocessing's fork server would search the current folder instead.
 """
 
 import importlib
@@ -66,7 +66,7 @@ def run_isolated(entry: str, config: Config) -> object:
     """Call ``entry`` (``module:function``) with a config in a separate process; return its plain value.
 
     The modules that the first config names are imported once, for this and all later calls. Raises
-    ``JobError`` if the process was killed or ``entry`` raised. The process ends with its caller.
+    ``JobError`` if the process was killed or ``entry`` raised. The process ends when its caller ends.
     """
     global _nursery
     if _nursery is None:
@@ -98,9 +98,9 @@ class Nursery:
         self.process = context.Process(target=_serve, args=(theirs, tuple(imports)))
         with signals_blocked():
             self.process.start()  # it receives signals only after it has set its handlers
-        self.is_ready = False  # it is still importing, so it may be killed
-        theirs.close()  # an open copy would hide the end of the nursery
-        # At exit multiprocessing waits for the nursery, which waits for the end of the pipe: close it before
+        self.is_ready = False  # until it is ready it only imports, so it may be killed
+        theirs.close()  # an open copy would keep the pipe open after the nursery's end
+        # At exit multiprocessing waits for the nursery, which waits for the end of the pipe: close that first
         self.close_at_exit = Finalize(self, self.pipe.close, exitpriority=10)
 
     def run(self, entry: str, argument: object) -> object:
@@ -126,13 +126,13 @@ class Nursery:
 def spawning() -> SpawnContext:
     """multiprocessing's context for fresh processes."""
     if multiprocessing.get_start_method() not in multiprocessing.get_all_start_methods():
-        multiprocessing.set_start_method("spawn", force=True)  # a new process does not know joblib's method
+        multiprocessing.set_start_method("spawn", force=True)  # a new process lacks joblib's start method
     return multiprocessing.get_context("spawn")
 
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Context manager: processes that start within receive the signals ``ASKED`` after they unblock them."""
+    """Context manager: processes started in it receive the signals ``ASKED`` only after unblocking them."""
     resource_tracker.ensure_running()  # its start unblocks signals, so it must come first
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)
     try:
@@ -178,7 +178,7 @@ def _fork(parent: connection.Connection, request: _Request) -> _Outcome:
         awaited: list[connection.Connection | int] = [parent, child.sentinel, receiver]
         while child.is_alive():
             ready = connection.wait(awaited)
-            if parent in ready:  # the parent sends nothing now, so this is its end
+            if parent in ready:  # the parent sends nothing now, so it has closed the pipe
                 _stop(child)
                 raise EOFError
             if receiver in ready:  # read before the child ends: it waits until its result is read

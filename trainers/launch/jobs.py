@@ -24,7 +24,7 @@ from trainers.records.safe_files import require_no_links, require_own_file, writ
 FAILED, FINISHED, LOST, SKIPPED = "failed", "finished", "lost", "skipped"
 INTERRUPTED = "interrupted"
 Work = Callable[[], tuple[str, Path]]
-_FOLDER = "TOTAL_ERROR_JOBS"  # folder of the jobs' files; processes that a launcher starts inherit it
+_FOLDER = "TOTAL_ERROR_JOBS"  # environment variable: folder of the jobs' files; new processes inherit it
 _COMMAND = "TOTAL_ERROR_COMMAND"
 _OVERRIDES = "TOTAL_ERROR_OVERRIDES"  # of the running job
 _PARALLEL_JOB = "TOTAL_ERROR_PARALLEL_JOB"  # such as "job 3 of 9", in processes of jobs that run in parallel
@@ -96,7 +96,7 @@ def parallel_job() -> str:
 def report(jobs: Path, job: Job) -> None:
     """Write a job's file; a later report replaces an earlier one.
 
-    Of a job's several processes, as of torchrun or SLURM, the first one alone writes it.
+    If the job has several processes, for example under torchrun or SLURM, only the first one writes it.
     """
     if _is_first():
         write_whole(jobs / f"{job.number}.json", json.dumps(asdict(job)) + "\n")
@@ -147,7 +147,7 @@ def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequenc
     """The first line of a job: its number in the sweep, its own settings and the remaining time.
 
     ``jobs`` are those that have started; ``num_jobs`` is 0 if unknown. The estimate assumes the mean time of
-    the finished jobs, and as many parallel jobs as there were at most so far.
+    the finished jobs, and the largest number of parallel jobs so far.
     """
     own = " ".join(word for word in job.overrides if word not in common)
     said = _name(job, num_jobs) + f": {own}" * bool(own)
@@ -176,7 +176,7 @@ def _name(job: Job, num_jobs: int) -> str:
 
 
 def read_jobs(jobs: Path) -> list[Job]:
-    """The jobs that have started, by number. A job whose file cannot be read is lost, with that reason."""
+    """The jobs that have started, by number. A job whose file cannot be read is ``lost``, with the reason."""
     found = []
     for path in jobs.glob("*.json"):
         if not re.fullmatch(r"[0-9]{1,9}", path.stem):
@@ -221,8 +221,8 @@ def _first_alike(jobs: Sequence[Job], job: Job) -> str:
 def end_sweep(interrupted: bool = False) -> int:
     """Print how the jobs of this process's sweep ended, if there was one; return 1 if a job failed.
 
-    Under torchrun only the first process prints. In an interrupted sweep, jobs without a report count as
-    interrupted.
+    Under torchrun only the first process prints. In an interrupted sweep, jobs that have not reported their
+    end count as interrupted.
     """
     sweep = current_sweep()
     jobs = read_jobs(sweep) if sweep is not None else []

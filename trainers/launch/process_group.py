@@ -21,7 +21,7 @@ _LATE = re.compile(r"timed out|timeout", re.IGNORECASE)
 
 
 def world() -> tuple[int, int, int]:
-    """(process, processes, process on this machine) as torchrun announces them, or (0, 1, 0)."""
+    """(process, processes, process on this machine) from torchrun's variables; by default (0, 1, 0)."""
     process, processes = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
     return int(process), int(processes), int(os.environ.get("LOCAL_RANK", "0"))
 
@@ -53,7 +53,7 @@ def process_group(device: torch.device, *, timeout_seconds: float = 1800) -> Ite
 
 def _join(device: torch.device, process: int, processes: int, timeout: timedelta) -> None:
     if int(os.environ.get("LOCAL_WORLD_SIZE", 0)) == processes:
-        for library in ("GLOO", "NCCL"):  # all processes are on this machine, so no other one must reach them
+        for library in ("GLOO", "NCCL"):  # all processes are on this machine: no other one needs access
             os.environ[f"{library}_SOCKET_IFNAME"] = _loopback()
     try:
         store = _meeting_point(processes, timeout)
@@ -85,8 +85,8 @@ def _meeting_point(processes: int, timeout: timedelta) -> dist.Store:
     torchrun has one store for all restarts and all jobs of a sweep, which still has the addresses of earlier
     groups and of ended processes. A prefix therefore separates restarts and groups. If torchrun does not
     share its store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1), the first process opens a new one after each
-    restart. The numbers of restarts then must not be in the prefix: they differ between a machine that came
-    back and the others.
+    restart. The numbers of restarts then must not be in the prefix: they differ between a machine that has
+    rejoined and the others.
     """
     if MEETING in os.environ:
         return dist.FileStore(os.environ[MEETING], processes)

@@ -97,7 +97,7 @@ class _Group:
             self._send(self.asked)
 
     def wait(self) -> None:
-        """Wait until all processes have ended; stop those that another one's end leaves waiting."""
+        """Wait until all processes have ended; stop those that would wait for one that has ended."""
         while alive := [child.sentinel for child in self.children if child.is_alive()]:
             silent = [pipe for rank, pipe in enumerate(self.pipes) if rank not in self.said]
             connection.wait([*alive, *silent], _LOOK_SECONDS)
@@ -113,7 +113,7 @@ class _Group:
                 self.reasons = list(self.said.values())
                 self.kill_at = min(self.kill_at, now + _CLOSING_SECONDS)
                 self._send(signal.SIGTERM)
-                self._send(signal.SIGCONT)  # a halted process does not receive SIGTERM
+                self._send(signal.SIGCONT)  # a suspended process handles SIGTERM only after SIGCONT
             if now >= self.kill_at:
                 self.kill()
         self._listen()
@@ -125,7 +125,7 @@ class _Group:
             child.join()
 
     def judge(self) -> None:
-        """Raise the error that the reports mean; return if all processes are done."""
+        """Raise the error that follows from the reports; return if all processes are done."""
         ends = {key: said for said in reversed(self.reasons or [*self.said.values()]) for key in said}
         if "failed" in ends:
             raise JobError(ends["failed"]["failed"])
@@ -153,7 +153,7 @@ class _Group:
                 signal.signal(number, handler or signal.SIG_DFL)  # None: the handler was not set from Python
 
     def _pass_on(self, number: int, _: FrameType | None) -> None:
-        """Send a signal on. A second Ctrl-C, later than a repetition of the first, kills the processes."""
+        """Pass a signal on. A second Ctrl-C, more than ``SAME_SECONDS`` later, kills the processes."""
         now = time.monotonic()
         if not self.asked:
             self.asked, self.asked_at, self.kill_at = number, now, now + _LAST_STEP_SECONDS

@@ -15,7 +15,7 @@ SAME_SECONDS = 2.0  # within this time, a repeated signal is the launcher's copy
 
 
 class StoppedError(Exception):
-    """A training stopped because it was asked to."""
+    """A training was stopped by ``signal``."""
 
     def __init__(self, number: int, message: str) -> None:
         super().__init__(message)
@@ -28,7 +28,7 @@ class StoppedError(Exception):
 
 
 def leave_when_interrupted() -> None:
-    """Make Ctrl-C end this process at once; for the time before training, when nothing is lost.
+    """Make Ctrl-C end this process at once; used before training, when no result is lost.
 
     With Python's default, a ``KeyboardInterrupt`` would be raised inside an import or a constructor, which
     may convert it into another error.
@@ -65,8 +65,8 @@ class StopRequest:
 def end_as_asked(status: int) -> None:
     """Under an agent of W&B, end this stopped process by the signal that the exit ``status`` stands for.
 
-    Hyperband ends runs by a signal. An agent takes an exit status above 0 for a failed run, and ends itself
-    after some of them.
+    Hyperband ends runs by a signal. An agent counts an exit status above 0 as a failed run, and exits after
+    several failed runs.
     """
     number = status - 128
     if os.environ.get("WANDB_SWEEP_ID") and number in (signal.SIGTERM, signal.SIGINT):

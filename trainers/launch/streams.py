@@ -12,7 +12,7 @@ def keep_streams() -> None:
 
     After the first failure a stream discards its text; for standard output, one line on standard error says
     so. A stream that is closed at the start is opened on the null device, because a file that is opened
-    later would get its number.
+    later would get its descriptor number.
     """
     for number in range(3):
         try:

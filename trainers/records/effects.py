@@ -1,4 +1,4 @@
-"""Settings that cannot change a result, by settings class, with conditions and reasons.
+"""Settings that cannot change a result, with conditions and reasons.
 
 Run ids do not contain these settings, and the command line refuses those of them that have no effect at all.
 The list is separate from the classes, because run ids are computed without importing them, also for old
@@ -55,10 +55,10 @@ FIRST_NAMES = {
 }
 # Names that parts had between the first and the current one.
 FORMER_NAMES = {"trainers.schedules.schedules.Constant": "trainers.schedules.schedules.ConstantRate"}
-FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # the same for settings
+FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # current and first name of settings
 RENAMED = {first: key for key, first in FIRST_KEYS.items()}
-# Values of settings that a config does not have. An identity contains only settings with another value, so a
-# new setting does not change old ids. For all settings not listed this value is null.
+# Values of settings that are missing from a config. An identity contains only settings with another value, so
+# a new setting does not change old ids. For all settings not listed this value is null.
 USUAL: dict[str, Value] = {
     "compressor.schedule": "constant",
     "compressor.schedule.start": 0.25,
@@ -97,7 +97,7 @@ class WithoutEffect(NamedTuple):
     reason: str  # follows "has no effect"; {group[key]} is a setting
     applies: Condition = lambda config: True
     is_idle: bool = False  # it has no effect at all, so setting it is a mistake
-    fact: str | None = None  # required fact beside the config
+    fact: str | None = None  # fact about the run that is required in addition to ``applies``
 
     def said(self, key: str, config: Config) -> str:
         """The error message for this setting."""

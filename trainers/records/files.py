@@ -1,7 +1,7 @@
 """Reading of a run folder's files, with all checks of their content.
 
-It does not import torch, because results use it too. Every reader takes a run folder. For content that a run
-cannot have written it raises ``UnreadableFileError``, one line that names the file.
+It does not import torch, because results use it too. For content that a run cannot have written, readers
+raise ``UnreadableFileError``, whose message is one line that names the file.
 """
 
 import hashlib
@@ -119,7 +119,7 @@ def read_description(path: Path) -> Fields:
 
 
 def read_wandb_id(path: Path) -> str | None:
-    """The id of a W&B run, which becomes part of a folder's name; None without a file."""
+    """The id of a W&B run, which becomes part of a folder's name; None without a valid file."""
     try:
         name = _decoded(read_file(path), path).strip()
     except UnreadableFileError:
@@ -263,23 +263,23 @@ def _finite(digits: str) -> float:
 
 def _parse_yaml(text: str) -> Json:
     open_keys: list[set[str] | None] = []  # keys of each open collection; None for a list
-    comes_key: list[bool] = []
+    is_key_next: list[bool] = []
     for event in yaml.parse(text, Loader=_YAML):
         if isinstance(event, yaml.NodeEvent) and open_keys and open_keys[-1] is not None:
-            if comes_key[-1]:
+            if is_key_next[-1]:
                 key = event.value if isinstance(event, yaml.ScalarEvent) else None
                 if key is None or key == "<<" or key in open_keys[-1]:
                     raise ValueError(f"{_short.repr(key)} is not a valid key, or occurs twice")
                 open_keys[-1].add(key)
-            comes_key[-1] = not comes_key[-1]
+            is_key_next[-1] = not is_key_next[-1]
         if isinstance(event, yaml.CollectionStartEvent):
             open_keys.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
-            comes_key.append(True)
+            is_key_next.append(True)
             if len(open_keys) > _DEEPEST:
                 raise ValueError(f"nested deeper than {_DEEPEST} levels")
         elif isinstance(event, yaml.CollectionEndEvent):
             open_keys.pop()
-            comes_key.pop()
+            is_key_next.pop()
     value = yaml.load(text, Loader=_YAML)
     _require_plain(value)
     return value

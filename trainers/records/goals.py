@@ -25,17 +25,17 @@ def objective_of(tracker: Mapping[str, Any]) -> "Objective | None":
 
 
 class Objective(NamedTuple):
-    """The number that a search maximises: a quality, less what the bytes above a budget cost.
+    """The number that a search maximises: a score of the quality, minus a penalty for bytes above a budget.
 
-    The score is the metric where a larger value is better, else minus its decimal logarithm. Without a budget
-    bytes cost nothing. Above it every factor of ten costs 1.
+    The score is the metric if a larger value is better, else minus its decimal logarithm. The penalty is
+    log10(bytes / ``byte_budget``) above the budget; without a budget there is none.
     """
 
     metric: str
     byte_budget: float | None = None
 
     def value(self, metrics: Mapping[str, float]) -> float | None:
-        """None where the metric or the bytes are not known, or the metric has no logarithm."""
+        """The objective; None if the metric or the bytes are not known, or the metric has no logarithm."""
         found, sent = metrics.get(self.metric), metrics.get(LINK_BYTES)
         if found is None or (self.byte_budget is not None and sent is None):
             return None

@@ -17,11 +17,11 @@ from trainers.records.effects import at as at  # exported for readers of runs
 
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
 
-METHOD = ("compressor", "feedback", "wire")  # groups of conf/ that define a method; others, the setting
-ORIGIN = "resume"  # key in a setting: the group of the runs at whose checkpoints its runs began
+METHOD = ("compressor", "feedback", "wire")  # groups of conf/ whose settings define the method
+ORIGIN = "resume"  # key of ``Origin.group`` in the setting of runs that began at another run's checkpoint
 
 
-# Methods that are not named after their file.
+# Classes of methods whose names do not follow from their files' names.
 CLASSES = {
     "adacomp": "AdaComp",
     "arc_top_k": "ARCTopK",
@@ -65,7 +65,7 @@ class Method:
     """A compressor with all that makes it a method: its settings, feedback, wire and nested parts."""
 
     settings: Settings
-    across: tuple[str, ...] = ()  # keys outside ``METHOD`` that are compared beside it
+    across: tuple[str, ...] = ()  # keys outside ``METHOD`` that count as part of the method
 
     @cached_property
     def composition(self) -> str | None:
@@ -76,7 +76,7 @@ class Method:
 
     @cached_property
     def compressor(self) -> str:
-        """As on the command line."""
+        """The compressor's name as on the command line."""
         return self.composition or named(str(dict(self.settings)["compressor._target_"]))
 
     @cached_property
@@ -86,7 +86,7 @@ class Method:
 
     @cached_property
     def family(self) -> str:
-        """The words without numbers: what one line through several settings has in common."""
+        """The label without numbers; all points of a line in a figure have the same one."""
         return ", ".join([self.compressor, *(word.text for word in self.words if word.number is None)])
 
     @cached_property
@@ -207,10 +207,10 @@ def text(value: Value) -> str:
     if not isinstance(value, str):
         return str(value)
     is_plain = value.translate(dict.fromkeys(map(ord, "_-./:"), "a")).isalnum() and value.isascii()
-    return value if is_plain and not _reads_otherwise(value) else json.dumps(value)
+    return value if is_plain and not _is_ambiguous(value) else json.dumps(value)
 
 
-def _reads_otherwise(word: str) -> bool:
+def _is_ambiguous(word: str) -> bool:
     try:
         float(word)
     except ValueError:
@@ -239,7 +239,7 @@ def flatten(config: Config | Sequence[object], prefix: str = "") -> Iterator[tup
     for name, value in entries:
         is_kind = name == "kind" and prefix.endswith(".schedule.")
         key = prefix.removesuffix(".") if is_kind else f"{prefix}{name}"
-        if name == "_partial_":  # tells Hydra to leave the call to run.py
+        if name == "_partial_":  # Hydra's mark of a partial call, not a setting
             continue
         if isinstance(value, Mapping) or (isinstance(value, (list, tuple)) and _holds_parts(value)):
             yield from flatten(value, f"{key}.")

@@ -12,7 +12,7 @@ WANDB_ID = Path("wandb", "run-id.txt")  # in a run folder: the id of its W&B run
 def sync_command(folders: Sequence[Path]) -> str | None:
     """One command that uploads all offline parts of these run folders; None if there are none.
 
-    W&B orders the parts of one run itself. If the surrounding folders have no other parts, the command uses a
+    W&B orders the parts of one run itself. If the parent folders have no other parts, the command uses a
     shell pattern.
     """
     parts = {part for folder in folders for part in offline_parts(folder)}
@@ -36,7 +36,7 @@ def offline_parts(folder: Path) -> list[Path]:
 
 
 def unfinished_part(folder: Path) -> str | None:
-    """The last W&B folder of a run that was online, quoted: all its records, uploaded or not."""
+    """The last online W&B folder of a run, quoted; it has all records, also those not yet uploaded."""
     name = read_wandb_id(folder / WANDB_ID)
     parts = sorted((folder / "wandb").glob(f"run-*-{name}")) if name else []
     return _quoted(parts[-1]) if parts else None

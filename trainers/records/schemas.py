@@ -71,7 +71,7 @@ class Summary(Open):
 
 class Environment(Open):
     command: list[str] = []
-    overrides: list[str] | None = None  # of this job alone, where the command is a sweep's
+    overrides: list[str] | None = None  # of this job alone, if the command is that of a sweep
     started: str = ""
     commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
     commit_is_modified: bool = False
@@ -100,7 +100,7 @@ class Facts(Strict):
     step: Count
     epoch: NotNegative
     steps_in_ledger: Count
-    moved: int = 0  # change of ``step`` by redistributions, without the ledger's
+    moved: int = 0  # change of ``step`` by redistributions; the ledger's steps do not include it
     skipped: Count
     skipped_in_a_row: Count
     last: dict[str, Finite]

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-TIE = 0.1  # a smaller relative difference between two predictions is not a difference
+TIE = 0.1  # a smaller relative difference between two predictions counts as none
 
 
 class Line(NamedTuple):
@@ -25,7 +25,7 @@ class Network(NamedTuple):
 
     bits_per_second: float
     latency_seconds: float = 0.0  # of a message
-    # What the collectives reach without a limit of the link: gloo takes the processor's time for every byte.
+    # Rate of the collectives over a link without limit: gloo uses processor time for every byte.
     backend_bits_per_second: float = math.inf
 
 
@@ -39,7 +39,7 @@ class Cost(NamedTuple):
     rounds: Line  # sequential messages
 
     def traffic_bytes(self, workers: int) -> float:
-        """Bytes that leave a worker: rings of all-reduces, and gathers to n - 1 others."""
+        """Bytes that leave a worker: ring all-reduces, and gathers to n - 1 others."""
         return (workers - 1) * (2 * self.all_reduced_bytes / workers + self.gathered_bytes)
 
 
@@ -74,7 +74,7 @@ def predict(
 
 
 class Verdict(NamedTuple):
-    """The method with the shortest step, and by how much."""
+    """The method with the shortest step, compared with dense training and with the next method."""
 
     best: Prediction
     over_dense: float  # dense step divided by the best one

@@ -1,13 +1,13 @@
-"""Attempts at what may fail beside a training, which continues without it."""
+"""Calls of services whose failure does not end a training."""
 
 import sys
 from collections.abc import Callable
 
 
 class Attempts:
-    """Calls of one service. After the first failure, which is said once, there are no further calls.
+    """Calls of one service. After the first failure, which is printed, there are no further calls.
 
-    ``afterwards`` runs after the failure; what it returns is added to the message.
+    ``afterwards`` runs after the failure; the text that it returns is added to the message.
     """
 
     def __init__(self, name: str, afterwards: Callable[[], str] = str) -> None:
@@ -20,7 +20,7 @@ class Attempts:
             return
         try:
             action()
-        except Exception as error:  # services raise many kinds, their own, sockets', protobuf's
+        except Exception as error:  # of many classes: the service's own, of sockets, of protobuf
             self.failed = True
             reason = " ".join(str(error).split()) or type(error).__name__
             more = self.afterwards()

@@ -22,7 +22,7 @@ _WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "dia
 
 
 def check_parts(config: Config, num_processes: int) -> None:
-    """Check the parts of a config that need neither data nor model, also for a run that is finished.
+    """Check the parts of a config that need neither data nor model; used also for a finished run.
 
     Raises ``ConfigError`` and ``ValueError`` for settings with which ``num_processes`` cannot train.
     """
@@ -46,7 +46,7 @@ def build_trainer(config: Config, communicator: Communicator, device: torch.devi
     wire = make(config["wire"])
     with communicator.first_process_first():  # only the first process downloads
         dataset: Dataset = make(config["data"]).to(device)
-    torch.manual_seed(derive_seed("model", config["seed"]))  # the same start on all processes
+    torch.manual_seed(derive_seed("model", config["seed"]))  # the same initial weights in all processes
     arguments = dataset.model_arguments()
     require_match(config["model"], config["data"]["_target_"], set(arguments))
     with communicator.first_process_first():  # it may leave results on disk for the others

@@ -1,4 +1,4 @@
-"""The run folder: its files, and its identification by the same command."""
+"""The run folder: its path, which follows from the config, and its files."""
 
 import hashlib
 import json
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 def identity_of(config: Config) -> Identity:
     """The identity of the run that a command with this config starts or continues.
 
-    If the run begins at another run's checkpoint, this run is part of the identity. Raises ``ValueError`` for
-    a ``resume`` that names no checkpoint.
+    If the run begins at another run's checkpoint, this checkpoint is part of the identity. Raises
+    ``ValueError`` for a ``resume`` that names no checkpoint.
     """
     own = identify(config)
     if not names_checkpoint(config):
@@ -65,8 +65,8 @@ class RunFolder:
         """Method, setting, id and commit of the run, without nesting, for a tracker's filters and groups.
 
         ``group`` is the same for all seeds of one setting. ``threshold`` and ``density`` are those of the
-        compressor, None where it has none or they follow from others. ``command`` runs this job alone, if
-        that is known. After ``open`` only.
+        compressor, None if it has none or if they follow from other settings. ``command`` runs this job
+        alone; if its overrides are not known, it is the typed command. Call ``open`` first.
         """
         method, subject = self.identity.method, subject_of(self.config)
         data, command = self.config["data"], self.environment["command"]
@@ -136,9 +136,9 @@ class RunFolder:
     def open(self) -> "Start":
         """Lock the folder and prepare it; return the start of the run.
 
-        The lock holds until this process ends. Records without a checkpoint to continue from are renamed.
-        Raises ``OSError`` if the folder cannot be written, contains a link, or is locked by another process,
-        and ``ValueError`` for a ``resume`` without a valid checkpoint.
+        The lock holds until ``close`` or until this process ends. Records without a checkpoint to continue
+        from are renamed. Raises ``OSError`` if the folder cannot be written, contains a link, or is locked by
+        another process, and ``ValueError`` for a ``resume`` without a valid checkpoint.
         """
         from trainers.checkpoint.files import step_folders
         from trainers.checkpoint.resume import choose_start
@@ -208,7 +208,7 @@ class RunFolder:
             return hashlib.file_digest(file, "blake2b").hexdigest()
 
     def _environment(self, start: "Start") -> Fields:
-        """This process's environment and, if it goes on from a checkpoint, those of the ones before it."""
+        """This process's environment and, for a run that continues, those of the processes before it."""
         now = environment(self.config)
         if start.checkpoint is None:
             return now

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trainers.checkpoint.resume import Start
     from trainers.loop import Trainer
 
-Form = str | Callable[[Any], str]  # of a number
+Form = str | Callable[[Any], str]  # format of a number
 _ROWS: tuple[tuple[str, str, Form], ...] = (
     ("validation/accuracy", "validation accuracy", "{:.2%}"),
     ("validation/perplexity", "validation perplexity", "{:.2f}"),
@@ -103,7 +103,7 @@ def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
     lines += [f"kernels: {describe(layout.device)}", f"{trainer.reducer!r} -> {path}"]
     if trainer.overlaps:
         lines.append(_overlap(trainer))
-    if not isinstance(trainer.schedule, AutoLRS):  # which searches for a rate
+    if not isinstance(trainer.schedule, AutoLRS):  # AutoLRS has no base rate
         base_rate = max(group["lr"] for group in trainer.optimizer.param_groups)
         lines += [line for line in [trainer.reducer.note(base_rate)] if line]
     lines += start.messages

@@ -22,7 +22,9 @@ FAILURES = (ConfigError, JobError, PeerLostError, EncodingError, OSError)  # rep
 def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
     """Train unless the run is finished already; each job of a sweep trains in its own process.
 
-    Returns ``finished`` or, if the run was finished already, ``skipped``, and the run's folder.
+    Returns ``finished`` or, if the run was finished already, ``skipped``, and the run's folder. Raises
+    ``ConfigError`` for a run that is refused or fails, and ``StoppedError`` for a stopped one that is not
+    isolated.
     """
     with refusing():
         check(config)

@@ -16,10 +16,10 @@ _FLUSH_SECONDS = 10
 
 
 class TensorBoard:
-    """Event files of one run, with the names of metrics.jsonl. They begin with the first record.
+    """Event files of one run, with the names of metrics.jsonl. They are created at the first record.
 
-    A run that ``goes_on`` hides what an earlier part recorded after the checkpoint. What goes wrong is said
-    once, and the training continues.
+    With ``goes_on`` (the run continues from a checkpoint), records of an earlier part for steps after the
+    checkpoint are hidden. A failure is printed once, and the training continues.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class TensorBoard:
         self.writer: SummaryWriter | None = None
         self.attempt = Attempts("TensorBoard")
         self._step = 0  # of the last record
-        self._seen: set[str] = set()  # metrics
+        self._seen: set[str] = set()  # names of recorded metrics
 
     @property
     def sync_command(self) -> None:
-        """Nothing is uploaded."""
+        """None: nothing is uploaded."""
         return None
 
     def log(self, record: Record) -> None:
@@ -68,7 +68,7 @@ class TensorBoard:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            purge_step = self._step if self.goes_on else 0  # earlier files may lie here
+            purge_step = self._step if self.goes_on else 0  # 0 hides all earlier files in the folder
             self.writer = SummaryWriter(self.folder, purge_step=purge_step, flush_secs=_FLUSH_SECONDS)
             command = self.facts.get("command")
             if command:
@@ -76,7 +76,7 @@ class TensorBoard:
         return self.writer
 
     def _add_hyperparameters(self, writer: "SummaryWriter", metrics: Mapping[str, float]) -> None:
-        """A session of the hyperparameter view in the run's own file: ``add_hparams`` makes another run."""
+        """Add the hyperparameters to the run's own file; ``add_hparams`` would create another run."""
         from torch.utils.tensorboard.summary import hparams
 
         events = hparams(settings_of(self.config, self.facts), dict(metrics))
@@ -87,6 +87,6 @@ class TensorBoard:
 
 
 def _table(columns: list[Any], rows: list[Any]) -> str:
-    """Markdown, which TensorBoard renders."""
+    """A table in Markdown, which TensorBoard renders."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)

@@ -19,7 +19,7 @@ PLAIN_SECONDS = 10  # least time between two plain lines of training records
 
 
 class _Line(ProgressColumn):
-    """Step, time left, rate and record in one column, of which a narrow terminal cuts the end off."""
+    """Step, time left, rate and record in one column; a narrow terminal shows only its beginning."""
 
     def render(self, task: Task) -> Text:
         said = f"step {task.completed:.0f} of {task.total:.0f}"
@@ -57,7 +57,7 @@ class Terminal:
 
     def log(self, record: Record) -> None:
         if any(name.startswith("autolrs/trial_") for name in record):
-            return  # ten of them in a row say less than the rate that follows
+            return  # trials are not shown; the rate found by them is
         evaluated = "train/loss" not in record
         if evaluated:
             self.evaluation = record

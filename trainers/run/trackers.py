@@ -26,7 +26,7 @@ class Tracker(Protocol):
         """Take one record; ``step`` never decreases from one to the next."""
 
     def finish(self, summary: Summary | None) -> None:
-        """Close: with the run's summary, or with None when it failed."""
+        """Close the destination; ``summary`` is None if the run did not finish."""
 
 
 class ExternalTracker(Tracker, Protocol):
@@ -37,14 +37,14 @@ class ExternalTracker(Tracker, Protocol):
         """The command that uploads an offline run; None if nothing is to be uploaded."""
 
     def fail(self, reason: str) -> None:
-        """Take the reason of a failure, before ``finish(None)``."""
+        """Record the reason of a failure; called before ``finish(None)``."""
 
 
 OpenTracker = Callable[..., Sequence[ExternalTracker]]
 
 
 class Trackers:
-    """All destinations of one run as one."""
+    """All destinations of one run, used as one."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self.trackers = trackers
@@ -118,10 +118,10 @@ def open_trackers(
 ) -> list[ExternalTracker]:
     """The trackers of one run; ``destinations`` as ``trainers.config.destinations`` describes them.
 
-    ``facts`` are those of ``RunFolder.facts``. ``goes_on`` says that the run begins at a checkpoint, so that
-    what an earlier part recorded goes on as well, after the ``earlier`` lines of metrics.jsonl. The other
-    settings are those of ``conf/tracker``. Raises ``ValueError`` for settings that a destination refuses, and
-    when W&B refuses to go online.
+    ``facts`` are those of ``RunFolder.facts``. With ``goes_on``, the run begins at a checkpoint, and the
+    trackers continue the records of an earlier part; ``earlier`` has the lines of metrics.jsonl up to the
+    checkpoint. The other settings are those of ``conf/tracker``. Raises ``ValueError`` for settings that a
+    destination refuses, and if W&B does not start online.
     """
     typed = {
         "project": project,
@@ -136,7 +136,7 @@ def open_trackers(
     for destination, wanted in destinations.items():
         about = DESTINATIONS.get(destination)
         if about is None:
-            assert destination == NONE  # as ``check_destinations`` has seen
+            assert destination == NONE  # checked by ``check_destinations``
         elif wanted == IF_INSTALLED and not is_installed(about.package):
             print(
                 f"{about.name} is not installed, so the run folder keeps the records alone; {about.install}"

@@ -16,10 +16,10 @@ PROJECT = "total-error"
 
 
 class Trackio:
-    """One run of Trackio, with the names of metrics.jsonl. It begins with the first record.
+    """One run of Trackio, with the names of metrics.jsonl. It is created at the first record.
 
-    A run that ``goes_on`` continues the records of an earlier part. What goes wrong is said once, and the
-    training continues.
+    With ``goes_on`` (the run continues from a checkpoint), it continues an earlier run of Trackio. A failure
+    is printed once, and the training continues.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class Trackio:
         self.run: trackio.Run | None = None
         self.attempt = Attempts("Trackio")
         self._step = 0  # of the last record
-        self._seen: set[str] = set()  # metrics
+        self._seen: set[str] = set()  # names of recorded metrics
 
     @property
     def sync_command(self) -> None:
-        """Nothing is uploaded."""
+        """None: nothing is uploaded."""
         return None
 
     def log(self, record: Record) -> None:
@@ -71,7 +71,7 @@ class Trackio:
             columns, rows = layers_of(summary or {})
             if rows:
                 last["layers"] = trackio.Table(columns=columns, data=rows)
-            with redirect_stdout(StringIO()):  # Trackio says what it does
+            with redirect_stdout(StringIO()):  # Trackio prints messages
                 if last:
                     run.log(last, step=self._step)
                 run.finish()

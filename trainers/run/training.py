@@ -102,7 +102,7 @@ def train(config: Config) -> None:
                 checkpoints.start = snapshot_of(start, communicator, trainer, folder.id)
                 summary = trainer.run(records.trackers, checkpoints)
                 checkpoints.close()
-                communicator.all_reduce_max(0)  # all parts of a last checkpoint are there
+                communicator.all_reduce_max(0)  # wait until all parts of a last checkpoint are on disk
                 if process == 0:
                     summary = folder.close(summary, checkpoints.seconds)
                     checkpoints.clear()
@@ -119,5 +119,5 @@ def train(config: Config) -> None:
             print_summary(summary)
             print(f"run folder: {folder.path}")
             for tracker in records.external:
-                if tracker.sync_command and current_sweep() is None:  # which says it once for all jobs
+                if tracker.sync_command and current_sweep() is None:  # a sweep prints one for all jobs
                     print(f"to Weights & Biases: {tracker.sync_command}")

@@ -18,11 +18,11 @@ from trainers.run.attempts import Attempts, say
 from trainers.run.described import aggregate_of, axis_of, layers_of, tags_of
 
 if TYPE_CHECKING:
-    import wandb  # which takes seconds to import
+    import wandb  # takes seconds to import
 
 Summary = Mapping[str, object]  # of a run
-_START_SECONDS = 30.0  # that W&B may take before the training; after them the run is recorded offline
-_UPLOAD_SECONDS = 60.0  # that W&B may take after the training; what it has not uploaded is kept on disk
+_START_SECONDS = 30.0  # limit for W&B's start before the training; after it the run is recorded offline
+_UPLOAD_SECONDS = 60.0  # limit for uploads after the training; the rest is kept on disk
 _AXES = ("step", "epoch", LINK_BYTES)
 _FILES = (CONFIG, SUMMARY, RECORDS, ENVIRONMENT)  # of a run folder
 
@@ -30,9 +30,9 @@ _FILES = (CONFIG, SUMMARY, RECORDS, ENVIRONMENT)  # of a run folder
 class WeightsAndBiases:
     """One W&B run. Offline, it starts with the first record, so that training need not wait for it.
 
-    It never stops a training: what goes wrong with it is said once, and from then on it is left out.
-    ``goes_on`` takes up the W&B run that an earlier part of the training began in ``folder``, and sends those
-    of the ``earlier`` lines of metrics.jsonl that did not arrive.
+    A failure during the training is printed once; no more records are sent, and the training continues. With
+    ``goes_on``, the W&B run that an earlier part of the training began in ``folder`` is continued, and those
+    of the ``earlier`` lines of metrics.jsonl that did not arrive are sent.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class WeightsAndBiases:
         self.goes_on = goes_on
         self.keeps_checkpoints = keeps_checkpoints
         self.run: wandb.Run | None = None
-        self.attempt = Attempts("Weights & Biases", self._left)
+        self.attempt = Attempts("Weights & Biases", self._after_failure)
         self.objective = objective
         self.earlier = earlier
-        self._sent: dict[str, float] = {}  # by the last record
-        self._defined: set[str] = set()  # metrics
+        self._sent: dict[str, float] = {}  # link bytes, as last recorded
+        self._defined: set[str] = set()  # names of metrics
         self._step = 0  # of the last record
 
     @property
@@ -63,31 +63,31 @@ class WeightsAndBiases:
 
     @property
     def sync_command(self) -> str | None:
-        """What uploads all parts that were recorded offline."""
+        """The command that uploads all offline parts; None unless this part is offline."""
         if self.run is None or self.run.settings.mode != "offline":
             return None
         return sync_command([self.folder])
 
     def start(self) -> None:
-        """Raises ``ValueError`` when W&B refuses to go online; goes offline if it cannot be reached."""
+        """Start the W&B run, offline if W&B cannot be reached. Raises W&B's error for other failures."""
         import wandb
 
-        # The commit of this project, wherever runs are written to and whether their folder is still there.
+        # W&B records the commit of this project, wherever the run folder is.
         git_root = str(Path(__file__).parents[2])
         quiet = wandb.Settings(silent=True, console="off", finish_timeout=_UPLOAD_SECONDS, git_root=git_root)
         quiet.finish_timeout_raises = True
         if "WANDB_INIT_TIMEOUT" not in os.environ:
             quiet.init_timeout = _START_SECONDS
-        logging.raiseExceptions = False  # W&B's own log, on a full disk, would tell of every line it lacks
+        logging.raiseExceptions = False  # on a full disk, W&B's log would print an error for every line
         name = self._id()
         resume: Literal["allow"] | None = "allow" if self.goes_on else None
         try:
             self.run = wandb.init(**self.settings, id=name, resume=resume, settings=quiet)
         except wandb.errors.CommError as error:
-            if "timed out" not in str(error).lower():  # what W&B says of a key that is no good
+            if "timed out" not in str(error).lower():  # such as an invalid API key
                 raise
             reason = str(error).splitlines()[0]
-            wandb.teardown()  # which holds the id in use
+            wandb.teardown()  # W&B's service still uses the id
             offline = self.settings | {"mode": "offline"}
             self.run = wandb.init(**offline, id=name, resume=resume, settings=quiet)
             say(f"tracker.mode=online: Weights & Biases cannot be reached ({reason}); recording offline, ")
@@ -96,7 +96,7 @@ class WeightsAndBiases:
             self.run.define_metric(axis)
         if self.goes_on and self.run.settings.mode == "online":
             for record in parse_records(self.earlier, self.folder / RECORDS):
-                if record["step"] >= self.run.starting_step:  # a killed process has not sent it
+                if record["step"] >= self.run.starting_step:  # not sent, because the process was killed
                     self._send(self.run, record)
         self.earlier = b""
 
@@ -116,7 +116,7 @@ class WeightsAndBiases:
         run.log(record_and_goal, step=self._step)
 
     def _with_objective(self, record: Record) -> Record:
-        """An evaluation after a recorded step has that record's bytes."""
+        """The record with the objective, if known, from the link bytes of this or an earlier record."""
         if self.objective is None:
             return record
         if LINK_BYTES in record:
@@ -125,7 +125,7 @@ class WeightsAndBiases:
         return record if value is None else record | {OBJECTIVE: value}
 
     def fail(self, reason: str) -> None:
-        """Send an alert, which W&B shows and, if its user wants that, mails."""
+        """Send an alert, which W&B shows and, if the user has chosen so, sends by e-mail."""
         run = self.run
         if run is not None:
             self.attempt(lambda: run.alert("Training failed", reason, level="ERROR"))
@@ -138,7 +138,7 @@ class WeightsAndBiases:
         def finish() -> None:
             if summary is not None:
                 totals = {key: value for key, value in summary.items() if key != "layers"}
-                # W&B has aggregated those with a goal
+                # W&B aggregates the metrics with a goal itself
                 run.summary.update({key: totals[key] for key in totals if aggregate_of(key) is None})
             with _staging(self.folder / "wandb"):
                 if summary is not None:
@@ -149,13 +149,13 @@ class WeightsAndBiases:
         self.attempt(finish)
 
     def _define(self, run: "wandb.Run", record: Record) -> None:
-        """Axis and aggregates of metrics that come for the first time."""
+        """Define axis and aggregates of metrics that occur for the first time."""
         for name in record.keys() - self._defined - {*_AXES}:
             run.define_metric(name, step_metric=axis_of(name), summary=aggregate_of(name))
             self._defined.add(name)
 
     def _log_layers(self, run: "wandb.Run", summary: Summary) -> None:
-        """Error and density by layer, as a table and as a bar chart."""
+        """Log error and density by layer as a table, and the error as a bar chart."""
         import wandb
 
         columns, rows = layers_of(summary)
@@ -165,9 +165,9 @@ class WeightsAndBiases:
             run.log({"layers": table, "layers/total_error": bar}, step=self._step)
 
     def _log_files(self, run: "wandb.Run") -> None:
-        """The run folder's files as an artifact and, if asked for, its checkpoint as another one.
+        """Log the run folder's files as an artifact and, if requested, its checkpoint as another one.
 
-        The files are not copied: what is recorded offline refers to them.
+        The files are not copied: offline records refer to them.
         """
         import wandb
 
@@ -182,8 +182,8 @@ class WeightsAndBiases:
             if artifact.manifest.entries:
                 run.log_artifact(artifact)
 
-    def _left(self) -> str:
-        """The command that uploads what is left; ends W&B's service, which the next run would meet."""
+    def _after_failure(self) -> str:
+        """End W&B's service, so that the next run starts its own; return the command for a later upload."""
         import wandb
 
         with suppress(Exception):
@@ -196,7 +196,7 @@ class WeightsAndBiases:
         )
 
     def _id(self) -> str:
-        """The W&B run's id, kept in the run folder from its first part on."""
+        """The W&B run's id, which the first part saves in the run folder for later parts."""
         path = self.folder / WANDB_ID
         kept = read_wandb_id(path) if self.goes_on else None
         chosen = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None  # by an agent
@@ -219,14 +219,14 @@ def open_wandb(
     goes_on: bool = False,
     earlier: bytes = b"",
 ) -> WeightsAndBiases:
-    """The tracker of one run, online or offline; null takes W&B's environment variable or a default.
+    """The tracker of one run, online or offline; null means W&B's environment variable or a default.
 
-    ``facts``, as of ``RunFolder.facts``, stand beside the nested config, flat. A W&B agent locks the keys
-    that its sweep sets, which makes ``compressor`` a word there: group by the flat ones. Without a group it
-    is that of the facts, which is that of all seeds; tags and notes follow from the facts, too.
-    ``goes_on`` says that the run begins at a checkpoint, so that its W&B run goes on as well, after the
-    ``earlier`` lines of metrics.jsonl.
-    Raises ``ValueError`` as ``wandb_settings``, and when W&B refuses to go online.
+    ``facts``, those of ``RunFolder.facts``, are added to the nested config as flat keys. A W&B agent locks
+    the keys that its sweep sets, so that ``compressor`` is a string instead of a mapping: group runs by the
+    flat keys. The default group is that of the facts, the same for all seeds; the default tags and notes
+    follow from the facts too. With ``goes_on``, the run begins at a checkpoint, and its W&B run continues
+    after the ``earlier`` lines of metrics.jsonl. Raises ``ValueError`` for settings that ``wandb_settings``
+    refuses, and if W&B does not start online.
     """
     found, said = wandb_settings(typed, os.environ)
     if said:
@@ -252,7 +252,7 @@ def open_wandb(
     if settings["mode"] == "online":
         try:
             tracker.start()
-        except Exception as error:  # W&B raises many kinds; each means that it cannot go online
+        except Exception as error:  # of many classes; each means that W&B cannot go online
             reason = " ".join(str(error).split())
             raise ValueError(f"tracker.mode=online: Weights & Biases does not start: {reason}") from error
     return tracker
@@ -260,7 +260,7 @@ def open_wandb(
 
 @contextmanager
 def _staging(folder: Path) -> Iterator[None]:
-    """Let W&B keep manifests of artifacts in ``folder``, not in the home folder, unless told otherwise."""
+    """Context manager: W&B keeps manifests of artifacts in ``folder``, unless WANDB_DATA_DIR is set."""
     variable = "WANDB_DATA_DIR"
     if os.environ.get(variable):
         yield

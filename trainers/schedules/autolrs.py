@@ -26,10 +26,10 @@ _FEWEST = 5  # least number of losses for a smoothed curve
 class AutoLRS:
     """Stages of ``tau`` steps, doubling up to ``tau_max``, with trials of ``trial_steps`` = tau' steps.
 
-    tau' doubles together with tau. Trials are compared by training loss or, from ``validation_from`` steps
-    on, by validation loss. The steps of the trials count as part of the run's length. Raises ``ValueError``
-    for an empty interval of rates, for a ``tau`` that is not a multiple of ``trial_steps``, and for invalid
-    numbers.
+    tau' doubles together with tau. Trials are compared by training loss or, if they have ``validation_from``
+    steps or more, by validation loss. The steps of the trials count as part of the run's length. Raises
+    ``ValueError`` for an empty interval of rates, for a ``tau`` that is not a multiple of ``trial_steps``,
+    and for invalid numbers.
     """
 
     low: float  # bounds of the learning rates
@@ -38,7 +38,7 @@ class AutoLRS:
     tau_max: int  # upper limit of a stage's steps
     trial_steps: int  # tau' of the first stage
     trials: int  # rates tried per stage
-    validation_from: int  # steps of a trial from which validation loss is used
+    validation_from: int  # least number of a trial's steps for validation loss
     exploration: float  # standard deviations below the mean in the acquisition; more means more exploration
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class AutoLRS:
 
     @property
     def validates(self) -> bool:
-        """Whether the longest trials are judged by validation loss."""
+        """Whether the longest trials are compared by validation loss."""
         return self.tau_max // (self.tau // self.trial_steps) >= self.validation_from
 
     def plan(self, stage: int, steps_left: int) -> tuple[int, int]:
@@ -78,16 +78,17 @@ class AutoLRS:
         return steps, trial_steps
 
     def propose(self, rates: Sequence[float], forecasts: Sequence[float], start: float | None) -> float:
-        """The rate to try next, after ``rates`` led to ``forecasts``; the first is ``start``, or the middle.
+        """The rate to try next, after ``rates`` led to ``forecasts``.
 
-        A rate that diverged has an infinite forecast.
+        The first is the candidate nearest to ``start`` or, if None, to the geometric mean of the bounds. A
+        rate that diverged has an infinite forecast.
         """
         grid = np.geomspace(self.low, self.high, _GRID)
         if not rates:
             wanted = start or math.sqrt(self.low) * math.sqrt(self.high)
             return float(grid[np.abs(np.log(grid) - math.log(wanted)).argmin()])
         untried = ~np.isclose(grid[:, None], np.array(rates)).any(1)
-        mean, deviation = _posterior(self._place(np.array(rates)), _tame(forecasts), self._place(grid))
+        mean, deviation = _posterior(self._place(np.array(rates)), _finite_logs(forecasts), self._place(grid))
         bound = np.where(untried, mean - self.exploration * deviation, np.inf)
         return float(grid[bound.argmin()])
 
@@ -135,7 +136,7 @@ def forecast(losses: Sequence[float], steps: float) -> float:
         offset, scale = _line(decay, values)
         return float(np.square((scale * decay + offset) / values - 1).sum()), offset, scale
 
-    # Limits of b: the loss falls by less than a hundredth of e within the trial, or to 0 within a step.
+    # Limits of b: exp(b t) falls by a factor of e^0.01 within the trial, or of e^5 within a step.
     bounds = (math.log(0.01), math.log(5.0 * span))
     found = minimize_scalar(lambda x: fit(x)[0], bounds=bounds, method="bounded")
     _, offset, scale = fit(found.x)
@@ -144,13 +145,13 @@ def forecast(losses: Sequence[float], steps: float) -> float:
 
 
 def _rises(values: np.ndarray) -> bool:
-    """Whether the last fifth is above the first."""
+    """Whether the median of the last fifth is above that of the first."""
     fifth = -(-len(values) // 5)
     return bool(np.median(values[-fifth:]) > np.median(values[:fifth]))
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """(offset >= 0, scale) of the line with the least relative squares."""
+    """(offset >= 0, scale) of the line with the least sum of squared relative errors."""
     ones, x = 1 / y, x / y  # offset + scale x = y, each row divided by y
     a, b, c = ones @ ones, ones @ x, x @ x
     determinant = a * c - b * b
@@ -164,7 +165,7 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     return 0.0, float(x.sum() / c)
 
 
-def _tame(forecasts: Sequence[float]) -> np.ndarray:
+def _finite_logs(forecasts: Sequence[float]) -> np.ndarray:
     """Logarithms of forecasts; an infinite forecast exceeds the largest other one by their range."""
     values = np.log(np.maximum(np.array(forecasts, dtype=float), _LEAST))
     finite = values[np.isfinite(values)]
@@ -174,7 +175,7 @@ def _tame(forecasts: Sequence[float]) -> np.ndarray:
 
 
 def _posterior(x: np.ndarray, y: np.ndarray, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and standard deviation of a Gaussian process with values ``y`` at ``x``."""
+    """Mean and standard deviation at ``at`` of a Gaussian process with values ``y`` at ``x``."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning

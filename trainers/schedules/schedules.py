@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from compressors.core.checks import LARGEST, is_real, require
 
-STEP, EPOCH = "step", "epoch"  # units in which a schedule counts the training
+STEP, EPOCH = "step", "epoch"  # units in which a schedule counts the progress of a training
 
 
 @runtime_checkable
@@ -16,14 +16,14 @@ class Schedule(Protocol):
 
     @property
     def unit(self) -> str:
-        """Unit of what ``factor`` takes: ``STEP`` or ``EPOCH``."""
+        """Unit of the arguments of ``factor``: ``STEP`` or ``EPOCH``."""
 
     def factor(self, done: float, total: float, /) -> float:
         """Factor on the base learning rate after ``done`` of ``total`` units."""
 
 
 def factor_at(schedule: Schedule, step: int, num_steps: int, epochs_per_step: float) -> float:
-    """The factor on the base rate of ``step``, counted from 0."""
+    """The factor on the base rate in ``step``, counted from 0."""
     if schedule.unit == STEP:
         return schedule.factor(step, num_steps)
     return schedule.factor(step * epochs_per_step, num_steps * epochs_per_step)
@@ -126,7 +126,7 @@ class Linear:
 class InversePower:
     """A rate that falls as a power of the time t: (1 + ``decay`` t)^-``exponent``, t in ``unit``.
 
-    An exponent of 1 and of 1/2 are the decreasing rates of convergence proofs, O(1 / t) and
+    Exponents of 1 and 1/2 give the decreasing rates of convergence proofs, O(1 / t) and
     O(1 / sqrt(t)); Alistarh et al., 2018, https://arxiv.org/abs/1809.10505, use them for Top-k. Over
     the first ``warmup`` units the factor rises linearly from 0 to 1, and t counts from there; with
     ``decay`` = 1 / ``warmup`` and an exponent of 1/2 this is sqrt(``warmup`` / t) of all units, the rate
