@@ -12,7 +12,7 @@ COMMANDS = {  # name: module of this package with a function ``main``, one line 
     "study": (".studies.command", "a study's page, tables and figures"),
     "archive": (".archive", "a study's finished runs in one file, and back"),
 }
-EXTRAS = {  # package of these commands: extras of pyproject.toml that a reader of runs needs
+EXTRAS = {  # package that these commands import: extras of pyproject.toml to install
     **dict.fromkeys(("hydra", "omegaconf", "pandas", "pydantic", "rich", "scipy", "yaml"), "lab,results"),
     **dict.fromkeys(("jinja2", "matplotlib", "plotly", "pyarrow"), "results"),
     **dict.fromkeys(("wandb", "wandb_workspaces"), "tracking"),

@@ -1,10 +1,10 @@
 """Archive of a study's finished runs, so that another machine continues the study or rebuilds its page.
 
 `python -m results archive NAME` writes the runs of `make NAME` to results/pages/NAME/runs.tar.xz: config,
-environment, records and summary of each, without checkpoints. Of the records it keeps the metrics that the
-page reads; of runs whose curves the page does not read, such as pilots, the last record alone. With --unpack
-the runs are written below --root, where `make NAME` finds them finished. Run folders that exist there are
-kept as they are.
+environment, records and summary of each, without checkpoints. The records keep only the metrics that the page
+reads. Runs whose curves the page does not read, such as pilots, keep only the last record. With --unpack the
+runs are written below --root, where `make NAME` finds them finished. Run folders that exist there are kept as
+they are.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from results.studies.kit import ROOT, Study
 from trainers.records.files import CONFIG, ENVIRONMENT, RECORDS, SUMMARY, read_records, read_summary
 
 FILES = (CONFIG, ENVIRONMENT, RECORDS, SUMMARY)
-LARGEST = 2**26  # bytes of one file
+LARGEST = 2**26  # bytes; an archive with a larger file is refused
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -48,19 +48,19 @@ def _work(study: Study, path: Path, options: argparse.Namespace) -> None:
 
 
 def pack(study: Study, root: Path, path: Path) -> int:
-    """Write the finished runs of ``study`` below ``root``; returns their number.
+    """Write the finished runs of ``study`` below ``root`` to the archive ``path``; return their number.
 
-    The bytes depend on the runs alone. Raises ``FileNotFoundError`` if there is none.
+    Equal runs give equal bytes. Raises ``FileNotFoundError`` if there is no finished run.
     """
     runs = sorted(folder for output in outputs_of(study, root) for folder in finished_in(output))
-    drawn = study.outputs or (study.name,)
+    page_outputs = study.outputs or (study.name,)
     if not runs:
         raise FileNotFoundError(f"no finished run of {study.name} below {root}")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.partial")
     with tarfile.open(partial, "w:xz") as archive:
         for run in runs:
-            kept = contents_of(run, study.curves if run.relative_to(root).parts[0] in drawn else ())
+            kept = contents_of(run, study.curves if run.relative_to(root).parts[0] in page_outputs else ())
             for name, content in kept.items():
                 entry = tarfile.TarInfo((run / name).relative_to(root).as_posix())
                 entry.size = len(content)
@@ -70,9 +70,10 @@ def pack(study: Study, root: Path, path: Path) -> int:
 
 
 def unpack(path: Path, root: Path) -> int:
-    """Write the runs of an archive below ``root``, each folder whole; returns their number.
+    """Write the runs of an archive below ``root``, except existing ones; return the number of runs written.
 
-    Raises ``ValueError``, and writes nothing, for an archive with anything other than files of run folders.
+    A run folder gets its name after all its files are written. Raises ``ValueError``, and writes nothing, for
+    a damaged archive and for one with anything other than files of run folders.
     """
     contents: dict[PurePosixPath, dict[str, bytes]] = {}
     try:
@@ -101,10 +102,10 @@ def unpack(path: Path, root: Path) -> int:
 
 
 def contents_of(run: Path, curves: tuple[str, ...] | None = None) -> dict[str, bytes]:
-    """The files of a run by name.
+    """The contents of a run's files by name.
 
-    Its records have the metrics whose names begin with one of ``curves`` alone, and the last one all; there
-    is no other record if ``curves`` is empty. None keeps all records as they are.
+    Records keep step, epoch and the metrics whose names begin with one of ``curves``; the last record keeps
+    all metrics. If ``curves`` is empty, only the last record is kept. None keeps all records as they are.
     """
     contents = {name: (run / name).read_bytes() for name in FILES if (run / name).is_file()}
     if curves is None:
@@ -125,7 +126,7 @@ def _with(record: bytes, starts: tuple[str, ...]) -> bytes:
 
 
 def outputs_of(study: Study, root: Path) -> Iterator[Path]:
-    """The folders of the study's runs: those of its page, and NAME_* such as its pilots."""
+    """The study's output folders: those of its page's runs, and others named NAME_*, such as its pilots."""
     names = set(study.outputs or (study.name,))
     names |= {path.name for path in root.glob(f"{study.name}_*")} - set(STUDIES)
     return (root / name for name in sorted(names))

@@ -3,12 +3,13 @@
     python -m results breakeven --model resnet50 --workers 16 --bandwidth 10gbit [OVERRIDE ...]
     python -m results breakeven FOLDER ... --bandwidth 10gbit
 
-With --model it measures, on this machine with one worker, forward pass, backward pass and update of the
-training that the OVERRIDEs define (`data=cifar10 trainer.batch_size=32`, as after `python run.py`), the
-compression of every method for the model's parameters, and on a CPU the speed of gloo without a network.
---compute-ms gives forward pass, backward pass and update in place of the measured ones: of a GPU, for
-example. With folders it takes times and bytes of the finished runs in them, for the runs' own number of
-workers, and adds dense training and fp16 without any time for compression.
+With --model the command measures times on this machine, with one worker: forward pass, backward pass and
+update of the training that the OVERRIDEs define (as after `python run.py`: `data=cifar10
+trainer.batch_size=32`), and the compression of the model's parameters by every method. On a CPU it also
+measures the speed of gloo without a network. --compute-ms replaces the measured time of forward pass,
+backward pass and update, for example by that of a GPU. With folders the command takes times and bytes of the
+finished runs in them, for the runs' own number of workers, and adds dense training and fp16 with no time for
+compression.
 
 A step takes compute + compression + max(0, latency x rounds + 8 x bytes / bandwidth - overlap x compute).
 docs/guides/your_network.md states the measured error of these predictions.
@@ -31,7 +32,7 @@ from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, Prediction, judge, predict
 
 ROOT = Path(__file__).parents[1]
-MEASURING = f"{__name__.removesuffix('results.breakeven')}trainers.advice"  # in a wheel, with its package
+MEASURING = f"{__name__.removesuffix('results.breakeven')}trainers.advice"  # in a wheel, below its package
 NEEDED = (
     "time/gradient_seconds",
     "time/update_seconds",
@@ -113,7 +114,10 @@ def require_options(options: argparse.Namespace) -> None:
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """What the measuring program found, in a process of its own. Raises ``ValueError`` with its refusal."""
+    """The results of the measuring program, run in a separate process.
+
+    Raises ``ValueError`` with the program's last message if it fails.
+    """
     overrides = [f"model={options.model}", *options.words]
     overrides += ["workers=1", "compressor=none", "tracker=none"]
     settings = {name: getattr(options, name) for name in ("density", "rank", "steps")}
@@ -138,8 +142,10 @@ def cost_of(row: list[Any]) -> Cost:
 def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[Cost], float]:
     """Number of workers, costs of the runs' methods, and median seconds of compute.
 
-    Seeds of a method give their median. A run's bytes are those of its own number of workers, here as if all
-    were gathered. Dense training and fp16 follow from the number of parameters.
+    The cost of a method is the median over its seeds. A run's bytes hold for its own number of workers, and
+    are all treated as gathered. Dense training and fp16 follow from the number of parameters.
+
+    Raises ``ValueError`` for runs of one worker, of several numbers of workers or of several model sizes.
     """
     counts = {run.config["workers"] for run in runs}
     sizes = {sum(layer["elements"] for layer in run.summary["layers"].values()) for run in runs}
@@ -164,12 +170,12 @@ def costs_of_runs(runs: list[Run], compute_ms: float | None) -> tuple[int, list[
 
 
 def dense_cost(size: int) -> Cost:
-    """Dense training of ``size`` parameters."""
+    """The cost of dense training of ``size`` parameters."""
     return Cost("dense", ELEMENT_BYTES * size, 0.0, Line(0.0), Line(0.0, 2.0))
 
 
 def cost_of_run(run: Run, workers: int) -> tuple[tuple[float, float], float]:
-    """Seconds of compression and bytes as if gathered, of a worker; and its seconds of compute."""
+    """(seconds of compression, bytes as if all were gathered), seconds of compute; of a worker and step."""
     local = workers // int(run.environment.get("processes", 1))
 
     def median(part: str) -> float:

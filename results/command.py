@@ -17,7 +17,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 
 def in_a_line(work: Callable[[], None]) -> int:
-    """Run ``work``; returns its exit status, or 1 and one line on standard error for a bad file or run."""
+    """Run ``work``; return the exit status: 0, or 1 with one line on standard error for a bad file or run."""
     try:
         work()
     except (OSError, ValueError) as error:
@@ -27,7 +27,7 @@ def in_a_line(work: Callable[[], None]) -> int:
 
 
 def hand_out(text: str, path: Path | None) -> None:
-    """Write a page to ``path`` with a message, or print it if ``path`` is None."""
+    """Write a page to ``path`` and print the path, or print the page if ``path`` is None."""
     if path is None:
         print(text, end="" if text.endswith("\n") else "\n")
     else:
@@ -36,6 +36,6 @@ def hand_out(text: str, path: Path | None) -> None:
 
 
 def paragraph(words: str) -> str:
-    """A paragraph of a page, wrapped to the line length of files."""
+    """A paragraph of a page, wrapped to lines of 120 characters."""
     flat = " ".join(words.split())
     return textwrap.fill(flat, 120, break_on_hyphens=False, break_long_words=False) + "\n"

@@ -15,7 +15,7 @@ _MARKDOWN |= {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _LATEX = {"\\": r"\textbackslash{}", "±": r"$\pm$", "²": "$^2$", "~": r"\textasciitilde{}", "≥": r"$\geq$"}
 _LATEX |= {character: f"\\{character}" for character in "&%$#_{}"} | {"^": r"\textasciicircum{}"}
 _LATEX |= {"*": r"$^*$", "<": "$<$", ">": "$>$", "‖": r"$\|$", "|": "$|$", '"': r"\symbol{34}"}
-_LATEX |= {"[": "{[}", "]": "{]}", "`": r"\symbol{96}"}  # \\[ would be a length
+_LATEX |= {"[": "{[}", "]": "{]}", "`": r"\symbol{96}"}  # [ after \\ would begin a length
 
 
 class Marked(str):
@@ -41,7 +41,7 @@ def in_markdown(text: object) -> str:
 
 
 def _inline(text: object) -> str:
-    """Escape inline Markdown, without pipes and characters at the beginning of a block."""
+    """Escape Markdown inside a line, but no pipes and no characters that matter only at a block's start."""
     shown = "".join(_MARKDOWN.get(character, character) for character in one_line(text))
     shown = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", shown)  # inside a word _ has no meaning
     shown = re.sub(r"\](?=[(\[:])", r"\\]", shown)  # otherwise a link or a link definition

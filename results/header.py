@@ -38,14 +38,14 @@ class Made(Protocol):
 class Header:
     """Command, commits, seeds and machine that made a page. Without ``commits`` the code is not known."""
 
-    command: str  # in the repository's root
+    command: str  # run in the repository's root
     commits: tuple[tuple[str, str], ...]  # hash, state
     machine: str
     seeds: tuple[int, ...] = ()
     date: str = ""
 
     def lines(self) -> list[str]:
-        """Markdown, an item for each fact."""
+        """Lines of a Markdown list, one item per fact."""
         commits = ", ".join(f"{commit} ({state})" for commit, state in self.commits) or _UNKNOWN
         facts = {"Command": f"`{self.command}`", "Commit": commits, "Machine": self.machine}
         facts |= {"Seeds": ranges(self.seeds)} if self.seeds else {}
@@ -117,7 +117,7 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 
 def under_title(page: str, header: Header) -> str:
-    """The page with the header below its first line, which must be its title."""
+    """The page with the header below its title. Raises ``ValueError`` if its first line is not a title."""
     title, _, rest = page.partition("\n")
     if not title.startswith("# "):
         raise ValueError(f"a page must begin with its title, got {title!r}")
@@ -125,7 +125,7 @@ def under_title(page: str, header: Header) -> str:
 
 
 def parse(page: str) -> Header:
-    """The header of a page. Raises ``ValueError`` if command, commit or machine is missing."""
+    """The header of a page. Raises ``ValueError`` if command, commit or machine is missing or malformed."""
     found: dict[str, str] = {}
     for line in page.splitlines()[1:]:
         if match := _LINE.match(line):
@@ -151,7 +151,7 @@ def parse(page: str) -> Header:
 
 
 def copy(page: str, worded: str) -> str:
-    """The page ``worded`` with the header of ``page``, except that it keeps its own command."""
+    """The page ``worded`` with the header of ``page``; a command in the old header of ``worded`` is kept."""
     title, _, rest = worded.partition("\n")
     made, lines = parse(page), rest.lstrip("\n").splitlines(keepends=True)
     while lines and _LINE.match(lines[0]):

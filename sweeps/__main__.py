@@ -1,9 +1,9 @@
 """Command that runs all sweeps of a study in order: ``python -m sweeps STUDY [--keep-going] [OVERRIDE ...]``.
 
-STUDY is a folder of sweeps/, some of its files as in 'methods/rates_*', or a file for a question of a single
-sweep. Each file is run by the command in its second line, two jobs at a time and without a tracker unless an
-OVERRIDE says otherwise. What has finished before is not run again. The first sweep with a failed job is the
-last, unless --keep-going runs the others.
+STUDY is a folder of sweeps/, a pattern for some of its files such as 'methods/rates_*', or a single file of
+sweeps/ without its ending. Each file is run by the command in its second line, two jobs at a time and without
+a tracker unless an OVERRIDE says otherwise. Finished runs are not run again. The command stops at the first
+sweep with a failed job; with --keep-going it also runs the others.
 """
 
 import os
@@ -16,20 +16,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "sweeps"
-WANDB = "wandb"  # its files are for W&B's own agents
+WANDB = "wandb"  # folder of sweeps for the agents of Weights & Biases
 USUAL = ("tracker=none", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 KEEP_GOING = "--keep-going"
 _VARIABLE = re.compile(r"([A-Z_0-9]+)=(\S+)")
 
 
 def studies() -> list[str]:
-    """What may be named: folders with sweeps, and single sweeps."""
+    """The names of all studies: folders with sweeps, and single sweeps."""
     folders = {path.parent.name for path in FOLDER.glob("*/*.yaml")} - {WANDB}
     return sorted(folders | {path.stem for path in FOLDER.glob("*.yaml")})
 
 
 def files_of(study: str) -> list[Path]:
-    """In the order of their names, which is the order in which they are run."""
+    """The sweep files of ``study``, in the order of their names, in which they run; may be empty."""
     folder, slash, pattern = study.partition("/")
     if slash:
         return sorted((FOLDER / folder).glob(f"{pattern}.yaml")) if folder in studies() else []
@@ -39,7 +39,10 @@ def files_of(study: str) -> list[Path]:
 
 
 def command_of(file: Path, overrides: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
-    """Environment variables and words of the command in a file's second line, then ``overrides``."""
+    """Environment variables and words of the command in a file's second line.
+
+    The words end with the defaults ``USUAL`` that no override replaces, and with ``overrides``.
+    """
     words = shlex.split(file.read_text(encoding="utf-8").splitlines()[1].removeprefix("# "))
     variables = {}
     while found := _VARIABLE.fullmatch(words[0]):

@@ -5,11 +5,11 @@
 
 OVERRIDEs define the training, as after `python run.py`: `experiment=small/lstm seed=1`. Compared are the
 bytes that leave a worker over the whole training, if each worker has its own machine; with --match handed,
-the bytes that a worker hands to collectives. So pilots are whole trainings; the override `trainer.steps=N`
-makes them shorter and the match less exact. Each pilot has a normal run folder, so a finished pilot is not
-run again. The command prints the budget, the bytes of both methods and their difference. With --to it writes
-the budget as a choice of the group `budget`. Then `python run.py -m budget=NAME
-compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
+the bytes that a worker hands to collectives. A pilot, which tries one setting, is therefore a whole training;
+the override `trainer.steps=N` makes it shorter and the match less exact. Each pilot has a normal run folder,
+so a finished pilot is not run again. The command prints the budget, the bytes of both methods and their
+difference. With --to it writes the budget as a choice of the group `budget`. Then `python run.py -m
+budget=NAME compressor=top_k,hard_threshold seed=0,1,2` compares at equal bytes.
 """
 
 import math
@@ -34,7 +34,7 @@ SETTING = {"top_k": "budget.density", "hard_threshold": "budget.threshold"}
 
 @dataclass(frozen=True)
 class Pilot:
-    """One whole training."""
+    """One finished training with one setting of the compressor."""
 
     value: float  # density or threshold
     sent: float  # bytes per worker, of a kind in ``BYTES``
@@ -77,7 +77,7 @@ def search(
         best = min(trials, key=lambda trial: abs(math.log(trial.sent / wanted)))
         if abs(best.sent / wanted - 1) <= tolerance:
             break
-        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # the digits that a pilot gets
+        value = float(f"{_next_value(trials, wanted, slope):.4g}")  # run_pilot rounds alike
         if any(trial.value == value for trial in trials):
             break
     return best, len(trials)
@@ -151,7 +151,8 @@ def match(
 ) -> Match:
     """The setting of the other method that sends as many bytes as ``given`` at ``value``.
 
-    ``start`` is the first setting tried; by default the average density, or the paper's rule.
+    ``start`` is the first setting tried. By default it is the average density of ``given``, or the threshold
+    of the paper's rule for it. Raises ``PilotError`` if a pilot is refused or fails.
     """
     other = "hard_threshold" if given == "top_k" else "top_k"
     first = run_pilot(given, value, overrides, by)
@@ -174,7 +175,7 @@ def match(
 
 
 def _rule(pilot: Pilot, overrides: Sequence[str]) -> float:
-    """1 / (2 sqrt(k)), where k is the number of elements per step."""
+    """The threshold 1 / (2 sqrt(k)), where k is the number of elements that ``pilot`` sent per step."""
     layers = _summary(Path(pilot.folder))["layers"]
     return 1 / (2 * math.sqrt(pilot.density * sum(layer["elements"] for layer in layers.values())))
 

@@ -53,7 +53,7 @@ class ComparedMethod:
 class Section:
     """One subject in one setting."""
 
-    title: str  # plain text, as facts and notes; every format escapes it
+    title: str  # plain text, like facts and notes; every format escapes them
     facts: tuple[str, ...]
     qualities: tuple[Measure, ...]  # differences are those of the first
     costs: tuple[Measure, ...]
@@ -76,7 +76,7 @@ class Section:
 
 
 def compare(runs: Sequence[Run], baseline: str | None = None) -> list[Section]:
-    """A section for every setting, titled by subject and by the differences from its other settings.
+    """A section for every setting, titled by subject and by the settings that differ within the subject.
 
     ``baseline`` names a method, with or without its settings. By default it is none, else top_k, if exactly
     one row has that compressor. Raises ``ValueError`` if no run has the given baseline.

@@ -70,12 +70,12 @@ def joint_interval(differences: Sequence[float], looks: int) -> JointInterval:
 
 
 def quantile(degrees_of_freedom: int, looks: int) -> float:
-    """Student's t of each of ``looks`` two-sided intervals; for one, that of 95 %."""
+    """Student's t for each of ``looks`` two-sided intervals; for one, that of a 95 % interval."""
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees_of_freedom, 1 - (1 - CONFIDENCE) / (2 * looks)))
 
 
 def confidence(looks: int) -> str:
-    """The level of each of ``looks`` intervals in per cent, for example 98.75 of four."""
+    """The level of each of ``looks`` intervals in per cent, for example 98.75 for four."""
     return f"{100 * (1 - (1 - CONFIDENCE) / looks):.4g}"

@@ -40,7 +40,7 @@ class Measure:
     def spread(self, runs: Sequence[Run]) -> str:
         """Mean ± standard deviation; a dash if no run has it.
 
-        The mean alone if there is no deviation: for one or two runs (with their number), for equal values.
+        The mean alone if there is no deviation: for one run, for two (with their number), for equal values.
         """
         values = [self.factor * value for value in self.values(runs)]
         if not values:

@@ -80,9 +80,9 @@ READ, ABOUT, EXACT = (
     1.26,
     3.0,
     1 + 1e-6,
-)  # a tenth of a decade of a figure's axis; "about"; all digits printed
+)  # accepted factors: a tenth of a decade on a figure's axis; a value read as "about"; all printed digits
 _AFTER = ("f(x) - f* after the start", "‖x - x*‖² after the start")
-_ROWS = 500  # features of madelon
+_FEATURES = 500  # of madelon
 
 
 def _error(peak: float, end: float, end_within: float = READ) -> tuple[Value, ...]:
@@ -106,12 +106,12 @@ def _bits(kept: int, steps: int) -> Value:
     return Value("bits per worker", "comm/paper_bits_total", "end", 32.0 * kept * steps, "by rule", EXACT)
 
 
-_SGD, _STAR, _STAR_100 = (  # workers, rows per worker and step, steps
+_SGD, _STAR, _STAR_100 = (  # data, workers, rows per worker and step (None: all), steps
     ("madelon", 20, 1, 3000),
     ("madelon", 20, None, 60000),
     ("madelon", 100, None, 100000),
 )
-_FROM = _start("madelon", _ROWS)
+_FROM = _start("madelon", _FEATURES)
 _TOP_1, _TOP_5 = {"density": 0.002}, {"density": 0.01}
 _BITS_TOO = (*_AFTER, "bits per worker of the threshold")
 _NO_ERROR = ("mean ‖e‖²",)
@@ -159,9 +159,10 @@ ERROR_CURVES = (
     ),
 )
 _CIFAR = (8, 256, 300, 0.1)  # workers, batch per worker, epochs, rate
-# For SENet-18 on CIFAR-10 a lambda of 4.68e-3 is printed beside a D of 11,260,354, whose lambda is 4.712e-3.
-# It is the rule for the 11,389,726 parameters that the released code builds, 4.685e-3. GoogLeNet on CIFAR-100
-# is printed with 6,258,500 parameters and their lambda, 6.320e-3; the code builds a larger network there too.
+# For SENet-18 on CIFAR-10 the paper prints a lambda of 4.68e-3 beside a D of 11,260,354, for which the rule
+# gives 4.712e-3. The released code builds 11,389,726 parameters, for which the rule gives 4.685e-3. GoogLeNet
+# on CIFAR-100 is printed with 6,258,500 parameters and their lambda, 6.320e-3; here too, the code builds a
+# larger network.
 TRAININGS = (
     Training("ResNet-18 on CIFAR-10", "resnet18", "cifar10", 11_173_962, *_CIFAR),
     Training("ResNet-18 on CIFAR-100", "resnet18", "cifar100", 11_220_132, *_CIFAR),

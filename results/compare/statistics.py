@@ -37,7 +37,7 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def mean_and_half(values: Iterable[float]) -> tuple[float, float]:
-    """The mean and the half width of its interval, 0 if there is no interval."""
+    """The mean and the half width of its interval, 0 without an interval; (NaN, 0) for no values."""
     values = list(values)
     if not values:
         return math.nan, 0.0

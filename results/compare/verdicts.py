@@ -48,8 +48,8 @@ def is_run_of(run: Run, curve: ErrorCurve) -> bool:
 def ours(run: Run, value: Value) -> float | None:
     """The run's number for one of the paper's values; None if the run did not record it.
 
-    The number at the end is the last one; for an error under SGD, which fluctuates, it is the mean over the
-    last tenth of the run.
+    The number at the end is the last one. Under SGD it is the mean over the last tenth of the records, except
+    for totals, which do not fluctuate.
     """
     curve = run.curve(value.metric)
     if curve.empty or (value.at == "start" and curve.index[0] != 0):
@@ -58,8 +58,8 @@ def ours(run: Run, value: Value) -> float | None:
         return float(curve.iloc[0])
     if value.at == "peak":
         return float(curve.max())
-    goes_on = run.config["trainer"].get("batch_size") is not None and not value.metric.endswith("_total")
-    return float(curve.iloc[-max(1, int(END_SHARE * len(curve))) :].mean() if goes_on else curve.iloc[-1])
+    fluctuates = run.config["trainer"].get("batch_size") is not None and not value.metric.endswith("_total")
+    return float(curve.iloc[-max(1, int(END_SHARE * len(curve))) :].mean() if fluctuates else curve.iloc[-1])
 
 
 def judged(runs: Sequence[Run], curve: ErrorCurve) -> list[Judgement]:

@@ -76,7 +76,7 @@ def over_seeds(runs: Iterable[Run], x: Quantity, y: Quantity, most: int | None =
 
 
 def thinned(values: np.ndarray, most: int) -> np.ndarray:
-    """Indices of at most about ``most`` of the values, which give the same line.
+    """Indices of at most about ``most`` of the values, whose line looks the same.
 
     The values are divided into intervals of equal length, and shorter ones at the beginning, which is wide on
     a logarithmic axis. The smallest and largest value of every interval are kept, so no peak is lost.

@@ -150,7 +150,7 @@ def through(
     places: Iterable[tuple[float, str]] = (),
     title: str = "",
 ) -> Panel:
-    """A line through marks; each mark has seeds [seeds, 2].
+    """A line per name through its marks; a mark is an array with its seeds, [seeds, 2].
 
     ``across_too``: intervals also along x. ``across``: names and heights of thin horizontal lines.
     """

@@ -14,7 +14,7 @@ from results.figures.scales import set_scale
 from results.read.run import Run
 
 MOST_POINTS = 600  # of a curve
-BAR_ALPHA, BAR_WIDTH = 0.25, 4.5  # of an interval; points
+BAR_ALPHA, BAR_WIDTH = 0.25, 4.5  # opacity of an interval's bar; its width in points
 REFERENCE = "#888888"
 LAYERS = Metric("layer", "layer", can_be_logarithmic=False)
 

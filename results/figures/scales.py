@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-LOG_FROM = 10  # largest over smallest value from which on an axis is logarithmic
+LOG_FROM = 10  # ratio of largest to smallest value from which on an axis is logarithmic
 MARGIN = 0.05  # of the axis, on both sides
 # Limits on how much intervals may extend an axis beyond the means, because intervals of few seeds can be very
-# long: a factor on a logarithmic axis; otherwise half the extent of the means, or this many times half the
-# average interval.
+# long. On a logarithmic axis WIDEN_FACTOR; on a linear one the larger of half the extent of the means and
+# WIDEN_HALVES times the average half width of the intervals.
 WIDEN_FACTOR, WIDEN_HALVES = 4.0, 1.5
 DECADES_BELOW = 2  # decades of an axis below the smallest end value of a curve
 SMALLEST = 1e-150  # lower limit of a logarithmic axis, so that no quotient overflows
-# From an end of MANY on, a linear axis has at most FEW_LONG intervals, and labels with thousands separators.
+# A linear axis that ends at MANY or above has at most FEW_LONG tick intervals, and thousands separators.
 MANY, FEW_LONG = 5000, 4
 FEWEST_TICKS, MOST_TICKS = 3, 8  # labelled ticks of a logarithmic axis
 X_ROOM = 30  # characters of all labels below a panel
@@ -44,8 +44,8 @@ def scale_of(
 
     It is logarithmic if the means, or the values ``decided_by``, differ by a factor of ``LOG_FROM``; values
     that are not positive are then not visible. With ``decided_by``, the axis reaches at most
-    ``DECADES_BELOW`` decades below its smallest value. ``limit`` is the largest possible value; the axis then
-    ends at 0 and ``limit``, even if an interval exceeds them.
+    ``DECADES_BELOW`` decades below its smallest value. ``limit`` is the largest possible value; intervals
+    then extend the axis neither below 0 nor above ``limit``.
     """
     mean = _finite(means)
     if not len(mean):

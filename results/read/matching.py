@@ -1,4 +1,4 @@
-"""Matching of runs by setting, method and seed; duplicates and notes for the reader."""
+"""Matching of runs by setting, method and seed; duplicates and warnings."""
 
 import sys
 from collections import Counter, defaultdict
@@ -32,7 +32,7 @@ def by_method(runs: Iterable[Run]) -> dict[str, list[Run]]:
 
 
 def by_key(runs: Iterable[Run], key: Callable[[Run], Key]) -> dict[Key, dict[int, Run]]:
-    """Runs by key, which is a table's row, in the order of first appearance; seeds ascending.
+    """Runs by key, one key per row of a table, in the order of first appearance; seeds ascending.
 
     If two folders have the same run, the one with the last path is used, with a message. Raises
     ``ValueError`` for two runs with equal keys that differ in more than their seed.

@@ -20,7 +20,7 @@ Methods = Mapping[str, Sequence[Run]]
 def lambda_in_force(run: Run) -> float | None:
     """The effective hard threshold of a run; None for other methods and if it is not known.
 
-    Runs of earlier versions did not record it if the paper's rule 1 / (2 sqrt(density D)) determined it.
+    Earlier versions did not record a threshold of the paper's rule 1 / (2 sqrt(density D)): it is computed.
     """
     settings = run.config["compressor"]
     if run.compressor != "hard_threshold":
@@ -52,7 +52,7 @@ def order(run: Run) -> tuple[str, list[tuple[str, float]], str]:
 
 def names(methods: Methods) -> dict[str, str]:
     """Names of methods in tables; methods whose names would be equal keep their keys."""
-    return _told_apart({key: ", ".join(_words(runs)) for key, runs in methods.items()})
+    return _with_unique_names({key: ", ".join(_words(runs)) for key, runs in methods.items()})
 
 
 def short_names(methods: Methods) -> dict[str, str]:
@@ -62,11 +62,14 @@ def short_names(methods: Methods) -> dict[str, str]:
         key: ", ".join(word for word in _words(runs, per_cent=True) if word not in common)
         for key, runs in methods.items()
     }
-    return _told_apart(said)
+    return _with_unique_names(said)
 
 
 def common_words(methods: Methods) -> list[str]:
-    """Settings without a number that several methods have, and all except ``none``: "feedback.scale step"."""
+    """Settings without a number, such as "feedback.scale step", that all methods except ``none`` have.
+
+    Empty for fewer than two such methods.
+    """
     compressed = [runs for runs in methods.values() if runs[0].compressor != "none"]
     words = [_words(runs, numbers=False)[1:] for runs in compressed]
     return [word for word in words[0] if all(word in each for each in words)] if len(words) > 1 else []
@@ -88,7 +91,7 @@ def family(run: Run) -> str:
 
 
 def part_name(target: str) -> str:
-    """A part as on the command line: ``compressors.feedback.EF21`` is ef21."""
+    """The name of a part on the command line: ef21 for ``compressors.feedback.EF21``."""
     known = named(target)
     if "." not in known and not known.startswith('"'):
         return known
@@ -135,7 +138,7 @@ def _reached(runs: Sequence[Run]) -> str:
     return f"{100 * reached:.3g} % sent"
 
 
-def _told_apart(said: dict[str, str]) -> dict[str, str]:
+def _with_unique_names(said: dict[str, str]) -> dict[str, str]:
     times = Counter(said.values())
     return {key: name if times[name] == 1 else key for key, name in said.items()}
 

@@ -1,4 +1,4 @@
-"""Reading of metrics.jsonl into a table: fast if it is complete, otherwise as far as it is readable."""
+"""Reading of metrics.jsonl into a table: at once if all lines are valid, otherwise line by line."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ import trainers.records.files as run_files
 from results.escaping import one_line
 from results.read.showable import LARGEST_NUMBER, LONGEST_TEXT
 
-MOST_BROKEN = 3  # broken lines up to which a file is still read
+MOST_BROKEN = 3  # largest number of broken lines in a file that is still read
 _NO_STRUCTURE = bytes(set(range(256)) - {*b"{}[]\n"})
 
 

@@ -19,7 +19,10 @@ def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def differing(settings: Sequence[Settings]) -> list[dict[str, Value]]:
-    """For each of ``settings`` the sorted values that are not equal in all; missing keys as in ``USUAL``."""
+    """For each of ``settings``, the values of the keys that differ between them, sorted by key.
+
+    A missing key has its value in ``USUAL``, or None.
+    """
     whole = [dict(one) for one in settings]
     keys = sorted({key for one in whole for key in one})
     own = [key for key in keys if len({repr(one.get(key)) for one in whole}) > 1]

@@ -28,7 +28,9 @@ MARKERS = {  # plotly's names of matplotlib's markers
     "p": "pentagon",
     "8": "octagon",
 }
-FEW_DECADES, MOST_POWERS = 2.5, 8  # of a logarithmic axis
+# With fewer than FEW_DECADES decades, a logarithmic axis has ticks at 1, 2 and 5 times powers of ten; with
+# more, it has about MOST_POWERS ticks at most, at powers of ten.
+FEW_DECADES, MOST_POWERS = 2.5, 8
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ class Bars:
 
 @dataclass(frozen=True)
 class Layers:
-    """Bar chart over the layers, of a column of the table that a run logs of them."""
+    """Bar chart with a bar per layer, from a column of the table of layers that a run logs."""
 
     title: str
     column: str

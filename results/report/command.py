@@ -60,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
-    """Write the page; ``said`` has the messages of reading. Raises ``OSError`` and ``ValueError``."""
+    """Write the page; ``said`` collects the messages of reading. Raises ``OSError`` and ``ValueError``."""
     with contextlib.redirect_stderr(said):
         runs = read_runs(options.output)
     if not runs:
@@ -76,7 +76,7 @@ def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
 
 
 def write_dashboard(options: argparse.Namespace) -> int:
-    """Create a workspace and a report at Weights & Biases, or write their specification; the exit status."""
+    """Create a workspace and a report at Weights & Biases, or write their specification; return 0 or 1."""
     chosen = options.entity, options.project, options.quality or ["test/accuracy"]
     if options.dry_run:
         return in_a_line(lambda: hand_out(dashboard.specification_text(*chosen), options.to))

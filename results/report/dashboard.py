@@ -91,7 +91,7 @@ def workspace(entity: str, project: str, qualities: Sequence[str]) -> Any:
 
 
 def report(entity: str, project: str, qualities: Sequence[str], *, online: bool) -> Any:
-    """A page of text and panels. A run set with a project sends a request to the server, if ``online``."""
+    """A page of text and panels. If ``online``, its run sets name their project, which sends a request."""
     import wandb_workspaces.reports.v2 as wr
 
     identity = _identities("report")
@@ -173,7 +173,7 @@ def _of(chart: Chart) -> Any:
 
 
 def _with_levels(metrics: list[str], references: Sequence[float]) -> list[str] | None:
-    """The metrics, and a level line at each reference, as W&B's expressions, which know no exponents."""
+    """The metrics and a level line at each reference, as W&B expressions, whose numbers have no exponents."""
     if not references:
         return None
     zero = f"0 * ${{{metrics[0]}}}"
@@ -191,11 +191,11 @@ def _last(quantity: Quantity) -> Any:
 
 
 def _summary_key(metric: str) -> str:
-    """W&B's summary has the last and the best value of a metric with a goal."""
+    """The key of a metric's last value; W&B's summary has last and best value of a metric with a goal."""
     return metric if higher_is_better(metric) is None else f"{metric}.last"
 
 
 def _identities(prefix: str) -> Callable[[], str]:
-    """Identifiers that are unique within a specification and equal in every specification."""
+    """A function that returns ``prefix`` and its call's number: unique, and equal in all specifications."""
     numbers = count(1)
     return lambda: f"{prefix}{next(numbers)}"

@@ -34,7 +34,10 @@ class Page:
 
     @property
     def command(self) -> str:
-        """The command that repeats only this run; that of its sweep if the job's overrides are unknown."""
+        """The command that repeats only this run.
+
+        If the run's overrides are unknown, it is the recorded command, which may be that of a whole sweep.
+        """
         environment = self.run.environment
         words = environment.get("command")
         if isinstance(overrides := environment.get("overrides"), list):

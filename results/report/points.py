@@ -29,7 +29,7 @@ from results.report.axes import (
 )
 from results.report.facts import Page, Series
 
-NO_SEEDS = np.empty((0, 2))  # each run has its own mark, with a link
+NO_SEEDS = np.empty((0, 2))  # no dots for seeds: each run has its own mark, with a link
 FADED = 0.6  # opacity of a run's mark; a mean has 1
 
 

@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Mean ± standard deviation over seeds; columns after the method and its seeds."""
+    """Mean ± standard deviation over seeds; ``columns`` follow those of the method and its seeds."""
 
     columns: tuple[str, ...]
     rows: tuple[Row, ...]

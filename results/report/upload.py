@@ -1,4 +1,4 @@
-"""Upload of a sweep's page and figures to Weights & Biases, as an artifact of a run of its own."""
+"""Upload of a sweep's page and figures to Weights & Biases, as an artifact of a separate W&B run."""
 
 import contextlib
 import io
@@ -16,9 +16,9 @@ KIND = "report"  # of the artifact, and the job type of its run
 
 
 def upload(entity: str, project: str, folders: Sequence[Path]) -> str:
-    """Draw all figures of the runs in ``folders``, make their page, and upload both; the run's address.
+    """Draw all figures of the runs in ``folders``, make their page, upload both; return the run's address.
 
-    Raises ``OSError`` and ``ValueError`` for unreadable runs, and whatever W&B raises.
+    Raises ``OSError`` and ``ValueError`` for unreadable runs, and the exceptions of W&B.
     """
     import wandb
 
@@ -28,7 +28,7 @@ def upload(entity: str, project: str, folders: Sequence[Path]) -> str:
         place = Path(made)
         page = render(Report.of(runs, folders))
         (place / "report.html").write_text(page, encoding="utf-8", errors="replace")
-        with contextlib.redirect_stdout(io.StringIO()):  # which names the files
+        with contextlib.redirect_stdout(io.StringIO()):  # save_all prints the files' paths
             save_all(figures.figures_of(groups(runs), list(figures.FIGURES)), place / "figures")
         quiet = wandb.Settings(silent=True, console="off", x_disable_stats=True)
         run = wandb.init(

@@ -143,7 +143,7 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
 
 
 def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
-    """Quality over steps including trials, and below it the rates; those of a search for each seed."""
+    """Quality and, below it, rates over steps including trials; AutoLRS has a line of rates per seed."""
     methods = {LABELS[name]: by_schedule[name] for name in LABELS if name in by_schedule}
     quality = of_measure(qualities(next(iter(by_schedule.values())))[0])
     upper = curves(methods, _with_trials(quality.name), quality, MOST_POINTS)
@@ -153,7 +153,7 @@ def draw(model: str, by_schedule: dict[str, list[Run]]) -> Any:
             rate = run.curve(RATE.name)
             rates.append((LABELS[schedule], steps_in_all(run, rate.index.to_numpy()), rate.to_numpy()))
     lower = single(rates, _with_trials(RATE.name), RATE, "learning rates; one line of AutoLRS per seed")
-    upper = replace(upper, x=lower.x)  # the same steps above each other
+    upper = replace(upper, x=lower.x)  # both panels have the same x axis
     styles = {LABELS[name]: style for name, style in STYLES.items()}
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
     title = f"{model}: quality and learning rate against steps"

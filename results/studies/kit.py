@@ -1,4 +1,4 @@
-"""Kit of the studies: their description, the generation of pages and figures, and parts of pages."""
+"""Common code of the studies: their description, generation of pages and figures, and parts of pages."""
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """Trainings that a study starts itself, instead of by sweeps."""
+    """Trainings that a study starts itself, without a sweep."""
 
     add_options: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], None]  # does nothing unless the options ask for it
@@ -51,21 +51,21 @@ class Study:
     name: str
     question: str
     page: Callable[..., str]  # makes Markdown from the runs and the value of ``option``
-    outputs: tuple[str, ...] = ()  # folders of its sweeps' runs in the root of outputs; by default NAME
+    outputs: tuple[str, ...] = ()  # folders of its runs, below the root of outputs; by default NAME
     figures: Callable[..., Figures] | None = None  # with the same arguments
     file: str = ""  # file name of the page in results/pages/NAME; by default NAME.md
     needs: tuple[str, ...] = (LINK_BYTES,)  # metrics without which a run is left out
     keeps: Callable[[Run], bool] = lambda _: True
     option: Option | None = None
     curves: tuple[str, ...] | None = (
-        None  # metrics of records that the page reads, by the start of their names
+        None  # beginnings of the names of metrics that the page reads from records; None: all
     )
-    worded: tuple[str, ...] = ()  # pages that word its numbers, and get its header
+    worded: tuple[str, ...] = ()  # pages, written by hand, about its numbers; they get its page's header
     tune: Callable[[Sequence[Run]], bool] | None = (
-        None  # write what runs of the option's folder choose; if new
+        None  # writes what the runs of the option's folder determine; returns whether it changed
     )
-    train: Training | None = None  # for a study whose next training depends on the last ones' results
-    more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # by file: of the same runs
+    train: Training | None = None  # for a study whose next training depends on earlier results
+    more_pages: Mapping[str, Callable[[Sequence[Run], bool], str]] | None = None  # of the same runs, by file
 
     @property
     def command(self) -> str:
@@ -120,7 +120,7 @@ def tune(study: Study, options: argparse.Namespace) -> None:
 def _further(
     study: Study, options: argparse.Namespace, is_ours: bool
 ) -> tuple[tuple[Any, ...], Sequence[Run]]:
-    """The additional argument of a study with an option, and the runs in it."""
+    """The value of the study's option as further arguments, and the runs in it; both may be empty."""
     if study.option is None:
         return (), ()
     given = getattr(options, study.option.key)
@@ -134,9 +134,9 @@ def _further(
 
 def require_compressors(runs: Iterable[Run], known: Sequence[str]) -> None:
     """Raise ``ValueError`` for a run whose method is not in ``known``."""
-    strangers = sorted({run.compressor for run in runs} - set(known))
-    if strangers:
-        raise ValueError(f"runs must be of {', '.join(known)}, got {', '.join(strangers)}")
+    unknown = sorted({run.compressor for run in runs} - set(known))
+    if unknown:
+        raise ValueError(f"runs must be of {', '.join(known)}, got {', '.join(unknown)}")
 
 
 def first_of(of_seed: Mapping[int, Run]) -> Run:

@@ -1,4 +1,4 @@
-"""The page of the main job: run.py's defaults by method, three seeds, one process.
+"""The page of the main job: run.py's defaults with four methods, three seeds, one process.
 
 The statements on the page are computed from the numbers.
 """
@@ -17,8 +17,8 @@ from results.studies.kit import Option, Seeds, Study, every_run, first_of, line,
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
 COUNTED = ("top_k", "random_block", "none")  # equal bytes in every run, because k follows from the density
-# Largest difference of runs on another processor, by method: points of accuracy, and a factor of the total
-# error. tests/results/studies/test_main_page.py checks it.
+# Largest accepted difference of runs on another processor, by method: points of accuracy, and a factor of the
+# total error. tests/results/studies/test_main_page.py checks it.
 SPREAD = {"none": (2.5, 1.0), "hard_threshold": (2.5, 1.2), "top_k": (2.5, 1.5), "random_block": (30.0, 4.0)}
 ACCURACY, ERROR, BYTES = "test/accuracy", "compression/total_error", LINK_BYTES
 
@@ -53,7 +53,7 @@ def methods_of(runs: Sequence[Run]) -> Methods:
 
 
 def page(runs: Sequence[Run], other_loops: Sequence[Run]) -> str:
-    """Markdown; ``other_loops`` are the same runs with only AVX2 loops, or empty."""
+    """Markdown; ``other_loops`` are the same runs restricted to AVX2 instructions, or empty."""
     methods, others = methods_of(runs), methods_of(other_loops)
     parts = [_introduction(methods), _table(methods), _differences(methods), _every_run(methods)]
     parts += [_processors(methods, others), _notes()]

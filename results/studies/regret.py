@@ -105,7 +105,7 @@ def _difference(group: Group, method: str, good: Measure) -> str:
 
 
 def _compared(group: Group) -> list[str]:
-    """Methods with equal bytes as the baseline, and enough common seeds."""
+    """Methods with bytes within ``EQUAL_WITHIN`` of the baseline's, and enough common seeds."""
     baseline = _baseline(group)
     if baseline is None:
         return []

@@ -112,7 +112,10 @@ def write_comparison(options: argparse.Namespace) -> None:
 def page(
     runs: Sequence[Run], made_by: str, baseline: str | None = None, *, allow_modified: bool = False
 ) -> str:
-    """Markdown with a header that says ``made_by``."""
+    """The comparison as Markdown, with a header whose command is ``made_by``.
+
+    Raises ``ValueError`` for runs of modified code unless ``allow_modified``.
+    """
     made = header.of_runs(runs, made_by, allow_modified=allow_modified)
     return header.under_title(f"{INTRODUCTION}\n{markdown(compare(runs, baseline))}", made)
 

@@ -27,7 +27,7 @@ VALUE_BYTES, INDEX_BYTES, WIDE_INDEX_BYTES = 4, 4, 8  # as publications count th
 
 
 class Count(NamedTuple):
-    """A convention applied to a run: over the whole training, mean over workers unless the label differs."""
+    """A run's count by one convention, over the whole training; mean over workers unless its name differs."""
 
     convention: str
     source: str
@@ -46,19 +46,19 @@ def counts_of(run: Run) -> list[Count]:
     summary, n = run.summary, run.config["workers"]
     handed, left, reached = (summary[name] for name in (HANDED_BYTES, LINK_BYTES, RECEIVED_BYTES))
     dense_link = summary["comm/compression_ratio"] * left
-    ring = 2 * (n - 1) / n  # of the bytes handed to collectives, in an all-reduce
+    ring = 2 * (n - 1) / n  # bytes that leave a worker, per byte handed to an all-reduce
     dense = dense_link / ring
     steps = summary["step"] - summary.get("train/steps_skipped", 0)
     dense_elements = num_parameters(run) * steps
     elements = summary["compression/density_mean"] * dense_elements
     bits = summary.get("comm/paper_bits_total")
-    exact = elements if bits is not None else None  # one value of full precision per sent element
+    exact = elements if bits is not None else None  # None unless one fp32 value is sent per element
     most = summary.get("comm/largest_sent_total")
-    # A gathered payload has the positions of its values. Bytes on the link do not show whether it was a
-    # gather: with 2 workers a gather moves as many bytes as an all-reduce.
-    # If one worker sends its indices to all others, the others hand over only values.
+    # Whether an all-reduce averaged the payloads. It moves fewer bytes than a gather; with 2 workers it moves
+    # as many, but only a gathered payload has positions. If one worker sends its indices to all others, the
+    # others hand over only values.
     is_averaged = left < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed
-    index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # each buffer counts once
+    index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # an all-reduce has none
     back = handed if is_averaged else min(reached, dense)
     return [
         Count("left a worker's link", "this project's tables", "bytes", left, dense_link),

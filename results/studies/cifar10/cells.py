@@ -1,4 +1,4 @@
-"""Measures of the page on CIFAR-10, and the forms of its cells."""
+"""Measures of the page on CIFAR-10, and the texts of its cells."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -7,7 +7,7 @@ from results.compare.statistics import Difference, counted, mean_and_interval
 from results.studies.cifar10.density import in_epoch
 from results.studies.kit import Seeds, paired, table
 
-NOT_RUN = "no finished run"  # not yet, or it failed
+NOT_RUN = "no finished run"  # not run yet, or failed
 
 
 def _measure(name: str, label: str, factor: float = 1, digits: int | None = None) -> Measure:
@@ -28,7 +28,7 @@ COSTS = (
 
 
 def accuracy(own: Seeds, measure: Measure = ACCURACY) -> str:
-    """Mean and interval, "84.20 [83.61, 84.79]", or the number of seeds where these are too few."""
+    """The mean with its interval, "84.20 [83.61, 84.79]", or with the number of seeds if they are too few."""
     values = [measure.factor * value for value in measure.values(list(own.values()))]
     if not values:
         return "-"
@@ -57,7 +57,7 @@ def rows_of(
     head: Sequence[str],
     cells: Callable[[str, Seeds], list[str]],
 ) -> str:
-    """A table whose rows have method, seeds and ``cells``; ``labels`` without runs say so."""
+    """A table with a row per label: method, seeds and ``cells``, or ``NOT_RUN`` for a label without runs."""
     rows = []
     for label in labels:
         own = methods.get(label)

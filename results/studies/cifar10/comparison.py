@@ -1,4 +1,4 @@
-"""The comparison at one recipe: a row per method, and which differences the seeds show."""
+"""The comparison of methods with equal training settings: a row per method, and the differences shown."""
 
 import statistics
 from collections.abc import Mapping
@@ -20,11 +20,11 @@ from results.studies.cifar10.cells import (
 from results.studies.cifar10.places import NONE, WHOLE, Methods, labels_of
 from results.studies.kit import Seeds, first_of, paired, table
 
-NEAR = 0.25  # of Top-k's bytes: how far a method that is compared with it may be from them
+NEAR = 0.25  # largest difference of a method's bytes from those of the Top-k beside it, as a share
 
 
 def table_of(section: str, methods: Methods, main: Methods) -> str:
-    """A row per label, run or not, with differences to ``none`` and Top-k of ``main``."""
+    """A row per label, with or without runs, with differences from ``none`` and Top-k of ``main``."""
     head = ["method", "lambda", "seeds", ACCURACY.label, "minus none", "minus Top-k at its bytes", "beside"]
     head += [measure.label for measure in COSTS]
     rows = []
@@ -48,13 +48,13 @@ def _lambda(own: Seeds) -> str:
 
 
 def _ratio(own: Seeds, other: Seeds) -> float:
-    """Of bytes, mean over each one's seeds."""
+    """Ratio of bytes, each the mean over its seeds; infinite if ``other`` sent none."""
     ours, theirs = (statistics.fmean(BYTES.values(list(each.values()))) for each in (own, other))
     return ours / theirs if theirs else float("inf")
 
 
 def _top_k_beside(label: str, own: Seeds, main: Methods) -> str | None:
-    """The Top-k of the same scope whose bytes are nearest; None where none is ``NEAR``, and for Top-k."""
+    """The Top-k of the same scope with the nearest bytes; None if none is within ``NEAR``, and for Top-k."""
     away = {
         name: abs(_ratio(own, each) - 1)
         for name, each in main.items()
@@ -69,7 +69,7 @@ def _is_whole(label: str) -> bool:
 
 
 def in_words(sections: Mapping[str, Methods], main: Methods) -> str:
-    """Which differences in accuracy the seeds show, by intervals for all looks together."""
+    """A paragraph on the differences in accuracy, by joint intervals for all comparisons; may be empty."""
     looks: list[tuple[str, str, list[float]]] = []
     for methods in sections.values():
         for label, own in methods.items():
@@ -92,6 +92,6 @@ def in_words(sections: Mapping[str, Methods], main: Methods) -> str:
 
 
 def _differences(own: Seeds, other: Seeds) -> list[float]:
-    """Of accuracy, in points, by the seeds that both have."""
+    """Differences in accuracy, in points, one per common seed."""
     both = sorted(own.keys() & other.keys())
     return [ACCURACY.factor * (ACCURACY.value(own[seed]) - ACCURACY.value(other[seed])) for seed in both]

@@ -1,4 +1,4 @@
-"""Runs that ended with an error, by their place on the page."""
+"""Table of the runs that ended with an error, with their section of the page."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +18,7 @@ def failures(folders: Iterable[Path]) -> str:
     for path in (path for folder in sorted(folders) for path in run_folders(folder)):
         try:
             summary, config = run_files.read_summary(path), run_files.read_config(path)
-        except run_files.UnreadableFileError:  # still going, or interrupted
+        except run_files.UnreadableFileError:  # running or interrupted
             continue
         if summary["status"] != "finished":
             run = Run(path, config, summary, pd.DataFrame())

@@ -30,7 +30,7 @@ FIGURES = {
 }
 HEIGHT = 3.2  # of a panel, inches
 ACCURACY = Metric("test/accuracy", "test accuracy, % (higher is better)", 100, False, limit=100)
-FAR = 0.5  # of the accuracy of ``none``: a method below it is named, not drawn
+FAR = 0.5  # share of the accuracy of ``none``; a method below it is named in a note, not drawn
 SQUARED_NORM = "compression/input_norm_squared"
 
 
@@ -39,7 +39,7 @@ def _norm(run: Run) -> pd.Series:
 
 
 def _in_entries(run: Run) -> pd.Series:
-    """lambda over the root mean square of p's entries."""
+    """lambda over the root mean square of p's entries; empty for a method without lambda."""
     threshold, size = lambda_in_force(run), num_parameters(run)
     if threshold is None or size is None:
         return run.curve("no threshold")
@@ -55,7 +55,7 @@ Drawn = dict[str, list[Run]]  # by label
 
 
 def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
-    """Those of ``FIGURES``."""
+    """The figures of the page, with the file names of ``FIGURES``."""
     found = by_section(runs)
     main = _drawn(found["main"])
     both = main | _drawn(found["neighbours"])
@@ -67,7 +67,7 @@ def figures(runs: Sequence[Run], tried: Sequence[Run]) -> Figures:
 
 
 def _drawn(methods: Methods) -> Drawn:
-    """Without thresholds for the whole model, which train the same bits as those for layers."""
+    """The methods except thresholds for the whole model, whose runs are bit-identical to those for layers."""
     return {
         label: list(of_seed.values())
         for label, of_seed in methods.items()
@@ -80,7 +80,7 @@ def _compressed(methods: Drawn) -> Drawn:
 
 
 def _accuracy(methods: Drawn) -> Any:
-    """All methods but those that are ``FAR`` from ``none``, beside which the others would look alike."""
+    """The methods that reach ``FAR`` of the accuracy of ``none``; lower ones would make the axis too long."""
     _require(methods)
     means = {
         label: fmean(ACCURACY.factor * run.summary[ACCURACY.name] for run in methods[label])
@@ -103,7 +103,7 @@ def _over_epochs(methods: Drawn, what: Metric, title: str) -> Any:
 
 
 def _norms(methods: Drawn) -> Any:
-    """||p|| of all methods, and below it how large each threshold is beside p's entries."""
+    """||p|| of all methods and, below it, each lambda over the root mean square of p's entries."""
     _require(_compressed(methods))
     thresholds = {label: runs for label, runs in methods.items() if lambda_in_force(runs[0]) is not None}
     panels = [[curves(methods, EPOCHS, NORM, MOST_POINTS)]]
@@ -117,7 +117,7 @@ def _workers(found: Mapping[int, Methods]) -> Any:
     panels, drawn = [], {}
     for label in THREE:
         own = {
-            _by_number(number): list(methods[label].values())
+            _workers_label(number): list(methods[label].values())
             for number, methods in found.items()
             if label in methods
         }
@@ -132,7 +132,7 @@ def _workers(found: Mapping[int, Methods]) -> Any:
     return sheet.draw(title, _facts(drawn), [panels], line_styles(lines, True), labels, share_y=True)
 
 
-def _by_number(number: int) -> str:
+def _workers_label(number: int) -> str:
     return f"{number} worker{'s' * (number > 1)}"
 
 
@@ -157,7 +157,7 @@ def _facts(methods: Mapping[str, Sequence[Run]]) -> str:
 
 
 def _family(label: str) -> str:
-    """What a line through several densities has in common."""
+    """The label without its numbers, which all densities on one line share."""
     words = [
         word for word in label.split() if not word.rstrip("%,").replace(".", "").isdigit() and word != "%"
     ]

@@ -1,6 +1,6 @@
-"""The page of CIFAR-10: what each method reaches, with which error and bytes, and what changes it.
+"""The page of CIFAR-10: accuracy, error and bytes of each method, and the effects of other settings.
 
-Cells of what has not run say so; words follow from the runs that are there.
+Cells of methods without a finished run say so. The statements are computed from the runs that exist.
 """
 
 import statistics
@@ -62,7 +62,7 @@ TITLES = {
 
 
 def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
-    """Markdown: a section per question. ``tried``: runs of the learning rates."""
+    """Markdown: a section per question. ``tried``: runs with the learning rates tried."""
     found = by_section(runs)
     main = found["main"]
     words = [paragraph(INTRODUCTION.format(setting=_setting(main))), paragraph(READING)]
@@ -74,7 +74,7 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
 
 
 def _setting(main: Methods) -> str:
-    """What the runs of the main comparison have in common; empty without any."""
+    """The settings of the first run of the main comparison, as text; empty without runs."""
     if not main:
         return ""
     run = first_of(next(iter(main.values())))
@@ -87,7 +87,7 @@ def _setting(main: Methods) -> str:
 
 
 def _absent(found: Mapping[str, Methods]) -> str:
-    """How many rows have no run."""
+    """A sentence on the number of rows with a finished run; empty if no row lacks one."""
     number = sum(len(missing(section, methods)) for section, methods in found.items())
     rows = sum(map(len, SECTIONS.values()))
     return paragraph(f"{rows - number} of the {rows} rows have a finished run.") if number else ""
@@ -192,14 +192,14 @@ def _workers(found: Mapping[str, Methods]) -> str:
 
 
 def _precision(found: Mapping[str, Methods]) -> str:
-    halves, wholes = found["main"].get(NONE), found["precision"].get(NONE)
+    bf16, fp32 = found["main"].get(NONE), found["precision"].get(NONE)
     head = ["forward passes", "seeds", ACCURACY.label, LOSS.label, "fp32 minus bf16", "hours a run"]
     rows: list[list[object]] = []
-    for said, own in (("bf16", halves), ("fp32", wholes)):
+    for said, own in (("bf16", bf16), ("fp32", fp32)):
         if own is None:
             rows.append([said, "-", NOT_RUN, "-", "-", "-"])
             continue
-        difference = minus(own, halves) if said == "fp32" else "-"
+        difference = minus(own, bf16) if said == "fp32" else "-"
         hours = statistics.fmean(run.summary["wall_seconds"] for run in own.values()) / 3600
         rows.append(
             [said, ", ".join(map(str, own)), accuracy(own), accuracy(own, LOSS), difference, f"{hours:.2f}"]
@@ -224,7 +224,7 @@ def _resnet18(found: Mapping[str, Methods]) -> str:
 
 
 def _rates(tried: Sequence[Run]) -> str:
-    """The runs that the rate was chosen by."""
+    """A section on the runs from which the learning rate was chosen."""
     rows = []
     for run in sorted(tried, key=lambda run: run.config["optimizer"]["lr"]):
         peak = run.config["optimizer"]["lr"] * run.config["schedule"]["peak"]
@@ -236,7 +236,7 @@ def _rates(tried: Sequence[Run]) -> str:
 
 
 def _failed(runs: Sequence[Run]) -> str:
-    """Runs beside ``runs`` that ended with an error."""
+    """A section on runs that ended with an error, in the output folders of ``runs``."""
     shown = failures({run.path.parents[1] for run in runs})
     return f"## Runs that failed\n\n{shown or paragraph('None.')}"
 

@@ -1,4 +1,4 @@
-"""Sections of the page on CIFAR-10, the methods that each is about, and the place of a run among them."""
+"""Sections of the page on CIFAR-10, the methods of each section, and the section and label of a run."""
 
 from collections.abc import Sequence
 
@@ -11,10 +11,10 @@ EF21 = "compressors.feedback.EF21"
 MATCHED = {
     "one_percent": "1 %",
     "tenth_percent": "0.1 %",
-}  # by a name in sweeps/cifar10/chosen/thresholds.yaml
+}  # Top-k's density, by name in sweeps/cifar10/chosen/thresholds.yaml
 WHOLE = ", whole model"
 NONE, TOP_K, RULE = "none", "Top-k {}", "threshold, rule for {}"
-EQUAL = "threshold, bytes of Top-k {}"  # found by pilots
+EQUAL = "threshold, bytes of Top-k {}"  # lambda was found by pilots
 ACCORDION = "ACCORDION 0.1 or 1 %"
 EF21_TOP_K = "EF21 around Top-k 1 %"
 DENSITIES = ("1 %", "0.1 %")
@@ -22,7 +22,7 @@ WORKERS = (1, 2, 4, 8, 16)
 PARTITIONS = {"by_label": "by label", "dirichlet": "Dirichlet(0.1)"}
 THREE = (NONE, TOP_K.format("1 %"), EQUAL.format("1 %"))
 
-# What each section has when all sweeps have run
+# The methods of each section when all sweeps have finished
 SECTIONS: dict[str, tuple[str, ...]] = {
     "main": (
         NONE,
@@ -45,7 +45,7 @@ Methods = dict[str, Seeds]  # by label
 
 
 def section_of(run: Run) -> str:
-    """The section that a run belongs to, by what it does unlike the main comparison."""
+    """The section of a run, by the settings in which it differs from the main comparison."""
     config = run.config
     if config["model"]["_target_"].endswith("resnet18"):
         return "resnet18"
@@ -68,7 +68,7 @@ def is_without_feedback(run: Run) -> bool:
 
 
 def label_of(run: Run) -> str:
-    """The method with its setting, as the page calls it."""
+    """The method with its setting, as named on the page."""
     settings = run.config["compressor"]
     whole = WHOLE if run.config["scope"] == "global" else ""
     density = f"{100 * settings.get('density', 0):g} %"
@@ -103,16 +103,17 @@ def _threshold(run: Run, density: str) -> str:
 def by_section(runs: Sequence[Run]) -> dict[str, Methods]:
     """Runs by section, label and seed, in the order of ``SECTIONS``; sections without a run are empty.
 
-    Raises ``ValueError`` for two runs of one place that differ in more than their seed.
+    Raises ``ValueError`` for two runs of one section and label that differ in more than their seed, and for a
+    run of an unknown section.
     """
     found: dict[str, Methods] = {}
     for section, labels in SECTIONS.items():
         own = by_key([run for run in runs if section_of(run) == section], label_of)
         known = {label: own[label] for label in labels if label in own}
         found[section] = known | own
-    strangers = sorted({section_of(run) for run in runs} - set(SECTIONS))
-    if strangers:
-        raise ValueError(f"runs must be of the study's sweeps, got {', '.join(strangers)}")
+    unknown = sorted({section_of(run) for run in runs} - set(SECTIONS))
+    if unknown:
+        raise ValueError(f"runs must be of the study's sweeps, got {', '.join(unknown)}")
     return found
 
 
@@ -122,5 +123,5 @@ def missing(section: str, methods: Methods) -> list[str]:
 
 
 def labels_of(section: str, methods: Methods) -> list[str]:
-    """Those that a section should have, then any others."""
+    """The labels that a section should have, then any other labels of its runs."""
     return list(dict.fromkeys([*SECTIONS[section], *methods]))

@@ -261,7 +261,7 @@ def _value_at_bytes(run: Run, metric: str, sent: float) -> float:
     """The mean of a metric over the last tenth of ``sent`` bytes, because it oscillates between steps."""
     totals = pd.concat([pd.Series({0: 0.0}), run.curve(LINK_BYTES)])
     window = totals.index[(totals > (1 - END_SHARE) * sent) & (totals <= sent)]
-    if len(window) == 0:  # a record larger than the tenth
+    if len(window) == 0:  # no record in the last tenth
         window = totals.index[totals <= sent][-1:]
     return float(run.curve(metric)[window].mean())
 

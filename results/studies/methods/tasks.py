@@ -21,11 +21,11 @@ class Task:
     """A model and data on which every method is trained."""
 
     words: str
-    tuned_by: str  # metric of the summary that decides between the rates
+    tuned_by: str  # metric of the summary by which the learning rate is chosen
     higher_is_better: bool
     untrained: float  # a quality that must be exceeded: a method with this quality counts as not trained
     why: str  # explanation of ``untrained``
-    without: Mapping[str, str] = field(default_factory=dict)  # methods that the task cannot have: why
+    without: Mapping[str, str] = field(default_factory=dict)  # reasons, by method that is not run
 
 
 TASKS = {

@@ -92,12 +92,12 @@ def _network(runs: list[Run]) -> Network:
 def combination_of(run: Run) -> Combination:
     """The combination of a run, from its config."""
     compressor, config = run.config["compressor"], run.config
-    lost = config["feedback"]["_target_"].endswith("no_feedback")
+    is_off = config["feedback"]["_target_"].endswith("no_feedback")
     return Combination(
         run.compressor,
         "shared" if compressor.get("shared_coordinates") else "own",
         config["scope"],
-        "off" if lost else "on",
+        "off" if is_off else "on",
         float(compressor["density"]),
     )
 
