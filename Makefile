@@ -1,24 +1,24 @@
-# make run     set up .venv without extras and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" passes overrides on
-# make test    set up .venv with [dev] and run every check: format, lint, types, tests, the ten slowest of which it prints
-# make test-slow   the long checks on top
+# make run     set up .venv with [lab] and run the main job, run.py's defaults; ARGS="compressor=top_k seed=1" adds overrides
+# make test    set up .venv with [dev] and run the checks: format, lint, types and tests; prints the ten slowest tests
+# make test-slow   the slow tests
 # make STUDY   the sweeps of a study (python -m sweeps STUDY $(ARGS)), then its page, tables and figures:
-#   accordion        ACCORDION beside a hard threshold and Top-k, three seeds; a quarter of an hour
-#   autolrs          AutoLRS beside a tuned constant rate, steps and a cosine, three seeds; half an hour
+#   accordion        ACCORDION against a hard threshold and Top-k, three seeds; a quarter of an hour
+#   autolrs          AutoLRS against a tuned constant rate, steps and a cosine, three seeds; half an hour
 #   cifar10          ResNet-20 on all of CIFAR-10, with DATA_DIR=its folder; some sixteen hours on one core
 #   convex           all of madelon's convex experiments with three seeds; some ten minutes
 #   lambda_vs_k      hard threshold against Top-k on two problems with ten seeds; an hour
-#   league           every method at three byte budgets on four tasks, tuned alike, three seeds; some twenty hours
+#   league           every method at three byte budgets on four tasks, all tuned in the same way, three seeds; some twenty hours
 #   main             the main job with four methods and three seeds; half an hour
 #   methods          every method on three small tasks, at a tuned rate, with three seeds; four hours
 #   regret           regret of five methods on three problems with three seeds; a quarter of an hour
 #   small            every preset of experiment=small/ with three methods and three seeds; an hour or two
 #   three_parameters scheme, coordinates, scope and feedback on two networks; half an hour
 #   topk_convergence the convergence of Top-k: 63 runs; under half an hour
-# make gpu     on a machine with an NVIDIA GPU: kernels, methods, steps and collectives there, and their page; nine minutes.
-#              Without .venv it takes python3, if that has torch; GPU_PYTHON=... names another; ARGS="--parts step" some of it
-# make dist    the wheel, in dist/: total_error, with run.py, conf and all that they need in it
-# make docs    README's pages and docstrings as a site in build/site, with strict links
-# make page-STUDY   the page alone, from runs that are there; OUTPUTS=DIR reads runs from elsewhere
+# make gpu     measure kernels, methods, steps and collectives on an NVIDIA GPU, and write their page; nine minutes.
+#              It uses .venv or, without it, python3; GPU_PYTHON=... names another Python; ARGS="--parts step" runs one part
+# make dist    the wheel total_error in dist/, with run.py, conf and their code
+# make docs    the docs and docstrings as a site in build/site, with strict links
+# make page-STUDY   the page alone, from existing runs; OUTPUTS=DIR names their folder
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 STAMP := .venv/installed
@@ -31,8 +31,8 @@ STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regr
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
 
-# Four processes, because many tests wait for processes of their own. Without the plugins that pytest finds: it would rewrite
-# all modules of their packages, in each process.
+# Four processes, because many tests wait for child processes. Plugins are not loaded automatically: pytest would rewrite all
+# modules of their packages, in each process.
 test: $(DEV)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
@@ -42,24 +42,26 @@ test: $(DEV)
 test-slow: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile
 
-# What has finished before is not run again.
+# Finished runs are not run again.
 accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
 	.venv/bin/python -m sweeps $@ $(ARGS)
 	.venv/bin/python -m results study $@
 
-# Jobs may fail, as those whose data are missing: they are named in their sweep's table, and missing on the page.
+# Jobs may fail, for example if their data are missing: the table of their sweep names them, and the page lacks them.
 cifar10 small three_parameters: $(RESULTS)
 	-.venv/bin/python -m sweeps $@ --keep-going $(ARGS)
 	.venv/bin/python -m results study $@
 
-# First the rates, which are in the repository: a new one ends it, to be committed. Methods may fail at high rates.
+# The rates are tuned first. If a rate differs from the committed file, the command ends, so that it can be committed. Methods
+# may fail at high rates.
 methods: $(RESULTS)
 	-.venv/bin/python -m sweeps 'methods/rates_*' --keep-going $(ARGS)
 	.venv/bin/python -m results study methods --tune
 	-.venv/bin/python -m sweeps 'methods/seeds_*' --keep-going $(ARGS)
 	.venv/bin/python -m results study methods
 
-# Its trainings depend on each other: pilots set what the rates are tried with. ARGS="--task madelon" is one task of four.
+# Its trainings depend on each other: pilot runs find the settings with which the rates are tuned. ARGS="--task madelon" runs
+# one task of four.
 league: $(RESULTS)
 	.venv/bin/python -m results study league --run $(ARGS)
 
@@ -81,7 +83,7 @@ gpu:
 dist: $(STAMP)
 	.venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
-# Links and anchors that lead nowhere end it.
+# A link or anchor without a target is an error.
 docs: .venv/docs
 	.venv/bin/mkdocs build --strict
 
@@ -93,9 +95,9 @@ format: $(DEV)
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
 
-# The exact versions that this project is tested with; pyproject.toml says which others may do. pip compiles
-# all modules one after the other, for 40 s; all cores do it here, but for the packages' own tests. Files
-# of a newer Python cannot be compiled, which does not matter.
+# constraints.txt has the exact versions that are tested; pyproject.toml has the permitted ranges. pip would
+# compile all modules on one core, in 40 s; compileall uses all cores and leaves out the packages' tests. Files
+# for a newer Python cannot be compiled; these errors are ignored.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	.venv/bin/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[lab]'

@@ -4,8 +4,8 @@
 
 A checkpoint is written every 8 steps. Copying the state stops the training (capture). A thread writes the
 copy (write), which slows concurrent steps. The cost of a checkpoint is the capture plus the additional time
-of these steps over the median of the others. It is divided by the default interval. The process's largest
-resident memory is given with checkpoints and, from an earlier run, without.
+of these steps over the median of the others. It is divided by the default interval. The largest resident
+memory of the process is printed without checkpoints, from a first run, and with checkpoints.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from load import ROOT, run_one
 sys.path.insert(0, str(ROOT))  # run.py is not in a package
 
 EVERY = 8
-UNCOUNTED = 2  # first steps
+UNCOUNTED = 2  # first steps, which are not timed
 Span = tuple[float, float]
 
 

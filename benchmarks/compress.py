@@ -10,8 +10,8 @@ a second line, "packing": rounding, packing and subtraction alone, without feedb
 times of the process and its threads. The results are medians over rounds. Each round draws new normal
 gradients, sets the residuals to zero and runs everything once in a new order, so a drift of the machine
 affects all equally.
-Ratios are medians of the rounds' ratios; the last but one is to the fastest public implementation. Then it
-compares gradient seconds and reduce seconds of the default job, ``run.py`` with all defaults, unless
+Ratios are medians of the rounds' ratios; "x public" is the ratio to a public implementation of the method.
+Then it compares gradient seconds and reduce seconds of the default job, ``run.py`` with all defaults, unless
 ``--no-job`` is given.
 
 With ``--memory``, prints per method the largest resident memory during ``reduce()``, from a fresh
@@ -67,9 +67,9 @@ class Case(NamedTuple):
         return build_reducer(self.method(density), num_parameters, ErrorFeedback, encoding=wire)
 
     def method(self, density: float) -> Any:
-        """The codec or reducer of the yaml; a threshold is that of normal draws at ``density``."""
+        """The codec or reducer of the yaml; a threshold keeps a fraction ``density`` of normal draws."""
         path = ROOT / "conf" / "compressor" / f"{self.name}.yaml"
-        begins = {"threshold": threshold_of(density), "k_high": density}  # of the methods with these settings
+        begins = {"threshold": threshold_of(density), "k_high": density}  # where a method has these settings
         return configured(path, {**self.settings, **begins}, density)
 
     def __str__(self) -> str:
@@ -133,7 +133,7 @@ def yardsticks(segments: list[Segment], density: float) -> dict[str, Callable[[]
 
 
 def packings(segments: list[Segment], density: float) -> dict[str, Callable[[], object]]:
-    """The encoding of one worker's segments by each quantiser; they are left as the rounding error."""
+    """The encoding of one worker's segments by each quantiser; the segments then have the rounding error."""
     backend = backend_of(segments[0].rows.device)
 
     def packing(codec: Codec) -> Callable[[], object]:
@@ -177,7 +177,7 @@ class Reduction:
 
 def measure(scope: str, arguments: argparse.Namespace) -> None:
     """Print one table."""
-    from peers import PEERS, peers  # not known to benchmarks/gpu, which imports this file
+    from peers import PEERS, peers  # benchmarks/gpu also imports this file, without peers on its path
 
     density = arguments.density
     flat, segments = gradients(resnet18_layout(scope), arguments.workers, arguments.elements)
@@ -263,7 +263,7 @@ def default_job(threads: int) -> None:
 
 
 def memory_of(case: Case, scope: str, arguments: argparse.Namespace) -> dict[str, float]:
-    """Resident bytes of this process minus those before the gradients were allocated."""
+    """Resident bytes of this process minus those before the gradients, and the bytes of tensors."""
     torch.set_num_threads(arguments.threads)
     communicator = Communicator(arguments.workers)
     small = [Segment(WHOLE, torch.ones(arguments.workers, 1000), ((1000,),))]

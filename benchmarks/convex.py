@@ -2,10 +2,10 @@
 
     python benchmarks/convex.py [--root DIR] [--rounds 5]
 
-Each experiment runs through run.py's own trainer, logging every 100 steps to nowhere, one thread, one
-process. The NumPy loop computes the same steps one worker after another, without ledger and metrics. Both run
-alternately; the result is the median over rounds of the ratio. Without madelon in DIR/libsvm (default:
-$DATA_DIR, otherwise .data), rows of madelon's shape are drawn, with a message.
+Each experiment runs through run.py's own trainer, in one thread and one process; every 100 steps it logs to a
+tracker that discards the records. The NumPy loop computes the same steps one worker after another, without
+ledger and metrics. Both run alternately; the result is the median over rounds of the ratio. Without madelon
+in DIR/libsvm (default: $DATA_DIR, otherwise .data), rows of madelon's shape are drawn, with a message.
 """
 
 import argparse
@@ -57,13 +57,13 @@ def build(experiment: str, method: str, steps: int, root: Path, name: str) -> An
 
 
 def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
-    """A loop over workers in NumPy: gradient, error feedback, compression, mean."""
+    """Seconds of a NumPy loop over workers: gradient, error feedback, compression, mean."""
     model, loader = trainer.model, trainer.loader
     rows = loader.whole()
     table = rows.features[rows.indices]  # rows ordered by worker
     blocks = np.split(table, np.cumsum(rows.lengths)[:-1])
     workers, size, step_size, l2 = len(blocks), table.shape[1], model.step_size, model.l2
-    reducer = trainer.reducer  # feedback, measurement, method; one level less without feedback
+    reducer = trainer.reducer  # wrappers: feedback if there is one, then measurement, then the method
     while hasattr(reducer, "inner"):
         reducer = reducer.inner
     codec = getattr(reducer, "codec", None)

@@ -7,7 +7,8 @@ Each experiment (``default`` for none) runs through run.py's own trainer, one pr
 Times are CPU times of the process, so other work on the machine has little effect. The cost of a probe, in
 measured and in other steps, is the median of the time in it minus the time of its reducer. The time of a step
 without diagnostics is the median of the same run's steps minus the probe's time, without optimizer and
-reading. The cost is that of ``every - 1`` steps between and one measured, over ``every`` steps without.
+reading. The cost is the probe's time in one measured and ``every - 1`` other steps, over the time of
+``every`` steps without diagnostics.
 """
 
 import argparse

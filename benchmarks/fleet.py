@@ -33,7 +33,7 @@ def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
 
 
 class Fleet:
-    """The processes on the hosts, from the controlling process; ``program`` is a file of this folder."""
+    """The processes on the hosts, for the controlling process; ``program`` is a file of this folder."""
 
     def __init__(self, hosts: netns.Hosts, program: str, arguments: list[str] | None = None) -> None:
         self.hosts = hosts

@@ -1,7 +1,7 @@
 """Predicted steps of the network benchmark beside the measured ones.
 
-The prediction is that of ``python -m results breakeven``: from costs measured on this machine, before there
-are hosts.
+The prediction is that of ``python -m results breakeven``, from costs that are measured on this machine before
+the hosts are created.
 """
 
 import argparse

@@ -150,7 +150,7 @@ def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[s
         return {"reached": tracker.reached}
     tracker = Windows(channel, calls, job["windows"])
     alone = dist.new_subgroups(1)[0]
-    other = build(job, "trainer.steps=1")  # its updates use the caches like those of a step
+    other = build(job, "trainer.steps=1")  # its updates fill the caches as in a training step
     advance = stepper(other, other.model, job["method"], alone)
     found: dict[str, list[float]] = {"compute": [], "alone": []}
     for step in range(1 + 2 * ALONE_STEPS):
@@ -234,7 +234,7 @@ def stepper(trainer: Any, model: Any, method: str, alone: Any = None) -> Callabl
 
 def control_of(communicator: Communicator) -> Callable[[], None]:
     """The collectives of a trainer's step that are not part of the algorithm."""
-    parameter = torch.nn.Parameter(torch.zeros(1))  # for every model: the ledger collects sums over layers
+    parameter = torch.nn.Parameter(torch.zeros(1))  # one is enough: the ledger collects sums over layers
     layout = Layout({"parameter": parameter}, "layer")
     ledger = Ledger(layout, communicator, NoCompression())
 
@@ -266,7 +266,7 @@ def calibrate(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dic
 def main() -> None:
     channel = open_channel()
     torch.set_num_threads(1)
-    keep_freed_memory()  # torch's collectives too, because this difference is not due to compression
+    keep_freed_memory()  # for torch's methods too, because this difference is not due to compression
     with process_group(torch.device("cpu"), timeout_seconds=600):
         calls = count_calls()
         channel.tell(at="ready")

@@ -15,7 +15,7 @@ CALIBRATIONS = (*COLLECTIVES, "control")  # each with ``TINY_CALLS`` calls
 DENSE_CALLS, DENSE_BYTES, TINY_BYTES = 2, 4 * DENSE, 4 * TINY
 CONTROL = {"exchange": 2}  # calls of this project's step that are not part of the algorithm
 SETTLING = 1  # first steps of a window, which are not timed
-SLOW_STEPS, SLOW_BELOW = 3, 5e8  # steps of a window; at rates below, in bits per second
+SLOW_STEPS, SLOW_BELOW = 3, 5e8  # steps of a dense window at rates below SLOW_BELOW, in bits per second
 TITLES = {
     "ddp": "DDP",
     "ddp_fp16": "DDP, fp16_compress_hook",
@@ -29,7 +29,7 @@ class Rate(NamedTuple):
 
 
 class Method(NamedTuple):
-    """A method of training; ``settings`` are its settings of run.py beside the common ones."""
+    """A method of training; ``settings`` are its settings of run.py in addition to the common ones."""
 
     name: str
     overlap: bool = False
@@ -136,14 +136,14 @@ class Measured:
             name: statistics.median(step[name] for step in self.steps[method, at])
             for name in self.steps[method, at][0]
         }
-        if method.name.startswith("ddp"):  # its parts overlap: the time of each alone, and the rest
+        if method.name.startswith("ddp"):  # its parts overlap: two are measured alone, waiting is the rest
             compute = statistics.median(self.alone[method]["compute"])
             compression = max(0.0, statistics.median(self.alone[method]["alone"]) - compute)
             waiting = max(0.0, found["gradient"] - compute - compression)
             return Parts(found["step"], compute, compression, waiting, found["update"])
         compression = found["reduce"] - found["communication"]
         compute = found["gradient"]
-        # With overlap it also contains time that the backward pass could not hide.
+        # With overlap it also contains the part of the reduction that the backward pass did not hide.
         plain = Method("ddp") if method.name == "none" else method._replace(overlap=False)
         if plain != method and (plain, at) in self.steps:
             compute = self.parts(plain, at).compute

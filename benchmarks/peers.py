@@ -42,7 +42,7 @@ class _Bucket:
 
 
 def peers(segments: list[Segment]) -> dict[str, Callable[[], object]]:
-    """One reduction of one worker's segments by each; opens a process group of one process."""
+    """One reduction of one worker's segments by each implementation; opens a process group of one process."""
     if not dist.is_initialized():
         store = dist.FileStore(f"{tempfile.mkdtemp()}/store", 1)
         dist.init_process_group("gloo", store=store, rank=0, world_size=1)

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers")]
 
 FAULTS = ("answers", "answers 500", "does not answer", "has gone")
-UPLOAD_SECONDS = 2.0  # after the records; what is measured is over by then
+UPLOAD_SECONDS = 2.0  # time limit of the upload at the end, which is not measured
 
 
 def record(step: int, num_keys: int) -> dict[str, float]:
@@ -102,7 +102,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ["TRACKIO_DIR"] = str(folder / "trackio")
-        stack.enter_context(redirect_stderr(StringIO()))  # which tells of the faults
+        stack.enter_context(redirect_stderr(StringIO()))  # W&B prints the faults there
         for name, processor, wall in cases(folder, options.records, options.keys):
             print(f"| {name} | {1e3 * processor:.3f} | {1e3 * wall:.3f} |", flush=True)
 

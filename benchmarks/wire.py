@@ -3,12 +3,12 @@
     sudo python benchmarks/wire.py [--hosts 2 4] [--scopes layer global] [--methods NAME ...] [--to FILE.md]
 
 Every host is a network namespace on this machine with one process and one worker, which reduces gradients of
-ResNet-18's size with every method: all-reduced by both values of trainer.reduction, gathered, of different
-lengths, and encoded. It needs Linux, root and iproute2, and removes its namespaces. It prints, and with --to
-writes, ``Communicator.take_link_bytes`` and the counters of each host's interface per step, sent and
-received. The exit status is 1 if they differ by more than 2 % after headers are subtracted. Headers are
-measured too: those of Ethernet, IP and TCP by the interface's count of packets, and gloo's by almost empty
-collectives.
+ResNet-18's size with every method: by both values of trainer.reduction, by gathers of equal and of different
+lengths, and in encoded messages. It needs Linux, root and iproute2, and removes its namespaces. It prints,
+and with --to writes, ``Communicator.take_link_bytes`` and the counters of each host's interface per step,
+sent and received. The exit status is 1 if they differ by more than 2 % after headers are subtracted. Headers
+are measured too: those of Ethernet, IP and TCP by the interface's count of packets, and gloo's by almost
+empty collectives.
 """
 
 import argparse
@@ -227,7 +227,7 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _fits(case: Case, wire: Encoding) -> bool:
-    """Whether this encoding applies to what the method sends."""
+    """Whether this encoding applies to the method's payload."""
     try:
         case.reducer(0.5, DENSE, wire)
     except ValueError:

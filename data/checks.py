@@ -3,8 +3,8 @@
 import os
 from typing import TypeGuard
 
-LARGEST = 3.4028234663852886e38  # of a float32
-LARGEST_COUNT = 2**31 - 1  # of an int32
+LARGEST = 3.4028234663852886e38  # largest finite float32
+LARGEST_COUNT = 2**31 - 1  # largest int32
 
 
 def require_flag(name: str, value: object) -> None:
@@ -48,7 +48,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def shown(value: object) -> str:
-    """``repr(value)``, cut to the length of a line."""
+    """``repr(value)``, cut after 200 characters."""
     try:
         text = repr(value)
     except ValueError:  # Python refuses to convert an int of thousands of digits to text

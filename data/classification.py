@@ -145,7 +145,7 @@ class ClassificationDataset:
 
         Without a ``batch_size`` a batch is the worker's whole shard.
 
-        Raises ``ValueError`` as ``shard_samplers``, also for a shard that lives elsewhere.
+        Raises ``ValueError`` as ``shard_samplers`` does, also for a shard of another process.
         """
         targets = self.train.targets.cpu()
         samplers = shard_samplers(
@@ -161,14 +161,14 @@ class ClassificationDataset:
         return [samplers[worker] for worker in local_workers]
 
     def train_batch(self, indices: Tensor, generator: torch.Generator) -> LabelledBatch:
-        """Training samples [B], augmented with draws from ``generator``."""
+        """Normalised training samples at ``indices`` [B], augmented with draws from ``generator``."""
         batch = self._read(self.train, indices)
         if self.augmentation is None:
             return LabelledBatch(self._normalise(batch.inputs), batch.targets)
         return LabelledBatch(self._normalise(self.augmentation(batch.inputs, generator)), batch.targets)
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
-        """Samples [B] of the split ``split``."""
+        """Normalised samples of the split ``split`` at ``indices`` [B]."""
         batch = self._read(self.held_out[split], indices)
         return LabelledBatch(self._normalise(batch.inputs), batch.targets)
 

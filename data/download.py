@@ -26,10 +26,10 @@ from urllib.parse import urlsplit
 from data.files import open_bounded, require_file
 
 MAX_BYTES = 2**30
-_SILENCE_SECONDS = 60  # a server that sends nothing for this long does not answer
-_SLOWEST = 10_000  # bytes per second on average, after the first _SILENCE_SECONDS
+_SILENCE_SECONDS = 60  # timeout: a server that sends nothing for this long counts as not answering
+_SLOWEST = 10_000  # minimum of the average bytes per second, after the first _SILENCE_SECONDS
 _BLOCK = 2**16  # bytes
-_HERE = ("localhost", "127.0.0.1", "::1")
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MOST_BESIDE = 2**28  # bytes of an archive's other members
 
 
@@ -44,10 +44,11 @@ def fetch(
 ) -> None:
     """Download ``url`` to ``target``. ``target`` is created only if the file has the given MD5.
 
-    If ``md5`` is None, ``look_at`` may check the downloaded file and raise ``ValueError``. ``files`` are
-    the files that are extracted from it; the error for an unreachable server names them. Raises
-    ``OSError`` if the server does not answer, does not use https, redirects to another protocol, does not
-    speak HTTP or is too slow, and if the file is incomplete or has more than ``max_bytes``.
+    ``look_at`` is called with the path of the downloaded file; if it raises ``ValueError``, the file is
+    refused. ``files`` are the files that the data set needs; the error for an unreachable server names
+    them. Raises ``OSError`` if the server does not answer, does not use https, redirects to another
+    protocol, does not speak HTTP or is too slow, and if the file is incomplete, has more than
+    ``max_bytes`` or is refused.
     """
     arriving = target.with_name(f"arriving-{os.getpid()}-{target.name}")
     try:
@@ -80,7 +81,7 @@ def take_from_zip(archive: Path, members: dict[str, Path], max_bytes: int = MAX_
     with _expecting(archive), zipfile.ZipFile(archive) as packed:
         for name, path in members.items():
             _require_size(name, packed.getinfo(name).file_size, max_bytes)
-            with packed.open(name) as source:  # the reader stops after that many bytes
+            with packed.open(name) as source:  # reads at most the size that was checked
                 _write(source, path)
 
 
@@ -174,7 +175,7 @@ class _Watched(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 def _require_safe(url: str) -> None:
     parts = urlsplit(url)  # ValueError for an invalid address
-    safe = parts.scheme in ("https", "file") or (parts.scheme == "http" and parts.hostname in _HERE)
+    safe = parts.scheme in ("https", "file") or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
     if not safe:
         raise ValueError("an address must be https (or file, or on this machine)")
     if parts.scheme == "file":
@@ -220,14 +221,14 @@ def _expected_bytes(answer: Any) -> int | None:
 def _shown(error: Exception) -> str:
     """The error's text in printable characters; a server may have chosen the text."""
     text = str(error) or type(error).__name__
-    if isinstance(error, http.client.HTTPException):  # whose text may be only the server's words
+    if isinstance(error, http.client.HTTPException):  # its text may consist of the server's answer alone
         text = f"it does not speak HTTP ({type(error).__name__}): {text}"
     return "".join(c if c.isprintable() else " " for c in text)[:500]
 
 
 @contextmanager
 def _expecting(archive: Path) -> Iterator[None]:
-    """Add the archive's name to errors in its content. Errors of the system, such as a full disk, pass."""
+    """Add the archive's name to errors in its content. System errors, as for a full disk, are not changed."""
     try:
         yield
     except Exception as error:  # archive decoders raise many types of errors

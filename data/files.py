@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 2**30  # bytes of any file
-MOST_TEXT_BYTES = 2**25  # bytes of a text that is held as words; WikiText-2's largest file has 10.8 million
+MOST_TEXT_BYTES = 2**25  # bytes of a text that is kept as words; WikiText-2's largest file has 10.8 million
 LONGEST_LINE = 2**20  # bytes
 # A packed file may unpack to 100 times its size, or to 64 MiB. Real data unpack to 3 to 10 times.
 _MOST_GROWTH, _ALWAYS_ALLOWED = 100, 2**26
@@ -27,7 +27,7 @@ def path_of(setting: str, path: str) -> Path:
 
 
 def not_downloaded(data: str, path: Path, other_names: str = "") -> FileNotFoundError:
-    """The error for a missing file of ``data=NAME``; ``other_names`` are accepted alternatives."""
+    """The error for a missing file of ``data=NAME``; ``other_names`` lists other accepted names."""
     remedy = "data.download=true fetches it, data.root=DIR looks elsewhere"
     return FileNotFoundError(f"data={data}: no file {path}{other_names}; {remedy}")
 

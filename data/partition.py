@@ -21,7 +21,7 @@ def check_partition(partition: str, alpha: float | None) -> None:
 
 
 def check_passes(partition: str, reshard: str, drop_last: bool) -> None:
-    """Raise ``ValueError`` for invalid values of ``data.reshard`` and ``data.drop_last``."""
+    """Raise ``ValueError`` for invalid settings, and for ``reshard`` without the iid partition."""
     if reshard not in RESHARDS:
         raise ValueError(f"data.reshard must be one of {', '.join(RESHARDS)}, got {reshard!r}")
     if reshard == "epoch" and partition != "iid":
@@ -71,6 +71,6 @@ def _dirichlet(targets: Tensor, workers: int, generator: torch.Generator, alpha:
     merged = [torch.cat(shard) for shard in shards]
     for worker in range(workers):
         if len(merged[worker]) == 0:
-            richest = max(range(workers), key=lambda w: len(merged[w]))
-            merged[worker], merged[richest] = merged[richest][-1:], merged[richest][:-1]
+            largest = max(range(workers), key=lambda w: len(merged[w]))
+            merged[worker], merged[largest] = merged[largest][-1:], merged[largest][:-1]
     return merged

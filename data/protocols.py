@@ -24,7 +24,7 @@ class Task(Protocol):
 
     @property
     def num_sums(self) -> int:
-        """Length of what ``measure`` returns."""
+        """Length of the tensor that ``measure`` returns."""
 
     @property
     def higher_is_better(self) -> frozenset[str]:
@@ -100,7 +100,7 @@ class Dataset(Protocol):
         batch_size: int | None,
         generator_of: Callable[..., torch.Generator],
     ) -> Loader:
-        """The batches of the workers in ``local_workers``, of all n ``workers``.
+        """The loader of the workers in ``local_workers``; ``workers`` is n.
 
         ``batch_size`` is B of one worker; None means its whole shard. ``generator_of(*salt)`` returns a
         random generator; a worker's draws depend on the salt alone, never on the process. Raises
@@ -125,7 +125,7 @@ def reads_files(data: object) -> bool:
 
 
 def task_of(dataset: Dataset) -> Task:
-    """The task of a dataset that has one."""
+    """The dataset's task. Raises ``AssertionError`` if it has none."""
     assert dataset.task is not None, (
         f"{type(dataset).__name__} has no task: its models compute their own loss"
     )

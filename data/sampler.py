@@ -12,11 +12,12 @@ from data.partition import split
 class ShardSampler:
     """Full batches from an endless sequence of passes over one worker's shard.
 
-    ``generator_of(pass)`` draws the order of each pass. The batch of a step depends on the step alone, so
-    there is no position to save. If the shard changes between passes, ``deal(pass)`` returns a pass's
-    shard, of the same length as ``shard``. A pass has ``steps_per_pass`` batches and leaves out the rest
-    of the shard. If ``steps_per_pass`` is None a pass reads the whole shard, and the last batch of a pass
-    is filled from the next pass. Raises ``ValueError`` for a batch larger than the shard.
+    ``shard`` [m] int64 has the indices of the worker's samples. ``generator_of(pass)`` draws the order of
+    each pass. The batch of a step depends on the step alone, so there is no position to save. If the shard
+    changes between passes, ``deal(pass)`` returns a pass's shard, of the same length as ``shard``. A pass
+    has ``steps_per_pass`` batches and leaves out the rest of the shard. If ``steps_per_pass`` is None a
+    pass reads the whole shard, and the last batch of a pass is filled from the next pass. Raises
+    ``ValueError`` for a batch larger than the shard.
     """
 
     def __init__(
@@ -75,13 +76,13 @@ def shard_samplers(
     reshard: str = "never",
     drop_last: bool = False,
 ) -> list[ShardSampler]:
-    """One sampler for each of all workers; ``generator_of(*salt)`` returns a random generator.
+    """One sampler for each of the n workers; ``generator_of(*salt)`` returns a random generator.
 
     ``targets`` is [N] int64 on the CPU. Without a ``batch_size`` a batch is the worker's whole shard.
-    ``reshard="epoch"`` partitions the samples anew for each pass. With ``drop_last`` a pass has as many
-    batches as there are full ones in the smallest shard. Raises ``ValueError`` for more workers than
-    samples, for a batch larger than any worker's shard, and for ``reshard`` or ``drop_last`` without a
-    ``batch_size``.
+    ``reshard="epoch"`` partitions the samples anew for each pass. With ``drop_last`` the number of
+    batches per pass is the number of full batches in the smallest shard. Raises ``ValueError`` for more
+    workers than samples, for a batch larger than any worker's shard, and for ``reshard`` or ``drop_last``
+    without a ``batch_size``.
     """
     if batch_size is None and (reshard == "epoch" or drop_last):
         setting = "data.reshard=epoch" if reshard == "epoch" else "data.drop_last"
@@ -89,7 +90,7 @@ def shard_samplers(
     shards = split(targets, workers, partition, generator_of("partition"), alpha)
     steps_per_pass = min(map(len, shards)) // batch_size if drop_last and batch_size is not None else None
 
-    @lru_cache(maxsize=2)  # with shards of different sizes, workers begin a pass at different steps
+    @lru_cache(maxsize=2)  # workers with shards of different sizes can be in two different passes
     def deal(number: int) -> list[Tensor]:
         return split(targets, workers, partition, generator_of("partition", number), alpha)
 

@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Links by the site's paths; and ``\\|`` in a table's code, which code hosts need, as ``|``."""
+    """Rewrite links to the site's paths, and ``\\|`` in a table's code, which code hosts need, to ``|``."""
     uri = page.file.src_uri
     folder = posixpath.dirname(_in_repository(uri))
 

@@ -167,7 +167,7 @@ def _run(name: str, device: str, quick: bool, limit: float) -> dict[str, Any]:
 
 
 def supervise(command: Sequence[str], limit: float) -> dict[str, Any]:
-    """Run a command with --rows=FILE; returns its fault, its rows, and its last lines of output.
+    """Run a command with --rows=FILE; returns status, seconds, rows and, after a fault, the last lines.
 
     After ``limit`` seconds the command and all processes that it started are stopped; its rows are kept.
     """

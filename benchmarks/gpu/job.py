@@ -1,4 +1,4 @@
-"""The default job with 8 workers in one process, on the device and on the CPU, by the user's command."""
+"""The default job with 8 workers in one process, on the device and on the CPU, as commands of run.py."""
 
 import json
 import os

@@ -15,7 +15,7 @@ FILES = {  # with the packages that each needs beside pytest and triton
     "tests/compressors/kernels/test_gpu_kernels.py": (),
     "tests/compressors/kernels/test_gpu_reducers.py": ("hydra", "omegaconf"),
 }
-FEW = "totals_of_many or ties_of_many"  # for a check that they run
+FEW = "totals_of_many or ties_of_many"  # the tests of a quick run
 
 
 def measure(options: Options, record: Record) -> None:

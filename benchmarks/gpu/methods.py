@@ -19,7 +19,7 @@ WITH_FEEDBACK, WITHOUT = 16.0, 8.0  # bytes per entry: e, g and p, or only g; an
 def measure(options: Options, record: Record) -> None:
     """Measure all methods, the smallest size first, until the time is over."""
     record("backend", compression_by=backends.describe(options.device))
-    seconds: dict[str, float] = {}  # seconds of each method at 100 M, an estimate for 1 B
+    seconds: dict[str, float] = {}  # seconds of each method at 100 M, to estimate those at 1 B
     for label, size in sizes_of(options).items():
         if fits(options, record, f"methods at {label}", 40 * size + 2**29):
             _measure_size(options, record, label, size, seconds)

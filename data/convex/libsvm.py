@@ -28,10 +28,10 @@ SHAPES = {  # (rows, features) of known files; a file of the same name must have
 SUFFIXES = ("", ".bz2", ".gz")
 _MOST_BYTES = 2**34  # of a downloaded file; LIBSVM publishes no checksums
 _LONGEST_LINE = 2**24  # bytes of a row
-# A file with more features than this, and more features than non-zero entries, has a wrong index. Every
-# vector and every worker's gradient has this length, so the file is refused.
+# A file with more features than this, and more features than non-zero entries, probably has a wrong index.
+# It is refused, because all vectors and all workers' gradients would have this length.
 _MOST_FEATURES = 2**22
-_HOMES_SUFFIX = dict.fromkeys(("gisette_scale", "rcv1_train.binary"), ".bz2")  # others are not compressed
+_HOMES_SUFFIX = dict.fromkeys(("gisette_scale", "rcv1_train.binary"), ".bz2")  # none for other files
 
 
 def libsvm(

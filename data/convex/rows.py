@@ -31,9 +31,9 @@ class Rows(NamedTuple):
 class RowsArguments(TypedDict):
     """Keyword arguments of a model factory for rows."""
 
-    problem: Rows  # all of them
+    problem: Rows  # all rows of the dataset
     name: str
-    cache: Path  # folder that caches expensive facts about the rows
+    cache: Path  # folder of cached results for these rows, such as the optimum
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +44,8 @@ class RowsDataset:
     weight n / m in its worker's loss, also if workers hold different numbers of rows. With
     ``replacement`` the rows of a batch are drawn independently from the worker's shard; without it
     the worker reads its shard pass after pass. ``label_values`` are the file's labels for -1 and +1;
-    ``cache`` is a folder that caches expensive facts about these rows, such as the optimum. In a regression
-    all labels are -1, so that features keep their signs, and ``targets`` has a number for each row.
+    ``cache`` is a folder of cached results for these rows, such as the optimum. In a regression all labels
+    are -1, so that features keep their signs, and ``targets`` has a number for each row.
     """
 
     name: str
@@ -87,7 +87,7 @@ class RowsDataset:
         return {"problem": self.whole, "name": self.name, "cache": self.cache}
 
     def facts(self) -> dict[str, Any]:
-        """Facts for readers of the results."""
+        """Facts about the data, for summary.json."""
         low, high = self.label_values
         labels = {"labels": {f"{low:g}": -1, f"{high:g}": 1}} if self.targets is None else {}
         return {
@@ -104,7 +104,7 @@ class RowsDataset:
 
     @cached_property
     def whole(self) -> Rows:
-        """All rows, as one worker that holds all of them reads them."""
+        """All rows, as the batch of a single worker that has all of them."""
         count = len(self.labels)
         weights = torch.full((count,), 1 / count, dtype=torch.float64, device=self.device)
         indices = np.arange(count) if self._is_read_in_place else None
@@ -112,7 +112,7 @@ class RowsDataset:
 
     @cached_property
     def _stored(self) -> Any:
-        """-y_j a_j in the format with the fastest products; CSR stays on the CPU."""
+        """The rows -y_j a_j in the fastest format: CSR or an array on the CPU, a tensor on a GPU."""
         signs = -self.labels.numpy()[:, None]
         if self.device.type == "cpu" and self._share_not_zero < DENSE:
             return self.features.multiply(signs).tocsr()
@@ -162,7 +162,7 @@ class RowsDataset:
         """Batches of the workers in ``local_workers``: ``batch_size`` rows each, or the whole shard if None.
 
         Raises ``ValueError`` for more workers than rows and, without replacement, for a batch larger than any
-        worker's shard, also a shard of another process; also for a step's rows of more than 16 GiB.
+        worker's shard, also a shard of another process; also if a step's rows take more than 16 GiB.
         """
         shards = split(self.labels.long(), workers, self.partition, generator_of("partition"), self.alpha)
         if batch_size is not None:
@@ -178,7 +178,7 @@ class RowsDataset:
 
 
 class RowsLoader:
-    """The batches of the local workers, which follow from the step alone."""
+    """Batches of the local workers, determined by the step alone."""
 
     def __init__(
         self,

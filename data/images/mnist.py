@@ -18,7 +18,7 @@ from data.files import not_downloaded, open_bounded, path_of
 
 _MOST_BYTES = 2**28  # bytes of a file or its pixels; the largest of these datasets has 47 million
 
-_MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror of the first site
+_MNIST_HOME = "https://ossci-datasets.s3.amazonaws.com/mnist"  # torchvision's mirror of the authors' site
 _MNIST_MD5 = {
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
     "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",

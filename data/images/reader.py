@@ -20,9 +20,9 @@ GREY_MODES = ("1", "L", "LA")
 # The formats of the accepted file names, and GIF, which some collections store under these names. Pillow
 # reads forty more formats; for EPS it starts Ghostscript.
 FORMATS = ("JPEG", "PNG", "PPM", "BMP", "TIFF", "WEBP", "GIF")
-MOST_PIXELS = 2**26  # of a decoded image: a file of a few kilobytes may claim thousands of millions
+MOST_PIXELS = 2**26  # of a decoded image: the header of a small file can state billions of pixels
 MOST_BYTES = 2**28  # bytes of a file
-_AT_ONCE = 64  # images per task of a thread; for small images a task each would cost as much as the reading
+_AT_ONCE = 64  # images per task of a thread; for small images, a task costs as much time as reading an image
 
 
 # Pillow's warnings, for example about invalid metadata, either become errors below or do not affect pixels.

@@ -7,7 +7,7 @@ from torch import Tensor
 
 AREA = (0.08, 1.0)  # fraction of the image's area
 RATIO = (3 / 4, 4 / 3)  # width over height
-TRIES = 10  # then the largest centred crop of an allowed ratio is taken
+TRIES = 10  # if none fits, the crop is the largest centred one of an allowed ratio
 
 
 def draw_crops(count: int, generator: torch.Generator) -> Tensor:

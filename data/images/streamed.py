@@ -92,7 +92,7 @@ class StreamedImages:
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> LabelledBatch:
-        """Samples [B] of the split ``split``. Raises ``OSError`` for an image that cannot be read."""
+        """Samples of the split ``split`` at ``indices`` [B]. Raises ``OSError`` for an unreadable image."""
         with ThreadPoolExecutor(self.decoders) as pool:
             return self.finish(request(pool, self.reader, self.held_out[split].files, indices))
 

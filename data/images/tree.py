@@ -38,7 +38,7 @@ def read_tree(folder: Path, held_out: float | None) -> ImageTree:
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}; data.root and data.name say where the images are")
     if not (folder / "train").is_dir():
-        return _cut(folder, held_out)
+        return _split_folder(folder, held_out)
     if held_out is not None:
         raise ValueError(
             f"data.held_out must be null for {folder}, which has a train folder, got {held_out!r}"
@@ -61,7 +61,7 @@ def read_tree(folder: Path, held_out: float | None) -> ImageTree:
     return ImageTree(classes, splits)
 
 
-def _cut(folder: Path, held_out: float | None) -> ImageTree:
+def _split_folder(folder: Path, held_out: float | None) -> ImageTree:
     if held_out is None:
         raise ValueError(
             f"{folder} has no train folder: give data.held_out, the share of every class to test on"

@@ -77,7 +77,7 @@ class RatingsDataset:
         return Candidates(indices.int(), rows.index_select(0, indices))
 
     def facts(self) -> dict[str, Any]:
-        """Facts for readers of the results, with the quality of the popularity baseline."""
+        """Facts about the data, for summary.json, with the quality of the popularity baseline."""
         num_users = len(self.candidates)
         return {
             "name": self.name,
@@ -161,7 +161,9 @@ def ratings_dataset(
     alpha: float | None,
     said: dict[str, Any] | None = None,
 ) -> RatingsDataset:
-    """Hold out each user's last item and draw its 100 negatives; ``source`` names the ratings in errors.
+    """Hold out each user's last item, and draw 100 other test candidates for each user.
+
+    ``source`` names the ratings in errors. ``said`` has further facts about the data.
 
     Raises ``ValueError`` for invalid settings, if no user has ``min_ratings``, and if some user has
     fewer than 100 unrated items.

@@ -1,4 +1,4 @@
-"""Implicit-feedback task: predict ratings, then rank a user's held-out item among unrated items."""
+"""Implicit-feedback task: predict which items are rated; rank a user's held-out item among unrated ones."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class Candidates(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranking:
-    """Binary cross entropy of rated or not; hit rate at 10 and NDCG at 10 of the held-out item.
+    """Binary cross entropy, target 1 for rated items; hit rate at 10 and NDCG at 10 of the held-out item.
 
     The held-out loss is the mean over all candidates, one of which is the positive. Metrics are means
     over users; ``hits_and_gains`` defines the rank of ties.

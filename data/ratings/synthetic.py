@@ -1,4 +1,4 @@
-"""Synthetic ratings from a low-rank model, for machines without real ratings.
+"""Synthetic ratings from a low-rank model, for use without a download.
 
 Users and items have normal factors u and v of rank r; items have a normal popularity b. User i rates the
 n_i items with the largest ``taste`` u_i.v_j / sqrt(r) + ``skew`` b_j + Gumbel noise. This draws n_i items
@@ -16,7 +16,7 @@ from data.ratings.dataset import RatingsDataset, check_settings, ratings_dataset
 from data.ratings.leave_last_out import Ratings
 
 _AT_ONCE = 2**24  # user-item pairs scored at once
-_MOST_SCORES = 2**34  # of all user-item pairs: some minutes
+_MOST_SCORES = 2**34  # user-item pairs in all; scoring them takes some minutes
 _STRONGEST = 1e6  # far above it the noise, of size 1, no longer affects the draw
 
 

@@ -80,7 +80,7 @@ class MaskedDataset:
     vocabulary: WordPiece
     masked_share: float
     partition: str
-    about: dict[str, Any]  # facts about the text, for readers of the results
+    about: dict[str, Any]  # facts about the text, for summary.json
     held_out: dict[str, "HeldOutBlocks"] = field(init=False)
 
     task = MaskedUnits()
@@ -114,7 +114,7 @@ class MaskedDataset:
         return {"vocabulary_size": len(self.vocabulary), "masked": True, "max_length": self.train.shape[1]}
 
     def facts(self) -> dict[str, Any]:
-        """Facts for readers of the results."""
+        """Facts about the data, for summary.json."""
         names = ("train", "validation", "test")
         blocks = {f"{name}_blocks": len(getattr(self, name)) for name in names}
         return (
@@ -154,7 +154,7 @@ class MaskedDataset:
         )
 
     def held_out_batch(self, split: str, indices: Tensor) -> MaskedBatch:
-        """Blocks [B] of the split ``split``."""
+        """Blocks of the split ``split`` at ``indices`` [B]."""
         return self.held_out[split].batch(indices)
 
     def mask(self, blocks: Tensor, generator: torch.Generator) -> MaskedBatch:
@@ -165,14 +165,14 @@ class MaskedDataset:
         device, (size, length) = blocks.device, blocks.shape
         order = torch.rand(size, length - 2, generator=generator).argsort(1)
         positions = 1 + order[:, : self.num_asked].sort(1).values
-        fate = torch.rand(positions.shape, generator=generator).to(device, non_blocking=True)
-        anything = torch.randint(len(self.vocabulary), positions.shape, generator=generator)
-        anything, positions = (own.to(device, non_blocking=True) for own in (anything, positions))
+        choice = torch.rand(positions.shape, generator=generator).to(device, non_blocking=True)
+        random_units = torch.randint(len(self.vocabulary), positions.shape, generator=generator)
+        random_units, positions = (own.to(device, non_blocking=True) for own in (random_units, positions))
         tokens = blocks.long()
         targets = tokens.gather(1, positions)
-        shown = torch.where(fate < _REPLACED + _RANDOM, anything, targets)
-        shown = shown.masked_fill(fate < _REPLACED, self.vocabulary.units[MASK])
-        return MaskedBatch(tokens.scatter(1, positions, shown), positions, targets)
+        inputs = torch.where(choice < _REPLACED + _RANDOM, random_units, targets)
+        inputs = inputs.masked_fill(choice < _REPLACED, self.vocabulary.units[MASK])
+        return MaskedBatch(tokens.scatter(1, positions, inputs), positions, targets)
 
 
 @dataclass(frozen=True)

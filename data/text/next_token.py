@@ -17,7 +17,7 @@ from data.text.vocabulary import UNKNOWN, Tokenize, Vocabulary
 class WordArguments(TypedDict):
     """Keyword arguments of a model factory for a text."""
 
-    num_words: int  # V, of the vocabulary
+    num_words: int  # V, size of the vocabulary
 
 
 Hidden = tuple[Tensor, ...]  # state of a recurrent model, two tensors [layers, B, width]
@@ -79,7 +79,7 @@ class NextTokenDataset:
     num_words: int
     bptt: int
     evaluation_columns: int
-    about: dict[str, Any]  # facts about the text, for readers of the results
+    about: dict[str, Any]  # facts about the text, for summary.json
     held_out: dict[str, HeldOutColumns] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class NextTokenDataset:
         return {"num_words": self.num_words}
 
     def facts(self) -> dict[str, Any]:
-        """Facts for readers of the results."""
+        """Facts about the data, for summary.json."""
         counts = {f"{name}_tokens": len(tokens) for name, tokens in self._measured.items()}
         vocabulary = {"num_words": self.num_words}
         return self.about | vocabulary | {"train_tokens": len(self.train)} | counts
@@ -134,7 +134,7 @@ class NextTokenDataset:
         return StreamLoader.cut(self.train, workers, local_workers, batch_size, self.bptt)
 
     def held_out_batch(self, split: str, indices: Tensor) -> TokenBatch:
-        """Whole columns [B, C] of the split ``split``."""
+        """Whole columns [B, C] of the split ``split`` at ``indices`` [B]."""
         columns = self.held_out[split]
         indices = indices.to(columns.inputs.device, non_blocking=True)
         return TokenBatch(columns.inputs[indices], columns.targets[indices], restart=True)

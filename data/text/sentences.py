@@ -110,7 +110,7 @@ class SentenceDataset:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Facts for readers of the results."""
+        """Facts about the data, for summary.json."""
         held_out = {f"{name}_sentences": len(part) for name, part in self.held_out.items()}
         tokens = self.train.lengths.double().mean().item()
         return {"train_sentences": len(self.train), **held_out, "tokens_per_sentence": round(tokens, 1)}
@@ -145,7 +145,7 @@ class SentenceDataset:
         return SentenceLoader(self.train, [samplers[worker] for worker in local_workers], epochs_per_step)
 
     def held_out_batch(self, split: str, indices: Tensor) -> SentenceBatch:
-        """Sentences [B] of the split ``split``."""
+        """Sentences of the split ``split`` at ``indices`` [B]."""
         return self.held_out[split].batch(indices)
 
 

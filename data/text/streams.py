@@ -10,7 +10,7 @@ IGNORED = -100  # marks a missing target; torch's default ``ignore_index``
 
 
 class TokenBatch(NamedTuple):
-    """Windows of text, and for each token the next one."""
+    """Windows of text, and the next token for each of their tokens."""
 
     inputs: Tensor  # [B, T] int64
     targets: Tensor  # [B, T] int64

@@ -30,7 +30,7 @@ def main() -> None:
             accelerator.backward(loss)
             optimizer.step()
 
-    found = state.summary()  # on all processes
+    found = state.summary()  # a collective: all processes call it
     accelerator.print(f"loss {loss.item():.3f}, bytes sent per worker {found['comm/bytes_sent_total']:,.0f}")
     accelerator.end_training()
 

@@ -1,4 +1,4 @@
-"""A training with DistributedDataParallel whose gradients are compressed, and which continues where it was.
+"""DistributedDataParallel with compressed gradients, and checkpoints from which the training continues.
 
     torchrun --nproc-per-node=2 examples/scripts/checkpointed.py --checkpoint checkpoint
 
@@ -69,7 +69,7 @@ def main() -> None:
             everything = {"model": weights, "optimizer": moments, "compression": state.state_dict()}
             dcp.save(everything, checkpoint_id=chosen.checkpoint / f"step_{state.step}")
 
-    found = state.summary()  # on all processes together
+    found = state.summary()  # a collective: all processes call it
     if dist.get_rank() == 0:
         print(f"step {state.step}  loss {loss.item():.4f}")
         for name in ("compression/total_error", "comm/bytes_sent_total", "comm/link_bytes_sent_total"):

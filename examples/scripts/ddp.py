@@ -32,7 +32,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
 
-    found = state.summary()  # on all processes
+    found = state.summary()  # a collective: all processes call it
     if dist.get_rank() == 0:
         print(f"loss {loss.item():.3f}, bytes sent per worker {found['comm/bytes_sent_total']:,.0f}")
     dist.barrier()

@@ -49,7 +49,7 @@ class Compression(TrainerCallback):
         )
 
     def on_train_end(self, args: TrainingArguments, *_: object, **__: object) -> None:
-        found = self.state.summary()  # on all processes
+        found = self.state.summary()  # a collective: all processes call it
         if args.process_index == 0:
             print(f"bytes sent per worker {found['comm/bytes_sent_total']:,.0f}", flush=True)
 
@@ -63,7 +63,7 @@ def main() -> None:
             per_device_train_batch_size=32,
             optim="sgd",
             learning_rate=0.1,
-            max_grad_norm=0.0,  # clips after compression; clip before it by compress(..., clip_norm=1.0)
+            max_grad_norm=0.0,  # it would clip after compression; compress(..., clip_norm=1.0) clips before
             use_cpu=True,
             report_to="none",
             save_strategy="no",

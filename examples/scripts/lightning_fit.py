@@ -40,7 +40,7 @@ class Compression(lightning.Callback):
         self.state = total_error.compress(model, "hard_threshold", density=0.01, feedback="ef")
 
     def on_train_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        found = self.state.summary()  # on all processes
+        found = self.state.summary()  # a collective: all processes call it
         if trainer.is_global_zero:
             loss = trainer.callback_metrics["loss"].item()
             print(f"loss {loss:.3f}, bytes sent per worker {found['comm/bytes_sent_total']:,.0f}")

@@ -3,8 +3,8 @@
 torchrun --nproc-per-node=2 examples/scripts/post_local_sgd.py
 
 The first steps average compressed gradients. Later steps are local, and torch's ``PeriodicModelAverager``
-averages the weights every few steps (Lin et al., 2020, https://arxiv.org/abs/1808.07217). What compression
-has kept back is added to the first local gradient, so that the next average of the weights includes it.
+averages the weights every few steps (Lin et al., 2020, https://arxiv.org/abs/1808.07217). The residuals
+are added to the first local gradient, so that the next average of the weights includes them.
 """
 
 import torch

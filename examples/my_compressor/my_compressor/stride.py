@@ -17,7 +17,7 @@ class Stride(Codec):
 
     every: int
 
-    payload = Sparse  # what encode returns, and what its fields are
+    payload = Sparse  # class of the payload that encode returns
     traits = Traits(linear=True, drawn=True, seeded=True, lossless_at={"every": 1})
     examples = ({"every": 4},)  # settings that the contract is tested with
 
@@ -25,7 +25,7 @@ class Stride(Codec):
         require(is_count(self.every), "Stride.every", "an integer >= 1", self.every)
 
     def encode(self, x: Tensor, step: Step) -> Sparse:
-        first = min(step.number % self.every, x.numel())  # of a short layer, often none
+        first = min(step.number % self.every, x.numel())  # a short layer often has no such entry
         return take(x, torch.arange(first, x.numel(), self.every, device=x.device))
 
     def error_bound(self, x: Tensor, step: Step) -> float:
