@@ -122,7 +122,7 @@ def require_alike(
                 assert b[key] == expected, (name, key)
 
 
-@pytest.mark.parametrize("processes", DEALT)
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_layouts_agree(one_process: dict[str, Any], configs: dict[str, Any], processes: int) -> None:
     require_alike(one_process, configs, processes, DEALT[processes])
 

@@ -54,7 +54,7 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
     [
         (signal.SIGINT, [], 1),
         pytest.param(signal.SIGTERM, [], 2, marks=pytest.mark.slow),
-        (signal.SIGTERM, JOBLIB, 1),
+        pytest.param(signal.SIGTERM, JOBLIB, 1, marks=pytest.mark.slow),
     ],
 )
 def test_an_interrupted_sweep_stops_its_jobs_and_says_so(
@@ -103,6 +103,7 @@ def test_submitit_runs_a_sweep_without_slurm(tmp_path: Path) -> None:
         assert json.loads(path.read_text())["command"] == ["run.py", *words]
 
 
+@pytest.mark.slow
 def test_jobs_in_one_process_give_the_same_numbers(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=3", "seed=0,1"]
     for name, words in (("apart", []), ("together", ["isolate=false"])):

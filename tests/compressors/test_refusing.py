@@ -1,5 +1,7 @@
 """Entries that are not finite show in the norms of what is compressed, by kernels and by the reference."""
 
+from itertools import combinations, product
+
 import pytest
 import torch
 from methods import Case, cases, communicator_for, is_codec
@@ -27,12 +29,28 @@ class Layers(nn.Module):
             self.register_parameter(f"p{number}", nn.Parameter(torch.zeros(size)))
 
 
-@pytest.mark.parametrize("poison", [float("nan"), float("-inf")])
-@pytest.mark.parametrize("scope", ["layer", "global"])
-@pytest.mark.parametrize("kernels", ["auto", "reference"])
-@pytest.mark.parametrize("wire", WIRES)
+# Any two of the four settings in all combinations; the slow tests have the others
+PAIRS = {
+    ("plain", "auto", "layer", "nan"),
+    ("plain", "reference", "global", "-inf"),
+    ("int8", "auto", "global", "nan"),
+    ("int8", "reference", "layer", "nan"),
+    ("int8", "auto", "layer", "-inf"),
+}
+SETTINGS = [
+    pytest.param(*setting, id="-".join(setting), marks=[pytest.mark.slow] * (setting not in PAIRS))
+    for setting in product(WIRES, ("auto", "reference"), ("layer", "global"), ("nan", "-inf"))
+]
+
+
+def test_all_pairs_of_settings_are_quick() -> None:
+    for one, other in combinations(range(4), 2):
+        assert len({(setting[one], setting[other]) for setting in PAIRS}) == 4
+
+
+@pytest.mark.parametrize(("wire", "kernels", "scope", "poison"), SETTINGS)
 @pytest.mark.parametrize("case", METHODS)
-def test_a_fault_is_named(case: Case, wire: str, kernels: str, scope: str, poison: float) -> None:
+def test_a_fault_is_named(case: Case, wire: str, kernels: str, scope: str, poison: str) -> None:
     method = case.method()
     if wire != "plain" and (not is_codec(method) or method.traits.linear or not method.traits.exact):
         pytest.skip("only exact values that are gathered are coded")
@@ -47,7 +65,7 @@ def test_a_fault_is_named(case: Case, wire: str, kernels: str, scope: str, poiso
         for number, faults in enumerate([[], [(0, 300, 1)], [(1, 700, 2), (0, 300, 1)], [(2, 5300, 2)]]):
             flat.copy_(torch.randn(flat.shape, generator=torch.Generator().manual_seed(number)))
             for row, place, _ in faults:
-                flat[row, place] = poison
+                flat[row, place] = float(poison)
             fresh = reducer.init(segments) if number else state
             reduced, _ = reducer.reduce(inputs_of(segments), fresh, Step(3, number, 0.5), communicator)
             ledger.record(reduced)

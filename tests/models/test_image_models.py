@@ -63,7 +63,9 @@ def test_counts_of_parameters(factory: Factory) -> None:
     ids=lambda factory: factory.__name__,
 )
 @pytest.mark.parametrize(
-    "shape", [(1, 8, 8), pytest.param((1, 28, 28), marks=pytest.mark.slow), (3, 32, 32)], ids=str
+    "shape",
+    [(1, 8, 8), *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((1, 28, 28), (3, 32, 32)))],
+    ids=str,
 )
 def test_small_images_forward_and_backward(factory: Factory, shape: tuple[int, ...]) -> None:
     torch.manual_seed(0)

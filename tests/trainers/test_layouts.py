@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from methods import FEEDBACKS
+from methods import FEEDBACKS, cases
 from processes import run_in_processes
 from training import ignores_values, is_reduced, settings, train_all
 
@@ -19,16 +19,17 @@ def dealt() -> dict[str, list[str]]:
     """Three settings of every method: each way of training and each feedback once, and both scopes.
 
     Methods, feedbacks, scopes and ways interact only in pairs, all of which are there; the slow tests train
-    all settings in all ways.
+    all settings in all ways, also those of a method's further examples.
     """
     found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
-    for number, method in enumerate(dict.fromkeys(name.split("/")[0] for name in ALL)):
+    for number, method in enumerate(FIRST):
         scopes = {"hook": "layer", "two": SCOPES[number % 2], "four": SCOPES[1 - number % 2]}
         for place, (way, scope) in enumerate(scopes.items()):
             found[way].append(f"{method}/{scope}/{list(FEEDBACKS)[(place + number // 2) % 3]}")
     return found
 
 
+FIRST = list({case.source: str(case) for case in reversed(cases())}.values())[::-1]  # of each method
 SCOPES = ("layer", "global")
 DEALT = dealt()
 QUICK = [name for names in DEALT.values() for name in names]
@@ -107,7 +108,7 @@ def test_hook_equals_explicit(one_process: Results, overlapped: Results, setting
 
 
 def test_all_pairs_of_parts_are_trained() -> None:
-    methods = {name.split("/")[0] for name in ALL}
+    methods = set(FIRST)
     triples = [(way, *name.split("/")) for way, names in DEALT.items() for name in names]
     assert {(method, way) for way, method, *_ in triples} == set(product(methods, DEALT))
     assert {(method, feedback) for _, method, _, feedback in triples} == set(product(methods, FEEDBACKS))

@@ -180,6 +180,7 @@ def test_page_says_what_the_folders_say(output: Path, tmp_path: Path, capsys: py
     ]
 
 
+@pytest.mark.slow
 def test_page_and_figure_are_rebuilt_byte_for_byte(output: Path, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
