@@ -14,6 +14,7 @@
 #   small            every preset of experiment=small/ with three methods and three seeds; an hour or two
 #   three_parameters scheme, coordinates, scope and feedback on two networks; half an hour
 #   topk_convergence the convergence of Top-k: 63 runs; under half an hour
+#   wikitext2        the small LSTM on the whole of WikiText-2, with DATA_DIR=its folder; some three hours on one core
 # make gpu     measure kernels, methods, steps and collectives on an NVIDIA GPU, and write their page; nine minutes.
 #              It uses .venv or, without it, python3; GPU_PYTHON=... names another Python; ARGS="--parts step" runs one part
 # make dist    the wheel total_error in dist/, with run.py, conf and their code
@@ -25,7 +26,7 @@ STAMP := .venv/installed
 RESULTS := .venv/installed-results
 DEV := .venv/installed-dev
 
-STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regret small three_parameters topk_convergence
+STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regret small three_parameters topk_convergence wikitext2
 .PHONY: run test test-slow format dist docs gpu main_page $(STUDIES) $(addprefix page-,$(STUDIES))
 
 run: $(STAMP)
@@ -48,7 +49,7 @@ accordion autolrs convex lambda_vs_k main regret topk_convergence: $(RESULTS)
 	.venv/bin/python -m results study $@
 
 # Jobs may fail, for example if their data are missing: the table of their sweep names them, and the page lacks them.
-cifar10 small three_parameters: $(RESULTS)
+cifar10 small three_parameters wikitext2: $(RESULTS)
 	-.venv/bin/python -m sweeps $@ --keep-going $(ARGS)
 	.venv/bin/python -m results study $@
 

@@ -92,6 +92,9 @@ RUNS = {
     "three_parameters/top_k": "7ab0b5a085",
     "topk_convergence/compressed": "42dc5c11bc",
     "topk_convergence/dense": "65cc3b7eba",
+    "wikitext2/dense": "1fe88c79a1",
+    "wikitext2/threshold_matched": "0b22efef37",
+    "wikitext2/top_k": "7a1b6337ab",
 }
 
 
@@ -133,7 +136,7 @@ def test_runs_keep_their_ids_and_lie_where_the_page_reads(sweep: str) -> None:
     ]
     if sweep.startswith("methods/seeds"):  # whose rate is a result of the sweeps before
         job.append("optimizer.lr=1")
-    if study.name == "cifar10":  # whose matched thresholds are results of pilots
+    if study.name in ("cifar10", "wikitext2"):  # whose matched thresholds are results of pilots
         job += ["++budget.matched.one_percent=1", "++budget.matched.tenth_percent=1"]
     config = resolved(f"+sweeps={sweep}", *job)
     assert identify(config).id == RUNS[sweep]
