@@ -35,8 +35,8 @@ from trainers.config import composition, guard, words, yaml_loader
 from trainers.config.errors import ConfigError, one_line
 
 guard.install()
-statuses: list[int] = []  # exit status of a run outside a sweep, if it failed or was stopped
-begun: list[bool] = []  # an entry per started job; Hydra raises the exceptions before the first one
+exit_statuses: list[int] = []  # exit status of a run outside a sweep, if it failed or was stopped
+started_jobs: list[bool] = []  # an entry per started job; exceptions before the first one are Hydra's
 
 
 @hydra.main(version_base="1.3", config_path=str(guard.CONF), config_name="config")
@@ -46,7 +46,7 @@ def main(config: DictConfig) -> float | None:
     from trainers.launch.slurm import take_ranks
     from trainers.launch.stopping import StoppedError
 
-    begun.append(True)
+    started_jobs.append(True)
     take_ranks()
     hydra_config = HydraConfig.get()
     overrides = tuple(OmegaConf.to_container(hydra_config.overrides.task, resolve=False))
@@ -61,14 +61,16 @@ def main(config: DictConfig) -> float | None:
         typed = composition.keys_of(overrides)
         crossed = [key for key in hydra_config.sweeper.get("params") or {} if key.lstrip("+~") not in typed]
         if crossed:
-            raise ConfigError(f"this is a sweep over {', '.join(crossed)}: put -m first, or type one job's")
+            raise ConfigError(
+                f"this is a sweep over {', '.join(crossed)}: put -m first, or type one value each"
+            )
         start(config, overrides)
     except ConfigError as refusal:
         print(f"error: {refusal}", file=sys.stderr, flush=True)
-        statuses.append(1)
+        exit_statuses.append(1)
     except StoppedError as stop:
-        stop.say()
-        statuses.append(128 + stop.signal)
+        stop.print_message()
+        exit_statuses.append(128 + stop.signal)
     return None
 
 
@@ -123,7 +125,7 @@ def command_line() -> int:
         yaml_loader.end()
     for number, handler in handlers.items():  # a sweep has replaced them
         signal.signal(number, handler or signal.SIG_DFL)
-    return max([status, end_sweep(interrupted=status == 130), *statuses])
+    return max([status, end_sweep(interrupted=status == 130), *exit_statuses])
 
 
 def run_hydra() -> int:
@@ -132,38 +134,39 @@ def run_hydra() -> int:
     try:
         sys.argv[1:] = words.checked(sys.argv[1:])
     except ValueError as error:
-        return failed(one_line(error))
+        return report_error(one_line(error))
     try:
         main()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenProcessPool:
-        return failed("a process of the launcher was killed; the same command does the rest")
+        return report_error("a process of the launcher was killed; the same command runs the remaining jobs")
     except HydraException as error:
-        return failed(composition.said_by_hydra(error))
+        return report_error(composition.hydra_message(error))
     except Exception as error:  # Hydra raises many types for malformed overrides and files
         if str(error).startswith("No trials are completed"):  # Optuna
-            return failed("no job of the search has finished")
-        if begun and not isinstance(error, (OSError, OmegaConfBaseException)):
+            return report_error("no job of the search has finished")
+        if started_jobs and not isinstance(error, (OSError, OmegaConfBaseException)):
             raise
-        return failed(one_line(error))
+        return report_error(one_line(error))
     return 0
 
 
-def failed(said: str) -> int:
-    print(f"error: {said}", file=sys.stderr)
+def report_error(message: str) -> int:
+    """Print an error of the command; returns the exit status."""
+    print(f"error: {message}", file=sys.stderr)
     return 1
 
 
 def run_command() -> int:
     """Run the command as the whole process; returns the exit status."""
-    from trainers.launch.stopping import end_as_asked
+    from trainers.launch.stopping import end_by_stop_signal
     from trainers.launch.streams import keep_streams
 
     keep_streams()
     status = command_line()
-    end_as_asked(status)
+    end_by_stop_signal(status)
     return status
 
 

@@ -155,7 +155,7 @@ class Reduction:
         self.step = 0
         self.sent: dict[str, np.ndarray] = {}
 
-    def forget(self) -> None:
+    def clear_residual(self) -> None:
         """Set the residual to zero, in place: a new one would cost page faults in the next call."""
         if isinstance(self.state, Memory):
             for residual in self.state.residual.values():
@@ -201,7 +201,7 @@ def measure(scope: str, arguments: argparse.Namespace) -> None:
         for name in order:
             flat.copy_(drawn)  # a lossless method may write the mean into the gradients
             if name in reductions:
-                reductions[name].forget()
+                reductions[name].clear_residual()
             started = time.process_time()
             work[name]()
             seconds = time.process_time() - started

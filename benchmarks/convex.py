@@ -38,7 +38,7 @@ EXPERIMENTS = (  # name, steps per round, goal in ms per step
 METHODS = ("none", "top_k", "hard_threshold", "random_k", "random_block")
 
 
-class Nowhere:
+class NoTracker:
     def log(self, record: dict[str, float]) -> None: ...
 
 
@@ -104,7 +104,7 @@ def numpy_seconds(trainer: Any, method: str, steps: int) -> float:
 def trainer_seconds(experiment: str, method: str, steps: int, root: Path, name: str) -> tuple[float, Any]:
     trainer = build(experiment, method, steps, root, name)
     started = time.perf_counter()
-    trainer.run(Nowhere())
+    trainer.run(NoTracker())
     return time.perf_counter() - started, trainer
 
 

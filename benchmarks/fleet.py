@@ -14,7 +14,7 @@ import netns
 HERE = Path(__file__).parent
 PORT = 29400
 QUIET_SECONDS = 0.2  # longer than TCP delays an acknowledgement
-ENDED = "a host's process ended, as it says above"
+ENDED = "a host's process ended; its error is printed above"
 
 
 def environment(hosts: netns.Hosts, host: int) -> dict[str, str]:
@@ -45,16 +45,18 @@ class Fleet:
         for host in range(self.hosts.count):
             command = self.hosts.command(host, self.command)
             self.processes.append(subprocess.Popen(command, env=environment(self.hosts, host), **pipes))
-        self.hear()
+        self.receive()
 
-    def tell(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
+        """Send a message to every host. Raises ``Refused`` if a host's process has ended."""
         try:
             for process in self.processes:
                 print(json.dumps(message), file=process.stdin, flush=True)
         except BrokenPipeError as error:
             raise netns.Refused(ENDED) from error
 
-    def hear(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[dict[str, Any]]:
+        """The next message of each host. Raises ``Refused`` if a host's process has ended."""
         lines = [process.stdout.readline() for process in self.processes]
         if not all(lines):
             raise netns.Refused(ENDED)
@@ -85,15 +87,15 @@ def fleet(count: int, program: str, arguments: list[str] | None = None) -> Itera
 
 
 class Channel:
-    """Lines to and from the controlling process."""
+    """A host's messages to and from the controlling process."""
 
     def __init__(self, answers: TextIO) -> None:
         self.answers = answers
 
-    def tell(self, **message: Any) -> None:
+    def send(self, **message: Any) -> None:
         print(json.dumps(message), file=self.answers, flush=True)
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         line = sys.stdin.readline()
         if not line:
             sys.exit(1)  # the controlling process has ended

@@ -49,7 +49,7 @@ def measure_kernels(options: Options, record: Record) -> None:
 
 def _measure_size(options: Options, record: Record, label: str, size: int) -> None:
     from compressors.kernels.gpu import blocks as blocks
-    from compressors.kernels.gpu.backend import APART, GpuKernels
+    from compressors.kernels.gpu.backend import NO_FUSED_MULTIPLY_ADD, GpuKernels
     from compressors.kernels.gpu.table import DeviceTable
 
     device = options.device
@@ -62,9 +62,11 @@ def _measure_size(options: Options, record: Record, label: str, size: int) -> No
     factor = torch.ones(1, device=device)
 
     def mark() -> None:
-        found = (keys, table.rows, table.masks, table.sums, table.wholes, table.counts)
+        found = (keys, table.rows, table.masks, table.sums, table.sums_of_all, table.counts)
         grid = (len(table.counts),)
-        blocks.mark[grid](table.pieces, factor, *found, RULE=blocks.AT_LEAST.value, ADD=True, **APART)
+        blocks.mark[grid](
+            table.pieces, factor, *found, RULE=blocks.AT_LEAST.value, ADD=True, **NO_FUSED_MULTIPLY_ADD
+        )
 
     def select(codec: Codec) -> Callable[[], object]:
         return lambda: kernels.compress([codec], [given], Step(0, 0), range(1))

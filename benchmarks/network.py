@@ -32,8 +32,8 @@ from results.read.run import Run
 
 TURN_STEPS = 4  # steps of a method in its turn
 WARM_UP = 3  # steps over links without a limit
-OURS = ("none", "top_k", "hard_threshold", "random_block")
-TORCHS = ("ddp", "ddp_fp16", "ddp_powersgd")
+PROJECT_METHODS = ("none", "top_k", "hard_threshold", "random_block")
+DDP_METHODS = ("ddp", "ddp_fp16", "ddp_powersgd")
 # Methods with slow compression, whose break-even rate is within the range of tc-tbf.
 CROSSING = (
     Method("hard_threshold", settings=("kernels=reference",)),
@@ -49,16 +49,16 @@ EVALUATE_EVERY = 10  # steps between evaluations up to the target
 
 def work(hosts: Fleet, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dict[str, Any]], list[Window]]:
     """Run a job; returns the answer of each host and the traffic in each rate's window."""
-    hosts.tell(**job)
+    hosts.send(**job)
     readings, calls = [], []
     for rate in [*rates, UNLIMITED]:  # no limit after the last window
-        answers = hosts.hear()
+        answers = hosts.receive()
         time.sleep(QUIET_SECONDS)
         readings.append([hosts.hosts.counters(host).sent_bytes for host in range(hosts.hosts.count)])
         calls.append(answers[0]["calls"])
         hosts.hosts.throttle(rate.bits_per_second)
-        hosts.tell()
-    done = [answer["done"] for answer in hosts.hear()]
+        hosts.send()
+    done = [answer["done"] for answer in hosts.receive()]
     sent = [sum(now) - sum(before) for before, now in itertools.pairwise(readings)]
     windows = [Window(s / hosts.hosts.count, c) for s, c in zip(sent, calls[1:], strict=True)]
     return done, windows
@@ -66,13 +66,13 @@ def work(hosts: Fleet, job: dict[str, Any], rates: list[Rate]) -> tuple[list[dic
 
 def train(hosts: Fleet, job: dict[str, Any]) -> dict[str, Any]:
     """Run a training without windows; returns the first host's answer."""
-    hosts.tell(**job, windows=[])
-    return hosts.hear()[0]["done"]
+    hosts.send(**job, windows=[])
+    return hosts.receive()[0]["done"]
 
 
 def methods(names: list[str] | None) -> list[Method]:
-    found = [Method(name) for name in TORCHS]
-    found += [Method(name, overlap=overlap) for name in OURS for overlap in (False, True)]
+    found = [Method(name) for name in DDP_METHODS]
+    found += [Method(name, overlap=overlap) for name in PROJECT_METHODS for overlap in (False, True)]
     return [method for method in found if not names or method.name in names]
 
 
@@ -196,7 +196,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--lr", type=float, default=0.02)
     parser.add_argument("--target", type=float, default=0.9, help="test accuracy")
     parser.add_argument("--most-steps", type=int, default=400, help="on the way to it")
-    parser.add_argument("--methods", nargs="+", choices=(*TORCHS, *OURS))
+    parser.add_argument("--methods", nargs="+", choices=(*DDP_METHODS, *PROJECT_METHODS))
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="settings for all methods")
     parser.add_argument("--parts", nargs="+", choices=PARTS)
     parser.add_argument(

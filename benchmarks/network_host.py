@@ -46,11 +46,11 @@ class Reached(Exception):
     """A training has reached the target accuracy or its last step."""
 
 
-def window(to: Channel, calls: Counter[str]) -> None:
+def window(channel: Channel, calls: Counter[str]) -> None:
     """Report the end of a window, and wait until the counters are read and the links have the next rate."""
-    to.tell(calls=dict(calls))
+    channel.send(calls=dict(calls))
     calls.clear()
-    to.hear()
+    channel.receive()
 
 
 class Windows:
@@ -74,7 +74,7 @@ class Windows:
             window(self.channel, self.calls)
 
 
-class Nowhere:
+class NoTracker:
     """A tracker that ignores everything."""
 
     def log(self, record: dict[str, float]) -> None: ...
@@ -104,7 +104,7 @@ def build(job: dict[str, Any], *settings: str) -> Any:
     return train.build(overrides, torch.device("cpu"), communicator)
 
 
-def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
+def train_by_trainer(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
     """A training by this project's trainer."""
     steps = job["windows"]
     if not steps:
@@ -132,11 +132,11 @@ def ours(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str
             return outcome
 
     with patch.object(loop, "Advance", Watched):
-        summary = trainer.run(Nowhere())
+        summary = trainer.run(NoTracker())
     return {"steps": tracker.steps, "break_even": summary.get(BREAK_EVEN)}
 
 
-def torchs(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
+def train_by_ddp(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[str, Any]:
     """A training by DistributedDataParallel with one of torch's hooks."""
     trainer = build(job, "trainer.steps=1")
     if not job["windows"]:
@@ -177,7 +177,7 @@ def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[st
             advances.append(stepper(trainer, trainer.model, one["method"]))
         else:
             advance = Advance(trainer._state(), trainer.loader, trainer.communicator)
-            advances.append(partial(one_of_ours, trainer.model, advance))
+            advances.append(partial(step_of_trainer, trainer.model, advance))
     number, found = 0, []
     for steps in job["steps"]:  # steps of a turn; the first one warms up
         times: list[list[float]] = [[] for _ in advances]
@@ -191,7 +191,8 @@ def turns(job: dict[str, Any], channel: Channel, calls: Counter[str]) -> dict[st
     return {"turns": found[1:]}
 
 
-def one_of_ours(model: Any, advance: Advance, _: int) -> dict[str, float]:
+def step_of_trainer(model: Any, advance: Advance, _: int) -> dict[str, float]:
+    """One step of this project's trainer; its times in seconds."""
     model.train()
     return advance(1.0, measure=False).times(advance.state.gradient_step)
 
@@ -269,12 +270,12 @@ def main() -> None:
     keep_freed_memory()  # for torch's methods too, because this difference is not due to compression
     with process_group(torch.device("cpu"), timeout_seconds=600):
         calls = count_calls()
-        channel.tell(at="ready")
-        while (job := channel.hear()).get("method") is not None:
+        channel.send(at="ready")
+        while (job := channel.receive()).get("method") is not None:
             method = job["method"]
             known = {"calibrate": calibrate, "turns": turns}
-            act = known.get(method) or (torchs if method.startswith("ddp") else ours)
-            channel.tell(done=act(job, channel, calls))
+            work = known.get(method) or (train_by_ddp if method.startswith("ddp") else train_by_trainer)
+            channel.send(done=work(job, channel, calls))
 
 
 if __name__ == "__main__":

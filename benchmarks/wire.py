@@ -106,8 +106,8 @@ def jobs(scopes: list[str], methods: list[str] | None) -> Iterator[Job]:
 def measure(hosts: Fleet, message: dict[str, Any]) -> Window:
     """Run a job on all hosts; returns its traffic."""
     before = _counters(hosts)
-    hosts.tell(**message)
-    answers = hosts.hear()
+    hosts.send(**message)
+    answers = hosts.receive()
     time.sleep(QUIET_SECONDS)
     sent, sent_packets, received, received_packets = (_counters(hosts) - before).T
     return Window(
@@ -127,7 +127,7 @@ def preambles(windows: dict[str, Window]) -> dict[str, float]:
     }
 
 
-def off(window: Window, per_call: dict[str, float], *, of_mean: bool) -> np.ndarray:
+def difference_percent(window: Window, per_call: dict[str, float], *, of_mean: bool) -> np.ndarray:
     """Difference in per cent, [2], of the interfaces' bytes without headers from the charged link bytes.
 
     It is that of the host with the largest difference, or with ``of_mean`` that of the mean over hosts."""
@@ -173,7 +173,7 @@ def measure_hosts(count: int, options: argparse.Namespace) -> tuple[list[str], l
         beyond = []
         for job in jobs(options.scopes, options.methods):
             window = measure(hosts, job.message(options.density, options.steps))
-            percent = off(window, per_call, of_mean=job.reduction == WORKER_ORDER)
+            percent = difference_percent(window, per_call, of_mean=job.reduction == WORKER_ORDER)
             lines.append("| " + " | ".join(line(job, window, percent, options.steps)) + " |")
             if not np.abs(percent).max() <= TOLERANCE:
                 beyond.append(f"{job} ({percent[0]:+.1f} % sent, {percent[1]:+.1f} % received)")

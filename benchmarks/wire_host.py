@@ -21,7 +21,7 @@ from trainers.settings import ALL_REDUCE
 PROBES = Path("/proc/sys/net/ipv4/tcp_early_retrans")  # probes for tail losses, per network namespace
 
 
-def do(job: dict[str, Any]) -> Communicator:
+def run_job(job: dict[str, Any]) -> Communicator:
     """Run the steps of a job; returns the communicator that charged them."""
     processes = dist.get_world_size()
     communicator = Communicator(
@@ -49,7 +49,7 @@ def reduce(job: dict[str, Any], communicator: Communicator) -> None:
     stream = torch.Generator().manual_seed(communicator.rank)
     for _ in range(job["steps"]):
         flat.normal_(generator=stream)
-        reduction.forget()
+        reduction.clear_residual()
         reduction()
 
 
@@ -66,13 +66,13 @@ def main() -> None:
     torch.set_num_threads(1)
     with process_group(torch.device("cpu"), timeout_seconds=600):
         calls: Counter[str] = count_calls()
-        channel.tell(at="ready")
-        while (job := channel.hear()).get("work") is not None:
+        channel.send(at="ready")
+        while (job := channel.receive()).get("work") is not None:
             calls.clear()
-            communicator = do(job)
+            communicator = run_job(job)
             ((sent, received),) = communicator.take_link_bytes().tolist()
             handed_over = int(communicator.take_charges().sum())
-            channel.tell(handed_over=handed_over, sent=sent, received=received, calls=dict(calls))
+            channel.send(handed_over=handed_over, sent=sent, received=received, calls=dict(calls))
 
 
 if __name__ == "__main__":

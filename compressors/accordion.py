@@ -77,7 +77,7 @@ class Accordion(Codec):
         if not choices:
             raise ValueError(
                 f"compressor=accordion would send k_high throughout: its first choice comes after "
-                f"{first} epochs, and the run is over by then; lower compressor.period or train longer"
+                f"{first} epochs, but the run has {len(rates)}; lower compressor.period or train longer"
             )
         if all(rates[epoch] < rates[epoch - 1] for epoch in choices):
             raise ValueError(
@@ -92,52 +92,52 @@ class Accordion(Codec):
         return self._levels[0].error_bound(x, step)  # the bound of k_low also holds for k_high
 
     def init(self, segments: list[Segment]) -> "Regimes":
-        gradient, looks = {}, {}
+        gradient, choices = {}, {}
         for segment in segments:
             wide = torch.promote_types(segment.rows.dtype, torch.float32)
             shape, device = segment.rows.shape, segment.rows.device
             gradient[segment.name] = torch.zeros(shape, dtype=wide, device=device)
-            looks[segment.name] = torch.tensor(Look(), dtype=torch.float64)
-        return Regimes(gradient, Shared(looks))
+            choices[segment.name] = torch.tensor(DensityChoice(), dtype=torch.float64)
+        return Regimes(gradient, Shared(choices))
 
     def choose(
         self, inputs: list[Input], state: "Regimes", step: Step, communicator: Communicator
     ) -> tuple[list[Codec], "Regimes"]:
-        looks = self._looks([given.name for given in inputs], state, step, communicator)
+        choices = self._choices([given.name for given in inputs], state, step, communicator)
         for given in inputs:
             before, gradient = state.looks.state[given.name], state.gradient[given.name]
             if before[0].item() != step.whole_epochs:
-                before.copy_(torch.tensor(looks[given.name], dtype=torch.float64))
+                before.copy_(torch.tensor(choices[given.name], dtype=torch.float64))
                 gradient.zero_()
             gradient.add_(given.segment.rows)
         low, high = self._levels
-        return [high if looks[given.name].is_high else low for given in inputs], state
+        return [high if choices[given.name].is_high else low for given in inputs], state
 
     @property
     def _levels(self) -> tuple[TopK, TopK]:
         return TopK(density=self.k_low), TopK(density=self.k_high)
 
-    def _looks(
+    def _choices(
         self, names: list[str], state: "Regimes", step: Step, communicator: Communicator
-    ) -> dict[str, "Look"]:
+    ) -> dict[str, "DensityChoice"]:
         """The choices for this step. The first step of an epoch computes them again."""
         epoch = step.whole_epochs
-        looks = {name: Look(*state.looks.state[name].tolist()) for name in names}
-        over = [name for name, look in looks.items() if look.epoch != epoch]
-        if not over:
-            return looks
-        norms = dict.fromkeys(over, math.nan)
-        asked = [name for name in over if is_asked(self, looks[name], epoch)]
-        if asked:  # sends 8 bytes per segment
-            squares = torch.stack([squared_norm(state.gradient[name]) for name in asked], 1)  # [W, S]
+        choices = {name: DensityChoice(*state.looks.state[name].tolist()) for name in names}
+        outdated = [name for name, choice in choices.items() if choice.epoch != epoch]
+        if not outdated:
+            return choices
+        norms = dict.fromkeys(outdated, math.nan)
+        with_norm = [name for name in outdated if needs_norm(self, choices[name], epoch)]
+        if with_norm:  # sends 8 bytes per segment
+            squares = torch.stack([squared_norm(state.gradient[name]) for name in with_norm], 1)  # [W, S]
             everyones = communicator.all_gather(squares, "metadata")
-            norms |= zip(asked, everyones.mean(0).sqrt().tolist(), strict=True)
+            norms |= zip(with_norm, everyones.mean(0).sqrt().tolist(), strict=True)
         for name, norm in norms.items():
-            looks[name] = next_look(self, looks[name], epoch, step.learning_rate, norm)
-        return looks
+            choices[name] = next_choice(self, choices[name], epoch, step.learning_rate, norm)
+        return choices
 
 
-class Look(NamedTuple):
+class DensityChoice(NamedTuple):
     """The state of the choice of a segment's density."""
 
     epoch: float = -1.0  # of the last step
@@ -150,23 +150,25 @@ class Regimes(NamedTuple):
     """The state of ACCORDION."""
 
     gradient: dict[str, Tensor]  # g of the epoch so far, [W, d] per segment
-    looks: Shared  # ``Look``, [4] float64, of each segment
+    looks: Shared  # ``DensityChoice``, [4] float64, of each segment; the name is part of checkpoints
 
 
-def is_asked(settings: Accordion, last: Look, epoch: int) -> bool:
+def needs_norm(settings: Accordion, last: DensityChoice, epoch: int) -> bool:
     """Whether the first step of ``epoch`` needs the norm of the epoch before it."""
     if last.epoch < 0:
         return False
     return math.isnan(last.norm) or epoch // settings.period > last.epoch // settings.period
 
 
-def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: float) -> Look:
+def next_choice(
+    settings: Accordion, last: DensityChoice, epoch: int, rate: float, norm: float
+) -> DensityChoice:
     """The choice at the first step of ``epoch``.
 
     ``rate`` is the learning rate of this step, ``norm`` is ||g|| of the epoch before.
     """
     if last.epoch < 0:  # nothing has been sent yet
-        return Look(epoch, rate)
+        return DensityChoice(epoch, rate)
     is_high = last.is_high
     reference = last.norm
     if epoch // settings.period > last.epoch // settings.period:
@@ -176,7 +178,7 @@ def next_look(settings: Accordion, last: Look, epoch: int, rate: float, norm: fl
         reference = norm
     if rate < last.rate:
         is_high = True
-    return Look(epoch, rate, reference, float(is_high))
+    return DensityChoice(epoch, rate, reference, float(is_high))
 
 
 def has_changed(before: float, now: float, threshold: float) -> bool:

@@ -35,7 +35,7 @@ from compressors.api import (
     require,
 )
 from compressors.core.backends import backend_of
-from compressors.core.bins import LONGEST, Binned, Message
+from compressors.core.bins import LONGEST, BinnedLayer, Message
 from compressors.core.codec import Compressed
 from compressors.core.payloads import divide
 from compressors.core.rounds import begin
@@ -91,18 +91,18 @@ class AdaComp(Reducer):
         }
         return Reduced(means, {segment.name: segment.rows for segment in segments}, compressed), state
 
-    def _layers(self, segment: Segment) -> list[Binned]:
+    def _layers(self, segment: Segment) -> list[BinnedLayer]:
         """The layers that have entries."""
         found = []
         for number, (shape, edges) in enumerate(zip(segment.shapes, pairwise(segment.edges), strict=True)):
             start, stop = map(int, edges)
             if stop > start:
-                longest = self.conv_bin if len(shape) > 2 else self.other_bin
-                found.append(Binned(number, start, stop - start, longest))
+                bin_size = self.conv_bin if len(shape) > 2 else self.other_bin
+                found.append(BinnedLayer(number, start, stop - start, bin_size))
         return found
 
     def _means(
-        self, arrived: list[list[list[np.ndarray]]], inputs: list[Input], layers: list[list[Binned]]
+        self, arrived: list[list[list[np.ndarray]]], inputs: list[Input], layers: list[list[BinnedLayer]]
     ) -> dict[str, Tensor]:
         """The means of all workers' messages [n][S], which are added in worker order."""
         means, backend = {}, backend_of(inputs[0].rows.device)
@@ -131,7 +131,7 @@ def _as_bytes(messages: list[Message]) -> list[np.ndarray]:
     return [np.concatenate([nothing, *(own.view(np.uint8) for own in field)]) for field in fields]
 
 
-def _messages(fields: list[np.ndarray], layers: list[Binned]) -> list[Message]:
+def _messages(fields: list[np.ndarray], layers: list[BinnedLayer]) -> list[Message]:
     """The message of each layer, from the joined bytes of all layers."""
     magnitudes, counts, codes = fields
     found, first, begin = [], 0, 0

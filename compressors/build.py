@@ -58,5 +58,6 @@ def _require_plain(encoding: Encoding, method: Codec | Reducer) -> None:
         )
     if encoding.is_coded:
         raise ValueError(
-            f"wire.indices={encoding.indices} has no effect with {name}: an all-reduce carries its values"
+            f"wire.indices={encoding.indices} has no effect with {name}: its values are sent by an "
+            "all-reduce, which has no encoded messages"
         )

@@ -51,9 +51,8 @@ class QSGD(Codec):
         require(valid, "QSGD.bits", f"from 2 to {MOST_BITS}, or null for the fewest", self.bits)
         valid = self.levels is None or is_count(self.levels)
         require(valid, "QSGD.levels", "an integer >= 1, or null for as many as bits hold", self.levels)
-        require(
-            self.bits is not None or self.levels is not None, "QSGD.levels", "given beside bits=null", None
-        )
+        has_one = self.bits is not None or self.levels is not None
+        require(has_one, "QSGD.levels", "an integer >= 1 if QSGD.bits is null", self.levels)
         most = 2 ** ((self.bits or MOST_BITS) - 1) - 1
         rule = f"at most {most}, which {self.bits or MOST_BITS} bits hold with a sign"
         require(self.levels is None or self.levels <= most, "QSGD.levels", rule, self.levels)

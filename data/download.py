@@ -177,7 +177,7 @@ def _require_safe(url: str) -> None:
     parts = urlsplit(url)  # ValueError for an invalid address
     safe = parts.scheme in ("https", "file") or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
     if not safe:
-        raise ValueError("an address must be https (or file, or on this machine)")
+        raise ValueError("a URL must begin with https: or file:, or name this machine")
     if parts.scheme == "file":
         require_file(Path(urllib.request.url2pathname(parts.path)))
 
@@ -210,12 +210,12 @@ def _download(url: str, arriving: Path, max_bytes: int) -> str:
 
 def _expected_bytes(answer: Any) -> int | None:
     """The length that the server announces in bytes, or None."""
-    said = answer.headers.get("Content-Length")
-    if said is None or answer.headers.get("Transfer-Encoding") is not None:
+    content_length = answer.headers.get("Content-Length")
+    if content_length is None or answer.headers.get("Transfer-Encoding") is not None:
         return None
-    if not (said.isascii() and said.isdigit() and len(said) < 20):
-        raise OSError(f"its Content-Length is {said[:40]!r}")
-    return int(said)
+    if not (content_length.isascii() and content_length.isdigit() and len(content_length) < 20):
+        raise OSError(f"its Content-Length is {content_length[:40]!r}")
+    return int(content_length)
 
 
 def _shown(error: Exception) -> str:

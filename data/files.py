@@ -28,7 +28,7 @@ def path_of(setting: str, path: str) -> Path:
 
 def not_downloaded(data: str, path: Path, other_names: str = "") -> FileNotFoundError:
     """The error for a missing file of ``data=NAME``; ``other_names`` lists other accepted names."""
-    remedy = "data.download=true fetches it, data.root=DIR looks elsewhere"
+    remedy = "data.download=true downloads it, data.root=DIR names another folder"
     return FileNotFoundError(f"data={data}: no file {path}{other_names}; {remedy}")
 
 
@@ -105,7 +105,7 @@ class _Bounded(io.RawIOBase):
             raise FileBoundError(f"{self.path} cannot be read: {error}") from error
         self.count += count
         if self.count > self.most_bytes:
-            raise FileBoundError(f"{self.path} must hold at most {self.most_bytes} bytes, and holds more")
+            raise FileBoundError(f"{self.path} must contain at most {self.most_bytes} bytes, got more")
         if self.longest_line is not None:
             self._look_at(bytes(block[:count]), self.longest_line)
         return count

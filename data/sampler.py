@@ -86,7 +86,9 @@ def shard_samplers(
     """
     if batch_size is None and (reshard == "epoch" or drop_last):
         setting = "data.reshard=epoch" if reshard == "epoch" else "data.drop_last"
-        raise ValueError(f"{setting} cannot go with trainer.batch_size=null: each step is a whole pass")
+        raise ValueError(
+            f"{setting} cannot be combined with trainer.batch_size=null: each step is a whole pass"
+        )
     shards = split(targets, workers, partition, generator_of("partition"), alpha)
     steps_per_pass = min(map(len, shards)) // batch_size if drop_last and batch_size is not None else None
 

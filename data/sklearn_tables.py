@@ -22,10 +22,10 @@ def read_table(file: str, header_lines: int) -> tuple[Tensor, Tensor]:
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
-        raise FileNotFoundError("scikit-learn is not installed, and with it its datasets are missing")
+        raise FileNotFoundError("scikit-learn, which contains this dataset, is not installed")
     path = Path(package.origin).parent / "datasets" / "data" / file
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; this version of scikit-learn does not carry it")
+        raise FileNotFoundError(f"no file {path}; this version of scikit-learn does not contain it")
     table = np.loadtxt(path, delimiter=",", skiprows=header_lines)
     return torch.from_numpy(table[:, :-1]).float(), torch.from_numpy(table[:, -1]).long()
 

@@ -117,7 +117,7 @@ def _check(
     if pretrained is not None and not (isinstance(pretrained, str) and pretrained):
         raise ValueError(f"model.pretrained must be a folder or a name on the hub, got {pretrained!r}")
     if pretrained is not None and positions is not None:
-        raise ValueError(f"model.positions has no effect beside model.pretrained={pretrained}")
+        raise ValueError(f"model.positions has no effect together with model.pretrained={pretrained}")
 
 
 def _classes(masked: bool) -> tuple[Any, Any]:
@@ -178,7 +178,7 @@ def _pretrained(
         raise ValueError(f"model.pretrained={name} cannot be read: {error}") from error
     missing = sorted(set(report["missing_keys"]) - _NEW_LAYERS)
     if missing:
-        raise ValueError(f"model.pretrained={name} lacks {len(missing)} parameters, one is {missing[0]}")
+        raise ValueError(f"model.pretrained={name} lacks {len(missing)} parameters, such as {missing[0]}")
     return found
 
 
@@ -195,10 +195,10 @@ def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path.name} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise ValueError(f"{path.name} must hold an object, got {type(content).__name__}")
+        raise ValueError(f"{path.name} must contain a JSON object, got {type(content).__name__}")
     kind = content.get("model_type")
     if kind != "bert":
-        raise ValueError(f"must be a BERT, got {_shown(kind)}")
+        raise ValueError(f"config.json: model_type must be 'bert', got {_shown(kind)}")
     defaults = _classes(masked=False)[0]()
     settings = {key: content.get(key, getattr(defaults, key)) for key in (*_COUNTS, *_SHARES)}
     for key in ("hidden_act", "initializer_range", "layer_norm_eps", "pad_token_id"):
@@ -222,7 +222,7 @@ def _read_settings(path: Path, vocabulary_size: int) -> dict[str, Any]:
         _require(key, value, type(value) in (int, float) and 0 < value <= 1, "in (0, 1]")
     padding = settings["pad_token_id"]
     is_word = padding is None or (type(padding) is int and 0 <= padding < words)
-    _require("pad_token_id", padding, is_word, "null or a number of a word")
+    _require("pad_token_id", padding, is_word, "null or the id of a unit")
     _require(
         "hidden_act",
         settings["hidden_act"],

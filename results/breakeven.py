@@ -129,8 +129,9 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, "-m", MEASURING, json.dumps(asked)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
-        said = (done.stderr.strip() or "the measurement said nothing").splitlines()[-1]
-        raise ValueError(one_line(said.removeprefix("error: ")))
+        silent = f"python -m {MEASURING} printed no message, exit status {done.returncode}"
+        printed = (done.stderr.strip() or silent).splitlines()[-1]
+        raise ValueError(one_line(printed.removeprefix("error: ")))
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -25,7 +25,7 @@ _COMMIT = re.compile(r"([0-9a-f]{7,40}) \(([^)]+)\)")
 _UNKNOWN = "not recorded"
 
 
-class Made(Protocol):
+class RunInfo(Protocol):
     """The properties of a run that a header needs."""
 
     @property
@@ -53,7 +53,7 @@ class Header:
         return [f"- {name}: {facts[name]}" for name in _FIELDS if name in facts]
 
 
-def of_runs(runs: Iterable[Made], command: str, *, allow_modified: bool = False) -> Header:
+def of_runs(runs: Iterable[RunInfo], command: str, *, allow_modified: bool = False) -> Header:
     """The header of a page that ``command`` makes from ``runs``.
 
     Raises ``ValueError`` for runs of modified code unless ``allow_modified``: their commit does not identify
@@ -150,9 +150,9 @@ def parse(page: str) -> Header:
     )
 
 
-def copy(page: str, worded: str) -> str:
-    """The page ``worded`` with the header of ``page``; a command in the old header of ``worded`` is kept."""
-    title, _, rest = worded.partition("\n")
+def copy(page: str, handwritten: str) -> str:
+    """The page ``handwritten`` with the header of ``page``, except for a command in its old header."""
+    title, _, rest = handwritten.partition("\n")
     made, lines = parse(page), rest.lstrip("\n").splitlines(keepends=True)
     while lines and _LINE.match(lines[0]):
         fact = _LINE.match(lines.pop(0))

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "sweeps"
 WANDB = "wandb"  # folder of sweeps for the agents of Weights & Biases
-USUAL = ("tracker=none", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+DEFAULT_OVERRIDES = ("tracker=none", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 KEEP_GOING = "--keep-going"
 _VARIABLE = re.compile(r"([A-Z_0-9]+)=(\S+)")
 
@@ -41,7 +41,7 @@ def files_of(study: str) -> list[Path]:
 def command_of(file: Path, overrides: Sequence[str] = ()) -> tuple[dict[str, str], list[str]]:
     """Environment variables and words of the command in a file's second line.
 
-    The words end with the defaults ``USUAL`` that no override replaces, and with ``overrides``.
+    The words end with the defaults ``DEFAULT_OVERRIDES`` that no override replaces, and with ``overrides``.
     """
     words = shlex.split(file.read_text(encoding="utf-8").splitlines()[1].removeprefix("# "))
     variables = {}
@@ -50,12 +50,12 @@ def command_of(file: Path, overrides: Sequence[str] = ()) -> tuple[dict[str, str
         words.pop(0)
     typed = {word.split("=")[0] for word in overrides}
     launcher = "hydra/launcher" in typed
-    usual = [
+    defaults = [
         word
-        for word in USUAL
+        for word in DEFAULT_OVERRIDES
         if word.split("=")[0] not in typed and not (launcher and word.startswith("hydra"))
     ]
-    return variables, [*words, *usual, *overrides]
+    return variables, [*words, *defaults, *overrides]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_going = KEEP_GOING in words
     study, *overrides = [word for word in words if word != KEEP_GOING] or [""]
     if study not in studies() and not ("/" in study and files_of(study)):
-        said = f"no study {study!r}" if study else "a study is missing"
-        print(f"error: {said}; there are {', '.join(studies())}", file=sys.stderr)
+        problem = f"no study {study!r}" if study else "a study is missing"
+        print(f"error: {problem}; there are {', '.join(studies())}", file=sys.stderr)
         return 2
     failed = 0
     for file in files_of(study):

@@ -99,8 +99,8 @@ def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, 
         patch.setattr(Trainer, "run", train)
         patch.setattr(trainers.launch.processes, "launch", in_this_process)
         patch.setattr(sys, "argv", ["run.py", *own, *tracker, *words])
-        patch.setattr(run, "statuses", [])
-        patch.setattr(run, "begun", [])
+        patch.setattr(run, "exit_statuses", [])
+        patch.setattr(run, "started_jobs", [])
         try:
             status = run.command_line()
         except SystemExit as exit_of_parser:
@@ -180,7 +180,7 @@ LARGE_NUMBERS = {
     "optimizer.weight_decay=1e308": "optimizer.weight_decay must be a finite number >= 0, got 1e+308",
     f"trainer.steps={'9' * 320}": "trainer.steps must be an integer >= 1, got 999",
     f"data=python_docs model=lstm data.bptt={'9' * 30}": "data.bptt must be at most 2147483647, got 999",
-    "data=python_docs model=bert data.objective=masked data.vocabulary=5": "data.vocabulary must be a text",
+    "data=python_docs model=bert data.objective=masked data.vocabulary=5": "data.vocabulary must be a non-",
     "data=image_folder data.name=x data.image_size=1000000000": "data.image_size must be at most 4096",
     "data=image_folder data.name=x data.mean=[nan,0,0]": "data.mean must be a list of 3 finite numbers",
     "data=image_folder data.name=x data.std=[inf,1,1]": "data.std must be a list of 3 numbers >= 1e-06",

@@ -93,7 +93,7 @@ def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
 
     auto = {"wandb": "if_installed"}
     assert open_trackers(folder=tmp_path, name="n", config={}, facts={}, destinations=auto) == []
-    line = "Weights & Biases is not installed, so the run folder keeps the records alone; "
+    line = "Weights & Biases is not installed, so the records are only in the run folder; "
     assert capfd.readouterr().out == f"{line}pip install 'total-error[tracking]'\n"
     status, told = say(monkeypatch, capfd, *QUICK, f"output={tmp_path}")
     assert (status, told) == (0, "")

@@ -215,7 +215,7 @@ def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_collectives_of_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     with lone_group(torch.device("cpu")):
-        found = [what for what, _ in nccl._look(1, 0, torch.device("cpu"), True)]
+        found = [what for what, _ in nccl._run_checks(1, 0, torch.device("cpu"), True)]
     assert len(found) == 7
 
 
@@ -374,7 +374,7 @@ def test_goals_of_speed() -> None:
     ]
     verdicts = {goal.what: goal.verdict for goal in judge(rows, False) if goal.found}
     assert list(verdicts.values()) == ["missed", "met", "missed"]
-    for computes, verdict in (("triton 3.7", "met"), ("reference, as triton is not installed", "missed")):
+    for computes, verdict in (("triton 3.7", "met"), ("reference (triton is not installed)", "missed")):
         (found,) = [g for g in judge([{"table": "backend", "compression_by": computes}], False) if g.found]
         assert found.verdict == verdict
     assert not any(goal.found for goal in judge(rows, True)), "what is quick says nothing about speed"

@@ -31,7 +31,7 @@ def test_hydras_pages_are_printed(typed: list[str]) -> None:
 def test_a_sweep_without_m_is_refused(tmp_path: Path) -> None:
     refused = command("+sweeps=smoke", f"output={tmp_path}", "seed=0")
     assert refused.returncode == 1 and not list(tmp_path.iterdir())
-    assert refused.stderr == "error: this is a sweep over compressor: put -m first, or type one job's\n"
+    assert refused.stderr == "error: this is a sweep over compressor: put -m first, or type one value each\n"
 
 
 def test_sweeps_of_agents_are_no_options_of_hydra(tmp_path: Path) -> None:
@@ -40,8 +40,8 @@ def test_sweeps_of_agents_are_no_options_of_hydra(tmp_path: Path) -> None:
         listed = said.stdout + said.stderr
         assert "smoke" in listed and "wandb/" not in listed and "sweeps/wandb" not in listed
     refused = command("-m", "+sweeps=wandb/smoke", f"output={tmp_path}")
-    expected = "sweeps/wandb/smoke is for the agents of Weights & Biases: wandb sweep sweeps/wandb/smoke.yaml"
-    assert (refused.returncode, refused.stderr) == (1, f"error: {expected}\n")
+    expected = "sweeps/wandb/smoke is for the agents of Weights & Biases: use wandb sweep"
+    assert (refused.returncode, refused.stderr) == (1, f"error: {expected} sweeps/wandb/smoke.yaml\n")
 
 
 def test_a_run_composes_its_config_once(

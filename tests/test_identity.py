@@ -16,16 +16,16 @@ from omegaconf import OmegaConf
 from trainers.config.targets import GROUPS
 from trainers.records.effects import (
     ANALYTIC,
+    DEFAULTS,
     FIRST_NAMES,
     LIBSVM_FILES,
     NO_CONVOLUTIONS,
     NOTHING_HELD_OUT,
     SINGLE,
-    USUAL,
     WITHOUT_EFFECT,
     alike,
     at,
-    refuse_idle,
+    refuse_without_effect,
     without_effect,
 )
 from trainers.records.identity import (
@@ -235,9 +235,9 @@ def test_the_hand_written_list_holds_nothing_that_conf_does_not() -> None:
     assert of_conf == set(keys), "entries of the list that no setting in conf/ has"
 
 
-@pytest.mark.parametrize(("key", "idle", "free"), DEPENDS, ids=lambda x: x if isinstance(x, str) else "")
-def test_what_matters_under_other_settings(key: str, idle: dict, free: dict) -> None:
-    for settings, matters in ((idle, False), (free, True)):
+@pytest.mark.parametrize(("key", "ignored", "free"), DEPENDS, ids=lambda x: x if isinstance(x, str) else "")
+def test_what_matters_under_other_settings(key: str, ignored: dict, free: dict) -> None:
+    for settings, matters in ((ignored, False), (free, True)):
         config = changed(base(), **settings)
         one, two = (identify(changed(config, **{key: value})) for value in ("dirichlet", "folder"))
         assert (outcome(one, two) != set()) == matters, settings
@@ -256,11 +256,11 @@ def test_libsvm_files_of_a_known_name_are_those_that_their_reader_knows() -> Non
 
 @pytest.mark.parametrize("compressor", ["compressors.top_k.TopK", "compressors.none.NoCompression"])
 @pytest.mark.parametrize("overlap", [False, True])
-def test_buckets_are_idle_where_nothing_is_reduced_in_them(compressor: str, overlap: bool) -> None:
+def test_buckets_have_no_effect_where_nothing_is_reduced_in_them(compressor: str, overlap: bool) -> None:
     """A dense step with one worker per process has buckets by default."""
     config = changed(base(), **{"compressor._target_": compressor, "trainer.overlap": overlap})
     entry = without_effect(config, "trainer.bucket_megabytes")
-    assert entry.is_idle == (compressor.endswith("TopK") and not overlap)
+    assert entry.is_refused == (compressor.endswith("TopK") and not overlap)
     assert identify(changed(config, **{"trainer.bucket_megabytes": 1})) == identify(config)
 
 
@@ -282,7 +282,7 @@ def test_ignored_settings_are_those_that_a_factory_of_the_group_takes() -> None:
         if module:
             factory = getattr(importlib.import_module(module), name)
             taken |= {f"{path.parent.name}.{key}" for key in inspect.signature(factory).parameters}
-    stated = {key for entry in WITHOUT_EFFECT if entry.is_idle for key in entry.keys}
+    stated = {key for entry in WITHOUT_EFFECT if entry.is_refused for key in entry.keys}
     assert stated - taken == {"isolate", "diagnostics.every", "feedback"}, (
         "of no group's factory: a group is one"
     )
@@ -293,13 +293,13 @@ def path_of(path: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("fact", [SINGLE, NO_CONVOLUTIONS, ANALYTIC, NOTHING_HELD_OUT])
-def test_facts_of_a_start_change_no_identity_and_refuse_what_they_make_idle(fact: str) -> None:
+def test_facts_of_a_start_change_no_identity_and_refuse_settings_without_effect(fact: str) -> None:
     keys = [key for entry in WITHOUT_EFFECT if entry.fact == fact for key in entry.keys]
     assert keys
     for key in keys:
-        refuse_idle(base(), [key])  # not determined by the config alone
+        refuse_without_effect(base(), [key])  # not determined by the config alone
         with pytest.raises(ValueError, match=f"^{key} has no effect"):
-            refuse_idle(base(), [key], {fact})
+            refuse_without_effect(base(), [key], {fact})
 
 
 @pytest.mark.parametrize("group", sorted({path.parent.name for path in FILES}))
@@ -313,13 +313,13 @@ def test_the_choices_of_a_group_have_identities_of_their_own(group: str) -> None
         assert len(labels) == (len(found) if group in METHOD else 1)
 
 
-@pytest.mark.parametrize("key", USUAL)
+@pytest.mark.parametrize("key", DEFAULTS)
 def test_a_setting_that_an_older_config_lacks_has_its_usual_value(key: str) -> None:
     group, _, last = key.rpartition(".")
     config = changed(base(), **{"compressor.schedule": {"kind": "exponential"}} if "schedule." in key else {})
     lacking = copy.deepcopy(config)
     at(lacking, group).pop(last, None)
-    assert identify(lacking) == identify(changed(config, **{key: USUAL[key]}))
+    assert identify(lacking) == identify(changed(config, **{key: DEFAULTS[key]}))
     unusual = identify(changed(config, **{key: "another"}))
     assert (unusual.id == identify(lacking).id) == (key in IDLE)
 
@@ -332,7 +332,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
             module, _, name = target.rpartition(".")
             factory = getattr(importlib.import_module(module), name)
             for key, parameter in inspect.signature(factory).parameters.items():
-                if f"{path.parent.name}.{key}" in USUAL and parameter.default is not parameter.empty:
+                if f"{path.parent.name}.{key}" in DEFAULTS and parameter.default is not parameter.empty:
                     told.setdefault(f"{path.parent.name}.{key}", set()).add(parameter.default)
     del told["feedback.scale"]  # none accepts a preset's feedback and ignores it
     from compressors.core.density import Exponential
@@ -341,8 +341,8 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
         "compressor.schedule.start": {Exponential().start},
         "compressor.schedule.epochs": {Exponential().epochs},
     }
-    assert {key: {value} for key, value in USUAL.items() if key in told} == told
-    others = USUAL.keys() - told.keys()
+    assert {key: {value} for key, value in DEFAULTS.items() if key in told} == told
+    others = DEFAULTS.keys() - told.keys()
     assert others == {
         "feedback._target_",
         "feedback.scale",
@@ -350,12 +350,12 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
         "trainer.overlap",
         "wire._target_",
     }
-    assert {alike(at(resolved(), key)) for key in others} == {USUAL[key] for key in others}
+    assert {alike(at(resolved(), key)) for key in others} == {DEFAULTS[key] for key in others}
 
 
 @pytest.mark.parametrize(("preset", "compressor", "known"), KNOWN_IDS)
 def test_the_ids_of_presets_stay_what_they_are(preset: str, compressor: str, known: str) -> None:
-    """A new setting needs an entry in ``USUAL`` if its default is not null."""
+    """A new setting needs an entry in ``DEFAULTS`` if its default is not null."""
     assert identify(resolved(f"experiment={preset}", f"compressor={compressor}")).id == known
 
 

@@ -112,9 +112,9 @@ def test_windows_keep_what_a_step_charged_to_the_link(bench: dict[str, ModuleTyp
 class Quiet:
     """A channel without a receiver."""
 
-    def tell(self, **said: object) -> None: ...
+    def send(self, **said: object) -> None: ...
 
-    def hear(self) -> dict[str, object]:
+    def receive(self) -> dict[str, object]:
         return {}
 
 
@@ -246,7 +246,7 @@ def test_a_host_that_ended_is_said_and_the_others_end(bench: dict[str, ModuleTyp
         hosts.start()
         hosts.processes[1].wait(20)
         with pytest.raises(bench["netns"].Refused, match="a host's process ended"):
-            hosts.tell(method="none")
+            hosts.send(method="none")
     finally:
         hosts.stop()
     assert [process.returncode for process in hosts.processes] == [0, 0]

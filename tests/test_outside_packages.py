@@ -102,7 +102,7 @@ def test_a_compressor_of_graces_runs_in_the_adapter(tmp_path: Path) -> None:
     kept = int(0.1 * sum(layer["elements"] for layer in model))
     assert summary["comm/message_bytes_total"] == 2 * kept * (4 + 8)  # 2 steps; their indices are int64
     alone = command(*TINY, "compressor._target_=theirs.top.TopK", PYTHONPATH=str(site))
-    assert "theirs.top.TopK is no compressor: it has no encode or reduce" in alone.stderr
+    assert "theirs.top.TopK is not a compressor: it has no encode or reduce" in alone.stderr
 
 
 WAYS = {

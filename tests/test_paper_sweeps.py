@@ -11,7 +11,7 @@ from configs import CONF, resolved
 from gpu_hours import BYTES_PER_ENTRY, BYTES_PER_SECOND, OPERATIONS_PER_SECOND, cost, hours_of
 from sweep_files import SWEEPS, name_of, params_of
 
-from trainers.config.checks import check, refuse_idle_settings
+from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.records.identity import identify
 
 PAPER = [path for path in SWEEPS if path.parent.name == "paper"]
@@ -52,7 +52,7 @@ def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> Non
         typed = [f"{key}={value}" for key, value in job.items()]
         config = resolved(f"+sweeps={name_of(path)}", *typed)
         check(config)
-        refuse_idle_settings(config, {*job})
+        refuse_settings_without_effect(config, {*job})
         assert config["output"].startswith("outputs/paper")
         lengths[job["experiment"]] = steps = steps_of(config)
         if "convex/" not in job["experiment"]:

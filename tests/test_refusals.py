@@ -32,7 +32,7 @@ REFUSED = {
     "optimizer.momentum=0": "optimizer.nesterov needs optimizer.momentum > 0",
     "optimizer.lr=nan": "optimizer.lr must be a finite number >= 0, got nan",
     "data=mnist data.root=/nowhere": "data=mnist: no file /nowhere/MNIST/raw/train-images-idx3-ubyte",
-    "device=cuda": "device=cuda: torch sees no CUDA device",
+    "device=cuda": "device=cuda: torch finds no CUDA device",
     "threads=100000": "threads must be at most 1024, got 100000",
     "name=../x": "name must be the name of one folder, got '../x'",
     "output=null": "output must be a path, got None",
@@ -43,8 +43,8 @@ REFUSED = {
     "tracker=wandb tracker.project=a/b/c": "tracker.project must be NAME or ENTITY/NAME, got 'a/b/c'",
     "tracker=wandb tracker.project=a/b tracker.entity=c": "tracker.project=a/b names another entity",
     "tracker=wandb tracker.tags=5": "tracker.tags must be a list of words, got 5",
-    "tracker=[none,wandb]": "tracker=none must stand alone, got wandb beside it",
-    "tracker=wandb tracker.destinations.wandb=yes": "tracker.destinations must say required or if_installed",
+    "tracker=[none,wandb]": "tracker=none cannot be combined with other trackers, got wandb",
+    "tracker=wandb tracker.destinations.wandb=yes": "tracker.destinations must map any of wandb, ",
     "tracker=wandb tracker.objective=accuracy": "tracker.objective must be a metric with a goal, SPLIT/NAME",
     "tracker=wandb tracker.byte_budget=5": "tracker.byte_budget has no effect without tracker.objective",
     "tracker=wandb tracker.objective=test/loss tracker.byte_budget=-1": "tracker.byte_budget must be > 0",
@@ -60,10 +60,10 @@ REFUSED = {
     "feedback.scale=both": "ErrorFeedback.scale must be 'gradient' or 'step', got 'both'",
     "budget.threshold=0.1": "budget.threshold has no effect with this compressor, which has no threshold",
     "model=logistic_l2": "logistic_l2.logistic_l2 cannot be trained on the data of data.images.digits.digits",
-    "model=lstm": "digits.digits; data=penn_treebank, python_docs, wikitext2 would do",
-    "model=neumf": "digits.digits; data=movielens, synthetic_ratings would do",
-    "model=bert": "digits.digits; data=sst2 would do",
-    "data=synthetic_ratings": "data=breast_cancer, cifar10, cifar100, digits, fashion_mnist",
+    "model=lstm": "digits.digits; data must be one of penn_treebank, python_docs, wikitext2",
+    "model=neumf": "digits.digits; data must be one of movielens, synthetic_ratings",
+    "model=bert": "digits.digits; data must be one of sst2",
+    "data=synthetic_ratings": "data must be one of breast_cancer, cifar10, cifar100, digits, fashion_mnist",
     "optimizer.lr=null": "optimizer.lr must be > 0: this model has no step size of its own, got None",
     "data._target_=data.sklearn_data.digits": "data.sklearn_data.digits is now data.images.digits.digits",
     "data.alpha=0.5": "data.alpha has no effect with data.partition=iid",
@@ -71,26 +71,26 @@ REFUSED = {
     "data.partition=x": "data.partition must be one of iid, contiguous, by_label, dirichlet, got 'x'",
     "data.reshard=x": "data.reshard must be one of never, epoch, got 'x'",
     "data.reshard=epoch data.partition=by_label": "data.reshard=epoch needs data.partition=iid, got 'by_l",
-    "data.reshard=epoch trainer.batch_size=null": "data.reshard=epoch cannot go with trainer.batch_size=null",
-    "data.drop_last=true trainer.batch_size=null": "data.drop_last cannot go with trainer.batch_size=null",
+    "data.reshard=epoch trainer.batch_size=null": "data.reshard=epoch cannot be combined with trainer.batch",
+    "data.drop_last=true trainer.batch_size=null": "data.drop_last cannot be combined with trainer.batch",
     "data.drop_last=no": "data.drop_last must be true or false, got 'no'",
     "model=lstm data=python_docs +data.reshard=epoch": "data.reshard has no effect with data.objective=next",
     "model=neumf data=synthetic_ratings +data.reshard=epoch": "data.reshard has no effect: data.ratings.synt",
     "trainer.batch_size=1000": "trainer.batch_size must be at most the",
     "trainer.batch_size=0": "trainer.batch_size must be an integer >= 1, or null for whole shards, got 0",
-    "trainer.epochs=3": "trainer.epochs has no effect beside trainer.steps",
+    "trainer.epochs=3": "trainer.epochs has no effect together with trainer.steps",
     "trainer.clip_norm=-1": "trainer.clip_norm must be > 0 or null, got -1",
     "schedule=autolrs optimizer.lr=0.1": "optimizer.lr has no effect with schedule=autolrs, which searches",
     "trainer.bucket_megabytes=1": "trainer.bucket_megabytes has no effect without trainer.overlap",
     "trainer.overlap=true": "trainer.overlap needs one worker per process: workers=4 but processes=1",
-    "trainer.overlap=true workers=1 trainer.nonfinite=skip": "trainer.nonfinite=skip cannot go with",
+    "trainer.overlap=true workers=1 trainer.nonfinite=skip": "trainer.nonfinite=skip cannot be combined with",
     "trainer.overlap=true workers=1 scope=global": "trainer.overlap needs scope=layer",
     "schedule=linear schedule.warmup_epochs=1 schedule.warmup_share=0.3": "warmup_share has no effect",
     "trainer.channels_last=true": "trainer.channels_last has no effect on a model without convolutions",
     "data=libsvm model=logistic_l2 trainer.evaluate_every=2": "evaluate_every has no effect with this data",
     "trainer.precision=fp16": "trainer.precision must be one of fp32, bf16, got 'fp16'",
     "trainer.average_reset_epochs=0": "trainer.average_reset_epochs must be > 0 or null",
-    "trainer.overlap=true trainer.clip_norm=1": "trainer.clip_norm cannot go with trainer.overlap",
+    "trainer.overlap=true trainer.clip_norm=1": "trainer.clip_norm cannot be combined with trainer.overlap",
     "schedule=warmup_step schedule.milestones=[5,3]": "WarmupStep.milestones must be epochs >= 0",
     "model=mlp model.hidden=[0]": "model.hidden must be a list of integers >= 1, got [0]",
     "model=resnet18 data=breast_cancer": "model=resnet18 needs images",
@@ -112,12 +112,12 @@ def test_refusals(
     defaults = [text for text in ("compressor=top_k", "tracker=none") if text.split("=")[0] not in keys]
     output = [f"output={tmp_path}"] if "output" not in keys else []
     monkeypatch.setattr(sys, "argv", ["run.py", *given, *defaults, *output, *typed])
-    monkeypatch.setattr(run, "statuses", [])
+    monkeypatch.setattr(run, "exit_statuses", [])
     run.main()
     printed = capfd.readouterr().err
     assert printed.startswith("error: ") and printed.count("\n") == 1, printed
     assert REFUSED[overrides] in printed
-    assert run.statuses == [1]
+    assert run.exit_statuses == [1]
     assert not list(tmp_path.glob("*/*/metrics.jsonl"))
 
 

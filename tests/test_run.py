@@ -40,7 +40,7 @@ def test_several_diagnostics_are_chosen_by_commas(tmp_path: Path) -> None:
     second = command(*overrides, "diagnostics=staleness,xi")
     assert "finished already" in second.stdout
     assert second.stdout.rstrip().endswith(
-        "it did not measure diagnostics=staleness; another output=FOLDER runs it anew"
+        "it did not measure diagnostics=staleness; another output=FOLDER runs it again"
     )
     third = command(*overrides, "diagnostics=xi,kappa")
     assert third.returncode == 1
@@ -123,7 +123,9 @@ def test_overlap_gives_the_same_numbers_in_the_same_files(method: list[str], tmp
         output = tmp_path / str(len(way))
         result = command(*common, *way, f"output={output}")
         assert result.returncode == 0, result.stderr
-        said = [line for line in result.stdout.splitlines() if line.startswith("overlap: 1 bucket(s) a step")]
+        said = [
+            line for line in result.stdout.splitlines() if line.startswith("overlap: 1 bucket(s) per step")
+        ]
         assert len(said) == ("processes=2" in way), "the start of a run says what it costs"
         found.append((only_folder(output).name, records(only_folder(output))))
     assert found[0] == found[1]

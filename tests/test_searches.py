@@ -12,7 +12,7 @@ import yaml
 from command_line import ROOT
 
 from trainers.config.searches import check_search
-from trainers.launch.stopping import end_as_asked
+from trainers.launch.stopping import end_by_stop_signal
 from trainers.records.goals import Objective, objective_of
 
 GRID = {"_target_": "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"}
@@ -26,9 +26,9 @@ WANTED = {"objective": "test/accuracy", "byte_budget": 1e5}
 def test_a_search_needs_an_objective_to_maximise() -> None:
     check_search(GRID, {})
     check_search(OPTUNA, WANTED)
-    with pytest.raises(ValueError, match=r"needs an objective: tracker\.objective=METRIC"):
+    with pytest.raises(ValueError, match=r"needs an objective: set tracker\.objective=METRIC"):
         check_search(OPTUNA, {"objective": None})
-    with pytest.raises(ValueError, match=r"hydra\.sweeper\.direction=maximize"):
+    with pytest.raises(ValueError, match=r"hydra\.sweeper\.direction must be maximize"):
         check_search(OPTUNA | {"direction": "minimize"}, WANTED)
     assert objective_of(WANTED) == Objective("test/accuracy", 1e5)
     assert objective_of({}) is None
@@ -37,9 +37,8 @@ def test_a_search_needs_an_objective_to_maximise() -> None:
 @pytest.mark.parametrize("agent", [True, False])
 def test_a_stopped_process_ends_by_the_signal_under_an_agent(agent: bool) -> None:
     """And otherwise by its exit status; statuses that are no signal's are kept."""
-    script = (
-        f"import sys; from {end_as_asked.__module__} import end_as_asked as e; e(1); e(143); sys.exit(143)"
-    )
+    imports = f"import sys; from {end_by_stop_signal.__module__} import end_by_stop_signal as end"
+    script = f"{imports}; end(1); end(143); sys.exit(143)"
     variables = {**os.environ, **({"WANDB_SWEEP_ID": "s"} if agent else {})}
     ended = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env=variables, timeout=60)
     assert ended.returncode == (-15 if agent else 143)

@@ -107,9 +107,9 @@ def test_the_same_command_goes_on(
     _, told = process.communicate(timeout=300)
     assert process.returncode == 128 + number, told
     assert not list(temporary.glob("total-error-*"))
-    assert "; its state is saved; the same command goes on from there" in told
+    assert "; its state is saved; the same command continues from there" in told
     assert "Traceback" not in told
     assert not (folder.path / "summary.json").exists()
     finished = command(*SETTINGS, f"output={tmp_path}")  # in one process, whatever the number before
-    assert finished.returncode == 0 and "going on after step" in finished.stdout
+    assert finished.returncode == 0 and "continuing after step" in finished.stdout
     assert_same(whole, outcome(config))

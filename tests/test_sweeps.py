@@ -41,7 +41,7 @@ def test_old_names_are_answered_with_the_new_ones() -> None:
     assert set(OLD_NAMES.values()) <= set(map(name_of, SWEEPS))
     done = command("-m", "+sweeps=lambda_vs_k_dense")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: +sweeps=lambda_vs_k_dense is +sweeps=lambda_vs_k/dense now\n"
+    assert done.stderr == "error: +sweeps=lambda_vs_k_dense is now +sweeps=lambda_vs_k/dense\n"
 
 
 def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import yaml
 from configs import CONF, resolved
 from wandb_schema import GRID_SWEEP, SEARCH_SWEEP
 
-from trainers.config.checks import check, refuse_idle_settings
+from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.records.goals import OBJECTIVE, Objective
 
 SWEEPS = CONF.parent / "sweeps"
@@ -60,7 +60,7 @@ def chosen(overrides: list[str]) -> str:
     """The run of these overrides, without paths."""
     config = resolved(*overrides)
     check(config)
-    refuse_idle_settings(config, {override.split("=")[0].lstrip("+") for override in overrides})
+    refuse_settings_without_effect(config, {override.split("=")[0].lstrip("+") for override in overrides})
     return json.dumps({key: value for key, value in config.items() if key not in ("output", "tracker")})
 
 

@@ -33,7 +33,9 @@ LINK = [[100_000, 120_000], [120_000, 100_000]]
 
 
 def test_nothing_is_off_where_the_interface_carries_the_link_and_headers(wire: ModuleType) -> None:
-    assert wire.off(window(wire, LINK), PER_CALL, of_mean=False) == pytest.approx([0, 0], abs=1e-9)
+    assert wire.difference_percent(window(wire, LINK), PER_CALL, of_mean=False) == pytest.approx(
+        [0, 0], abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(("host", "way", "found"), [(0, 0, [-3, 0]), (1, 1, [0, -3]), (0, 1, [0, -2.5])])
@@ -43,12 +45,14 @@ def test_a_host_and_a_direction_are_judged_by_themselves(
     """Differences of hosts, or of sent and received bytes, do not cancel."""
     surplus = np.zeros((2, 2))
     surplus[host, way], surplus[1 - host, way] = -3_000, 1_000
-    assert wire.off(window(wire, LINK, surplus=surplus), PER_CALL, of_mean=False) == pytest.approx(found)
+    assert wire.difference_percent(
+        window(wire, LINK, surplus=surplus), PER_CALL, of_mean=False
+    ) == pytest.approx(found)
 
 
 def test_slices_are_judged_by_the_mean_over_hosts(wire: ModuleType) -> None:
     uneven = window(wire, np.full((2, 2), 100_000), surplus=[[9_000, 8_000], [-9_000, -4_000]])
-    assert wire.off(uneven, PER_CALL, of_mean=True) == pytest.approx([0, 2])
+    assert wire.difference_percent(uneven, PER_CALL, of_mean=True) == pytest.approx([0, 2])
 
 
 def test_what_gloo_adds_is_what_neither_link_nor_packets_explain(wire: ModuleType) -> None:

@@ -31,9 +31,7 @@ def in_precision(loss: Loss, device: torch.device, precision: str) -> Loss:
 def require_bf16(device: torch.device) -> None:
     """Raise ``ValueError`` for a device without bf16."""
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
-        raise ValueError(
-            f"trainer.precision=bf16: {torch.cuda.get_device_name(device)} does not compute in it"
-        )
+        raise ValueError(f"trainer.precision=bf16: {torch.cuda.get_device_name(device)} does not support it")
 
 
 def cut(batch: Batch, size: int | None) -> list[Batch]:

@@ -142,7 +142,7 @@ class OverlappedStep:
         segments = list(map(self.layout.segment_of, self.layout.names, rows))
         with torch.inference_mode():
             self.state = reducer.init(segments)
-        self.looks = not sees_faults(self.layout)  # checks for NaN and infinity before reducing
+        self.checks_before_reducing = not sees_faults(self.layout)  # for NaN and infinity
         bucket_views = _uses_bucket_views(self.layout, reducer)
         self.buckets = Buckets(self.parameters, bucket_megabytes, self._launch, bucket_views=bucket_views)
         self.thread = ThreadPoolExecutor(1, "reduction") if self.layout.device.type == "cpu" else None
@@ -151,7 +151,7 @@ class OverlappedStep:
         self, batches: Batches, step: int, learning_rate: float, measure: bool = True, epoch: float = 0.0
     ) -> Tensor | None:
         started = time.perf_counter()
-        self.told = Step(self.seed, step, learning_rate, epoch)
+        self.reducer_step = Step(self.seed, step, learning_rate, epoch)
         self.faults: list[int] = []
         self.reduce_seconds = 0.0
         self.communicator.clock.restart()
@@ -172,7 +172,7 @@ class OverlappedStep:
         own = self.reduce_seconds - self.communication_seconds - self.communicator.clock.leading_seconds
         self.compression_seconds = own if timed else None
         # The first layer of this worker that is not finite, as without overlap
-        fault = min(self.faults, default=0) if self.looks else fault_of(self.ledger)
+        fault = min(self.faults, default=0) if self.checks_before_reducing else fault_of(self.ledger)
         raise_together(self.communicator, self.layout, step, fault)
         self.ledger.close_step()
         return loss.reshape(1)
@@ -196,8 +196,8 @@ class OverlappedStep:
 
     def _launch(self, positions: list[int]) -> None:
         segments = [self._segment(position) for position in positions]
-        if self.looks:
-            self._look(positions, segments)
+        if self.checks_before_reducing:
+            self._record_nonfinite(positions, segments)
         if self.thread is None:
             self._reduce(segments)
         else:
@@ -210,7 +210,9 @@ class OverlappedStep:
         started = time.perf_counter()
         with torch.inference_mode():
             inputs = inputs_of(segments)
-            reduced, self.state = self.reducer.reduce(inputs, self.state, self.told, self.communicator)
+            reduced, self.state = self.reducer.reduce(
+                inputs, self.state, self.reducer_step, self.communicator
+            )
             self.ledger.record(reduced)
         self._means |= reduced.mean
         self.reduce_seconds += time.perf_counter() - started
@@ -222,7 +224,7 @@ class OverlappedStep:
             gradient = self.buckets.bucket_views.get(position, torch.empty_like(parameter)).zero_()
         return self.layout.segment_of(self.layout.names[position], gradient.reshape(1, -1))
 
-    def _look(self, positions: list[int], segments: list[Segment]) -> None:
+    def _record_nonfinite(self, positions: list[int], segments: list[Segment]) -> None:
         """Record the layers that are not finite; a norm shows whether there are any."""
         if torch.nn.utils.get_total_norm([segment.rows for segment in segments]).isfinite():
             return

@@ -8,7 +8,13 @@ from torch.nn.modules.batchnorm import _NormBase
 from compressors.api import Plan, Wrapper
 from trainers.forward import require_bf16
 from trainers.learning_rate import check_rates, rates_of_epochs
-from trainers.records.effects import ANALYTIC, NO_CONVOLUTIONS, NOTHING_HELD_OUT, USUAL, refuse_idle
+from trainers.records.effects import (
+    ANALYTIC,
+    DEFAULTS,
+    NO_CONVOLUTIONS,
+    NOTHING_HELD_OUT,
+    refuse_without_effect,
+)
 from trainers.schedules.autolrs import AutoLRS
 
 if TYPE_CHECKING:
@@ -19,13 +25,13 @@ def require_trainable(trainer: "Trainer") -> None:
     """Raise ``ValueError`` for parts that cannot be trained together."""
     settings = trainer.settings
     if settings.overlap:
-        _require_pieces(trainer)
+        _require_overlappable_trainer(trainer)
     if trainer.diagnostics.names:
         trainer.probe()  # refuses diagnostics that this method cannot have
     if settings.samples_at_once == 1 and any(isinstance(m, _NormBase) for m in trainer.model.modules()):
         name = "batch_size" if settings.micro_batch_size is None else "micro_batch_size"
         raise ValueError(f"trainer.{name} must be at least 2 for a model with BatchNorm, got 1")
-    _refuse_idle(trainer)
+    _refuse_settings_without_effect(trainer)
     if settings.precision == "bf16":
         require_bf16(trainer.layout.device)
     lowest_rate = _lowest_rate(trainer)
@@ -33,7 +39,7 @@ def require_trainable(trainer: "Trainer") -> None:
     trainer.reducer.check(_plan(trainer, lowest_rate))
 
 
-def _refuse_idle(trainer: "Trainer") -> None:
+def _refuse_settings_without_effect(trainer: "Trainer") -> None:
     """Raise ``ValueError`` for a setting without effect on these data or this model."""
     facts = {
         NOTHING_HELD_OUT: not trainer.dataset.held_out,
@@ -41,12 +47,16 @@ def _refuse_idle(trainer: "Trainer") -> None:
         ANALYTIC: trainer.is_analytic,
     }
     settings = {f"trainer.{name}": value for name, value in vars(trainer.settings).items()}
-    asked = [key for key, value in settings.items() if value != USUAL.get(key)]
-    refuse_idle({"trainer": vars(trainer.settings)}, asked, {name for name, holds in facts.items() if holds})
+    changed = [key for key, value in settings.items() if value != DEFAULTS.get(key)]
+    refuse_without_effect(
+        {"trainer": vars(trainer.settings)}, changed, {name for name, holds in facts.items() if holds}
+    )
 
 
-def require_pieces(num_workers: int, num_processes: int, scope: str, diagnostics: Sequence[str]) -> None:
-    """Raise ``ValueError`` for settings with which a step cannot reduce the gradient in pieces."""
+def require_overlap_settings(
+    num_workers: int, num_processes: int, scope: str, diagnostics: Sequence[str]
+) -> None:
+    """Raise ``ValueError`` for settings with which a step cannot reduce the gradient bucket by bucket."""
     if num_workers > num_processes:
         raise ValueError(
             f"trainer.overlap needs one worker per process: workers={num_workers} "
@@ -54,21 +64,22 @@ def require_pieces(num_workers: int, num_processes: int, scope: str, diagnostics
         )
     if scope == "global":
         raise ValueError(
-            "trainer.overlap needs scope=layer: with scope=global nothing can be "
-            "compressed before the whole gradient is there"
+            "trainer.overlap needs scope=layer: with scope=global compression needs the whole gradient, "
+            "which is known only after the backward pass"
         )
     if diagnostics:
         raise ValueError(
-            f"trainer.overlap cannot go with diagnostics={','.join(diagnostics)}: it "
-            "compresses in pieces; trainer.overlap=false has the whole gradient, in both scopes"
+            f"trainer.overlap cannot be combined with diagnostics={','.join(diagnostics)}, "
+            "which needs the whole gradient: set trainer.overlap=false"
         )
 
 
-def _require_pieces(trainer: "Trainer") -> None:
+def _require_overlappable_trainer(trainer: "Trainer") -> None:
+    """Raise ``ValueError`` for a trainer whose step cannot overlap reduction and backward pass."""
     communicator, names = trainer.communicator, trainer.diagnostics.names
-    require_pieces(communicator.size, communicator.world_size, trainer.layout.scope, names)
+    require_overlap_settings(communicator.size, communicator.world_size, trainer.layout.scope, names)
     if trainer.is_analytic:
-        raise ValueError("trainer.overlap needs a model with a backward pass, and this one has none")
+        raise ValueError("trainer.overlap needs a model with a backward pass, but this model has none")
 
 
 def _lowest_rate(trainer: "Trainer") -> float:
@@ -83,13 +94,13 @@ def _lowest_rate(trainer: "Trainer") -> float:
 def _check_search(trainer: "Trainer", search: AutoLRS) -> None:
     if search.validates and "validation" not in trainer.dataset.held_out:
         raise ValueError(
-            f"schedule=autolrs judges trials of {search.validation_from} steps and more by validation "
-            "loss, and these data have no validation split: raise schedule.validation_from"
+            f"schedule=autolrs uses the validation loss in trials of {search.validation_from} or more steps, "
+            "but this dataset has no validation split: increase schedule.validation_from"
         )
     if search.plan(0, trainer.num_steps)[1] == 0:
         raise ValueError(
-            f"schedule=autolrs finds no room for {search.trials} trials of 5 steps and what they are for "
-            f"in {trainer.num_steps} steps"
+            f"schedule=autolrs needs at least {search.least_steps} steps, for {search.trials} trials and the "
+            f"stage that uses their result, got {trainer.num_steps}"
         )
 
 

@@ -19,7 +19,7 @@ from trainers.schedules.autolrs import AutoLRS, forecast, smooth
 if TYPE_CHECKING:
     from trainers.checkpoint.saving import Checkpoints
 
-LOOKS = 10  # evaluations of the validation loss in a trial
+EVALUATIONS = 10  # evaluations of the validation loss in a trial
 
 
 class AutoLRSController:
@@ -73,7 +73,7 @@ class AutoLRSController:
         search = self.state.search
         if self.state.step == search["until"]:
             if search["losses"]:
-                self._look_back()
+                self._log_stage_end()
             self._begin_stage()
         rate = self.state.search["rate"]
         assert rate is not None  # the first stage has trials
@@ -83,7 +83,7 @@ class AutoLRSController:
         if loss is not None:
             self.state.search["losses"].append(loss)
         if self.steps_left() == 0 and self.state.search["losses"]:
-            self._look_back()
+            self._log_stage_end()
 
     def summary(self) -> dict[str, float]:
         search = self.state.search
@@ -117,7 +117,7 @@ class AutoLRSController:
         search["stage"] += 1
         search["until"] = self.state.step + search["stage_steps"]
         search["rates"], search["forecasts"] = [], []
-        self._tell(
+        self._log(
             {
                 "autolrs/stage": search["stage"],
                 "autolrs/stage_steps": search["stage_steps"],
@@ -148,7 +148,7 @@ class AutoLRSController:
             search["forecasts"].append(found if math.isfinite(found) else None)
             self.state.restore(snapshot)
             number = len(search["rates"]) - 1
-            self._tell(
+            self._log(
                 {
                     f"autolrs/trial_{number}/rate": rate,
                     **_if_known(f"autolrs/trial_{number}/forecast", search["forecasts"][-1]),
@@ -161,7 +161,7 @@ class AutoLRSController:
         factor = rate / self.advance.base_rates[0]
         values: list[float] = []
         num_steps = search["trial_steps"]
-        looks = {round(num_steps * (look + 1) / LOOKS) for look in range(LOOKS)}
+        evaluated = {round(num_steps * (number + 1) / EVALUATIONS) for number in range(EVALUATIONS)}
         for step in range(1, num_steps + 1):
             try:
                 outcome = self.advance(factor, measure=True)
@@ -169,7 +169,7 @@ class AutoLRSController:
                 return [*values, math.inf], step
             if not search["by_validation"]:
                 values.append(self.advance.mean_loss(outcome))
-            elif step in looks:
+            elif step in evaluated:
                 values.append(self.validate())
             if values and not math.isfinite(values[-1]):
                 return [*values, math.inf], step
@@ -177,16 +177,16 @@ class AutoLRSController:
                 self.checkpoints.after_step(self.state, snapshot)
         return values, num_steps
 
-    def _look_back(self) -> None:
+    def _log_stage_end(self) -> None:
         """Log the loss at the end of the last stage, and its forecast."""
         search = self.state.search
         value = self.validate() if search["by_validation"] else float(smooth(search["losses"])[-1])
         error = search["forecast"] - value if search["forecast"] is not None else None
         record = _if_known("autolrs/loss_at_end", value) | _if_known("autolrs/forecast_error", error)
         search["losses"] = []
-        self._tell(record)
+        self._log(record)
 
-    def _tell(self, record: Record) -> None:
+    def _log(self, record: Record) -> None:
         self.log({"step": self.state.step, "epoch": self.state.epoch, **record})
 
     def _costs(self) -> dict[str, float]:
@@ -203,9 +203,9 @@ class AutoLRSController:
 
     def _agree(self, number: float) -> float:
         """The first process's number, because the last bits of a fit may differ between machines."""
-        told = torch.tensor([number], dtype=torch.float64, device=self.communicator.device)
-        self.communicator.broadcast([told])
-        return told.item()
+        value = torch.tensor([number], dtype=torch.float64, device=self.communicator.device)
+        self.communicator.broadcast([value])
+        return value.item()
 
 
 def _if_known(name: str, value: float | None) -> dict[str, float]:

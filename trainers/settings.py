@@ -64,13 +64,13 @@ class TrainerSettings:
         require(known, "trainer.nonfinite", f"one of {', '.join(NONFINITE)}", self.nonfinite)
         if self.overlap and self.nonfinite == "skip":
             raise ValueError(
-                "trainer.nonfinite=skip cannot go with trainer.overlap: "
-                "what is not finite is seen only when it has been reduced"
+                "trainer.nonfinite=skip cannot be combined with trainer.overlap: "
+                "values that are not finite are found only after their reduction"
             )
         if self.overlap and self.clip_norm is not None:
             raise ValueError(
-                "trainer.clip_norm cannot go with trainer.overlap: "
-                "the norm is known only when the backward pass is over"
+                "trainer.clip_norm cannot be combined with trainer.overlap: "
+                "the norm is known only after the backward pass"
             )
         if self.micro_batch_size is not None:
             size = self.batch_size

@@ -76,10 +76,10 @@ class ExplicitStep:
         computed = self._now()
         clock = self.communicator.clock
         clock.restart(exact=self.layout.device.type == "cuda")
-        told = Step(self.seed, step, learning_rate, epoch)
+        reducer_step = Step(self.seed, step, learning_rate, epoch)
         with torch.inference_mode():  # avoids autograd's overhead, a seventh of a step with small tensors
             inputs = inputs_of(self.workers.segments)
-            reduced, self.state = self.reducer.reduce(inputs, self.state, told, self.communicator)
+            reduced, self.state = self.reducer.reduce(inputs, self.state, reducer_step, self.communicator)
             self.layout.write_gradients(reduced.mean)
             self.ledger.record(reduced)
         ended = self._now()

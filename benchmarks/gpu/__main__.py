@@ -38,10 +38,12 @@ def main(words: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", default=",".join(PARTS), help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--out", type=Path, help="results/pages/gpu, or outputs/gpu of what is --quick")
+    parser.add_argument(
+        "--out", type=Path, help="folder of the page (default: results/pages/gpu; with --quick, outputs/gpu)"
+    )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("--quick", action="store_true", help="small sizes: whether it works, not how fast")
-    parser.add_argument("--commit", help="of these files, where git cannot tell")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test the code, not its speed")
+    parser.add_argument("--commit", help="commit of these files, if git does not know it")
     arguments = parser.parse_args(words)
     chosen = [name for name in arguments.parts.split(",") if name]
     unknown = [name for name in chosen if name not in PARTS]
@@ -57,9 +59,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for name, why in missing.items():
         print(f"missing: {name}: {why}")
     if not {"torch", "numpy", "GPU"}.isdisjoint(missing):
-        return _refuse(
-            "without these nothing can be measured; GPU_PYTHON=... has make gpu take another Python"
-        )
+        return _refuse("nothing can be measured without these; make gpu GPU_PYTHON=PATH uses another Python")
     numbers = _begin(arguments, machine, chosen, words)
     for position, name in enumerate(chosen):
         lacking = [need for need in PARTS[name].needs if need in missing]
@@ -102,8 +102,9 @@ def _machine() -> dict[str, Any]:
         command, cwd=ROOT, env=_environment(), capture_output=True, text=True, timeout=120, check=False
     )
     if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["no word"])[-1]
-        raise SystemExit(f"error: {sys.executable} cannot look at the machine: {why}")
+        silent = f"it printed no message, exit status {done.returncode}"
+        why = (done.stderr.strip() or silent).splitlines()[-1]
+        raise SystemExit(f"error: {' '.join(command)} failed: {why}")
     return json.loads(done.stdout.splitlines()[-1])
 
 

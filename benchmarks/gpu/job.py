@@ -75,7 +75,8 @@ def _numbers(run: Run, place: int, options: Options) -> dict[str, float]:
         words = run.overrides(output, options.quick)
         done = _start(words, max(1.0, options.seconds_left))
         if done.returncode:
-            raise RuntimeError(f"run.py {' '.join(words)}: {(done.stderr.splitlines() or ['no word'])[-1]}")
+            silent = f"no message, exit status {done.returncode}"
+            raise RuntimeError(f"run.py {' '.join(words)}: {(done.stderr.splitlines() or [silent])[-1]}")
         (path,) = Path(output).glob("*/*/summary.json")
         summary = json.loads(path.read_text(encoding="utf-8"))
     return {name: summary[key] for key, name in NUMBERS.items()}

@@ -59,7 +59,7 @@ def _times(options: Options, yardstick: Yardstick, case: Case, drawn: Tensor) ->
 
     def before() -> None:
         flat.copy_(drawn)  # a method may write the mean into the gradients
-        reduction.forget()
+        reduction.clear_residual()
 
     times = yardstick.time(reduction, before)
     return {

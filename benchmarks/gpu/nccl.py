@@ -40,35 +40,40 @@ STEPS, RATE = 4, 1e-2
 
 def measure(options: Options, record: Record) -> None:
     with lone_group(options.device):
-        for name, milliseconds_taken in _look(1, 0, options.device, options.quick):
+        for name, milliseconds_taken in _run_checks(1, 0, options.device, options.quick):
             record("collectives", processes=1, what=name, ms=milliseconds_taken)
     several = torch.cuda.device_count() if options.device.type == "cuda" else 2
     if several < 2:
         record("not measured", what="NCCL with several processes", reason="this machine has one GPU")
         return
     with tempfile.TemporaryDirectory() as folder:
-        told = {"device": options.device.type, "quick": options.quick, "folder": folder}
-        launch("benchmarks.gpu.nccl:among_others", told, several)
+        arguments = {"device": options.device.type, "quick": options.quick, "folder": folder}
+        launch("benchmarks.gpu.nccl:check_in_process", arguments, several)
         for line in (Path(folder) / "0").read_text(encoding="utf-8").splitlines():
             name, taken = json.loads(line)
             record("collectives", processes=several, what=name, ms=taken)
 
 
-def among_others(told: dict[str, object]) -> None:
+def check_in_process(arguments: dict[str, object]) -> None:
     """One of several processes; the first one writes its times to a file."""
     process, processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    device = choose_device(str(told["device"]), processes, process)
+    device = choose_device(str(arguments["device"]), processes, process)
     if device.type == "cpu":
         torch.set_num_threads(1)
-    path = Path(str(told["folder"])) / str(process)
+    path = Path(str(arguments["folder"])) / str(process)
     with path.open("w", encoding="utf-8") as file, process_group(device, timeout_seconds=60):
-        for row in _look(processes, process, device, bool(told["quick"])):
+        for row in _run_checks(processes, process, device, bool(arguments["quick"])):
             file.write(json.dumps(row) + "\n")
 
 
-def _look(processes: int, process: int, device: torch.device, quick: bool) -> Iterator[tuple[str, float]]:
-    """The names of the tests and their milliseconds. Raises ``AssertionError`` for a wrong result."""
-    for check in (_check_torchs, _check_sums, _check_gathers, _check_moves):
+def _run_checks(
+    processes: int, process: int, device: torch.device, quick: bool
+) -> Iterator[tuple[str, float]]:
+    """Run the checks; yields the name of each and its milliseconds.
+
+    Raises ``AssertionError`` for a wrong result.
+    """
+    for check in (_check_torch_collectives, _check_sums, _check_gathers, _check_moves):
         synchronize(device)
         started = time.perf_counter()
         check(processes, process, device)
@@ -87,7 +92,7 @@ def _rows(worker: int, device: torch.device, *shape: int) -> Tensor:
     return torch.randint(-100, 100, shape, generator=generator).float().to(device)
 
 
-def _check_torchs(processes: int, process: int, device: torch.device) -> None:
+def _check_torch_collectives(processes: int, process: int, device: torch.device) -> None:
     """torch's own: all-reduce, all-gather, broadcast, barrier"""
     own = _rows(process, device, 1001)
     everyones = [_rows(worker, device, 1001) for worker in range(processes)]

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from compressors.core.bins import Binned, Message, add_layer, encode_bins, encode_layer
+from compressors.core.bins import BinnedLayer, Message, add_layer, encode_bins, encode_layer
 from compressors.core.checks import KERNELS, require
 from compressors.core.codec import Codec, Compressed
 from compressors.core.fields import declared
@@ -22,7 +22,7 @@ from compressors.core.norms import layer_norms
 from compressors.core.payloads import divide
 from compressors.core.searches import search_largest_rows, search_rows
 from compressors.core.segments import Input, Segment, Step
-from compressors.core.surveys import Survey, narrow, survey_rows
+from compressors.core.surveys import Survey, survey_rows, survey_tails
 
 _PACKAGES = {"cpu": "numba", "cuda": "triton"}
 _choice = "auto"
@@ -167,12 +167,12 @@ class Backend:
         """
         return survey_rows(inputs, levels, wanted, squares)
 
-    def narrow(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
+    def survey_tails(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
         """The survey at ``levels`` [R], computed from the tails of ``found`` alone, which may be changed.
 
         Levels must be above the floors of ``found``. Squares may be NaN if ``squares`` is false.
         """
-        return narrow(found, levels)
+        return survey_tails(found, levels)
 
     def search(self, inputs: list[Input], thresholds: np.ndarray) -> list[Tensor]:
         """Per row the positions of entries with |p| >= ``thresholds`` [R], as ``search_rows``."""
@@ -182,11 +182,16 @@ class Backend:
         """Per row the positions of the ``numbers`` [R] largest magnitudes, as ``search_largest_rows``."""
         return search_largest_rows(inputs, numbers)
 
-    def encode_bins(self, given: Input, layers: Sequence[Binned], further: float) -> list[list[Message]]:
-        """Every local worker's messages for the layers of p; p - C(p) replaces p."""
-        return encode_bins(given, layers, further, encode_layer)
+    def encode_bins(
+        self, given: Input, layers: Sequence[BinnedLayer], gradient_factor: float
+    ) -> list[list[Message]]:
+        """Every local worker's messages for the layers of p; p - C(p) replaces p.
 
-    def add_bins(self, message: Message, layer: Binned, total: np.ndarray) -> None:
+        An entry is sent if |p + ``gradient_factor`` g| is at least the largest |p| of its bin.
+        """
+        return encode_bins(given, layers, gradient_factor, encode_layer)
+
+    def add_bins(self, message: Message, layer: BinnedLayer, total: np.ndarray) -> None:
         """Add a decoded message to ``total`` [d]."""
         add_layer(message, layer, total)
 
@@ -229,7 +234,7 @@ def describe(device: torch.device) -> str:
     if _choice == "reference":
         return "reference"
     backend, reason = _of_type(device.type)
-    return f"reference, as {reason}" if reason else backend.name
+    return f"reference ({reason})" if reason else backend.name
 
 
 @lru_cache
@@ -237,16 +242,16 @@ def _of_type(device: str) -> tuple[Backend, str]:
     """The backend of a device type and, for the reference, the reason why there are no compiled loops."""
     package = _PACKAGES.get(device)
     if package is None:
-        return _REFERENCE, f"there are none for {device}"
+        return _REFERENCE, f"there are no compiled loops for {device}"
     if find_spec(package) is None:
         return _REFERENCE, f"{package} is not installed"
     if device == "cpu":
         from compressors.kernels.cpu.backend import CpuKernels  # importing numba takes half a second
 
         return CpuKernels(), ""
-    from compressors.kernels.gpu.backend import GpuKernels, why_not
+    from compressors.kernels.gpu.backend import GpuKernels, reason_unavailable
 
-    reason = why_not()
+    reason = reason_unavailable()
     return (_REFERENCE, reason) if reason else (GpuKernels(), "")
 
 

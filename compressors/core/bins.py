@@ -13,25 +13,25 @@ from compressors.core.segments import Input
 LONGEST = 2**15  # entries of a bin: 15 bits for the place and one for the sign
 
 
-class Binned(NamedTuple):
+class BinnedLayer(NamedTuple):
     """A layer of at least one entry, divided into bins."""
 
     number: int  # of the layer in its segment
     start: int  # of its first entry, in its segment
     size: int
-    bin: int  # number of entries of a bin
+    bin_size: int  # number of entries of a bin
 
     @property
     def num_bins(self) -> int:
-        return -(-self.size // self.bin)
+        return -(-self.size // self.bin_size)
 
     @property
     def code_type(self) -> Any:
-        return np.uint8 if self.bin <= 128 else np.uint16
+        return np.uint8 if self.bin_size <= 128 else np.uint16
 
     @property
     def count_type(self) -> Any:
-        return np.uint8 if self.bin <= 255 else np.uint16
+        return np.uint8 if self.bin_size <= 255 else np.uint16
 
 
 class Message(NamedTuple):
@@ -42,42 +42,48 @@ class Message(NamedTuple):
     codes: np.ndarray  # [k], 2 place + (p < 0) of each entry sent, with its place in the bin
 
 
-Encode = Callable[[Tensor, Tensor, float, Binned], Message]
+Encode = Callable[[Tensor, Tensor, float, BinnedLayer], Message]
 
 
 def encode_bins(
-    given: Input, layers: Sequence[Binned], further: float, encode: Encode
+    given: Input, layers: Sequence[BinnedLayer], gradient_factor: float, encode: Encode
 ) -> list[list[Message]]:
-    """The local workers' messages for the layers of p in ``given.rows``, where p - C(p) replaces p."""
+    """The local workers' messages for the layers of p in ``given.rows``, where p - C(p) replaces p.
+
+    ``encode`` adds ``gradient_factor`` times the gradient g to p before it compares an entry with its bin.
+    """
     rows = zip(given.rows, given.segment.rows, strict=True)
     return [
         [
-            encode(p[own.start : own.start + own.size], g[own.start : own.start + own.size], further, own)
+            encode(
+                p[own.start : own.start + own.size], g[own.start : own.start + own.size], gradient_factor, own
+            )
             for own in layers
         ]
         for p, g in rows
     ]
 
 
-def encode_layer(p: Tensor, g: Tensor, further: float, layer: Binned) -> Message:
+def encode_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLayer) -> Message:
     """The message for ``p`` [d], which becomes p - C(p): the definition for the compiled loops.
 
-    An entry is sent if |p + ``further`` g| is at least the largest |p| of its bin. ``g`` may be ``p``.
+    An entry is sent if |p + ``gradient_factor`` g| is at least the largest |p| of its bin. ``g`` may be
+    ``p``.
     """
     own = p.to(torch.promote_types(p.dtype, torch.float32))
-    bins = pad(own.abs(), (0, -layer.size % layer.bin)).view(-1, layer.bin)
+    bins = pad(own.abs(), (0, -layer.size % layer.bin_size)).view(-1, layer.bin_size)
     largest = bins.amax(1)
     magnitude = mean_of_bins(largest)
-    limits = largest.repeat_interleave(layer.bin)[: layer.size]
-    moved = own + (g * further).to(own.dtype)
+    limits = largest.repeat_interleave(layer.bin_size)[: layer.size]
+    moved = own + (g * gradient_factor).to(own.dtype)
     where = torch.nonzero((moved.abs() >= limits) & (own != 0)).squeeze(1)
     negative = own[where] < 0
     values = torch.where(negative, -magnitude, magnitude)
     p[where] -= values.to(p.dtype)
     signed = (where << 1 | negative).cpu().numpy()
     positions = signed >> 1
-    counts = np.bincount(positions // layer.bin, minlength=layer.num_bins)
-    codes = positions % layer.bin << 1 | signed & 1
+    counts = np.bincount(positions // layer.bin_size, minlength=layer.num_bins)
+    codes = positions % layer.bin_size << 1 | signed & 1
     return Message(
         magnitude.cpu().reshape(1).numpy(),
         counts.astype(layer.count_type),
@@ -90,9 +96,9 @@ def mean_of_bins(largest: Tensor) -> Tensor:
     return largest.double().mean().to(torch.float32)
 
 
-def add_layer(message: Message, layer: Binned, total: np.ndarray) -> None:
+def add_layer(message: Message, layer: BinnedLayer, total: np.ndarray) -> None:
     """Add a decoded message to ``total`` [d]: the definition for the compiled loops."""
     signed = message.codes.astype(np.int64)
-    positions = np.repeat(np.arange(layer.num_bins) * layer.bin, message.counts) + (signed >> 1)
+    positions = np.repeat(np.arange(layer.num_bins) * layer.bin_size, message.counts) + (signed >> 1)
     (magnitude,) = message.magnitude
     total[positions] += np.where(signed & 1, -magnitude, magnitude)

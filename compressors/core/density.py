@@ -20,7 +20,7 @@ class Constant:
     def check(self, density: float) -> None:
         pass
 
-    def refuse_idle(self, num_epochs: int) -> None:
+    def check_num_epochs(self, num_epochs: int) -> None:
         pass
 
     def at(self, epoch: int, density: float) -> float:
@@ -47,7 +47,7 @@ class Exponential:
         rule = f"above the density at its end ({density})"
         require(self.start > density, "budget.schedule.start", rule, self.start)
 
-    def refuse_idle(self, num_epochs: int) -> None:
+    def check_num_epochs(self, num_epochs: int) -> None:
         pass  # the density changes from the first epoch on
 
     def at(self, epoch: int, density: float) -> float:
@@ -86,12 +86,12 @@ class StepDensity:
             highest = math.inf
         require(highest <= 1, "budget.schedule.factor", rule, self.factor)
 
-    def refuse_idle(self, num_epochs: int) -> None:
+    def check_num_epochs(self, num_epochs: int) -> None:
         """Raise ``ValueError`` if training ends before the first milestone."""
         if self.milestones[0] >= num_epochs:
             raise ValueError(
                 f"budget.schedule.milestones has no effect: the first comes after {self.milestones[0]} "
-                f"epochs, and the run is over by then"
+                f"epochs, but the run has {num_epochs}"
             )
 
     def at(self, epoch: int, density: float) -> float:

@@ -39,7 +39,7 @@ class Rows:
         """
         levels = np.zeros(len(self.sizes)) if levels is None else self._rounded(levels)
         if self._survey is not None and (levels > self._survey.floors).all():
-            self._survey = self._backend.narrow(self._survey, levels, squares)
+            self._survey = self._backend.survey_tails(self._survey, levels, squares)
         else:
             tail = np.minimum(tail, self.sizes)
             self._survey = self._backend.survey(self.inputs, levels, tail, squares)

@@ -49,26 +49,26 @@ class Histogram:
 
     def __init__(self, num_workers: int, device: torch.device | str = "cpu") -> None:
         zeros = torch.zeros(num_workers, BINS, dtype=torch.float64, device=device)
-        self.settled = Magnitudes(zeros, zeros.clone())
+        self.flushed = Magnitudes(zeros, zeros.clone())
         self.words = torch.zeros(
             num_workers, BINS, dtype=torch.int64, device=device
-        )  # not yet in ``settled``
+        )  # not yet in ``flushed``
         self.filled = np.zeros(num_workers, dtype=np.int64)  # entries in each worker's words
         self._scales = torch.from_numpy(SCALES).to(device)
 
     @property
     def magnitudes(self) -> Magnitudes:
         """The histograms after the last step."""
-        self.settle()
-        return self.settled
+        self.flush()
+        return self.flushed
 
     @torch.inference_mode()
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Move the words to counts and sums."""
-        words, settled = self.words, self.settled
-        settled.counts.add_(words >> COUNT)
+        words, flushed = self.words, self.flushed
+        flushed.counts.add_(words >> COUNT)
         sums = (words & (2**COUNT - 1)).double() * self._scales
-        settled.squares.add_(sums.masked_fill_(words == 0, 0))  # 0 times infinity is NaN
+        flushed.squares.add_(sums.masked_fill_(words == 0, 0))  # 0 times infinity is NaN
         words.zero_()
         self.filled[:] = 0
 
@@ -77,7 +77,7 @@ def count_pieces(inputs: list[Input], histogram: Histogram) -> None:
     """Add every entry of p to its worker's histogram: the definition for the compiled loops."""
     for piece in _pieces(inputs):
         if histogram.filled[0] + piece.shape[1] > FULL:
-            histogram.settle()
+            histogram.flush()
         histogram.filled += piece.shape[1]
         bits = piece.float().contiguous().view(torch.int32) & (2**31 - 1)
         keys = ((bits >> DROPPED) - FIRST_KEY).clamp_(0, BINS - 1).long()

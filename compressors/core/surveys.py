@@ -59,7 +59,7 @@ def survey_rows(inputs: list[Input], levels: np.ndarray, wanted: np.ndarray, squ
     return Survey.of(counts, found, largest, floors)
 
 
-def narrow(found: Survey, levels: np.ndarray) -> Survey:
+def survey_tails(found: Survey, levels: np.ndarray) -> Survey:
     """``found`` at ``levels`` [R], which are above its floors, from the magnitudes of its tails."""
     rows = zip(found.tails, levels.tolist(), strict=True)
     above = [tail[~(tail < level)].astype(np.float64) - level for tail, level in rows]

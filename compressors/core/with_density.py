@@ -28,7 +28,7 @@ class WithDensity:
         object.__setattr__(self, "schedule", density_schedule(self.schedule, self.density))
 
     def check(self, plan: Plan) -> None:
-        self.schedule.refuse_idle(len(plan.rates))
+        self.schedule.check_num_epochs(len(plan.rates))
 
     def density_at(self, step: Step) -> float:
         """The density in the epoch of ``step``."""

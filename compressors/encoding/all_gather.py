@@ -51,20 +51,22 @@ class EncodedAllGather:
         if not payload_of(codec).has_a_value_each:
             raise ValueError(f"wire must be plain with {name}: it does not send one value per element")
         if codec.traits.drawn and self.encoding.indices != "auto":
-            said = f"wire.indices must be auto with {name}, got {self.encoding.indices!r}"
-            raise ValueError(f"{said}: its indices follow from the seed and are not sent")
+            raise ValueError(
+                f"wire.indices must be auto with {name}, got {self.encoding.indices!r}: its indices follow "
+                "from the seed and are not sent"
+            )
         if codec.traits.drawn and not isinstance(codec.rule(1, Step(0, 0), range(1)), Drawn):
             raise ValueError(f"wire must be plain with {name}: it has no rule for the drawn positions")
 
     def mean(
         self, inputs: list[Input], compressed: list[Compressed], step: Step, communicator: Communicator
     ) -> list[Tensor]:
-        line = _Line(inputs)
-        form = Format(self.encoding, line.layers, inputs[0].rows.dtype, index_codes())
+        concatenation = _Concatenation(inputs)
+        form = Format(self.encoding, concatenation.layers, inputs[0].rows.dtype, index_codes())
         messages = []
         codec, _ = compressed[0].origin
         drawn = codec.traits.drawn
-        where, values = line.cut(inputs, compressed)
+        where, values = concatenation.positions_and_values(inputs, compressed)
         for row in range(len(communicator.local_workers)):
             positions, own = np.concatenate(where[row]), _as_tensor(np.concatenate(values[row]), form.dtype)
             if (positions[1:] < positions[:-1]).any():  # for example of a block that wraps around
@@ -73,20 +75,20 @@ class EncodedAllGather:
             parts, arrived = write(form, positions, own, drawn)
             messages.append(parts)
             if self.encoding.rounds:
-                line.put_back(inputs, row, positions, own - arrived)
+                concatenation.write_errors(inputs, row, positions, own - arrived)
         everyones = communicator.all_gather_messages(messages, largest_message(form))
         all_drawn = _draw(inputs, compressed, communicator.size) if drawn else [None] * communicator.size
-        mean = _Mean(form, line, inputs[0].rows.device)
+        total = _MessageSum(form, concatenation, inputs[0].rows.device)
         for worker, (message, known) in enumerate(zip(everyones, all_drawn, strict=True)):
             try:
-                mean.add(*read(form, message, known))
+                total.add(*read(form, message, known))
             except BadMessageError as error:
                 raise EncodingError(worker, step.number + 1, str(error)) from error
-        return mean.over(communicator.size)
+        return total.mean(communicator.size)
 
 
 def _draw(inputs: list[Input], compressed: list[Compressed], num_workers: int) -> list[np.ndarray]:
-    """The positions of every worker in the line, from the seed: n arrays, [k] int64 each."""
+    """The positions of every worker in the concatenation, from the seed: n arrays, [k] int64 each."""
     found, start = [], 0
     for given, own in zip(inputs, compressed, strict=True):
         codec, of_segment = own.origin
@@ -97,18 +99,18 @@ def _draw(inputs: list[Input], compressed: list[Compressed], num_workers: int) -
     return list(np.concatenate(found, 1))
 
 
-class _Line:
-    """The concatenation of some segments; a position in the line counts from its first element."""
+class _Concatenation:
+    """The concatenation of some segments; positions count from its first element."""
 
     def __init__(self, inputs: list[Input]) -> None:
         self.starts = np.cumsum([0, *(given.size for given in inputs)])  # [S + 1] int64
         edges = [x.segment.edges[:-1] + start for x, start in zip(inputs, self.starts, strict=False)]
         self.layers = np.concatenate([*edges, self.starts[-1:]])  # [sum of L + 1] int64
 
-    def cut(
+    def positions_and_values(
         self, inputs: list[Input], compressed: list[Compressed]
     ) -> tuple[list[list[np.ndarray]], list[list[np.ndarray]]]:
-        """Per local worker and segment: positions in the line, int64, and values."""
+        """Per local worker and segment: positions in the concatenation, int64, and values."""
         where: list[list[np.ndarray]] = [[] for _ in compressed[0].counts]
         values: list[list[np.ndarray]] = [[] for _ in compressed[0].counts]
         every = [join([values_of(payload) for payload in own.payloads]) for own in compressed]
@@ -124,7 +126,7 @@ class _Line:
                 end += count
         return where, values
 
-    def put_back(self, inputs: list[Input], row: int, positions: np.ndarray, errors: Tensor) -> None:
+    def write_errors(self, inputs: list[Input], row: int, positions: np.ndarray, errors: Tensor) -> None:
         """Write a worker's rounding errors to its residual, at the positions of its values."""
         cuts = np.searchsorted(positions, self.starts).tolist()
         for number, given in enumerate(inputs):
@@ -138,17 +140,17 @@ class _Line:
                 rows[row, _sent_to(rows.device, torch.from_numpy(own))] = _sent_to(rows.device, lost)
 
 
-class _Mean:
+class _MessageSum:
     """The sum of messages in worker order; half precision is summed in fp32.
 
     There is one buffer per segment: the allocation of a buffer for the whole model in every step would take
     longer than all other work.
     """
 
-    def __init__(self, form: Format, line: "_Line", device: torch.device) -> None:
-        self.codes, self.dtype, self.starts = form.codes, form.dtype, line.starts
+    def __init__(self, form: Format, concatenation: "_Concatenation", device: torch.device) -> None:
+        self.codes, self.dtype, self.starts = form.codes, form.dtype, concatenation.starts
         wide = torch.promote_types(form.dtype, torch.float32)
-        sizes = np.diff(line.starts).tolist()
+        sizes = np.diff(concatenation.starts).tolist()
         if device.type == "cpu":
             like = torch.empty(0, dtype=wide).numpy().dtype
             self.totals = [torch.from_numpy(np.zeros(size, dtype=like)) for size in sizes]
@@ -169,7 +171,7 @@ class _Mean:
                 device = total.device
                 total.index_add_(0, _sent_to(device, torch.from_numpy(where)), _sent_to(device, own))
 
-    def over(self, num_workers: int) -> list[Tensor]:
+    def mean(self, num_workers: int) -> list[Tensor]:
         return [divide(total, num_workers).to(self.dtype) for total in self.totals]
 
 

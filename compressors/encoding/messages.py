@@ -8,9 +8,9 @@
 | int8: the scales of the layers that have entries; int4, int2: of blocks of 64 | 4 each | metadata |
 | values | | values |
 
-Positions are ascending in the line, the concatenation of all segments, so counts per segment are not
-sent. If positions follow from the seed, none are sent. The receiver knows the size of each part from the
-parts before it, and checks lengths, ranges, order and unused bits.
+Positions are ascending in the concatenation of all segments, so counts per segment are not sent. If positions
+follow from the seed, none are sent. The receiver knows the size of each part from the parts before it, and
+checks lengths, ranges, order and unused bits.
 """
 
 from typing import Any, NamedTuple
@@ -34,13 +34,13 @@ class Format(NamedTuple):
     """Facts about every message that sender and receiver know in advance."""
 
     encoding: Encoding
-    edges: np.ndarray  # [L + 1] int64, boundaries of all segments' layers in the line: 0, ..., D
+    edges: np.ndarray  # [L + 1] int64, layers' boundaries in the concatenation of segments: 0, ..., D
     dtype: torch.dtype  # of values before encoding
     codes: IndexCodes
 
     @property
     def size(self) -> int:
-        """D, the elements of the line."""
+        """D, the number of elements of all segments."""
         return int(self.edges[-1])
 
     @property

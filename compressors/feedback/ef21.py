@@ -9,7 +9,7 @@ compressed gradients (the paper also permits h = C(g) of the first batch).
 from dataclasses import dataclass, field
 
 from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Step, Traits, Wrapper
-from compressors.feedback.shifts import Beliefs, differences, reduce_differences, zero_shifts
+from compressors.feedback.shifts import Shifts, differences, reduce_differences, zero_shifts
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class EF21(Wrapper):
     def traits(self) -> Traits:
         return self.inner.traits._replace(relays=True)
 
-    def init(self, segments: list[Segment]) -> Beliefs:
+    def init(self, segments: list[Segment]) -> Shifts:
         return zero_shifts(self.inner, segments)
 
-    def carried(self, inputs: list[Input], state: Beliefs, step: Step) -> list[Input]:
+    def carried(self, inputs: list[Input], state: Shifts, step: Step) -> list[Input]:
         own = differences([given.seen() for given in inputs], state)
         return self.inner.carried(own, state.inner, step)
 
     def reduce(
-        self, inputs: list[Input], state: Beliefs, step: Step, communicator: Communicator
-    ) -> tuple[Reduced, Beliefs]:
+        self, inputs: list[Input], state: Shifts, step: Step, communicator: Communicator
+    ) -> tuple[Reduced, Shifts]:
         segments = [given.formed() for given in inputs]
         return reduce_differences(self.inner, segments, state, self._rate, step, communicator)
 

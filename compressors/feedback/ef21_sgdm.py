@@ -26,14 +26,14 @@ from compressors.api import (
     require,
     zeros_of,
 )
-from compressors.feedback.shifts import Beliefs, differences, reduce_differences, zero_shifts
+from compressors.feedback.shifts import Shifts, differences, reduce_differences, zero_shifts
 
 
 class Averages(NamedTuple):
     """The state of EF21-SGDM."""
 
     average: dict[str, Tensor]  # v, [W, d] per segment
-    shifts: Beliefs
+    shifts: Shifts
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,21 @@ from torch import Tensor
 from compressors.api import Communicator, Input, Reduced, Reducer, Segment, Shared, State, Step, zeros_of
 
 
-class Beliefs(NamedTuple):
+class Shifts(NamedTuple):
     """The shifts h: an estimate of every worker's vector, which the server knows too."""
 
-    believed: dict[str, Tensor]  # h, [W, d] per segment
+    believed: dict[str, Tensor]  # h, [W, d] per segment; the name is part of checkpoints
     mean: Shared  # of h over all n workers, [d] per segment
     inner: State
 
 
-def zero_shifts(inner: Reducer, segments: list[Segment]) -> Beliefs:
+def zero_shifts(inner: Reducer, segments: list[Segment]) -> Shifts:
     """The state before the first step."""
     mean = {s.name: torch.zeros_like(s.rows[0], memory_format=torch.contiguous_format) for s in segments}
-    return Beliefs(zeros_of(segments), Shared(mean), inner.init(segments))
+    return Shifts(zeros_of(segments), Shared(mean), inner.init(segments))
 
 
-def differences(segments: list[Segment], state: Beliefs) -> list[Input]:
+def differences(segments: list[Segment], state: Shifts) -> list[Input]:
     """x - h in new tensors, for observers."""
     return [Input(s._replace(rows=s.rows - state.believed[s.name])) for s in segments]
 
@@ -31,11 +31,11 @@ def differences(segments: list[Segment], state: Beliefs) -> list[Input]:
 def reduce_differences(
     inner: Reducer,
     segments: list[Segment],
-    state: Beliefs,
+    state: Shifts,
     rate: Callable[[Segment], float],
     step: Step,
     communicator: Communicator,
-) -> tuple[Reduced, Beliefs]:
+) -> tuple[Reduced, Shifts]:
     """Reduce x - h for rows x (consumed); the result is the mean of h + C(x - h).
 
     Then add rate C(x - h) to h, on every worker and in the mean of h.
@@ -50,4 +50,4 @@ def reduce_differences(
         state.believed[name].add_(difference.sub_(reduced.residual[name]), alpha=alpha)
         mean[name] = shift + reduced.mean[name]
         shift.add_(reduced.mean[name], alpha=alpha)
-    return reduced._replace(mean=mean), Beliefs(state.believed, state.mean, inner_state)
+    return reduced._replace(mean=mean), Shifts(state.believed, state.mean, inner_state)

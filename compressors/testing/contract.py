@@ -37,8 +37,8 @@ from compressors.testing.cases import (
     reducer_of,
     segment,
 )
-from compressors.testing.handed import Handed
 from compressors.testing.processes import compare_layouts
+from compressors.testing.recording import RecordingCommunicator
 from trainers.checkpoint.tree import walk
 
 __all__ = ["Case", "Contract", "cases_of"]
@@ -296,11 +296,11 @@ class Contract:
     def test_bytes_are_those_of_the_tensors_handed_over(self, case: Case) -> None:
         """Charges per worker and kind equal the bytes handed to the collectives."""
         reducer = reducer_of(case.method(), D)
-        communicator = Handed(W)
+        communicator = RecordingCommunicator(W)
         communicator.declare_kinds(reducer.kinds)
         reduced, _, _ = reduce_once(reducer, gradients(), communicator=communicator)
         charged = communicator.take_charges()
-        assert charged.tolist() == communicator.handed.astype(int).tolist()
+        assert charged.tolist() == communicator.recorded.astype(int).tolist()
         assert charged.any()
         if reducer.has_a_value_each:
             assert charged[:, VALUES].tolist() == (4 * reduced.compressed["a"].counts).tolist()

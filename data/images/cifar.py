@@ -86,8 +86,8 @@ def _cifar_dataset(
         pickled = folder / ("cifar-10-batches-py" if name == "cifar10" else "cifar-100-python")
         if pickled.is_dir():
             raise FileNotFoundError(
-                f"data={name}: no file {missing[0]}; {pickled} is the Python version, a pickle, "
-                f"which can run code: the binary version is read, {archive}, which data.download=true fetches"
+                f"data={name}: no file {missing[0]}; {pickled} is the Python version, which is not read, "
+                f"because a pickle can run code; data.download=true downloads the binary version, {archive}"
             )
         raise not_downloaded(name, missing[0])
     label_bytes = 2 if num_classes == 100 else 1  # CIFAR-100 has a coarse label before the fine one
@@ -115,7 +115,9 @@ def read_cifar(path: Path, label_bytes: int) -> Split:
     record = label_bytes + 3 * 32 * 32
     size = require_file(path, _MOST_BYTES)
     if size == 0 or size % record:
-        raise ValueError(f"{path} is not a CIFAR file: {size} bytes are no whole number of {record}")
+        raise ValueError(
+            f"{path} is not a CIFAR file: its size must be a multiple of {record} bytes, got {size}"
+        )
     table = torch.frombuffer(bytearray(path.read_bytes()), dtype=torch.uint8).view(-1, record)
     for column, num_classes in enumerate((20, 100) if label_bytes == 2 else (10,)):
         require_labels(path, table[:, column], num_classes)

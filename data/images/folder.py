@@ -115,7 +115,7 @@ def imagenet(**settings: Any) -> ClassificationDataset | StreamedImages:
     if not folder.is_dir():
         raise FileNotFoundError(
             f"data=imagenet: no folder {folder}; put the images from https://image-net.org into "
-            f"{folder / 'train'}/CLASS and {folder / 'val'}/CLASS, data.root=DIR looks elsewhere"
+            f"{folder / 'train'}/CLASS and {folder / 'val'}/CLASS; data.root=DIR names another folder"
         )
     dataset = image_folder(**settings)
     if dataset.num_classes != 1000:

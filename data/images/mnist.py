@@ -124,6 +124,6 @@ def read_idx(path: Path) -> Tensor:
         if found != size or file.read(1):
             more_or_less = f"{found}" if found < size else "more"
             raise ValueError(
-                f"{path} is not an idx file of bytes: {size} must follow its header, not {more_or_less}"
+                f"{path} is not an idx file of bytes: {size} must follow its header, got {more_or_less}"
             )
     return torch.from_numpy(content).view(shape)

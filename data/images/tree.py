@@ -36,7 +36,9 @@ def read_tree(folder: Path, held_out: float | None) -> ImageTree:
     ``held_out`` that is missing, has no effect, or leaves a split without images.
     """
     if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}; data.root and data.name say where the images are")
+        raise FileNotFoundError(
+            f"no folder {folder}; data.root and data.name must name the folder of the images"
+        )
     if not (folder / "train").is_dir():
         return _split_folder(folder, held_out)
     if held_out is not None:
@@ -45,7 +47,7 @@ def read_tree(folder: Path, held_out: float | None) -> ImageTree:
         )
     folders = {name: folder / part for part, name in SPLITS.items() if (folder / part).is_dir()}
     if not folders:
-        raise FileNotFoundError(f"{folder} has a train folder, but neither test nor val beside it")
+        raise FileNotFoundError(f"{folder} has a train folder, but neither a test nor a val folder")
     if "test" not in folders:
         folders = {"test": folders["validation"]}
     classes = _classes(folder / "train")

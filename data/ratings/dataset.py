@@ -53,7 +53,7 @@ class RatingsDataset:
     num_items: int
     partition: str
     alpha: float | None
-    said: dict[str, Any]  # facts besides the sizes
+    extra_facts: dict[str, Any]  # facts besides the sizes
 
     task = Ranking()
 
@@ -84,7 +84,7 @@ class RatingsDataset:
             "users": num_users,
             "items": self.num_items,
             "ratings": len(self.train.users) + num_users,
-            **self.said,
+            **self.extra_facts,
         }
 
     def loader(
@@ -159,11 +159,11 @@ def ratings_dataset(
     negatives: int,
     partition: str,
     alpha: float | None,
-    said: dict[str, Any] | None = None,
+    extra_facts: dict[str, Any] | None = None,
 ) -> RatingsDataset:
     """Hold out each user's last item, and draw 100 other test candidates for each user.
 
-    ``source`` names the ratings in errors. ``said`` has further facts about the data.
+    ``source`` names the ratings in errors. ``extra_facts`` has further facts about the data.
 
     Raises ``ValueError`` for invalid settings, if no user has ``min_ratings``, and if some user has
     fewer than 100 unrated items.
@@ -175,7 +175,7 @@ def ratings_dataset(
     if counts.max() + 1 + TEST_NEGATIVES > num_items:
         raise ValueError(
             f"{source}: a user rated {counts.max() + 1} of {num_items} items, "
-            f"which leaves fewer than {TEST_NEGATIVES} to rank against"
+            f"which leaves fewer than {TEST_NEGATIVES} unrated ones for the test's ranking"
         )
     everyone = np.arange(num_users, dtype=np.int32)
     rated = RatedPairs.of(np.concatenate([users, everyone]), np.concatenate([items, last_items]), num_items)
@@ -195,7 +195,7 @@ def ratings_dataset(
         num_items=num_items,
         partition=partition,
         alpha=alpha,
-        said={**(said or {}), **baseline},
+        extra_facts={**(extra_facts or {}), **baseline},
     )
 
 

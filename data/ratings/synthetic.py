@@ -67,7 +67,7 @@ def synthetic_ratings(
         negatives=negatives,
         partition=partition,
         alpha=alpha,
-        said={"synthetic": f"drawn from a model of rank {rank} by draw_seed {draw_seed}"},
+        extra_facts={"synthetic": f"drawn from a model of rank {rank} by draw_seed {draw_seed}"},
     )
 
 

@@ -47,7 +47,7 @@ def python_docs(*, objective: str = "next_token", **settings: Any) -> NextTokenD
         objective,
         settings,
         tokenize=_WORD.findall,
-        about={"python": platform.python_version()},
+        extra_facts={"python": platform.python_version()},
         defaults={"lowercase": True, "vocabulary_size": 2000},
     )
 
@@ -58,22 +58,22 @@ def _dataset(
     settings: dict[str, Any],
     *,
     tokenize: Tokenize,
-    about: dict[str, Any] | None = None,
+    extra_facts: dict[str, Any] | None = None,
     defaults: dict[str, Any] | None = None,
 ) -> NextTokenDataset | MaskedDataset:
     given = {name: value for name, value in settings.items() if value is not None}
     if objective == "next_token":
-        _refuse_idle(given, next_token_dataset, objective)
+        _refuse_settings_without_effect(given, next_token_dataset, objective)
         given = (defaults or {}) | given
-        return next_token_dataset(corpus, tokenize=tokenize, about=about or {}, **given)
+        return next_token_dataset(corpus, tokenize=tokenize, extra_facts=extra_facts or {}, **given)
     if objective == "masked":
-        _refuse_idle(given, masked_dataset, objective)
+        _refuse_settings_without_effect(given, masked_dataset, objective)
         return masked_dataset(corpus, **given)
     raise ValueError(f"data.objective must be next_token or masked, got {objective!r}")
 
 
-def _refuse_idle(given: dict[str, Any], factory: Any, objective: str) -> None:
+def _refuse_settings_without_effect(given: dict[str, Any], factory: Any, objective: str) -> None:
     known = inspect.signature(factory).parameters
-    idle = sorted(given.keys() - known.keys() | given.keys() & {"corpus", "tokenize", "about"})
-    if idle:
-        raise ValueError(f"data.{idle[0]} has no effect with data.objective={objective}")
+    unused = sorted(given.keys() - known.keys() | given.keys() & {"corpus", "tokenize", "extra_facts"})
+    if unused:
+        raise ValueError(f"data.{unused[0]} has no effect with data.objective={objective}")

@@ -80,7 +80,7 @@ class MaskedDataset:
     vocabulary: WordPiece
     masked_share: float
     partition: str
-    about: dict[str, Any]  # facts about the text, for summary.json
+    extra_facts: dict[str, Any]  # facts besides the sizes, for summary.json
     held_out: dict[str, "HeldOutBlocks"] = field(init=False)
 
     task = MaskedUnits()
@@ -105,7 +105,7 @@ class MaskedDataset:
         object.__setattr__(self, "held_out", held_out)
 
     @property
-    def num_asked(self) -> int:
+    def num_masked(self) -> int:
         """M, the number of units to predict per block."""
         return max(1, round(self.masked_share * (self.train.shape[1] - 2)))
 
@@ -118,8 +118,8 @@ class MaskedDataset:
         names = ("train", "validation", "test")
         blocks = {f"{name}_blocks": len(getattr(self, name)) for name in names}
         return (
-            self.about
-            | {"vocabulary_size": len(self.vocabulary), "masked_per_block": self.num_asked}
+            self.extra_facts
+            | {"vocabulary_size": len(self.vocabulary), "masked_per_block": self.num_masked}
             | blocks
         )
 
@@ -164,7 +164,7 @@ class MaskedDataset:
         """
         device, (size, length) = blocks.device, blocks.shape
         order = torch.rand(size, length - 2, generator=generator).argsort(1)
-        positions = 1 + order[:, : self.num_asked].sort(1).values
+        positions = 1 + order[:, : self.num_masked].sort(1).values
         choice = torch.rand(positions.shape, generator=generator).to(device, non_blocking=True)
         random_units = torch.randint(len(self.vocabulary), positions.shape, generator=generator)
         random_units, positions = (own.to(device, non_blocking=True) for own in (random_units, positions))
@@ -228,7 +228,7 @@ def masked_dataset(
     """
     require_count("data.max_length", max_length, minimum=3)
     if vocabulary is not None and vocabulary_size is not None:
-        raise ValueError(f"data.vocabulary_size has no effect beside data.vocabulary={vocabulary}")
+        raise ValueError(f"data.vocabulary_size has no effect together with data.vocabulary={vocabulary}")
     if vocabulary is not None:
         units = WordPiece.read(path_of("data.vocabulary", vocabulary), lowercase)
     else:
@@ -243,7 +243,7 @@ def masked_dataset(
         vocabulary=units,
         masked_share=masked_share,
         partition=partition,
-        about={"name": corpus.name, "objective": "masked"},
+        extra_facts={"name": corpus.name, "objective": "masked"},
     )
 
 

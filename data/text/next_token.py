@@ -79,7 +79,7 @@ class NextTokenDataset:
     num_words: int
     bptt: int
     evaluation_columns: int
-    about: dict[str, Any]  # facts about the text, for summary.json
+    extra_facts: dict[str, Any]  # facts besides the sizes, for summary.json
     held_out: dict[str, HeldOutColumns] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ class NextTokenDataset:
         """Facts about the data, for summary.json."""
         counts = {f"{name}_tokens": len(tokens) for name, tokens in self._measured.items()}
         vocabulary = {"num_words": self.num_words}
-        return self.about | vocabulary | {"train_tokens": len(self.train)} | counts
+        return self.extra_facts | vocabulary | {"train_tokens": len(self.train)} | counts
 
     def to(self, device: torch.device) -> Self:
         """A copy of the text on ``device``."""
@@ -144,7 +144,7 @@ def next_token_dataset(
     corpus: Corpus,
     *,
     tokenize: Tokenize,
-    about: dict[str, Any],
+    extra_facts: dict[str, Any],
     lowercase: bool = False,
     vocabulary_size: int | None = None,
     bptt: int = 30,
@@ -184,5 +184,5 @@ def next_token_dataset(
         num_words=len(vocabulary),
         bptt=bptt,
         evaluation_columns=evaluation_columns,
-        about={"name": corpus.name} | about | shares,
+        extra_facts={"name": corpus.name} | extra_facts | shares,
     )

@@ -100,7 +100,9 @@ def _draw(rows: Labelled, count: int) -> Labelled:
     sentences, labels = rows
     require_count("data.train_rows", count)
     if count > len(labels):
-        raise ValueError(f"data.train_rows must be at most the {len(labels)} rows there are, got {count}")
+        raise ValueError(
+            f"data.train_rows must be at most the number of training rows ({len(labels)}), got {count}"
+        )
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))[:count]
     kept = drawn.sort().values.tolist()
     return [sentences[row] for row in kept], [labels[row] for row in kept]

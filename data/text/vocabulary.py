@@ -33,7 +33,7 @@ class Vocabulary:
         for line in lines:
             counts.update(tokenize(line))
             if len(counts) > MOST_WORDS:
-                raise ValueError(f"a text must have at most {MOST_WORDS} different words, and has more")
+                raise ValueError(f"a text must have at most {MOST_WORDS} different words, got more")
         for special in (UNKNOWN, END):
             counts.pop(special, None)
         by_frequency = sorted(counts, key=lambda word: (-counts[word], word))

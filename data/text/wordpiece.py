@@ -44,7 +44,7 @@ class WordPiece:
         or repeated unit, and ``ValueError`` for a file that is not UTF-8 or has too many units.
         """
         if not path.is_file():
-            raise FileNotFoundError(f"no WordPiece vocabulary {path}; data.vocabulary=FILE names one")
+            raise FileNotFoundError(f"no WordPiece vocabulary {path}; set data.vocabulary to another file")
         lines = read_lines(path)
         if len(lines) > MOST_WORDS:
             raise ValueError(f"{path} must have at most {MOST_WORDS} units, got {len(lines)}")

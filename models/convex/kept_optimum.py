@@ -71,7 +71,7 @@ def _write(path: Path, x: np.ndarray) -> None:
         np.savez(partial, x=x)
         partial.replace(path)
     except OSError as error:
-        print(f"note: x* is not kept for the next run: {error}", file=sys.stderr)
+        print(f"note: x* was not saved for the next run: {error}", file=sys.stderr)
 
 
 def _hash(rows: Any, weights: np.ndarray, l2: float | None) -> str:

@@ -27,7 +27,7 @@ class SquaredLoss:
 
     is_squared = True
 
-    def aims(self, targets: Tensor | None, count: int) -> np.ndarray:
+    def targets(self, targets: Tensor | None, count: int) -> np.ndarray:
         return np.full(count, -1.0) if targets is None else targets.cpu().numpy()
 
     def losses(self, products: Tensor, targets: Tensor | None) -> Tensor:
@@ -59,20 +59,23 @@ def least_squares(
         raise ValueError(f"the features of {name} are all zero or too large: L is {smoothness}")
     strength = smoothness / 10000 if l2 is None else float(l2)
     loss = SquaredLoss()
-    aims = loss.aims(problem.targets, len(weights))
-    x = _minimum(rows, weights, aims, strength)
-    value = float(weights @ (rows @ x - aims) ** 2 / 2 + strength / 2 * (x @ x))
+    targets = loss.targets(problem.targets, len(weights))
+    x = _minimum(rows, weights, targets, strength)
+    value = float(weights @ (rows @ x - targets) ** 2 / 2 + strength / 2 * (x @ x))
     return ConvexProblem(problem, loss, Constants(smoothness, strength, x, value), offset=offset, shift=shift)
 
 
-def _minimum(rows: Any, weights: np.ndarray, aims: np.ndarray, l2: float) -> np.ndarray:
+def _minimum(rows: Any, weights: np.ndarray, targets: np.ndarray, l2: float) -> np.ndarray:
     """x* [D]. Raises ``ValueError`` if the Hessian is singular in float64."""
     hessian = rows.T @ (
         rows.multiply(weights[:, None]) if hasattr(rows, "multiply") else weights[:, None] * rows
     )
     hessian = hessian.toarray() if hasattr(hessian, "toarray") else hessian
     hessian[np.diag_indices(len(hessian))] += l2
-    message = f"least squares has no unique minimum: its features depend on each other, and model.l2={l2:g}"
+    message = (
+        "least squares has no unique minimum: the features are linearly dependent, and "
+        f"model.l2={l2:g} is too small"
+    )
     if np.linalg.cond(hessian) > 1e14:
         raise ValueError(message)
     try:
@@ -81,5 +84,5 @@ def _minimum(rows: Any, weights: np.ndarray, aims: np.ndarray, l2: float) -> np.
         raise ValueError(message) from error
     x = np.zeros(len(hessian))
     for _ in range(2):
-        x -= cho_solve(factor, rows.T @ (weights * (rows @ x - aims)) + l2 * x)
+        x -= cho_solve(factor, rows.T @ (weights * (rows @ x - targets)) + l2 * x)
     return x

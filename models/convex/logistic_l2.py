@@ -25,7 +25,7 @@ class LogisticLoss:
 
     is_squared = False
 
-    def aims(self, targets: Tensor | None, count: int) -> np.ndarray:
+    def targets(self, targets: Tensor | None, count: int) -> np.ndarray:
         return np.empty(0)
 
     def losses(self, products: Tensor, targets: Tensor | None) -> Tensor:

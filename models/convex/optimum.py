@@ -133,7 +133,7 @@ def _newton_step(
     size = len(x)
     if size > _DIRECT and l2 == 0:
         raise ValueError(
-            "whether the logistic regression has a unique minimum cannot be checked for more than "
+            "the uniqueness of the minimum of the logistic regression cannot be checked for more than "
             f"{_DIRECT} features with model.l2=0"
         )
     if size > _DIRECT:
@@ -160,6 +160,6 @@ def _newton_step(
 
 def _undecided(l2: float) -> ValueError:
     return ValueError(
-        "the logistic regression has no unique minimum: the rows are separable or their features depend "
-        f"on each other, and model.l2={l2:g} is too small to decide"
+        "the logistic regression has no unique minimum: the rows are separable or the features are "
+        f"linearly dependent, and model.l2={l2:g} is too small"
     )

@@ -19,9 +19,9 @@ from data.checks import is_number, shown
 class RowLoss(Protocol):
     """Interface of the loss of rows by their products c_j.x."""
 
-    is_squared: bool  # whether it is (c.x - aim)^2 / 2 in the compiled loops, or the logistic loss
+    is_squared: bool  # whether it is (c.x - target)^2 / 2 in the compiled loops, or the logistic loss
 
-    def aims(self, targets: Tensor | None, count: int) -> np.ndarray:
+    def targets(self, targets: Tensor | None, count: int) -> np.ndarray:
         """The target of each row's product, [R] for ``count`` rows; empty if the loss has no targets."""
 
     def losses(self, products: Tensor, targets: Tensor | None) -> Tensor:
@@ -121,7 +121,7 @@ class ConvexProblem(nn.Module):
         else:
             found = np.empty(len(rows.indices))
             arrays = rows.weights.numpy(), x.numpy(), self.l2, found, out.numpy()
-            loss = self.loss.is_squared, self.loss.aims(rows.targets, len(found))
+            loss = self.loss.is_squared, self.loss.targets(rows.targets, len(found))
             _row_loop().gradients(rows.features, rows.indices, rows.lengths, *arrays, *loss)
             products = torch.from_numpy(found)
         if not measure:

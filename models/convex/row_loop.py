@@ -48,10 +48,10 @@ def products(rows, indices, x, out):
 
 
 @_compiled
-def gradients(rows, indices, lengths, weights, x, l2, found, out, is_squared, aims):
+def gradients(rows, indices, lengths, weights, x, l2, found, out, is_squared, targets):
     """Write each worker's sum of weight loss'(c_j.x) c_j over its rows, plus l2 x, into ``out`` [W, D].
 
-    loss' is the sigmoid or, if it ``is_squared``, c_j.x - ``aims`` [R]. The R ``indices`` are ordered by
+    loss' is the sigmoid or, if it ``is_squared``, c_j.x - ``targets`` [R]. The R ``indices`` are ordered by
     worker, ``lengths`` [W] of them each; c_j.x is written to ``found`` [R].
     """
     scales = np.empty(len(indices))
@@ -66,7 +66,7 @@ def gradients(rows, indices, lengths, weights, x, l2, found, out, is_squared, ai
             for place in range(first, min(first + 4, end)):
                 found[place] = _dot(rows[indices[place]], x)
                 if is_squared:
-                    scales[place] = weights[place] * (found[place] - aims[place])
+                    scales[place] = weights[place] * (found[place] - targets[place])
                 else:
                     scales[place] = weights[place] / (1 + np.exp(-found[place]))
             if first < whole:

@@ -115,8 +115,9 @@ def run_pilot(compressor: str, value: float, overrides: Sequence[str], match: st
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*; its numbers:)$", done.stdout, re.M)
     if done.returncode or not found:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise PilotError(f"{' '.join(command[1:])}: {said[-1] if said else 'it said nothing'}")
+        printed = (done.stderr or done.stdout).strip().splitlines()
+        reason = printed[-1] if printed else f"no output, exit status {done.returncode}"
+        raise PilotError(f"{' '.join(command[1:])}: {reason}")
     folder = ROOT / next(name for name in found[-1] if name)
     summary = _summary(folder, BYTES[match])
     return Pilot(value, summary[BYTES[match]], summary["compression/density_mean"], str(folder))

@@ -54,28 +54,28 @@ class JointInterval:
         return f"{mean} [{math.exp(self.low):.3g}, {math.exp(self.high):.3g}]"
 
 
-def joint_interval(differences: Sequence[float], looks: int) -> JointInterval:
-    """The interval of one of ``looks`` paired differences; ``differences`` has one value per seed.
+def joint_interval(differences: Sequence[float], num_comparisons: int) -> JointInterval:
+    """The interval of one of ``num_comparisons`` paired differences; ``differences`` has one value per seed.
 
     Raises ``ValueError`` for no values.
     """
     if not differences:
-        raise ValueError("a look needs at least one pair of runs with a common seed, got none")
+        raise ValueError("a comparison needs at least one pair of runs with a common seed, got none")
     mean, seeds = statistics.fmean(differences), len(differences)
     spread = statistics.stdev(differences) if seeds > 1 else 0.0
     if seeds < LEAST_SEEDS or spread <= 1e-12 * max(map(abs, differences)):
         return JointInterval(mean, None, None, seeds)
-    half = quantile(seeds - 1, looks) * spread / math.sqrt(seeds)
+    half = quantile(seeds - 1, num_comparisons) * spread / math.sqrt(seeds)
     return JointInterval(mean, mean - half, mean + half, seeds)
 
 
-def quantile(degrees_of_freedom: int, looks: int) -> float:
-    """Student's t for each of ``looks`` two-sided intervals; for one, that of a 95 % interval."""
+def quantile(degrees_of_freedom: int, num_comparisons: int) -> float:
+    """Student's t for each of ``num_comparisons`` two-sided intervals; for one, of a 95 % interval."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(degrees_of_freedom, 1 - (1 - CONFIDENCE) / (2 * looks)))
+    return float(stdtrit(degrees_of_freedom, 1 - (1 - CONFIDENCE) / (2 * num_comparisons)))
 
 
-def confidence(looks: int) -> str:
-    """The level of each of ``looks`` intervals in per cent, for example 98.75 for four."""
-    return f"{100 * (1 - (1 - CONFIDENCE) / looks):.4g}"
+def confidence(num_comparisons: int) -> str:
+    """The level of each of ``num_comparisons`` intervals in per cent, for example 98.75 for four."""
+    return f"{100 * (1 - (1 - CONFIDENCE) / num_comparisons):.4g}"

@@ -81,7 +81,7 @@ READ, ABOUT, EXACT = (
     3.0,
     1 + 1e-6,
 )  # accepted factors: a tenth of a decade on a figure's axis; a value read as "about"; all printed digits
-_AFTER = ("f(x) - f* after the start", "‖x - x*‖² after the start")
+_CURVES_NOT_READ = ("f(x) - f* after the start", "‖x - x*‖² after the start")
 _FEATURES = 500  # of madelon
 
 
@@ -111,51 +111,58 @@ _SGD, _STAR, _STAR_100 = (  # data, workers, rows per worker and step (None: all
     ("madelon", 20, None, 60000),
     ("madelon", 100, None, 100000),
 )
-_FROM = _start("madelon", _FEATURES)
+_START_VALUES = _start("madelon", _FEATURES)
 _TOP_1, _TOP_5 = {"density": 0.002}, {"density": 0.01}
-_BITS_TOO = (*_AFTER, "bits per worker of the threshold")
-_NO_ERROR = ("mean ‖e‖²",)
+_CURVES_AND_BITS_NOT_READ = (*_CURVES_NOT_READ, "bits per worker of the threshold")
+_ERROR_NOT_READ = ("mean ‖e‖²",)
 ERROR_CURVES = (
-    ErrorCurve("madelon_sgd", "top_k", _TOP_1, *_SGD, (*_error(3e-4, 4e-5), *_FROM, _bits(1, 3000)), _AFTER),
+    ErrorCurve(
+        "madelon_sgd",
+        "top_k",
+        _TOP_1,
+        *_SGD,
+        (*_error(3e-4, 4e-5), *_START_VALUES, _bits(1, 3000)),
+        _CURVES_NOT_READ,
+    ),
     ErrorCurve(
         "madelon_sgd",
         "hard_threshold",
         {"threshold": 5e-4},
         *_SGD,
-        (*_error(7e-5, 3.5e-5), *_FROM),
-        _BITS_TOO,
+        (*_error(7e-5, 3.5e-5), *_START_VALUES),
+        _CURVES_AND_BITS_NOT_READ,
     ),
     ErrorCurve(
         "madelon_gd_star_20",
         "top_k",
         _TOP_1,
         *_STAR,
-        (*_error(3e-4, 1e-16, ABOUT), *_FROM, _bits(1, 60000)),
-        _AFTER,
+        (*_error(3e-4, 1e-16, ABOUT), *_START_VALUES, _bits(1, 60000)),
+        _CURVES_NOT_READ,
     ),
     ErrorCurve(
         "madelon_gd_star_20",
         "hard_threshold",
         {"threshold": 1e-7},
         *_STAR,
-        (*_error(1.6e-12, 1.6e-12), *_FROM),
-        _BITS_TOO,
+        (*_error(1.6e-12, 1.6e-12), *_START_VALUES),
+        _CURVES_AND_BITS_NOT_READ,
     ),
     ErrorCurve(
         "madelon_gd_star_100",
         "top_k",
         _TOP_5,
         *_STAR_100,
-        (*_FROM, _bits(5, 100000)),
-        (*_NO_ERROR, *_AFTER),
+        (*_START_VALUES, _bits(5, 100000)),
+        (*_ERROR_NOT_READ, *_CURVES_NOT_READ),
     ),
     ErrorCurve(
         "madelon_gd_star_100",
         "hard_threshold",
         {"threshold": 1e-7},
         *_STAR_100,
-        _FROM,
-        (*_NO_ERROR, *_BITS_TOO),
+        _START_VALUES,
+        (*_ERROR_NOT_READ, *_CURVES_AND_BITS_NOT_READ),
     ),
 )
 _CIFAR = (8, 256, 300, 0.1)  # workers, batch per worker, epochs, rate

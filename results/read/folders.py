@@ -13,7 +13,7 @@ from results.read.matching import latest, warnings
 from results.read.records import read_records
 from results.read.run import Run
 from results.read.showable import require_config, require_method, require_summary, require_within
-from trainers.records.identity import METHOD, USUAL, at, without_effect
+from trainers.records.identity import DEFAULTS, METHOD, at, without_effect
 
 LONGEST_REASON = 500  # characters
 
@@ -33,7 +33,7 @@ def compared_across(runs: Iterable[Run], keys: str) -> list[Run]:
         if runs and all(reasons):
             raise ValueError(f"{key} has no effect {reasons[0].reason.format_map(runs[0].config)}")
     for run in runs:
-        missing = [key for key in names if key not in USUAL and not _has(run.config, key)]
+        missing = [key for key in names if key not in DEFAULTS and not _has(run.config, key)]
         if missing:
             error = ValueError(f"no setting {missing[0]} in its config.yaml")
             left_out(run.path, error)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from trainers.records.identity import USUAL, Identity, Settings, Value, is_number, text
+from trainers.records.identity import DEFAULTS, Identity, Settings, Value, is_number, text
 
 
 def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -21,12 +21,12 @@ def flatten(nested: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def differing(settings: Sequence[Settings]) -> list[dict[str, Value]]:
     """For each of ``settings``, the values of the keys that differ between them, sorted by key.
 
-    A missing key has its value in ``USUAL``, or None.
+    A missing key has its value in ``DEFAULTS``, or None.
     """
     whole = [dict(one) for one in settings]
     keys = sorted({key for one in whole for key in one})
     own = [key for key in keys if len({repr(one.get(key)) for one in whole}) > 1]
-    return [{key: one.get(key, USUAL.get(key)) for key in own} for one in whole]
+    return [{key: one.get(key, DEFAULTS.get(key)) for key in own} for one in whole]
 
 
 def differences(one: Identity, other: Identity) -> str:

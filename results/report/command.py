@@ -76,7 +76,10 @@ def write_page(options: argparse.Namespace, said: io.StringIO) -> None:
 
 
 def write_dashboard(options: argparse.Namespace) -> int:
-    """Create a workspace and a report at Weights & Biases, or write their specification; return 0 or 1."""
+    """Create a workspace and a report at Weights & Biases, or write their specification; return 0 or 1.
+
+    Each part is saved by itself, and its address is printed at once. After an error the printed parts exist.
+    """
     chosen = options.entity, options.project, options.quality or ["test/accuracy"]
     if options.dry_run:
         return in_a_line(lambda: hand_out(dashboard.specification_text(*chosen), options.to))
@@ -85,7 +88,7 @@ def write_dashboard(options: argparse.Namespace) -> int:
             print(made)
         if options.output:
             print(upload(options.entity, options.project, options.output))
-    except Exception as error:  # W&B raises many types; each means that nothing was saved
+    except Exception as error:  # W&B raises many types; what has a printed address is saved already
         print(f"error: Weights & Biases: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

@@ -42,7 +42,7 @@ def specification_text(entity: str, project: str, qualities: Sequence[str]) -> s
 
 
 def save(entity: str, project: str, qualities: Sequence[str]) -> Iterator[str]:
-    """Create workspace and report on the server; returns their addresses."""
+    """Create the workspace, then the report, on the server; yield the address of each once it is saved."""
     yield workspace(entity, project, qualities).save().url
     yield report(entity, project, qualities, online=True).save().url
 

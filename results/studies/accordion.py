@@ -177,5 +177,5 @@ STUDY = Study(
     page=page,
     file="table.md",
     figures=figures,
-    worded=("results/pages/accordion/accordion.md",),
+    handwritten_pages=("results/pages/accordion/accordion.md",),
 )

@@ -241,5 +241,5 @@ STUDY = Study(
     file="table.md",
     figures=figures,
     option=Option(name="--tuning", help="folder with the constant rates tried", output="autolrs_tuning"),
-    worded=("results/pages/autolrs/autolrs.md", "docs/papers/autolrs.md"),
+    handwritten_pages=("results/pages/autolrs/autolrs.md", "docs/papers/autolrs.md"),
 )

@@ -60,7 +60,7 @@ class Study:
     curves: tuple[str, ...] | None = (
         None  # beginnings of the names of metrics that the page reads from records; None: all
     )
-    worded: tuple[str, ...] = ()  # pages, written by hand, about its numbers; they get its page's header
+    handwritten_pages: tuple[str, ...] = ()  # pages about its numbers, which get the header of its page
     tune: Callable[[Sequence[Run]], bool] | None = (
         None  # writes what the runs of the option's folder determine; returns whether it changed
     )
@@ -102,8 +102,8 @@ def make(study: Study, options: argparse.Namespace) -> None:
             hand_out(other, path.parent / file)
     hand_out(text, path)
     if is_ours and options.table is None:
-        for worded in study.worded:
-            page = ROOT / worded
+        for handwritten in study.handwritten_pages:
+            page = ROOT / handwritten
             hand_out(header.copy(text, page.read_text(encoding="utf-8")), page)
 
 

@@ -16,7 +16,6 @@ from results.read.run import Run
 from results.studies.kit import Option, Seeds, Study, every_run, first_of, line, require_compressors
 
 ORDER = ("none", "hard_threshold", "top_k", "random_block")
-COUNTED = ("top_k", "random_block", "none")  # equal bytes in every run, because k follows from the density
 # Largest accepted difference of runs on another processor, by method: points of accuracy, and a factor of the
 # total error. tests/results/studies/test_main_page.py checks it.
 SPREAD = {"none": (2.5, 1.0), "hard_threshold": (2.5, 1.2), "top_k": (2.5, 1.5), "random_block": (30.0, 4.0)}

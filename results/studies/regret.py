@@ -37,13 +37,13 @@ def page(runs: Sequence[Run]) -> str:
     """Markdown: what regret is, then a section per problem. Raises ``ValueError`` for runs of one worker."""
     require_several_workers(runs)
     found = groups(runs)
-    looks = sum(len(_compared(group)) for group in found)
+    num_comparisons = sum(len(_compared(group)) for group in found)
     words = [paragraph(INTRODUCTION), paragraph(READING.format(within=100 * EQUAL_WITHIN))]
-    sections = [_section(group, looks) for group in found]
+    sections = [_section(group, num_comparisons) for group in found]
     return "\n".join(["# Regret", "", *words, *sections, paragraph(WITHOUT_INTERVAL)])
 
 
-def _section(group: Group, looks: int) -> str:
+def _section(group: Group, num_comparisons: int) -> str:
     good = _quality(group)
     measures = [
         _measure(LINK_BYTES, "MB that left a worker", 1e-6),
@@ -61,10 +61,10 @@ def _section(group: Group, looks: int) -> str:
         cells = [code(method), seeds, *(measure.spread(runs) for measure in measures), f"{bound:.2g}"]
         rows.append([*cells, good.spread(runs), _difference(group, method, good)])
     title = f"## {in_markdown(group.subject)}\n\n{in_markdown(group.facts)}.\n"
-    return "\n".join([title, table(head, rows, words=2), paragraph(_in_words(group, good, looks))])
+    return "\n".join([title, table(head, rows, words=2), paragraph(_in_words(group, good, num_comparisons))])
 
 
-def _in_words(group: Group, good: Measure, looks: int) -> str:
+def _in_words(group: Group, good: Measure, num_comparisons: int) -> str:
     """Statements on the order of regrets, and on differences in quality."""
     mean = {method: statistics.mean(_values(runs, REGRET)) for method, runs in group.methods.items()}
     order = ", ".join(
@@ -79,12 +79,14 @@ def _in_words(group: Group, good: Measure, looks: int) -> str:
         return f"{said[0]} Qualities are not compared: no other method has equal bytes with enough seeds."
     words = []
     for method in compared:
-        together = joint_interval([good.factor * value for value in _paired(group, method, good)], looks)
+        differences = [good.factor * value for value in _paired(group, method, good)]
+        together = joint_interval(differences, num_comparisons)
         words.append(f"{code(method)}: {together.word('higher', 'lower')}")
     said.append(f"Quality ({good.label}), beside {code(baseline)}: {'; '.join(words)}.")
     said.append(
-        f"These words use intervals for the {looks} such comparisons of this page (Bonferroni), which all "
-        f'hold together in at least 95 % of such experiments; "{NOT_SHOWN}" if an interval contains 0.'
+        f"These words use intervals for the {num_comparisons} such comparisons of this page (Bonferroni), "
+        "which all hold together in at least 95 % of such experiments; "
+        f'"{NOT_SHOWN}" if an interval contains 0.'
     )
     return " ".join(said)
 

@@ -220,5 +220,5 @@ STUDY = Study(
     page=page,
     file="table.md",
     figures=figures,
-    worded=("results/pages/topk_convergence/topk_convergence.md",),
+    handwritten_pages=("results/pages/topk_convergence/topk_convergence.md",),
 )

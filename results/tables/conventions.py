@@ -5,6 +5,7 @@ and their ratio, dense divided by compressed, which a publication with this conv
 two conventions are not comparable. docs/ledger.md has the sources.
 """
 
+import math
 from typing import NamedTuple
 
 from results.compare.measures import HANDED_BYTES, LINK_BYTES, num_parameters, require_several_workers
@@ -13,7 +14,7 @@ from results.read.naming import name_of
 from results.read.run import Run
 
 RECEIVED_BYTES = "comm/link_bytes_received_total"
-VALUES = "comm/values_bytes_total"  # of the bytes handed to collectives
+VALUES, INDICES = "comm/values_bytes_total", "comm/indices_bytes_total"  # parts of the bytes handed over
 NEEDED = (
     LINK_BYTES,
     RECEIVED_BYTES,
@@ -54,10 +55,7 @@ def counts_of(run: Run) -> list[Count]:
     bits = summary.get("comm/paper_bits_total")
     exact = elements if bits is not None else None  # None unless one fp32 value is sent per element
     most = summary.get("comm/largest_sent_total")
-    # Whether an all-reduce averaged the payloads. It moves fewer bytes than a gather; with 2 workers it moves
-    # as many, but only a gathered payload has positions. If one worker sends its indices to all others, the
-    # others hand over only values.
-    is_averaged = left < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed
+    is_averaged = _is_averaged(run, elements)
     index_bytes = (0, 0) if is_averaged else (INDEX_BYTES, WIDE_INDEX_BYTES)  # an all-reduce has none
     back = handed if is_averaged else min(reached, dense)
     return [
@@ -98,6 +96,26 @@ def counts_of(run: Run) -> list[Count]:
         ),
         Count("numbers uploaded, indices free", "FL_PyTorch", "fp32 numbers", exact, dense_elements),
     ]
+
+
+def _is_averaged(run: Run, elements: float) -> bool:
+    """Whether an all-reduce averaged the payloads of ``run``, in which a worker sent ``elements``.
+
+    An all-reduce moves fewer bytes than a gather. With 2 workers it moves as many, and the bytes of indices
+    decide: in a gather every worker sends an index for each of its elements. For an all-reduce no index is
+    sent, or each index is sent by one worker alone, such as the leader of ``clt_k``.
+    """
+    summary, n = run.summary, run.config["workers"]
+    handed = summary[HANDED_BYTES]
+    if summary[LINK_BYTES] < (1 - 1e-9) * (n - 1) * handed or summary[VALUES] == handed:
+        return True
+    wire = run.config.get("wire") or {}
+    is_encoded = (wire.get("indices", "plain"), wire.get("values", "fp32")) != ("plain", "fp32")
+    has_own_blocks = run.config["compressor"].get("shared_coordinates") is False  # one index for each block
+    if n > 2 or is_encoded or has_own_blocks or not summary[VALUES]:
+        return False
+    indices = summary.get(INDICES, 0.0)
+    return indices == 0 or math.isclose(n * indices, INDEX_BYTES * elements, rel_tol=1e-6)
 
 
 def table_of(run: Run) -> str:

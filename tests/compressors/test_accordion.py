@@ -130,7 +130,7 @@ def test_the_whole_model_has_one_choice() -> None:
 
 def test_units_of_the_step_change_no_choice() -> None:
     """Under feedback.scale=step p is a multiple of the rate, but a rate that rises is no change of g."""
-    looks = []
+    choices = []
     for scale in ("gradient", "step"):
         inner = build_reducer(settings(period=1, k_low=1.0, k_high=1.0), 4)
         reducer, rows, communicator = ErrorFeedback(inner, scale=scale), torch.zeros(1, 4), Communicator(1)
@@ -140,9 +140,9 @@ def test_units_of_the_step_change_no_choice() -> None:
             context = Step(0, 0, rate, epoch)
             _, state = reducer.reduce(inputs_of([segment(rows)]), state, context, communicator)
             assert state.inner.gradient["a"].tolist() == [[8.0, 4.0, 2.0, 1.0]]
-        looks.append(state.inner.looks.state["a"])
-    assert torch.equal(*looks)
-    assert looks[0][2] == 85**0.5 and looks[0][3] == 0
+        choices.append(state.inner.looks.state["a"])
+    assert torch.equal(*choices)
+    assert choices[0][2] == 85**0.5 and choices[0][3] == 0
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,7 @@ def test_what_never_sends_k_low_is_refused() -> None:
     every_third = settings(period=3)
     every_third.check(plan([1.0] * 4))
     every_third.check(plan([1.0, 1.0, 0.5, 0.5]))
-    with pytest.raises(
-        ValueError, match="its first choice comes after 3 epochs, and the run is over by then"
-    ):
+    with pytest.raises(ValueError, match="its first choice comes after 3 epochs, but the run has 3; lower"):
         every_third.check(plan([1.0] * 3))
     with pytest.raises(ValueError, match="the learning rate is falling at every choice"):
         every_third.check(plan([1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))

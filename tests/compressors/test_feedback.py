@@ -58,11 +58,11 @@ def top(x: np.ndarray, k: int) -> np.ndarray:
 
 def test_ef21_is_its_definition() -> None:
     """h += C(g - h) on every worker, and the mean of h is what is applied."""
-    believed = np.zeros((W, D))
+    shifts = np.zeros((W, D))
     for step, mean in enumerate(means(build_reducer(TopK(density=0.1), D, EF21))):
-        difference = gradients(step).numpy() - believed
-        believed += np.where(top(difference, 6), difference, 0)
-        np.testing.assert_allclose(mean, believed.mean(0), rtol=1e-5, atol=1e-6)
+        difference = gradients(step).numpy() - shifts
+        shifts += np.where(top(difference, 6), difference, 0)
+        np.testing.assert_allclose(mean, shifts.mean(0), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("scale", ["gradient", "step"])

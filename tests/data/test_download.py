@@ -70,7 +70,7 @@ def test_refused(server: str, tmp_path: Path, path: str, most: int, problem: str
     "url", ["http://example.org/x", "ftp://example.org/x", "x", "data:,x", "//example.org/x"]
 )
 def test_addresses_are_https(url: str, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="an address must be https"):
+    with pytest.raises(OSError, match="a URL must begin with https"):
         fetch(url, tmp_path / "x", None)
     assert not list(tmp_path.iterdir())
 

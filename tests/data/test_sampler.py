@@ -114,7 +114,8 @@ def test_what_a_pass_drops_is_read_in_others() -> None:
 def test_passes_of_another_kind_need_batches() -> None:
     for setting in ({"reshard": "epoch"}, {"drop_last": True}):
         with pytest.raises(
-            ValueError, match=r"data\.(reshard=epoch|drop_last) cannot go with trainer\.batch_size=null"
+            ValueError,
+            match=r"data\.(reshard=epoch|drop_last) cannot be combined with trainer\.batch_size=null",
         ):
             dataset(10, **setting).samplers(2, range(2), None, partial(generator, 0))
 

@@ -46,14 +46,14 @@ def test_a_disk_too_small_for_checkpoints(disk: Path, tmp_path: Path) -> None:
         running.process.terminate()
         assert running.wait() == 128 + signal.SIGTERM
         *failures, stopped = running.errors()
-    assert all("the training goes on: [Errno 28] No space left on device" in line for line in failures)
+    assert all("the training continues: [Errno 28] No space left on device" in line for line in failures)
     assert "its state could not be saved" in stopped
     assert saved_step(disk / "out") == 20
     (only,) = (run_folder(disk / "out") / "checkpoint").iterdir()
     assert len(list(only.iterdir())) == 2
     result = command(*overrides, "trainer.steps=400", "checkpoint.at_end=false")
     assert result.returncode == 0
-    assert "going on after step 20 " in result.stdout
+    assert "continuing after step 20 " in result.stdout
     expected = uninterrupted(tmp_path / "reference", *WIDE, "trainer.steps=400")
     assert records_of(run_folder(disk / "out")) == expected["records"]
 
@@ -72,13 +72,13 @@ def test_a_disk_that_fills_up(disk: Path, processes: int, reference: dict[str, A
     (line,) = (line for line in said if line.startswith("error: "))
     assert re.match(r"error: \[Errno 28\] No space left on device: .*metrics.jsonl", line)
     said.remove(line)
-    assert all(line.startswith("a checkpoint was not written, the training goes on: ") for line in said)
+    assert all(line.startswith("a checkpoint was not written, the training continues: ") for line in said)
     saved = saved_step(disk / "out")
     assert saved >= 40
     filler.unlink()
     result = command(*overrides)
     assert result.returncode == 0, result.stderr
-    assert f"going on after step {saved} " in result.stdout
+    assert f"continuing after step {saved} " in result.stdout
     require_same(left_behind(disk / "out"), reference)
 
 
@@ -98,7 +98,7 @@ def test_a_disk_without_room_for_the_summary(disk: Path, reference: dict[str, An
         filler.unlink()
     result = command(*overrides)
     assert result.returncode == 0, result.stderr
-    assert "going on after step" in result.stdout
+    assert "continuing after step" in result.stdout
     require_same(left_behind(disk / "out"), reference)
 
 

@@ -18,9 +18,9 @@ CASES, PARTS = 500, 10
 AT_ONCE = 2
 LINES = (
     r"error: ",
-    r"a checkpoint was not written, the training goes on: ",
-    r"Weights & Biases failed, the training goes on without it: ",
-    r"standard output is lost, the command goes on: ",
+    r"a checkpoint was not written, the training continues: ",
+    r"Weights & Biases failed, the training continues without it: ",
+    r"standard output failed, the command continues: ",
     r"stopp(ed|ing)\b",
     r"interrupted$",
 )
@@ -106,13 +106,13 @@ def faults_of(outcome: Outcome) -> Iterator[str]:
 
 def faults_afterwards(outcome: Outcome, again: Outcome, expected: dict[str, Any]) -> Iterator[str]:
     """The faults of the files that it left, and of the result of the same command."""
-    if outcome.case.kind == "removed" and "metrics.jsonl is missing; resume=never runs it anew" in again.err:
+    if outcome.case.kind == "removed" and "metrics.jsonl is missing; resume=never runs it again" in again.err:
         return  # removed between its last record and its summary
     if again.status != 0 or again.err:
         yield f"again: ends with {again.status}: {again.err}"
         return
     claimed = re.search(r"stopped after step (\d+); its state is saved", outcome.err)
-    if claimed and f"going on after step {claimed[1]} " not in again.out:
+    if claimed and f"continuing after step {claimed[1]} " not in again.out:
         yield f"again: does not go on after step {claimed[1]}"
     found = results_in(again.output)
     for name, value in expected.items():

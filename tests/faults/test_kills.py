@@ -35,13 +35,13 @@ def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, proce
             os.kill(random_numbers.choice(candidates), signal.SIGKILL)
             assert running.wait() not in (0, None)
             running.until_gone()
-            went_on = re.search(r"going on after step ([\d,]+) ", running.out.read_text())
+            went_on = re.search(r"continuing after step ([\d,]+) ", running.out.read_text())
             assert (int(went_on[1].replace(",", "")) if went_on else 0) == saved, "lost more than it had to"
             assert "Traceback" not in running.err.read_text(), running.said()
         saved = saved_step(tmp_path / "out")
     with Running(*overrides, log=tmp_path / "last") as running:
         assert running.wait() == 0, running.said()
-        assert f"going on after step {saved:,} " in running.out.read_text()
+        assert f"continuing after step {saved:,} " in running.out.read_text()
 
 
 @pytest.mark.parametrize("processes", [1, 2, 4])

@@ -121,5 +121,5 @@ def test_a_run_goes_on_after_a_machine_was_killed_and_came_back(
         all_of_them.kill(count - 1)
         all_of_them.start(count - 1, again="-again")
         all_of_them.wait()
-    assert "going on after step" in (tmp_path / "host0.out").read_text()
+    assert "continuing after step" in (tmp_path / "host0.out").read_text()
     require_same(left_behind(tmp_path / "out"), undisturbed)

@@ -23,7 +23,7 @@ def test_torchrun_restarts_a_run_whose_process_died_in_a_write(
     launcher = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=3", DYING, "tensors", "4"]
     result = command(*overrides, launcher=launcher, DYING_RANK=dying_rank)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("going on after step") == 1
+    assert result.stdout.count("continuing after step") == 1
     require_same(left_behind(tmp_path), short_reference)
 
 
@@ -39,7 +39,7 @@ def test_torchrun_restarts_a_run_whose_process_was_killed(
             os.kill(running.ranks()[victim], signal.SIGKILL)
             time.sleep(1)
         assert running.wait() == 0, running.said()
-        assert running.out.read_text().count("going on after step") == 2
+        assert running.out.read_text().count("continuing after step") == 2
     require_same(left_behind(tmp_path / "out"), reference)
 
 

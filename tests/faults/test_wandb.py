@@ -22,7 +22,7 @@ def test_weights_and_biases_crashes(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGKILL)
         assert running.wait() == 0
         (line,) = running.errors()
-    assert line.startswith("Weights & Biases failed, the training goes on without it: ")
+    assert line.startswith("Weights & Biases failed, the training continues without it: ")
     assert last_step(tmp_path / "out") == STEPS
 
 

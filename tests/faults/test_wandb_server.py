@@ -110,7 +110,7 @@ def test_a_server_that_does_not_come_back_leaves_records_to_upload(
         assert run.wait() == 0, run.said()
         (line,) = [one for one in run.errors() if "Weights & Biases failed" in one]
     assert last_step(output) == STEPS
-    words = line.partition("to be uploaded by: ")[2].split()
+    words = line.partition("upload them by: ")[2].split()
     assert words[:2] == ["wandb", "sync"]
     assert 0 < len(steps(server)) < STEPS
     server.fault = None
@@ -167,7 +167,7 @@ def test_a_resumed_run_goes_on_under_its_id(server: WandbServer, tmp_path: Path)
     before = server.run()
     assert before.exit_code is None
     result = command(*words, **environment(server, tmp_path))
-    assert result.returncode == 0 and "going on after step" in result.stdout, result.stderr
+    assert result.returncode == 0 and "continuing after step" in result.stdout, result.stderr
     after = server.run()  # the only one
     assert after is before and after.exit_code == 0
     assert steps(server) == list(range(1, STEPS + 1))

@@ -16,7 +16,7 @@ from triton.compiler import ASTSource
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
-from compressors.kernels.gpu.backend import APART, WIDE
+from compressors.kernels.gpu.backend import EIGHT_WARPS, NO_FUSED_MULTIPLY_ADD
 
 TABLES = {
     "pieces",
@@ -56,7 +56,7 @@ def kind_of(name: str, entry: str, key: str) -> str:
         return "i32"
     if name in ("factor", "values", "out", "total"):
         return f"*{entry}"
-    if name in ("sums", "wholes", "totals"):
+    if name in ("sums", "sums_of_all", "totals"):
         return "*fp64"
     if name == "keys":
         return f"*{key}"
@@ -84,7 +84,8 @@ def main() -> None:
                 names = kernel.arg_names
                 signature = {n: "constexpr" if n in fixed else kind_of(n, entry, key) for n in names}
                 source = ASTSource(kernel, signature, {(names.index(n),): v for n, v in fixed.items()})
-                options = APART | (WIDE if kernel in (largest.count_digits, largest.compare) else {})
+                warps = EIGHT_WARPS if kernel in (largest.count_digits, largest.compare) else {}
+                options = NO_FUSED_MULTIPLY_ADD | warps
                 compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
                 choices = " ".join(f"{n}={v}" for n, v in fixed.items())
                 found = resources(compiled.asm["cubin"])

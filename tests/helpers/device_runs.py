@@ -52,7 +52,7 @@ SETTINGS = (
 NUM_SEGMENTS, NUM_WORKERS = 4, 2
 STEP = "a step begins"
 IN_STEP = ("trainers/advance.py:reduce_gradients", "trainers/advance.py:update")
-GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_look")
+GRADIENTS = ("trainers/gradients.py:_check", "trainers/overlapped_step.py:_record_nonfinite")
 
 
 @cache

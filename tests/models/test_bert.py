@@ -161,13 +161,13 @@ def test_what_does_not_fit_pretrained_is_refused(folder: Path, tmp_path: Path) -
         ValueError, match=r"data\.max_length must be at most the model's 24 positions, got 25"
     ):
         bert(vocabulary_size=WORDS, num_classes=2, max_length=25, pretrained=name)
-    with pytest.raises(ValueError, match=r"model\.positions has no effect beside model\.pretrained"):
+    with pytest.raises(ValueError, match=r"model\.positions has no effect together with model\.pretrained"):
         bert(vocabulary_size=WORDS, num_classes=2, positions=24, pretrained=name)
     other = edited(folder, tmp_path / "other", model_type="gpt2")
-    with pytest.raises(ValueError, match=r"must be a BERT, got 'gpt2'"):
+    with pytest.raises(ValueError, match=r"model_type must be 'bert', got 'gpt2'"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=other)
     deeper = edited(folder, tmp_path / "deeper", num_hidden_layers=2)
-    with pytest.raises(ValueError, match=r"lacks 16 parameters, one is bert\.encoder\.layer\.1"):
+    with pytest.raises(ValueError, match=r"lacks 16 parameters, such as bert\.encoder\.layer\.1"):
         bert(vocabulary_size=WORDS, num_classes=2, pretrained=deeper)
 
 

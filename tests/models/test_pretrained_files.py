@@ -14,10 +14,10 @@ from models.bert import bert
 
 WORDS = len(UNITS)
 REFUSED = {
-    "config is []": "config.json must hold an object, got list",
-    "config is null": "config.json must hold an object, got NoneType",
-    "config is NaN": "config.json must hold an object, got float",
-    "config is {}": "must be a BERT, got None",
+    "config is []": "config.json must contain a JSON object, got list",
+    "config is null": "config.json must contain a JSON object, got NoneType",
+    "config is NaN": "config.json must contain a JSON object, got float",
+    "config is {}": "config.json: model_type must be 'bert', got None",
     "nested 100000 deep": "config.json is not JSON",
     "a key twice": "a model must have at most 1073741824 parameters, got 2224",
     "num_hidden_layers=1000000000": "a model must have at most 1073741824 parameters, got 2224",

@@ -1,6 +1,8 @@
 """Measured costs of methods and advice for a script: bytes are exact, times are positive."""
 
 import json
+import math
+import re
 import sys
 from types import SimpleNamespace
 
@@ -53,6 +55,39 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
     advice = advise(state, compute_seconds=0.0, bandwidth="1kbit", settings=Settings(density=0.01, steps=1))
     assert advice.verdict.best.name != "dense" and advice.verdict.over_dense > 2
     assert len(advice.predictions) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("compute_seconds", -0.1, "a finite number >= 0"),
+        ("compute_seconds", math.nan, "a finite number >= 0"),
+        ("compute_seconds", math.inf, "a finite number >= 0"),
+        ("latency_seconds", -1e-6, "a finite number >= 0"),
+        ("overlap", -0.5, "in [0, 1]"),
+        ("overlap", 1.5, "in [0, 1]"),
+        ("workers", 0, "an integer >= 1, or None"),
+        ("workers", 2.5, "an integer >= 1, or None"),
+    ],
+)
+def test_advice_for_numbers_out_of_range_is_refused(
+    name: str, value: float, rule: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advising, "measure_costs", None)  # it refuses before it measures
+    state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
+    with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be {rule}, got {value}')}$"):
+        advise(state, **{"compute_seconds": 0.1, "bandwidth": "1gbit", name: value})
+
+
+def test_the_ends_of_the_ranges_are_advised(
+    costs: dict[str, Cost], layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(advising, "gloo_bits_per_second", lambda: 1e10)
+    monkeypatch.setattr(advising, "measure_costs", lambda *_: list(costs.values()))
+    state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
+    for overlap in (0, 1):
+        advice = advise(state, compute_seconds=0, bandwidth="unlimited", workers=1, overlap=overlap)
+        assert [found.traffic_bytes for found in advice.predictions] == [0] * len(costs)
 
 
 def asked(*overrides: str) -> str:

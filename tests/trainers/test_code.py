@@ -66,17 +66,17 @@ def test_a_finished_run_of_other_code_says_so(tmp_path: Path, capsys: pytest.Cap
     environment = json.loads(path.read_text())
     path.write_text(json.dumps(environment | {"code": "0" * 32}))
     assert session.run(config)[0] == session.SKIPPED
-    said = "is finished already, of other code than today's (resume=never runs it anew); its numbers:"
+    said = "is finished already, with other code (resume=never runs it again); its numbers:"
     assert said in capsys.readouterr().out
     assert session.run(config | {"resume": "never"})[0] == session.FINISHED
-    assert "training anew, as resume=never" in capsys.readouterr().out
+    assert "resume=never: training again from the start" in capsys.readouterr().out
     assert json.loads(path.read_text())["code"] == environment["code"] == digest_of_code(config)
 
 
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        ("device=cuda", "device=cuda: torch sees no CUDA device"),
+        ("device=cuda", "device=cuda: torch finds no CUDA device"),
         ("trainer.overlap=true", "trainer.overlap needs one worker per process"),
         ("+checkpoint.color=1", "checkpoint.color has no effect"),
         ("checkpoint.every_steps=0", "checkpoint.every_steps must be"),

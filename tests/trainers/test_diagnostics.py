@@ -211,9 +211,9 @@ def test_nothing_sent_and_no_gradient_leave_metrics_out() -> None:
             "random_k",
             "gradient",
             {"xi": Xi()},
-            "diagnostics=xi needs .* top_k or hard_threshold: .*; selection_error goes with all compressors",
+            "diagnostics=xi needs .* top_k or hard_threshold: .*; selection_error works with all compressors",
         ),
-        ("none", "gradient", {"xi": Xi()}, "diagnostics=xi needs .*; selection_error goes with all"),
+        ("none", "gradient", {"xi": Xi()}, "diagnostics=xi needs .*; selection_error works with all"),
         ("reused_threshold", "gradient", {"xi": Xi()}, "diagnostics=xi needs .* or C is not one function"),
         ("two_way", "gradient", {"xi": Xi()}, "diagnostics=xi needs .* or C is not one function"),
         ("none", "gradient", {"bound": Bound()}, "diagnostics=bound needs a lossy compressor"),
@@ -249,7 +249,7 @@ def test_xi_is_of_what_feedback_makes_of_the_gradients() -> None:
         (Diagnostics, {"every": 0}, "diagnostics.every must be an integer >= 1, got 0"),
         (Diagnostics, {"xi": {"foo": 1}}, "diagnostics.xi.foo has no effect: xi has no such setting"),
         (Diagnostics, {"staleness": {}}, "diagnostics.staleness.ages is missing"),
-        (Diagnostics, {"bound": True}, "diagnostics.bound must be settings by their names, got True"),
+        (Diagnostics, {"bound": True}, "diagnostics.bound must be a mapping of settings, got True"),
         (SelectionError, {"densities": []}, "densities must be a list of different densities"),
         (SelectionError, {"densities": [0.1, 0.1]}, "densities must be a list of different densities"),
         (SelectionError, {"densities": [1.5]}, r"must be in \(0, 1\], got 1.5"),
@@ -288,7 +288,7 @@ def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path
     after = train(config_of(tmp_path / "longer", *longer))
     assert after["summary"]["step"] == 6 and not any(name.startswith("diag") for name in after["tensors"])
     asked = config_of(tmp_path / "asked", *longer[:-1], f"resume={folders[1]}", "diagnostics=[staleness]")
-    with pytest.raises(ConfigError, match="diagnostics/sent_at is absent there and int32"):
+    with pytest.raises(ConfigError, match="diagnostics/sent_at is absent in the checkpoint and int32"):
         training.train(asked)
 
 

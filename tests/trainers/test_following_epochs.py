@@ -95,7 +95,7 @@ def test_rates_at_the_starts_of_epochs() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ([], "its first choice comes after 10 epochs, and the run is over by then"),
+        ([], "its first choice comes after 10 epochs, but the run has 4"),
         (["trainer.epochs=30", "schedule=cosine"], "the learning rate is falling at every choice"),
         (["compressor.k_high=0.0001"], r"Accordion.k_low must be at most k_high \(0.0001\), got 0.001"),
         (["compressor.period=0"], "Accordion.period must be an integer >= 1, got 0"),
@@ -108,10 +108,10 @@ def test_what_has_no_effect_is_refused(overrides: list[str], message: str) -> No
 
 @pytest.mark.parametrize("method", ["none", "hard_threshold", "accordion"])
 def test_a_method_without_a_density_takes_no_schedule(method: str) -> None:
-    from trainers.config.checks import refuse_idle_settings
+    from trainers.config.checks import refuse_settings_without_effect
 
     config = resolved("model=mlp", f"compressor={method}", "budget.schedule=exponential")
     with pytest.raises(ValueError, match=r"budget.schedule has no effect with .*, whose density follows no"):
-        refuse_idle_settings(config, {"budget.schedule"})
-    refuse_idle_settings(resolved("compressor=top_k"), {"budget.schedule"})
-    refuse_idle_settings(resolved("compressor=chain"), {"budget.schedule", "budget.density"})
+        refuse_settings_without_effect(config, {"budget.schedule"})
+    refuse_settings_without_effect(resolved("compressor=top_k"), {"budget.schedule"})
+    refuse_settings_without_effect(resolved("compressor=chain"), {"budget.schedule", "budget.density"})

@@ -157,7 +157,7 @@ def test_a_digit_of_a_finished_run(tmp_path: Path, runs: Callable[[str], Runs]) 
         (path / name).write_text(f"{text[:place]}{9 - int(text[place])}{text[place + 1 :]}")
         line = runs("average").require(config, path)
         assert str(path / name) in line and "was changed after it was written" in line
-        assert "resume=never runs it anew" in line
+        assert "resume=never runs it again" in line
         config["resume"] = "never"
         assert runs("average").require(config, path) == ""
 
@@ -165,8 +165,14 @@ def test_a_digit_of_a_finished_run(tmp_path: Path, runs: Callable[[str], Runs]) 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("optimizer=adam", "optimizer.lr=0.01"), "is of another optimizer: SGD there and Adam here"),
-        (("optimizer.momentum=0", "optimizer.nesterov=false"), "momentum_buffer is .* there and absent here"),
+        (
+            ("optimizer=adam", "optimizer.lr=0.01"),
+            "has another optimizer: SGD in the checkpoint and Adam in this run",
+        ),
+        (
+            ("optimizer.momentum=0", "optimizer.nesterov=false"),
+            "momentum_buffer is .* and absent in this run",
+        ),
     ],
 )
 def test_another_optimizer(
@@ -183,9 +189,13 @@ def test_another_optimizer_the_other_way(tmp_path: Path) -> None:
     adam = config_of(tmp_path, *settings, "optimizer=adam", "optimizer.lr=0.01")
     train(adam)
     longer = ("trainer.steps=12", f"resume={RunFolder(adam).path}")
-    with pytest.raises(ConfigError, match="is of another optimizer: Adam there and SGD here"):
+    with pytest.raises(
+        ConfigError, match="has another optimizer: Adam in the checkpoint and SGD in this run"
+    ):
         session.run(config_of(tmp_path, *settings, *longer))
-    with pytest.raises(ConfigError, match="is of another optimizer: Adam there and AdamW here"):
+    with pytest.raises(
+        ConfigError, match="has another optimizer: Adam in the checkpoint and AdamW in this run"
+    ):
         session.run(config_of(tmp_path, *settings, *longer, "optimizer=adamw", "optimizer.lr=0.01"))
     session.run(config_of(tmp_path, *settings, *longer, "optimizer=adam", "optimizer.lr=0.01"))
 

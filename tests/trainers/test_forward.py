@@ -94,7 +94,7 @@ def test_bf16_needs_a_device_that_has_it(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "An old GPU")
     require_bf16(CPU)
-    with pytest.raises(ValueError, match=r"trainer\.precision=bf16: An old GPU does not compute in it"):
+    with pytest.raises(ValueError, match=r"trainer\.precision=bf16: An old GPU does not support it"):
         require_bf16(torch.device("cuda"))
 
 

@@ -136,7 +136,9 @@ def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path
     assert after["summary"]["step"] == 6
     assert not any("diagnostics" in name for name in after["tensors"])
     asked = config_of(tmp_path / "asked", *longer, f"resume={folders[1]}", "diagnostics=[gap]")
-    with pytest.raises(ConfigError, match=r"diagnostics/gap/applied is absent there and float64 \["):
+    with pytest.raises(
+        ConfigError, match=r"diagnostics/gap/applied is absent in the checkpoint and float64 \["
+    ):
         training.train(asked)
 
 

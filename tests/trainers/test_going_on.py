@@ -51,7 +51,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(
     assert_same(whole, train(config))
     told = capsys.readouterr().out
     assert "a checkpoint cannot be used: step-000000006: part-0-of-1.safetensors was changed after it" in told
-    assert "going on after step 4" in told
+    assert "continuing after step 4" in told
 
 
 def test_without_a_good_checkpoint_it_starts_again(
@@ -76,7 +76,7 @@ def test_records_that_are_not_what_they_were(
     assert_same(whole, train(config))
     told = capsys.readouterr().out
     assert "step-000000006: metrics.jsonl was changed after the checkpoint" in told
-    assert "going on after step 4" in told
+    assert "continuing after step 4" in told
 
 
 def test_half_a_line_behind_the_checkpoint_is_forgotten(tmp_path: Path, whole: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ def test_never(tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixt
     interrupted(tmp_path)
     config = config_of(tmp_path, *SETTINGS, "resume=never")
     assert_same(whole, train(config))
-    assert "going on" not in capsys.readouterr().out
+    assert "continuing" not in capsys.readouterr().out
 
 
 def test_an_earlier_checkpoint_of_its_own(
@@ -101,7 +101,7 @@ def test_an_earlier_checkpoint_of_its_own(
     assert identity_of(config).id == folder.id
     training.train(config)
     assert_same(whole, outcome(before))
-    assert "going on after step 4" in capsys.readouterr().out
+    assert "continuing after step 4" in capsys.readouterr().out
 
 
 def test_another_runs_checkpoint(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_refused(tmp_path: Path, change: tuple[str, ...], rule: str) -> None:
 
 def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
     _, folder = interrupted(tmp_path)
-    with pytest.raises(ConfigError, match=r"does not fit this run: model/.* is .* there and .* here"):
+    with pytest.raises(ConfigError, match=r"does not fit this run: model/.* is .* and .* in this run"):
         session.run(config_of(tmp_path, *SETTINGS, "model=logistic_regression", f"resume={folder.path}"))
     with pytest.raises(ConfigError, match="the checkpoint is at step 6, and this run ends at 6"):
         session.run(config_of(tmp_path, *SETTINGS, "trainer.steps=6", f"resume={folder.path}"))

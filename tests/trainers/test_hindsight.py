@@ -212,7 +212,9 @@ def test_skipped_steps_do_not_enter() -> None:
     without = Snapshots(snapshots[2])
     for worker in without.start.workers.values():
         del worker.tensors["diagnostics/counts"]
-    with pytest.raises(CheckpointMismatch, match="diagnostics/counts is absent there and float64"):
+    with pytest.raises(
+        CheckpointMismatch, match="diagnostics/counts is absent in the checkpoint and float64"
+    ):
         skipping_trainer_after(without)
 
 

@@ -31,7 +31,7 @@ def test_all_is_well(temporary: Path) -> None:
         ("vanish", "process 1 of 2 ended with status 0"),
         ("refuse", "all of them"),
         ("lose", "another process ended or did not answer for 3 s"),
-        pytest.param("be mistaken", "process 1 of 2 failed, as it says above", marks=pytest.mark.slow),
+        pytest.param("be mistaken", "process 1 of 2 failed; its traceback is above", marks=pytest.mark.slow),
     ],
 )
 def test_one_that_fails_ends_the_others(what: str, said: str) -> None:
@@ -44,7 +44,7 @@ def test_one_that_fails_ends_the_others(what: str, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [("stop", "stopped after step 3"), ("be asked", "stopped; the same command goes on")],
+    [("stop", "stopped after step 3"), ("be asked", "stopped; the same command continues the run")],
 )
 def test_all_are_asked_to_stop(what: str, said: str) -> None:
     with pytest.raises(StoppedError) as caught:
@@ -54,7 +54,7 @@ def test_all_are_asked_to_stop(what: str, said: str) -> None:
 
 def test_one_that_is_interrupted_before_its_training_ends_the_others() -> None:
     started = time.monotonic()
-    with pytest.raises(StoppedError, match="the same command goes on") as caught:
+    with pytest.raises(StoppedError, match="the same command continues the run") as caught:
         launch("launching:run", "interrupt", 2)
     assert caught.value.signal == 2 and time.monotonic() - started < 60
 

@@ -26,7 +26,7 @@ def test_nccl_is_told_its_gpu(
     def join(backend: str, **settings: object) -> None:
         joined.append((backend, settings["device_id"], settings["rank"], settings["world_size"]))
 
-    monkeypatch.setattr(process_group, "_meeting_point", lambda processes, timeout: dist.HashStore())
+    monkeypatch.setattr(process_group, "_rendezvous_store", lambda processes, timeout: dist.HashStore())
     monkeypatch.setattr(dist, "init_process_group", join)
     process_group._join(device, 1, 2, timedelta(seconds=1))
     assert joined == [(backend, told, 1, 2)]
@@ -42,7 +42,7 @@ def test_jobs_of_a_sweep_below_torchrun_do_not_read_each_others_addresses(
         yield shared, 0, 2
 
     monkeypatch.setattr(process_group, "rendezvous", rendezvous)
-    monkeypatch.delenv(process_group.MEETING, raising=False)
-    first, second = (process_group._meeting_point(2, timedelta(seconds=1)) for _ in range(2))
+    monkeypatch.delenv(process_group.RENDEZVOUS_FILE, raising=False)
+    first, second = (process_group._rendezvous_store(2, timedelta(seconds=1)) for _ in range(2))
     first.set("address", "here")
     assert first.check(["address"]) and not second.check(["address"])

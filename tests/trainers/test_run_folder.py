@@ -75,5 +75,5 @@ def test_a_failed_run_is_not_finished(tmp_path: Path) -> None:
     folder.close({"error": "why"}, 1.0, "failed")
     assert folder.summary() is None
     assert json.loads((folder.path / "summary.json").read_text())["error"] == "why"
-    assert "an earlier try left no checkpoint" in folder.open().messages[0]
+    assert "an earlier attempt left no checkpoint" in folder.open().messages[0]
     assert (folder.path / "metrics.previous.jsonl").read_text() == '{"step": 1}\n'

@@ -51,6 +51,12 @@ def test_the_best_method_and_its_margins() -> None:
         judge([predict(DENSE, 0.1, 4, SLOW)])
 
 
+def test_a_comparison_without_dense_training_is_refused() -> None:
+    others = [predict(SPARSE._replace(name=name), 0.1, 4, SLOW) for name in ("top_k", "powersgd")]
+    with pytest.raises(ValueError, match="needs a prediction named dense, got top_k, powersgd"):
+        judge(others)
+
+
 def test_rates_are_read() -> None:
     assert bits_per_second("2.5gbit") == 2.5e9 and bits_per_second("unlimited") == math.inf
     for text in ("fast", "1", "-1gbit", "nangbit", "1 gbps"):

@@ -40,7 +40,7 @@ def test_what_can_be_printed_is() -> None:
 def test_a_reader_that_leaves_is_told_of_once() -> None:
     result = run(stdout=pipe_without_reader(), stderr=subprocess.PIPE)
     assert result.returncode == 0
-    assert result.stderr == "standard output is lost, the command goes on: Broken pipe\nend\n"
+    assert result.stderr == "standard output failed, the command continues: Broken pipe\nend\n"
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
@@ -48,7 +48,7 @@ def test_a_full_disk_is_told_of_once() -> None:
     with FULL.open("w") as full:
         result = run(stdout=full, stderr=subprocess.PIPE)
     assert result.returncode == 0
-    assert result.stderr == "standard output is lost, the command goes on: No space left on device\nend\n"
+    assert result.stderr == "standard output failed, the command continues: No space left on device\nend\n"
 
 
 def test_no_reader_at_all() -> None:

@@ -148,26 +148,26 @@ def test_wandb_that_cannot_go_online_is_refused_before_training(
         raise RuntimeError("api_key not configured")
 
     monkeypatch.setattr(WeightsAndBiases, "start", refuse)
-    with pytest.raises(ValueError, match="does not start: api_key not configured"):
+    with pytest.raises(ValueError, match="cannot start: api_key not configured"):
         open_one(tmp_path, mode=mode)
 
 
-def open_offline(folder: Path, *, goes_on: bool) -> WeightsAndBiases:
-    return open_one(folder, mode="offline", goes_on=goes_on)
+def open_offline(folder: Path, *, continues: bool) -> WeightsAndBiases:
+    return open_one(folder, mode="offline", continues=continues)
 
 
 def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
     """Two parts with one id, both in the upload command; a new start gets another id."""
     ids = []
-    for goes_on in (False, True, False):
-        tracker = open_offline(tmp_path, goes_on=goes_on)
+    for continues in (False, True, False):
+        tracker = open_offline(tmp_path, continues=continues)
         tracker.log(RECORD)
         tracker.finish({})
         ids.append(tracker.run.id)
         parts = sorted((tmp_path / "wandb").glob(f"offline-run-*-{ids[-1]}"))
         assert tracker.sync_command == " ".join(["wandb sync", *map(str, parts)])
-        assert len(parts) == 1 + goes_on
-        if not goes_on:
+        assert len(parts) == 1 + continues
+        if not continues:
             time.sleep(1.1)  # W&B names a part by the second of its start
     assert ids[0] == ids[1] != ids[2]
 
@@ -178,7 +178,7 @@ def test_wandb_of_a_folder_that_is_removed_as_it_starts_adds_no_warning(
     """The failing writer reports the error; the recorded commit is this project's."""
     folder = tmp_path / "run"
     folder.mkdir()
-    tracker = open_offline(folder, goes_on=False)
+    tracker = open_offline(folder, continues=False)
     monkeypatch.setattr(tracker, "_id", lambda: (folder.rmdir(), "again")[1])
     tracker.log(RECORD)
     assert Path(tracker.run.settings.git_root) == Path(__file__).parents[2]
@@ -187,7 +187,7 @@ def test_wandb_of_a_folder_that_is_removed_as_it_starts_adds_no_warning(
 
 
 def test_wandb_that_was_not_there_before_gets_an_id_of_its_own(tmp_path: Path) -> None:
-    tracker = open_offline(tmp_path, goes_on=True)
+    tracker = open_offline(tmp_path, continues=True)
     tracker.log(RECORD)
     tracker.finish(None)
     assert tracker.run.id == (tmp_path / "wandb" / "run-id.txt").read_text().strip()
@@ -198,7 +198,7 @@ def test_wandb_that_fails_is_said_once(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """For all its errors: the training continues, and W&B works in later runs."""
-    tracker = open_offline(tmp_path, goes_on=False)
+    tracker = open_offline(tmp_path, continues=False)
 
     def fail(*_: object, **more: object) -> None:
         raise ConnectionResetError("Connection lost")
@@ -213,9 +213,9 @@ def test_wandb_that_fails_is_said_once(
     tracker.finish({})
     tracker.finish(None)
     said = capsys.readouterr().err.splitlines()
-    assert said == ["Weights & Biases failed, the training goes on without it: Connection lost"]
+    assert said == ["Weights & Biases failed, the training continues without it: Connection lost"]
     (tmp_path / "next").mkdir()
-    after = open_offline(tmp_path / "next", goes_on=False)
+    after = open_offline(tmp_path / "next", continues=False)
     after.log(RECORD)
     after.finish({})
     assert not after.failed

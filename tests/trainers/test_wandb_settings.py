@@ -28,10 +28,12 @@ def test_typed_wins_over_variable_wins_over_default(key: str) -> None:
     settings, said = wandb_settings(typed, other)
     assert settings[key] == VALUES[key]
     word = "a,b" if key == "tags" else VALUES[key]
-    assert said == f"Weights & Biases takes tracker.{key}={word}, not {variable}={other[variable]}"
+    assert (
+        said == f"settings of Weights & Biases: tracker.{key}={word} instead of {variable}={other[variable]}"
+    )
     settings, said = wandb_settings(NOTHING, other)
     assert settings[key] == (["c"] if key == "tags" else other[variable])
-    assert said == f"Weights & Biases takes {variable}={other[variable]}"
+    assert said == f"settings of Weights & Biases: {variable}={other[variable]}"
     same = {variable: ",".join(VALUES[key]) if key == "tags" else VALUES[key]}
     assert wandb_settings(typed, same)[1] == "", "nothing is overridden"
 
@@ -39,7 +41,7 @@ def test_typed_wins_over_variable_wins_over_default(key: str) -> None:
 def test_a_project_with_its_entity() -> None:
     settings, said = wandb_settings(NOTHING | {"project": "me/name"}, {"WANDB_ENTITY": "you"})
     assert (settings["entity"], settings["project"]) == ("me", "name")
-    assert said == "Weights & Biases takes tracker.entity=me, not WANDB_ENTITY=you"
+    assert said == "settings of Weights & Biases: tracker.entity=me instead of WANDB_ENTITY=you"
     settings, _ = wandb_settings(NOTHING, {"WANDB_PROJECT": "me/name"})
     assert (settings["entity"], settings["project"]) == ("me", "name")
     with pytest.raises(ValueError, match="names another entity"):
@@ -59,8 +61,11 @@ def test_a_variable_that_is_no_good_is_named(name: str, value: str) -> None:
 
 
 def test_what_a_variable_cannot_change_is_said() -> None:
-    assert wandb_settings(NOTHING, {"WANDB_NAME": "n"})[1] == "Weights & Biases takes no WANDB_NAME"
+    assert (
+        wandb_settings(NOTHING, {"WANDB_NAME": "n"})[1]
+        == "settings of Weights & Biases: WANDB_NAME is ignored"
+    )
     agent = {"WANDB_SWEEP_ID": "s", "WANDB_PROJECT": "of-sweep"}
     settings, said = wandb_settings(NOTHING | {"project": "typed"}, agent)
     assert settings["project"] == "of-sweep"
-    assert "the project of its sweep, not tracker.project=typed" in said
+    assert "the project of its sweep instead of tracker.project=typed" in said

@@ -26,15 +26,15 @@ def main(argument: str) -> None:
     Its fields are ``overrides`` of the config, ``settings`` for ``Settings``, and ``compute_seconds``, which
     is measured if it is null. Raises ``ConfigError`` for settings that cannot be measured.
     """
-    asked = json.loads(argument)
-    config = compose(asked["overrides"])
+    request = json.loads(argument)
+    config = compose(request["overrides"])
     keep_freed_memory()
     torch.set_num_threads(config["threads"])
     with refusing():
         device = choose_device(config["device"], 1, 0)
-        settings = Settings(**asked["settings"])
+        settings = Settings(**request["settings"])
         trainer = build_trainer(config, Communicator(1, device=device), device)
-        given = asked["compute_seconds"]
+        given = request["compute_seconds"]
         measured = compute_seconds(trainer, settings.steps) if given is None else given
         costs = measure_costs(trainer.layout, settings)
     rate = gloo_bits_per_second() if device.type == "cpu" else math.inf

@@ -3,6 +3,7 @@
 import math
 from typing import NamedTuple
 
+from compressors.core.checks import require
 from trainers.advice.costs import Settings, measure_costs
 from trainers.advice.gloo import gloo_bits_per_second
 from trainers.comm.ddp_hook import CompressionState
@@ -33,9 +34,14 @@ def advise(
     ``bandwidth`` is that of a worker's link, such as ``10gbit``, or ``unlimited``. ``workers`` is by default
     the number of workers of ``state``. ``overlap`` is the part of ``compute_seconds`` during which messages
     are sent. Call it in one process, between steps; it takes the time and memory of some compressions and
-    does not change ``state``. Raises ``ValueError`` for another form of ``bandwidth``, and on a CPU with too
-    little memory.
+    does not change ``state``. Raises ``ValueError`` for another form of ``bandwidth``, for numbers out of
+    range, and on a CPU with too little memory.
     """
+    for name, seconds in (("compute_seconds", compute_seconds), ("latency_seconds", latency_seconds)):
+        require(0 <= seconds < math.inf, name, "a finite number >= 0", seconds)
+    require(0 <= overlap <= 1, "overlap", "in [0, 1]", overlap)
+    is_valid = workers is None or (1 <= workers < math.inf and workers == int(workers))
+    require(is_valid, "workers", "an integer >= 1, or None", workers)
     on_gpu = state.layout.device.type == "cuda"
     network = Network(
         bits_per_second(bandwidth), latency_seconds, math.inf if on_gpu else gloo_bits_per_second()

@@ -61,5 +61,5 @@ class PartDescription(TypedDict):
     file: str
     bytes: int
     blake2b: str
-    memories: dict[str, Skeleton]  # by worker
+    memories: dict[str, Skeleton]  # ``WorkerState.carries`` by worker
     facts: Facts | None  # in the first process's part only

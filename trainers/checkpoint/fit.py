@@ -35,7 +35,7 @@ Rows = Sequence[Record]
 class Require(Protocol):
     """Raises ``CheckpointMismatch`` with the fault unless a condition holds."""
 
-    def __call__(self, fine: bool, what: str) -> None: ...
+    def __call__(self, condition: bool, fault: str) -> None: ...
 
 
 def require_records(facts: Facts, rows: Rows, place: str) -> None:
@@ -72,9 +72,9 @@ def require_own(trainer: "Trainer", facts: Facts, rows: Rows, place: str) -> Non
     """Raise ``CheckpointMismatch`` for facts that are impossible for a run with these settings."""
     step, epochs_per_step, settings = facts["step"], trainer.epochs_per_step, trainer.settings
 
-    def require(fine: bool, what: str) -> None:
-        if not fine:
-            raise CheckpointMismatch(f"{place} is not of this run: {what}")
+    def require(condition: bool, fault: str) -> None:
+        if not condition:
+            raise CheckpointMismatch(f"{place} does not belong to this run: {fault}")
 
     require(facts["epoch"] == step * epochs_per_step, f"its epoch at step {step} is {facts['epoch']!r}")
     require(facts["moved"] == 0, "its number of workers has changed")
@@ -186,9 +186,9 @@ def _require_losses(facts: Facts, rows: Rows, begin: int, require: Require) -> N
     recorded = {row["step"]: row["train/loss"] for row in rows if "train/loss" in row}
     for step, loss in enumerate(losses, begin + 1):
         require(recorded.get(step, loss) == loss, f"its loss of step {step} is {loss!r}")
-    is_looked_back = bool(rows) and "autolrs/loss_at_end" in rows[-1]
+    is_closed = bool(rows) and "autolrs/loss_at_end" in rows[-1]
     begins = facts["step"] == begin or bool(facts["search"]["rates"])
-    require(bool(losses) or begins or is_looked_back, "no losses")
+    require(bool(losses) or begins or is_closed, "no losses")
 
 
 def _require_plan(
@@ -209,7 +209,7 @@ def require_fit(trainer: "Trainer", state: TrainingState, snapshot: Snapshot) ->
     try:
         state.require_fit(snapshot)
         _require_moments(state, snapshot)
-        _require_memories(trainer, snapshot, batches[0] if batches else None)
+        _require_carries(trainer, snapshot, batches[0] if batches else None)
     except CheckpointMismatch as error:
         problem = str(error)
     problem = trainer.communicator.first_text(problem)
@@ -222,13 +222,15 @@ def _require_moments(state: TrainingState, snapshot: Snapshot) -> None:
     facts, here = snapshot.facts, type(state.optimizer).__name__.lstrip("_")
     there = facts["optimizer_name"]
     if there not in (None, here):
-        raise CheckpointMismatch(f"{snapshot.place} is of another optimizer: {there} there and {here} here")
+        raise CheckpointMismatch(
+            f"{snapshot.place} has another optimizer: {there} in the checkpoint and {here} in this run"
+        )
     expected = _moments_like(state.optimizer) if facts["steps_in_ledger"] > 0 else {}
     saved = {name: t for name, t in snapshot.shared.items() if name.startswith("optimizer/")}
     _require_tree(expected, facts["optimizer"], "optimizer", saved, snapshot.place)
 
 
-def _require_memories(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
+def _require_carries(trainer: "Trainer", snapshot: Snapshot, batch: Batch) -> None:
     """Check the saved state of the loss between batches against this loss's state."""
     expected = _carries_like(trainer, batch)
     for worker in trainer.communicator.local_workers:

@@ -99,9 +99,12 @@ class Checkpoints:
             self.wait()
             done = f"stopped after step {snapshot.facts['step']}"
             if self._saved == _moment(snapshot):
-                raise StoppedError(action, f"{done}; its state is saved; the same command goes on from there")
+                raise StoppedError(
+                    action, f"{done}; its state is saved; the same command continues from there"
+                )
             raise StoppedError(
-                action, f"{done}; its state could not be saved; the same command goes on from an earlier one"
+                action,
+                f"{done}; its state could not be saved; the same command continues from an earlier one",
             )
 
     def save(self, snapshot: Snapshot) -> None:
@@ -124,7 +127,8 @@ class Checkpoints:
         try:
             writing.result()
         except OSError as error:
-            print(f"a checkpoint was not written, the training goes on: {error}", file=sys.stderr, flush=True)
+            message = f"a checkpoint was not written, the training continues: {error}"
+            print(message, file=sys.stderr, flush=True)
 
     def at_end(self, state: TrainingState) -> None:
         """Save a finished training, if ``at_end`` is set."""

@@ -188,7 +188,7 @@ def require_same_tensors(live: Tensors, saved: Tensors, place: str) -> None:
         here, there = (_describe(tensors.get(name)) for tensors in (live, saved))
         if here != there:
             raise CheckpointMismatch(
-                f"{place} does not fit this run: {name} is {there} there and {here} here"
+                f"{place} does not fit this run: {name} is {there} in the checkpoint and {here} in this run"
             )
 
 

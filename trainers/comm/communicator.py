@@ -225,11 +225,11 @@ class Communicator:
         counts ``[W, n]`` of received entries. If it is None, ``counts`` are sent first, as metadata of 4
         bytes each.
         """
-        local, told = range(len(counts)), counts
+        local, by_segment = range(len(counts)), counts
         counts = counts.sum(2) if counts.ndim > 2 else counts
         away = counts.sum(1) - [counts[w, worker] for w, worker in enumerate(self.local_workers)]
         if arriving is None:
-            small = torch.from_numpy(told.astype(np.int32))
+            small = torch.from_numpy(by_segment.astype(np.int32))
             arriving = self.all_to_all(small, "metadata").numpy().astype(np.int64)
             arriving = arriving.sum(2) if arriving.ndim > 2 else arriving
             self._charges.hand_over("metadata", -small[0, 0].nbytes)  # for itself

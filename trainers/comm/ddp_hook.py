@@ -43,7 +43,7 @@ class CompressionState:
     """State between buckets and steps: residuals, the step number, the ledger.
 
     A reducer in units of the step (``scale="step"``) and ACCORDION need ``learning_rate``: set the attribute
-    anew before each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer
+    again before each backward pass in which the rate has changed. Set ``epoch``, fractional, if the reducer
     depends on epochs (density schedules, ACCORDION). ``inspect`` is called with every bucket's result,
     before the mean replaces the gradient.
 

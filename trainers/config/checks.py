@@ -9,7 +9,7 @@ from trainers.config.destinations import check_destinations
 from trainers.config.nearest import nearest_settings, question
 from trainers.config.targets import GROUPS, check_targets
 from trainers.config.wandb_settings import VARIABLES, wandb_settings
-from trainers.records.effects import SINGLE, refuse_idle
+from trainers.records.effects import SINGLE, refuse_without_effect
 from trainers.records.plain import Config
 
 _TEXTS = ("root", "name", "home", "vocabulary")  # of data: files, folders and addresses
@@ -38,7 +38,7 @@ def check(config: Config) -> None:
         raise ValueError(f"{unknown[0]!r} has no effect: there is no such setting{advice}")
     check_targets(config)
     if not isinstance(config.get("budget"), dict):
-        raise ValueError(f"budget must be settings, got {config.get('budget')!r}")
+        raise ValueError(f"budget must be a mapping of settings, got {config.get('budget')!r}")
     for key, (minimum, maximum) in _COUNTS.items():
         value = config.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or value < minimum:
@@ -58,14 +58,14 @@ def check(config: Config) -> None:
     for key in _TEXTS:
         value = config["data"].get(key, "none")
         if not (isinstance(value, str) and value) and not (value is None and key == "vocabulary"):
-            raise ValueError(f"data.{key} must be a text, got {shown(value)}")
+            raise ValueError(f"data.{key} must be a non-empty string, got {shown(value)}")
     _check_place(config.get("output"), config.get("name"), config.get("resume"))
     check_destinations(config)
     if "wandb" in config["tracker"].get("destinations", {}):  # before the run folder is made
         wandb_settings({key: config["tracker"].get(key) for key in VARIABLES}, os.environ)
     started = int(os.environ.get("WORLD_SIZE", str(config["processes"])))
     if config["processes"] not in (1, started):
-        raise ValueError(f"processes={config['processes']}, but the launcher started {started}")
+        raise ValueError(f"processes={config['processes']}, but the launcher started {started} process(es)")
     if config["workers"] % started:
         raise ValueError(f"workers must be a multiple of processes ({started}), got {config['workers']}")
 
@@ -75,9 +75,9 @@ def require_inside(folder: Path, output: str) -> None:
     try:
         found, place = folder.resolve(), Path(output).resolve()
     except (OSError, RuntimeError) as error:  # a loop of links; RuntimeError until Python 3.12
-        raise ValueError(f"{folder} must be a folder, got links that lead nowhere") from error
+        raise ValueError(f"{folder} must be a folder, got links that cannot be followed") from error
     if not found.is_relative_to(place):
-        raise ValueError(f"{folder} must lie inside output={output}, but leads to {found}")
+        raise ValueError(f"{folder} must be inside output={output}, but its links lead to {found}")
 
 
 def _check_place(output: object, name: object, resume: object) -> None:
@@ -92,8 +92,8 @@ def _check_place(output: object, name: object, resume: object) -> None:
         raise ValueError(f"name must have at most 200 bytes, got {len(os.fsencode(name))}")
 
 
-def refuse_idle_settings(config: Config, overrides: set[str], *, in_sweep: bool = False) -> None:
+def refuse_settings_without_effect(config: Config, overrides: set[str], *, in_sweep: bool = False) -> None:
     """Raise ``ValueError`` for a setting on the command line that cannot have an effect."""
-    refuse_idle(config, overrides)
+    refuse_without_effect(config, overrides)
     if not in_sweep:
-        refuse_idle(config, overrides, {SINGLE})
+        refuse_without_effect(config, overrides, {SINGLE})

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from trainers.config import guard, words, yaml_loader
-from trainers.config.checks import check, refuse_idle_settings
+from trainers.config.checks import check, refuse_settings_without_effect
 from trainers.config.errors import ConfigError, one_line, refusing
 from trainers.records.plain import Config
 
@@ -44,7 +44,7 @@ def compose(overrides: Sequence[str]) -> Config:
                 del config["hydra"]
             return resolve(config, typed)
         except HydraException as error:
-            raise ConfigError(said_by_hydra(error)) from error
+            raise ConfigError(hydra_message(error)) from error
         finally:
             state.cfg = before
             yaml_loader.end()
@@ -61,7 +61,7 @@ def resolve(config: DictConfig, overrides: Sequence[str], in_sweep: bool = False
         except OmegaConfBaseException as error:
             raise ConfigError(one_line(error)) from error
         check(resolved)
-        refuse_idle_settings(resolved, keys_of(overrides), in_sweep=in_sweep)
+        refuse_settings_without_effect(resolved, keys_of(overrides), in_sweep=in_sweep)
     return resolved
 
 
@@ -70,7 +70,7 @@ def keys_of(overrides: Sequence[str]) -> set[str]:
     return {override.split("=")[0].lstrip("+~") for override in overrides}
 
 
-def said_by_hydra(error: HydraException) -> str:
+def hydra_message(error: HydraException) -> str:
     """Hydra's error message in one line."""
-    said = [one_line(e) for e in (error, error.__cause__) if e is not None and str(e)]
-    return ": ".join(dict.fromkeys(text.split(" Config search path:")[0] for text in said))
+    messages = [one_line(e) for e in (error, error.__cause__) if e is not None and str(e)]
+    return ": ".join(dict.fromkeys(text.split(" Config search path:")[0] for text in messages))

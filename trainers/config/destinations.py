@@ -43,7 +43,7 @@ def check_destinations(config: Config) -> None:
     """Raise ``ValueError`` for destinations that are unknown, do not go together, or are not installed."""
     tracker = config["tracker"]
     found = tracker.get("destinations", {})
-    rule = f"tracker.destinations must say {REQUIRED} or {IF_INSTALLED} of some of {', '.join(DESTINATIONS)}"
+    rule = f"tracker.destinations must map any of {', '.join(DESTINATIONS)} to {REQUIRED} or {IF_INSTALLED}"
     if not isinstance(found, Mapping):
         raise ValueError(f"{rule}, got {shown(found)}")
     for name, wanted in found.items():
@@ -51,13 +51,13 @@ def check_destinations(config: Config) -> None:
             raise ValueError(f"{rule}, got {shown(name)}: {shown(wanted)}")
     if NONE in found and len(found) > 1:
         others = ", ".join(name for name in found if name != NONE)
-        raise ValueError(f"tracker=none must stand alone, got {others} beside it")
+        raise ValueError(f"tracker=none cannot be combined with other trackers, got {others}")
     for name, wanted in found.items():
         is_online = name == "wandb" and tracker.get("mode") == "online"
         about = DESTINATIONS.get(name)
         if about is not None and (wanted == REQUIRED or is_online) and not is_installed(about.package):
-            asked = f"tracker={name}" if wanted == REQUIRED else "tracker.mode=online"
-            raise ValueError(f"{asked} needs {about.name}, which is not installed: {about.install}")
+            setting = f"tracker={name}" if wanted == REQUIRED else "tracker.mode=online"
+            raise ValueError(f"{setting} needs {about.name}, which is not installed: {about.install}")
     _check_objective(tracker.get("objective"), tracker.get("byte_budget"))
     keeps = tracker.get("checkpoints", False)
     if not isinstance(keeps, bool):

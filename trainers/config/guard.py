@@ -58,18 +58,19 @@ class GuardedRepository(CachingConfigRepository):
         found = self._read(config_path)
         group, _, name = config_path.partition("/")
         if found is None and group == "sweeps" and name in old_names.SWEEPS:
-            raise ConfigCompositionException(f"+sweeps={name} is +sweeps={old_names.SWEEPS[name]} now")
+            raise ConfigCompositionException(f"+sweeps={name} is now +sweeps={old_names.SWEEPS[name]}")
         if found is not None and config_path.startswith(f"{FOR_AGENTS}/"):
-            said = f"{config_path} is for the agents of Weights & Biases: wandb sweep {config_path}.yaml"
-            raise ConfigCompositionException(said)
+            raise ConfigCompositionException(
+                f"{config_path} is for the agents of Weights & Biases: use wandb sweep {config_path}.yaml"
+            )
         if found is not None:
             if config_path not in self.sizes:
                 self.sizes[config_path] = 1 + config_yaml.size(found.config)
             self.values += self.sizes[config_path]
         if self.values > 3 * MOST_VALUES:  # Hydra reads each file three times
             raise ConfigCompositionException(
-                f"the files of a config must come to at most {MOST_VALUES} values, those of a file that is "
-                f"named twice counted twice; too many with {config_path!r}"
+                f"the files of a config must have at most {MOST_VALUES} values together, and a file that is "
+                f"named twice counts twice; {config_path!r} exceeds the limit"
             )
         return found
 
@@ -82,7 +83,7 @@ class GuardedRepository(CachingConfigRepository):
             raise
         except yaml.YAMLError as error:
             raise ConfigCompositionException(
-                f"config file {config_path!r}: {config_yaml.said(error)}"
+                f"config file {config_path!r}: {config_yaml.message_of(error)}"
             ) from None
         except Exception as error:  # Hydra and OmegaConf raise many kinds for malformed files
             raise ConfigCompositionException(f"config file {config_path!r}: {error}") from None
@@ -123,8 +124,8 @@ class GuardedLoader(ConfigLoaderImpl):
             if error.missing_cfg_file is None or not error.options:
                 raise
             options = {*error.options, *config_names(error.missing_cfg_file.partition("/")[0])}
-            said = nearest.refusal_of_choice(error.missing_cfg_file, options)
-            raise ConfigCompositionException(said) from None
+            message = nearest.refusal_of_choice(error.missing_cfg_file, options)
+            raise ConfigCompositionException(message) from None
         for warning in warned:
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
         check_named_code(OmegaConf.to_container(config.hydra, resolve=False))
@@ -179,8 +180,8 @@ def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
                 continue
             plain = OmegaConf.to_container(config, resolve=False)
             word = override.input_line or override.key_or_group
-            said = nearest.refusal_of_setting(override.key_or_group, word, plain)
-            raise ConfigCompositionException(said) from None
+            message = nearest.refusal_of_setting(override.key_or_group, word, plain)
+            raise ConfigCompositionException(message) from None
 
 
 def typed_mode(self: Hydra, config_name: str | None, overrides: list[str]) -> RunMode | None:
@@ -188,8 +189,8 @@ def typed_mode(self: Hydra, config_name: str | None, overrides: list[str]) -> Ru
 
     A config file cannot set the mode (``check_files``).
     """
-    said = any(re.match(r"[+~]*hydra(\.mode)?\b(?![./])", word) for word in overrides)
-    return _hydras_mode(self, config_name, overrides) if said else None
+    is_set = any(re.match(r"[+~]*hydra(\.mode)?\b(?![./])", word) for word in overrides)
+    return _hydras_mode(self, config_name, overrides) if is_set else None
 
 
 def config_names(group: str) -> set[str]:
@@ -244,11 +245,12 @@ def environment_variable(name: str, default: Any = "") -> Any:
     default.
     """
     if name not in ENVIRONMENT:
-        raise ValueError(f"configs may read {', '.join(ENVIRONMENT)} of the environment, not {name}")
+        known = ", ".join(ENVIRONMENT)
+        raise ValueError(f"a config may only read these environment variables: {known}; got {name}")
     if name in os.environ:
         return os.environ[name]
     if default == "":
-        raise ValueError(f"the environment has no {name}")
+        raise ValueError(f"the environment variable {name} is not set")
     return default
 
 
@@ -275,5 +277,5 @@ def _check_choice(override: Override, repository: GuardedRepository) -> None:
     if options and not isinstance(override.value(), dict):
         got = (override.input_line or "").partition("=")[2]
         near = ["none"] if not override.value() and "none" in options else []
-        said = f"{group} must be one of {', '.join(options)}, got {got}"
-        raise ConfigCompositionException(said + nearest.question(f"{group}={name}" for name in near))
+        message = f"{group} must be one of {', '.join(options)}, got {got}"
+        raise ConfigCompositionException(message + nearest.question(f"{group}={name}" for name in near))

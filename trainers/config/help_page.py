@@ -62,9 +62,9 @@ def explanations(files: Iterable[tuple[str, str]], folders: Iterable[Path]) -> d
             continue
         below: Key = tuple(package.split(".")) if package else ()
         text = file.read_text(encoding="utf-8")
-        for key, said in comments(text, name.rpartition("/")[2]).items():
+        for key, comment in comments(text, name.rpartition("/")[2]).items():
             if key or below:  # a file of the whole config explains no single setting
-                found.setdefault((*below, *key), said)
+                found.setdefault((*below, *key), comment)
     return found
 
 
@@ -83,12 +83,12 @@ def comments(text: str, name: str = "") -> dict[Key, str]:
         above = first
         while above > top and lines[above - 1].lstrip().startswith("#"):
             above -= 1
-        said = [line.strip().removeprefix("#").strip() for line in lines[above:first]]
+        comment = [line.strip().removeprefix("#").strip() for line in lines[above:first]]
         behind = lines[last][column:].strip() if last < len(lines) else ""
         if behind.startswith("#"):
-            said.append(behind.removeprefix("#").strip())
-        if said:
-            found[key] = " ".join(said)
+            comment.append(behind.removeprefix("#").strip())
+        if comment:
+            found[key] = " ".join(comment)
     return found
 
 
@@ -108,11 +108,11 @@ def settings_page(settings: Mapping[str, Any], explained: Mapping[Key, str], wid
     lines = [(key if key in explained else _referred(settings, key), line) for key, line in _lines(settings)]
     column = 2 + max((len(line) for _, line in lines if len(line) + 2 <= _LAST_COLUMN), default=0)
     for key, line in lines:
-        said = textwrap.wrap(explained.get(key, ""), max(width - column - 2, 20), break_on_hyphens=False)
-        if said and len(line) + 2 <= column:
-            line = f"{line:<{column}}# {said.pop(0)}"
+        rows = textwrap.wrap(explained.get(key, ""), max(width - column - 2, 20), break_on_hyphens=False)
+        if rows and len(line) + 2 <= column:
+            line = f"{line:<{column}}# {rows.pop(0)}"
         yield line
-        yield from (f"{'':{column}}# {rest}" for rest in said)
+        yield from (f"{'':{column}}# {rest}" for rest in rows)
 
 
 def _referred(settings: Any, key: Key) -> Key:

@@ -69,7 +69,7 @@ def check_named_code(section: dict[str, Any]) -> None:
 def refuse(what: str) -> NoReturn:
     """Raise ``ConfigCompositionException`` for a config file that does ``what``."""
     raise ConfigCompositionException(
-        f"a config file must not {what}: it can run code; type it on the command line"
+        f"a config file must not {what}, because that can run code: use the command line instead"
     )
 
 
@@ -91,9 +91,9 @@ def _hydras_defaults() -> tuple[dict[str, Any], dict[str, Any]]:
     """Hydra's default ``hydra`` section, and its folders, which apply without our config (--hydra-help)."""
     from hydra.conf import HydraConf
 
-    usual: Any = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
+    section: Any = OmegaConf.to_container(OmegaConf.structured(HydraConf), resolve=False)
     output: Any = OmegaConf.to_container(OmegaConf.load(CONF_OF_HYDRA / "output/default.yaml"), resolve=False)
-    return usual, output
+    return section, output
 
 
 @cache

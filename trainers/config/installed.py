@@ -75,7 +75,7 @@ def _distributions() -> set[str]:
         if any(group in text for group in GROUPS.values()):
             if not distribution.metadata["Name"]:
                 raise ValueError(
-                    f"an installed package has entry points for this project and no name: {text!r}"
+                    f"an installed package has entry points for this project but no name: {text!r}"
                 )
             found.add(distribution.metadata["Name"])
     return found
@@ -83,7 +83,7 @@ def _distributions() -> set[str]:
 
 def _declared_by(distribution: metadata.Distribution) -> Iterator[Declaration]:
     configs = {declared: group for group, declared in GROUPS.items()}
-    version = distribution.version or "of no version"
+    version = distribution.version or "without a version"
     owner = f"{distribution.name} {version}"
     try:
         entries = distribution.entry_points
@@ -112,6 +112,6 @@ def _places(declaration: Declaration) -> list[Path]:
         owner = f"{declaration.distribution} {declaration.version}"
         raise ValueError(
             f"{owner} declares {declaration.module} in {GROUPS[declaration.group]}, but there is no "
-            f"module {name}: install it anew or uninstall it"
+            f"module {name}: install it again or uninstall it"
         )
     return [Path(place) for place in spec.submodule_search_locations or ()]

@@ -29,9 +29,9 @@ def refusal_of_setting(key: str, word: str, config: Config) -> str:
     ``config`` is the composed config. A ``+`` is suggested only for a setting that the part has.
     """
     group, _, name = key.partition(".")
-    idle = without_effect(config, key) if name else None
-    if idle is not None and idle.is_idle:
-        return f"Could not override '{key}': {idle.said(key, config)}"
+    entry = without_effect(config, key) if name else None
+    if entry is not None and entry.is_refused:
+        return f"Could not override '{key}': {entry.message(key, config)}"
     if name in targets.settings_of(config, group):
         return f"Could not override '{key}', which no config file sets; to set it, type +{word}"
     advice = question(nearest_settings(key, config)) or "; --help lists the settings"

@@ -13,7 +13,7 @@ def check_search(sweeper: Mapping[str, Any], tracker: Mapping[str, Any]) -> None
     if str(sweeper.get("_target_")).startswith(_OF_HYDRA):
         return
     if objective_of(tracker) is None:
-        raise ValueError("this sweeper searches, and needs an objective: tracker.objective=METRIC")
+        raise ValueError("this sweeper needs an objective: set tracker.objective=METRIC")
     direction = sweeper.get("direction", "maximize")
     if getattr(direction, "name", direction) != "maximize":
-        raise ValueError("the objective is the better the larger it is: hydra.sweeper.direction=maximize")
+        raise ValueError("hydra.sweeper.direction must be maximize, because a larger objective is better")

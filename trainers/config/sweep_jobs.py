@@ -51,10 +51,10 @@ def jobs_with_own_settings(jobs: Sequence[Sequence[str]], compose: Compose) -> l
     for job in jobs:
         own = [word for word in job if _is_of_compressor(word)]
         typed |= dict.fromkeys(map(_key, own))
-        asked = (f"compressor={_value(job, 'compressor')}", *own)
-        if asked not in known:
-            known[asked] = _taken(own, [word for word in job if word not in own], compose)
-        words = [word for word in job if word not in own or word in known[asked]]
+        own_settings = (f"compressor={_value(job, 'compressor')}", *own)
+        if own_settings not in known:
+            known[own_settings] = _taken(own, [word for word in job if word not in own], compose)
+        words = [word for word in job if word not in own or word in known[own_settings]]
         found.setdefault(tuple(words), words)
     unused = typed.keys() - {_key(word) for words in known.values() for word in words}
     for key in typed:
@@ -71,7 +71,7 @@ def _taken(own: list[str], others: list[str], compose: Compose) -> list[str]:
     kept = []
     for word in there:
         entry = without_effect(config, f"compressor.{_key(word).partition('.')[2]}")
-        if entry is None or not entry.is_idle:
+        if entry is None or not entry.is_refused:
             kept.append(word)
     return kept
 

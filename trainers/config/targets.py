@@ -60,19 +60,19 @@ def check_targets(config: Config) -> None:
         where, key = ".".join(path), path[-1]
         for text in (key, value):
             if isinstance(text, str) and "${" in text:
-                raise ValueError(f"{where} must hold no ${{...}} when all is resolved, got {text[:80]!r}")
+                raise ValueError(f"{where} must not contain ${{...}} after resolution, got {text[:80]!r}")
         if key in ("_args_", "_recursive_", "_convert_"):
-            raise ValueError(f"{where} is not for configs: factories take settings by keyword")
+            raise ValueError(f"{where} must not be set in a config: factories take settings by keyword")
         if key == "_partial_":
             group = GROUPS.get(path[0])
             if len(path) != 2 or group is None or value is not group.is_partial:
-                raise ValueError(f"{where} is not for configs to change, got {value!r}")
+                raise ValueError(f"{where} must not be changed by a config, got {value!r}")
         if key == "_target_":
             _check_name(path, value)
     for name, group in GROUPS.items():
         settings = config.get(name)
         if not isinstance(settings, dict) or "_target_" not in settings:
-            raise ValueError(f"{name} must be settings with a _target_, got {_shown(settings)}")
+            raise ValueError(f"{name} must be a mapping with a _target_, got {_shown(settings)}")
         if group.is_partial and settings.get("_partial_") is not True:
             raise ValueError(f"{name}._partial_ must be true, got {settings.get('_partial_')!r}")
 
@@ -140,11 +140,11 @@ def require_match(settings: Config, data: str, arguments: set[str]) -> None:
     parameters = inspect.signature(getattr(importlib.import_module(full_name(module)), name)).parameters
     if not arguments <= parameters.keys():
         fitting = ", ".join(_fitting_data(parameters))
-        remedy = f"; data={fitting} would do" if fitting else ""
+        remedy = f"; data must be one of {fitting}" if fitting else ""
         raise ValueError(f"{model} cannot be trained on the data of {data}{remedy}")
     decided = sorted(arguments & settings.keys())
     if decided:
-        raise ValueError(f"model.{decided[0]} has no effect: the data decide it")
+        raise ValueError(f"model.{decided[0]} has no effect: the dataset sets this argument")
 
 
 def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
@@ -157,8 +157,8 @@ def _fitting_data(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
     for path in sorted((ROOT / "conf/data").glob("*.yaml")):
         module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
         returned = get_type_hints(getattr(importlib.import_module(full_name(module)), name))["return"]
-        usual = (*get_args(returned), returned)[0]  # the first of several kinds is the default
-        provided = get_type_hints(get_type_hints(usual.model_arguments)["return"]).keys()
+        default = (*get_args(returned), returned)[0]  # the first of several kinds
+        provided = get_type_hints(get_type_hints(default.model_arguments)["return"]).keys()
         if required <= provided <= parameters.keys():
             found.append(path.stem)
     return found
@@ -181,7 +181,7 @@ def _check_name(path: tuple[str, ...], value: object) -> None:
     where = ".".join(path)
     group = GROUPS.get(path[0])
     if group is None or len(path) < 2:
-        raise ValueError(f"{where} has no effect: only {', '.join(GROUPS)} name code")
+        raise ValueError(f"{where} has no effect: only {', '.join(GROUPS)} can have a _target_")
     place = group.place if "." in group.place else f"{group.place}.MODULE"
     rule = f"{where} must be {place}.NAME, a factory of this project"
     if path[0] in installed.GROUPS:
@@ -225,16 +225,16 @@ def _check_factory(where: str, name: str, group: Group, settings: Config) -> Non
     if found is None or not is_factory or not f"{found.__module__}.".startswith(f"{full_name(module)}."):
         raise ValueError(f"{where}: {module} defines no function or class {attribute}")
     if module.startswith("compressors.core."):
-        raise ValueError(f"{where}: {name} is no compressor: methods extend it")
+        raise ValueError(f"{where}: {name} is not a compressor: compressors.core has only parts of methods")
     makes = group.makes + (group.inside if where.count(".") > 1 else ())
     if makes and not any(hasattr(found, made) for made in makes):
-        raise ValueError(f"{where}: {name} is no {where.split('.')[0]}: it has no {' or '.join(makes)}")
+        raise ValueError(f"{where}: {name} is not a {where.split('.')[0]}: it has no {' or '.join(makes)}")
     parameters = _signature(found, where, name).parameters
     kinds = {p.kind for key, p in parameters.items() if key not in group.given}
     if not _is_ours(module, group):  # only in our modules does a positional argument mark other functions
         kinds -= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
     if not kinds <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}:
-        raise ValueError(f"{where}: {name} is no factory: it must take its settings by keyword only")
+        raise ValueError(f"{where}: {name} is not a factory: it must take its settings by keyword only")
     owner = where.rpartition(".")[0]
     settable = parameters.keys() - group.given
     unknown = sorted(settings.keys() - {"_target_", "_partial_"} - settable)
@@ -254,7 +254,7 @@ def _signature(found: Callable[..., object], where: str, name: str) -> inspect.S
     try:
         return inspect.signature(found)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{where}: {name} is no factory: {error}") from error
+        raise ValueError(f"{where}: {name} is not a factory: {error}") from error
 
 
 def _shown(value: object) -> str:

@@ -32,18 +32,20 @@ def wandb_settings(typed: Mapping[str, object], environment: Mapping[str, str]) 
     values = {key: environment[name] for key, name in VARIABLES.items() if environment.get(name)}
     given: Settings = {key: value.split(",") if key == "tags" else value for key, value in values.items()}
     given = _checked(given, VARIABLES, _MODES_OF_WANDB)
-    said = []
+    notes = []
     if environment.get("WANDB_SWEEP_ID"):  # an agent's runs must be in the project of its sweep
         for key in ("project", "entity"):
             if key in found:
-                said.append(f"the project of its sweep, not tracker.{key}={found.pop(key)}")
+                notes.append(f"the project of its sweep instead of tracker.{key}={found.pop(key)}")
     for key, value in given.items():
         if key not in found:
-            said.append(f"{VARIABLES[key]}={_in_words(value)}")
+            notes.append(f"{VARIABLES[key]}={_in_words(value)}")
         elif found[key] != value:
-            said.append(f"tracker.{key}={_in_words(found[key])}, not {VARIABLES[key]}={_in_words(value)}")
-    said += [f"no {name}" for name in _NOT_TAKEN if environment.get(name)]
-    return {**_DEFAULTS, **given, **found}, f"Weights & Biases takes {'; '.join(said)}" if said else ""
+            typed_value, environment_value = _in_words(found[key]), _in_words(value)
+            notes.append(f"tracker.{key}={typed_value} instead of {VARIABLES[key]}={environment_value}")
+    notes += [f"{name} is ignored" for name in _NOT_TAKEN if environment.get(name)]
+    message = f"settings of Weights & Biases: {'; '.join(notes)}" if notes else ""
+    return {**_DEFAULTS, **given, **found}, message
 
 
 def _checked(settings: Mapping[str, object], names: Mapping[str, str], modes: Sequence[str]) -> Settings:
@@ -62,7 +64,7 @@ def _checked(settings: Mapping[str, object], names: Mapping[str, str], modes: Se
     for key, length in _NAMES.items():
         value = found.get(key, "none")
         if not isinstance(value, str) or not 0 < len(value) <= length:
-            raise ValueError(f"{names[key]} must be a text of at most {length} letters, got {shown(value)}")
+            raise ValueError(f"{names[key]} must be a string of 1 to {length} characters, got {shown(value)}")
     if not _is_name(found.get("entity", "none")):
         raise ValueError(f"{names['entity']} must be a name, got {shown(found['entity'])}")
     if "mode" in found and found["mode"] not in modes:

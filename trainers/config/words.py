@@ -10,7 +10,7 @@ from trainers.config.guard import CONF
 from trainers.records.effects import RENAMED
 
 _IDLE = {
-    "hydra.run.dir": "output=DIR says where run folders go",
+    "hydra.run.dir": "output=DIR sets the place of run folders",
     "hydra.verbose": "nothing is logged through Hydra",
 }
 
@@ -38,12 +38,12 @@ def options_first(words: list[str]) -> list[str]:
     parser = get_args_parser()
 
     def refuse(message: str) -> None:
-        raise ValueError(f"{message}; --help lists what there is")
+        raise ValueError(f"{message}; --help lists all options and settings")
 
     parser.error = refuse  # type: ignore[method-assign, assignment]  # argparse would print the usage
     parsed = parser.parse_intermixed_args(words)
     if parsed.experimental_rerun is not None:
-        raise ValueError("--experimental-rerun is not for use: it opens a pickle, which can run code")
+        raise ValueError("--experimental-rerun is not supported: it loads a pickle, which can run code")
     options = list(words)
     for override in parsed.overrides:
         options.remove(override)
@@ -60,12 +60,12 @@ def _bracketed(word: str) -> str:
     key, _, value = word.partition("=")
     if key != "diagnostics":
         return word
-    asked = [name.strip() for name in value.removeprefix("[").removesuffix("]").split(",") if name.strip()]
+    chosen = [name.strip() for name in value.removeprefix("[").removesuffix("]").split(",") if name.strip()]
     known = sorted(path.stem for path in (CONF / "diagnostics").glob("*.yaml"))
-    unknown = [name for name in asked if name not in known]
+    unknown = [name for name in chosen if name not in known]
     if unknown:
         raise ValueError(f"diagnostics must be some of {', '.join(known)}, got {unknown[0]}")
-    return f"{key}=[{','.join(asked)}]"
+    return f"{key}=[{','.join(chosen)}]"
 
 
 def home_expanded(word: str) -> str:

@@ -39,7 +39,7 @@ def bounded_loader() -> Any:
         def __init__(self, stream: Any) -> None:
             text = stream.read(LONGEST + 1) if hasattr(stream, "read") else stream
             if len(text) > LONGEST:
-                raise yaml.YAMLError(f"must have at most {LONGEST} letters")
+                raise yaml.YAMLError(f"must have at most {LONGEST} characters")
             if text.count("${") > MOST_INTERPOLATIONS:
                 raise yaml.YAMLError(f"must have at most {MOST_INTERPOLATIONS} interpolations")
             super().__init__(text)
@@ -71,28 +71,28 @@ def _count(node: Any, count: int, depth: int) -> int:
         for key, value in node.value:
             if key.tag not in _KEYS:
                 got = key.value if isinstance(key.value, str) else f"a {key.id}"
-                raise _error(f"must have texts for keys, got {got[:80]}", key)
+                raise _error(f"must have strings as keys, got {got[:80]}", key)
             count = _count(value, count, depth + 1)
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             count = _count(value, count, depth + 1)
     elif node.value.count("${") > MOST_INSIDE:
-        raise _error(f"must have at most {MOST_INSIDE} interpolations in a text", node)
+        raise _error(f"must have at most {MOST_INSIDE} interpolations in a string", node)
     return count
 
 
 def _require(count: int, depth: int, where: Any) -> None:
     if count > MOST:
-        raise _error(f"must have at most {MOST} values, those behind aliases included", where)
+        raise _error(f"must have at most {MOST} values, including those of aliases", where)
     if depth > DEEPEST:
-        raise _error(f"must have at most {DEEPEST} lists and mappings inside one another", where)
+        raise _error(f"must have at most {DEEPEST} levels of nested lists and mappings", where)
 
 
 def _error(rule: str, where: Any) -> yaml.YAMLError:
     return yaml.MarkedYAMLError(problem=rule, problem_mark=where.start_mark)
 
 
-def said(error: yaml.YAMLError) -> str:
+def message_of(error: yaml.YAMLError) -> str:
     """The error and its position in the file, in one line."""
     if not isinstance(error, yaml.MarkedYAMLError):
         return " ".join(str(error).split())
@@ -126,7 +126,7 @@ def resolve_parse_tree(self: Container, *arguments: Any, **named: Any) -> Any:
         content = value._value() if hasattr(value, "_value") else value
         _resolved += len(content) // 64 if isinstance(content, str) else 0
     if _resolved > MOST_RESOLVED:
-        rule = f"must give at most {MOST_RESOLVED} values or texts of 64 letters"
+        rule = f"must give at most {MOST_RESOLVED} values or strings of 64 characters"
         raise InterpolationResolutionError(f"the interpolations of a config {rule}")
     return value
 

@@ -21,11 +21,11 @@ class Bound:
     Cost: in a measured step, a copy of p of all workers and a pass over it.
     """
 
-    def require_codec(self, reducer: Reducer) -> None:
+    def require_lossy(self, reducer: Reducer) -> None:
         """Raise ``ValueError`` for a lossless method."""
         if reducer.traits.lossless:
             raise ValueError(
-                "diagnostics=bound needs a lossy compressor; selection_error goes with all compressors"
+                "diagnostics=bound needs a lossy compressor; selection_error works with all compressors"
             )
 
     def measure(

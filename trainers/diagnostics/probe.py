@@ -38,7 +38,7 @@ class Probe(Wrapper):
         if settings.xi is not None:
             settings.xi.require_codec(inner)
         if settings.bound is not None:
-            settings.bound.require_codec(inner)
+            settings.bound.require_lossy(inner)
         if settings.staleness is not None:
             settings.staleness.require_residual(inner)
 

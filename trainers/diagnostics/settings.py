@@ -52,7 +52,7 @@ class Diagnostics:
 
 def _made(name: str, kind: type, settings: object) -> object:
     """A diagnostic from its settings."""
-    require(isinstance(settings, dict), f"diagnostics.{name}", "settings by their names", settings)
+    require(isinstance(settings, dict), f"diagnostics.{name}", "a mapping of settings", settings)
     assert isinstance(settings, dict)
     known = {field.name for field in dataclasses.fields(kind)}
     for key in sorted(map(str, settings.keys() ^ known)):

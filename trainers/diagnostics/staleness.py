@@ -88,7 +88,7 @@ class Staleness:
         if not reducer.keeps_residual:
             raise ValueError(
                 "diagnostics=staleness needs feedback=ef and a lossy compressor: without a residual no "
-                "entry waits; selection_error goes with all compressors"
+                "entry waits; selection_error works with all compressors"
             )
 
     def measure(

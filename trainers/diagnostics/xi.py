@@ -33,7 +33,7 @@ class Xi:
             raise ValueError(
                 "diagnostics=xi needs a compressor that selects by magnitude, such as top_k or "
                 "hard_threshold: for others C(mean) is a new random draw or equal to mean C(p), or C is not "
-                "one function; selection_error goes with all compressors"
+                "one function; selection_error works with all compressors"
             )
 
     def measure(self, given: StepInput, reduced: Reduced, step: Step) -> dict[str, float]:

@@ -9,12 +9,14 @@ def choose_device(wanted: str, processes: int, local_process: int) -> torch.devi
     if wanted not in ("auto", "cpu", "cuda"):
         raise ValueError(f"device must be auto, cpu or cuda, got {wanted!r}")
     if wanted == "cuda" and count == 0:
-        raise ValueError("device=cuda: torch sees no CUDA device")
+        raise ValueError("device=cuda: torch finds no CUDA device")
     if wanted == "cpu" or count == 0:
         return torch.device("cpu")
     if local_process >= count:
         if wanted == "auto" and processes > 1:
-            raise ValueError(f"{processes} processes but {count} CUDA device(s): use fewer or device=cpu")
-        raise ValueError(f"device=cuda: NCCL needs a GPU per process, {count} for {processes} processes")
+            raise ValueError(
+                f"{processes} processes but {count} CUDA device(s): use fewer processes or device=cpu"
+            )
+        raise ValueError(f"device=cuda needs a GPU per process, got {count} for {processes} processes")
     torch.cuda.set_device(local_process)
     return torch.device("cuda", local_process)

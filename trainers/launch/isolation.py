@@ -1,8 +1,8 @@
 """Isolation of a sweep's jobs: each runs in its own process, and a killed job does not affect the others.
 
-A process that runs jobs starts one nursery: a process that imports the slow modules once and then forks a
-child for every job. The nursery is a spawned process, because a spawned process gets its parent's module
-search path; multiprocessing's fork server would search the current folder instead.
+A process that runs jobs starts one fork server: a process that imports the slow modules once and then forks
+a child for every job. It is a spawned process, because a spawned process gets its parent's module search
+path; multiprocessing's own fork server would search the current folder instead.
 """
 
 import importlib
@@ -34,8 +34,8 @@ EVERY_JOB_IMPORTS: tuple[str, ...] = (
 )
 EVERY_JOB_IMPORTS += ("trainers.run.training", "wandb")
 GRACE_SECONDS = 300  # time for a job that was asked to stop, to finish its step and write a checkpoint
-ASKED = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
-_nursery: "Nursery | None" = None
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # the signals that ask a process to stop
+_fork_server: "ForkServer | None" = None
 
 
 class JobError(RuntimeError):
@@ -68,28 +68,28 @@ def run_isolated(entry: str, config: Config) -> object:
     The modules that the first config names are imported once, for this and all later calls. Raises
     ``JobError`` if the process was killed or ``entry`` raised. The process ends when its caller ends.
     """
-    global _nursery
-    if _nursery is None:
+    global _fork_server
+    if _fork_server is None:
         named = [
             part["_target_"] for part in config.values() if isinstance(part, dict) and "_target_" in part
         ]
         modules = [entry.partition(":")[0], *(name.rpartition(".")[0] for name in named)]
-        _nursery = Nursery([*EVERY_JOB_IMPORTS, *modules])
+        _fork_server = ForkServer([*EVERY_JOB_IMPORTS, *modules])
     try:
-        return _nursery.run(entry, config)
+        return _fork_server.run(entry, config)
     except (EOFError, OSError) as error:
-        code = _nursery.close()
-        _nursery = None
-        raise JobError(f"the process that starts this sweep's jobs {_how(code)}") from error
+        code = _fork_server.close()
+        _fork_server = None
+        raise JobError(f"the process that starts this sweep's jobs {_describe_end(code)}") from error
     except JobError:
         raise
     except BaseException:
-        _nursery.close()
-        _nursery = None
+        _fork_server.close()
+        _fork_server = None
         raise
 
 
-class Nursery:
+class ForkServer:
     """The parent's side of the process that forks a child for every job."""
 
     def __init__(self, imports: Iterable[str]) -> None:
@@ -99,8 +99,8 @@ class Nursery:
         with signals_blocked():
             self.process.start()  # it receives signals only after it has set its handlers
         self.is_ready = False  # until it is ready it only imports, so it may be killed
-        theirs.close()  # an open copy would keep the pipe open after the nursery's end
-        # At exit multiprocessing waits for the nursery, which waits for the end of the pipe: close that first
+        theirs.close()  # an open copy would keep the pipe open after the server's end
+        # At exit multiprocessing waits for the server, which waits for the end of the pipe: close that first
         self.close_at_exit = Finalize(self, self.pipe.close, exitpriority=10)
 
     def run(self, entry: str, argument: object) -> object:
@@ -111,11 +111,11 @@ class Nursery:
         self.pipe.send(_Request(entry, argument, dict(os.environ), str(Path.cwd())))
         outcome: _Outcome = self.pipe.recv()
         if not outcome.returned:
-            raise JobError(outcome.fault or f"its process {_how(outcome.exit_code)}")
+            raise JobError(outcome.fault or f"its process {_describe_end(outcome.exit_code)}")
         return outcome.result
 
     def close(self) -> int | None:
-        """Stop the running job and the nursery; return the nursery's exit status."""
+        """Stop the running job and the server; return the server's exit status."""
         self.close_at_exit()
         self.process.join(GRACE_SECONDS + 2 if self.is_ready else 0)
         self.process.kill()
@@ -132,16 +132,16 @@ def spawning() -> SpawnContext:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Context manager: processes started in it receive the signals ``ASKED`` only after unblocking them."""
+    """Context manager: processes started in it receive ``STOP_SIGNALS`` only after unblocking them."""
     resource_tracker.ensure_running()  # its start unblocks signals, so it must come first
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKED)
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _how(exit_code: int | None) -> str:
+def _describe_end(exit_code: int | None) -> str:
     if exit_code in (128 + signal.SIGINT, 128 + signal.SIGTERM):
         return "was asked to stop"
     if exit_code is not None and exit_code < 0:
@@ -151,11 +151,9 @@ def _how(exit_code: int | None) -> str:
 
 def _serve(parent: connection.Connection, imports: Sequence[str]) -> None:
     """Run the requests of ``parent``, one child at a time, until it closes the pipe."""
-    for (
-        number
-    ) in ASKED:  # a terminal sends them to all processes of a group; the parent decides about the job
+    for number in STOP_SIGNALS:  # a terminal sends them to a whole group; the parent decides about the job
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     keep_streams()
     for name in imports:
         with suppress(Exception):  # a job that needs the module will report the error
@@ -196,9 +194,9 @@ def _stop(child: BaseProcess) -> None:
 
 
 def _child(request: _Request, sender: connection.Connection) -> None:
-    for number in ASKED:
+    for number in STOP_SIGNALS:
         signal.signal(number, _interrupt)
-    threading.Thread(target=_end_with_nursery, daemon=True).start()
+    threading.Thread(target=_end_with_fork_server, daemon=True).start()
     try:
         os.environ.clear()
         os.environ.update(request.environment)
@@ -215,13 +213,13 @@ def _child(request: _Request, sender: connection.Connection) -> None:
 
 def _interrupt(*_: object) -> None:
     """Raise ``KeyboardInterrupt`` once: later signals must not interrupt the cleanup."""
-    for number in ASKED:  # with SIG_IGN, Python prints an error for a signal that arrived just before
+    for number in STOP_SIGNALS:  # with SIG_IGN, Python prints an error for a signal that arrived just before
         signal.signal(number, lambda *_: None)
     raise KeyboardInterrupt
 
 
-def _end_with_nursery() -> None:
-    nursery = multiprocessing.parent_process()
-    assert nursery is not None
-    connection.wait([nursery.sentinel])
+def _end_with_fork_server() -> None:
+    server = multiprocessing.parent_process()
+    assert server is not None
+    connection.wait([server.sentinel])
     os.kill(os.getpid(), signal.SIGKILL)

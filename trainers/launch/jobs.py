@@ -38,7 +38,7 @@ class Job:
     number: int
     overrides: tuple[str, ...]
     status: str = LOST
-    reason: str = "its process ended without a word"
+    reason: str = "its process ended without a report"
     folder: str = ""
     seconds: float = 0.0
     at_once: int = 1  # number of running jobs at its start, including itself
@@ -125,7 +125,7 @@ def perform(jobs: Path, job: Job, work: Work, refusal: type[Exception]) -> Job:
         status, folder = work()
         job = replace(job, status=status, reason="", folder=str(folder))
     except StoppedError as stop:  # the job ran in this process, so the sweep stops with it
-        stop.say()
+        stop.print_message()
         report(jobs, replace(job, status=FAILED, reason=INTERRUPTED, seconds=time.perf_counter() - started))
         raise KeyboardInterrupt from stop
     except refusal as error:
@@ -150,17 +150,17 @@ def first_line(jobs: Sequence[Job], job: Job, num_jobs: int = 0, common: Sequenc
     the finished jobs, and the largest number of parallel jobs so far.
     """
     own = " ".join(word for word in job.overrides if word not in common)
-    said = _name(job, num_jobs) + f": {own}" * bool(own)
+    line = _name(job, num_jobs) + f": {own}" * bool(own)
     ended = [other for other in jobs if other.status != LOST]
     seconds = [other.seconds for other in ended if other.status == FINISHED]
     if ended:
-        said += f"; {len(ended)} done"
+        line += f"; {len(ended)} done"
     if seconds and num_jobs:
         remaining = num_jobs - len(ended)
         at_once = min(remaining, max(other.at_once for other in jobs))
         left = sum(seconds) / len(seconds) * remaining / at_once
-        said += f", about {in_time(left)} left"
-    return said
+        line += f", about {in_time(left)} left"
+    return line
 
 
 def in_time(seconds: float) -> str:

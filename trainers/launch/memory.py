@@ -28,6 +28,6 @@ def require_memory(num_bytes: int, what: str) -> None:
     present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if num_bytes > present:
         raise ValueError(
-            f"{what} take {num_bytes / 2**30:.3g} GiB of memory, and this machine has {present / 2**30:.3g}: "
-            "fewer workers or a smaller model"
+            f"{what} take {num_bytes / 2**30:.3g} GiB of memory, but this machine has "
+            f"{present / 2**30:.3g} GiB: use fewer workers or a smaller model"
         )

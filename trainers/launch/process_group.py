@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.rendezvous import rendezvous
 
-from trainers.launch.processes import MEETING, PeerLostError
+from trainers.launch.processes import RENDEZVOUS_FILE, PeerLostError
 
 # Words in the RuntimeErrors of torch, gloo and NCCL after another process of a collective was lost
 _LOST = re.compile(r"connect|connection|timed out|timeout|broken pipe|socket|remote process", re.IGNORECASE)
@@ -56,7 +56,7 @@ def _join(device: torch.device, process: int, processes: int, timeout: timedelta
         for library in ("GLOO", "NCCL"):  # all processes are on this machine: no other one needs access
             os.environ[f"{library}_SOCKET_IFNAME"] = _loopback()
     try:
-        store = _meeting_point(processes, timeout)
+        store = _rendezvous_store(processes, timeout)
         store.set_timeout(timeout)
         on_gpu = device.type == "cuda"
         dist.init_process_group(
@@ -79,7 +79,7 @@ def _loopback() -> str:
     return next((name for _, name in socket.if_nameindex() if name in ("lo", "lo0")), "lo")
 
 
-def _meeting_point(processes: int, timeout: timedelta) -> dist.Store:
+def _rendezvous_store(processes: int, timeout: timedelta) -> dist.Store:
     """The store with which processes exchange their addresses: our launcher's file, or torchrun's store.
 
     torchrun has one store for all restarts and all jobs of a sweep, which still has the addresses of earlier
@@ -88,8 +88,8 @@ def _meeting_point(processes: int, timeout: timedelta) -> dist.Store:
     restart. The numbers of restarts then must not be in the prefix: they differ between a machine that has
     rejoined and the others.
     """
-    if MEETING in os.environ:
-        return dist.FileStore(os.environ[MEETING], processes)
+    if RENDEZVOUS_FILE in os.environ:
+        return dist.FileStore(os.environ[RENDEZVOUS_FILE], processes)
     store, _, _ = next(rendezvous("env://", timeout=timeout))
     is_new = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
     restart = "0" if is_new else os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

@@ -21,19 +21,20 @@ from pathlib import Path
 from pkgutil import resolve_name
 from types import FrameType
 
-from trainers.launch.isolation import ASKED, JobError, signals_blocked, spawning
+from trainers.launch.isolation import STOP_SIGNALS, JobError, signals_blocked, spawning
 from trainers.launch.stopping import SAME_SECONDS, StoppedError, end_with_parent
 from trainers.launch.streams import keep_streams
 from trainers.records.plain import Fields
 
-MEETING = "TOTAL_ERROR_MEETING"  # the file in which a local run's processes exchange their addresses
+# Environment variable: the file in which a local run's processes exchange their addresses
+RENDEZVOUS_FILE = "TOTAL_ERROR_RENDEZVOUS_FILE"
 _LAST_STEP_SECONDS = 300  # time to finish a step and save it, for processes that were asked to stop
 _CLOSING_SECONDS = 130  # time to end after the training has ended or failed: W&B may take 120
-_LOOK_SECONDS = 0.2
-_STOPPED = "stopped; the same command goes on"  # the message of processes that were not training
-# For each report of a process that did not finish: seconds until the others are told to stop.
+_POLL_SECONDS = 0.2
+_STOPPED = "stopped; the same command continues the run"  # the message of processes that were not training
+# For each report of a process that did not finish: seconds until the others get a stop signal.
 # failed, interrupted: the others would wait for this process. lost: the report of the process that failed
-# may still be on its way. refused: all processes refuse the run and end without being told.
+# may still be on its way. refused: all processes refuse the run and end without a signal.
 _PATIENCE_SECONDS = {"failed": 0.0, "interrupted": 0.0, "lost": 1.0, "refused": 300.0}
 
 
@@ -49,7 +50,7 @@ def launch(entry: str, argument: object, processes: int) -> None:
 
     Returns or raises after all of them have ended. Raises ``JobError`` if one is killed or fails, after the
     others were stopped, and ``StoppedError`` if this process or one of them was asked to stop. A ``JobError``
-    that ``entry`` raises must be raised in all processes: they are not told to stop.
+    that ``entry`` raises must be raised in all processes: they get no stop signal.
     """
     group = _Group(processes)
     with (
@@ -57,7 +58,7 @@ def launch(entry: str, argument: object, processes: int) -> None:
         tempfile.TemporaryDirectory(prefix="total-error-", ignore_cleanup_errors=True) as folder,
     ):
         try:
-            group.start(entry, argument, Path(folder) / "meeting")
+            group.start(entry, argument, Path(folder) / "rendezvous")
             group.wait()
         finally:
             group.kill()
@@ -75,42 +76,43 @@ class _Group:
         self.processes = processes
         self.children: list[BaseProcess] = []
         self.pipes: list[Connection] = []
-        self.said: dict[int, Fields] = {}  # reports by rank, in the order of their arrival
-        self.asked = 0  # the signal that asked this process to stop
-        self.asked_at = 0.0
-        self.tell_at = self.kill_at = float("inf")  # times at which the others are told to stop, and killed
-        self.reasons: list[Fields] | None = None  # the reports that arrived before they were told
+        self.reports: dict[int, Fields] = {}  # by rank, in the order of their arrival
+        self.stop_signal = 0  # the signal that asked this process to stop; 0 if none did
+        self.stop_signal_at = 0.0
+        self.stop_at = self.kill_at = float("inf")  # times at which the others are stopped, and killed
+        self.reasons: list[Fields] | None = None  # the reports that arrived before the stop signal
 
-    def start(self, entry: str, argument: object, meeting: Path) -> None:
+    def start(self, entry: str, argument: object, rendezvous_file: Path) -> None:
         context = spawning()
         with signals_blocked():  # a new process receives signals only after it has set its handlers
             for rank in range(self.processes):
                 ours, theirs = context.Pipe(duplex=False)
-                environment = {"RANK": str(rank), "LOCAL_RANK": str(rank), MEETING: str(meeting)}
+                environment = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+                environment[RENDEZVOUS_FILE] = str(rendezvous_file)
                 environment |= dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(self.processes))
                 child = context.Process(target=_enter, args=(entry, argument, environment, theirs))
                 child.start()
                 self.children.append(child)
                 self.pipes.append(ours)
                 theirs.close()
-        if self.asked:  # the signal came before the processes existed
-            self._send(self.asked)
+        if self.stop_signal:  # the signal came before the processes existed
+            self._send(self.stop_signal)
 
     def wait(self) -> None:
         """Wait until all processes have ended; stop those that would wait for one that has ended."""
         while alive := [child.sentinel for child in self.children if child.is_alive()]:
-            silent = [pipe for rank, pipe in enumerate(self.pipes) if rank not in self.said]
-            connection.wait([*alive, *silent], _LOOK_SECONDS)
+            silent = [pipe for rank, pipe in enumerate(self.pipes) if rank not in self.reports]
+            connection.wait([*alive, *silent], _POLL_SECONDS)
             self._listen()
             now = time.monotonic()
-            for said in self.said.values():
-                patience = next((_PATIENCE_SECONDS[key] for key in said if key in _PATIENCE_SECONDS), None)
+            for report in self.reports.values():
+                patience = next((_PATIENCE_SECONDS[key] for key in report if key in _PATIENCE_SECONDS), None)
                 if patience is not None:
-                    self.tell_at = min(self.tell_at, now + patience)
-            if len(self.said) == self.processes:
+                    self.stop_at = min(self.stop_at, now + patience)
+            if len(self.reports) == self.processes:
                 self.kill_at = min(self.kill_at, now + _CLOSING_SECONDS)
-            if now >= self.tell_at and self.reasons is None:
-                self.reasons = list(self.said.values())
+            if now >= self.stop_at and self.reasons is None:
+                self.reasons = list(self.reports.values())
                 self.kill_at = min(self.kill_at, now + _CLOSING_SECONDS)
                 self._send(signal.SIGTERM)
                 self._send(signal.SIGCONT)  # a suspended process handles SIGTERM only after SIGCONT
@@ -126,14 +128,15 @@ class _Group:
 
     def judge(self) -> None:
         """Raise the error that follows from the reports; return if all processes are done."""
-        ends = {key: said for said in reversed(self.reasons or [*self.said.values()]) for key in said}
+        ends = {key: own for own in reversed(self.reasons or [*self.reports.values()]) for key in own}
         if "failed" in ends:
             raise JobError(ends["failed"]["failed"])
         if "refused" in ends:  # all processes refuse; the first one's report has the most detailed reason
-            raise JobError(next(s["refused"] for _, s in sorted(self.said.items()) if "refused" in s))
-        if self.asked or "stopped" in ends:
-            stops = [said for said in self.said.values() if said.get("message")]
-            by_default: Fields = {"stopped": self.asked or ends["stopped"]["stopped"], "message": _STOPPED}
+            raise JobError(next(r["refused"] for _, r in sorted(self.reports.items()) if "refused" in r))
+        if self.stop_signal or "stopped" in ends:
+            stops = [report for report in self.reports.values() if report.get("message")]
+            number = self.stop_signal or ends["stopped"]["stopped"]
+            by_default: Fields = {"stopped": number, "message": _STOPPED}
             stop = next(iter(stops), by_default)
             raise StoppedError(stop["stopped"], stop["message"])
         if "lost" in ends:
@@ -145,7 +148,7 @@ class _Group:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._pass_on) for number in ASKED}
+        before = {number: signal.signal(number, self._pass_on) for number in STOP_SIGNALS}
         try:
             yield
         finally:
@@ -155,15 +158,15 @@ class _Group:
     def _pass_on(self, number: int, _: FrameType | None) -> None:
         """Pass a signal on. A second Ctrl-C, more than ``SAME_SECONDS`` later, kills the processes."""
         now = time.monotonic()
-        if not self.asked:
-            self.asked, self.asked_at, self.kill_at = number, now, now + _LAST_STEP_SECONDS
-        elif number == signal.SIGINT and now - self.asked_at > SAME_SECONDS:
+        if not self.stop_signal:
+            self.stop_signal, self.stop_signal_at, self.kill_at = number, now, now + _LAST_STEP_SECONDS
+        elif number == signal.SIGINT and now - self.stop_signal_at > SAME_SECONDS:
             self.kill_at = now
         self._send(number)
 
     def _send(self, number: int) -> None:
         for rank, child in enumerate(self.children):
-            if rank not in self.said:
+            if rank not in self.reports:
                 assert child.pid is not None  # the process was started
                 with suppress(ProcessLookupError):
                     os.kill(child.pid, number)
@@ -171,26 +174,26 @@ class _Group:
     def _listen(self) -> None:
         """Read the reports of ended processes; a process without one is reported by its exit status."""
         for rank, (child, pipe) in enumerate(zip(self.children, self.pipes, strict=True)):
-            if rank in self.said:
+            if rank in self.reports:
                 continue
             has_ended = not child.is_alive()  # must be read before the pipe
             try:
                 if pipe.poll():
-                    self.said[rank] = json.loads(pipe.recv_bytes())
+                    self.reports[rank] = json.loads(pipe.recv_bytes())
                     continue
             except (EOFError, OSError):
                 child.join()
                 has_ended = True
             if has_ended:
                 assert child.exitcode is not None
-                self.said[rank] = self._end_of(rank, child.exitcode)
+                self.reports[rank] = self._end_of(rank, child.exitcode)
 
     def _end_of(self, rank: int, code: int) -> Fields:
         by_signal = {-signal.SIGINT, 128 + signal.SIGINT}  # SIGINT ends a process before its training
-        if self.asked:
-            by_signal |= {-self.asked, -signal.SIGKILL}  # ``wait`` kills a process that takes too long
+        if self.stop_signal:
+            by_signal |= {-self.stop_signal, -signal.SIGKILL}  # ``wait`` kills a process that takes too long
         if code in by_signal:
-            return {"stopped": self.asked or signal.SIGINT, "message": "", "interrupted": True}
+            return {"stopped": self.stop_signal or signal.SIGINT, "message": "", "interrupted": True}
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         return {"failed": f"process {rank} of {self.processes} {how}"}
 
@@ -199,14 +202,14 @@ def _enter(entry: str, argument: object, environment: dict[str, str], parent: Co
     """Call ``entry`` in one of the processes, and report how the call ended."""
     end_with_parent()
     keep_streams()
-    for number in ASKED:  # before training nothing is lost, and a Python handler could wait for a long import
+    for number in STOP_SIGNALS:  # nothing is lost yet, and a Python handler could wait for a long import
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, ASKED)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     os.environ.update(environment)
-    said = _call(resolve_name(entry), argument)
+    report = _call(resolve_name(entry), argument)
     sys.stdout.flush()
     with suppress(OSError):
-        parent.send_bytes(json.dumps(said).encode())
+        parent.send_bytes(json.dumps(report).encode())
 
 
 def _call(entry: Callable[[object], None], argument: object) -> Fields:
@@ -228,5 +231,5 @@ def _call(entry: Callable[[object], None], argument: object) -> Fields:
             return {"failed": " ".join(str(error).split())}
         traceback.print_exc()
         rank, processes = os.environ["RANK"], os.environ["WORLD_SIZE"]
-        return {"failed": f"process {rank} of {processes} failed, as it says above"}
+        return {"failed": f"process {rank} of {processes} failed; its traceback is above"}
     return {"done": True}

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 _PR_SET_PDEATHSIG = 1  # of prctl(2)
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 SAME_SECONDS = 2.0  # within this time, a repeated signal is the launcher's copy of the terminal's signal
 
 
@@ -21,7 +21,7 @@ class StoppedError(Exception):
         super().__init__(message)
         self.signal = signal.Signals(number)
 
-    def say(self) -> None:
+    def print_message(self) -> None:
         """Print the message; under torchrun only the first process does."""
         if os.environ.get("RANK", "0") == "0":
             print(self, file=sys.stderr, flush=True)
@@ -52,7 +52,7 @@ class StopRequest:
     signal: int = 0
     _since = 0.0
 
-    def ask(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int, frame: FrameType | None) -> None:
         """A signal handler. A second Ctrl-C, after ``SAME_SECONDS``, ends the process at once."""
         if self.signal and number == signal.SIGINT and time.monotonic() - self._since > SAME_SECONDS:
             _leave()
@@ -62,7 +62,7 @@ class StopRequest:
                 print("stopping after this step; Ctrl-C again stops at once", file=sys.stderr, flush=True)
 
 
-def end_as_asked(status: int) -> None:
+def end_by_stop_signal(status: int) -> None:
     """Under an agent of W&B, end this stopped process by the signal that the exit ``status`` stands for.
 
     Hyperband ends runs by a signal. An agent counts an exit status above 0 as a failed run, and exits after
@@ -97,7 +97,7 @@ def end_with_parent() -> None:
 
     def watch() -> None:
         while os.getppid() == launcher:
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, name="launcher", daemon=True).start()
@@ -110,7 +110,7 @@ def stop_request() -> Iterator[StopRequest]:
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.signal(number, request.ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, request.receive) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield request
     finally:

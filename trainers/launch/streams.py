@@ -42,5 +42,5 @@ class _Lasting(io.FileIO):
             os.dup2(nowhere, self.fileno())
             os.close(nowhere)
             if self.fileno() == 1:
-                print(f"standard output is lost, the command goes on: {error.strerror}", file=sys.stderr)
+                print(f"standard output failed, the command continues: {error.strerror}", file=sys.stderr)
             return memoryview(data).nbytes

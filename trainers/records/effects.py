@@ -59,7 +59,7 @@ FIRST_KEYS = {"optimizer.no_decay": "optimizer.undecayed"}  # current and first 
 RENAMED = {first: key for key, first in FIRST_KEYS.items()}
 # Values of settings that are missing from a config. An identity contains only settings with another value, so
 # a new setting does not change old ids. For all settings not listed this value is null.
-USUAL: dict[str, Value] = {
+DEFAULTS: dict[str, Value] = {
     "compressor.schedule": "constant",
     "compressor.schedule.start": 0.25,
     "compressor.schedule.epochs": 4,
@@ -96,10 +96,10 @@ class WithoutEffect(NamedTuple):
     keys: tuple[str, ...]
     reason: str  # follows "has no effect"; {group[key]} is a setting
     applies: Condition = lambda config: True
-    is_idle: bool = False  # it has no effect at all, so setting it is a mistake
+    is_refused: bool = False  # it has no effect at all, so setting it is a mistake
     fact: str | None = None  # fact about the run that is required in addition to ``applies``
 
-    def said(self, key: str, config: Config) -> str:
+    def message(self, key: str, config: Config) -> str:
         """The error message for this setting."""
         reason = self.reason.format_map(config)
         return f"{key} has no effect{reason if reason.startswith(':') else f' {reason}'}"
@@ -125,12 +125,12 @@ def alike(value: object) -> Value:
     return value if value is None or isinstance(value, (int, float, bool)) else str(value)
 
 
-def idle(key: str, reason: str, applies: Condition) -> WithoutEffect:
-    return WithoutEffect((key,), reason, applies, is_idle=True)
+def refused(key: str, reason: str, applies: Condition) -> WithoutEffect:
+    return WithoutEffect((key,), reason, applies, is_refused=True)
 
 
-def idle_where(fact: str, key: str, reason: str) -> WithoutEffect:
-    return WithoutEffect((key,), reason, is_idle=True, fact=fact)
+def refused_where(fact: str, key: str, reason: str) -> WithoutEffect:
+    return WithoutEffect((key,), reason, is_refused=True, fact=fact)
 
 
 def has(key: str, *values: Value) -> Condition:
@@ -155,7 +155,7 @@ def _names(settings: object) -> Iterator[str]:
 
 
 def _is_plain_wire(config: Config) -> bool:
-    return all(at(config, key) in (None, USUAL[key]) for key in ("wire.indices", "wire.values"))
+    return all(at(config, key) in (None, DEFAULTS[key]) for key in ("wire.indices", "wire.values"))
 
 
 def _has_known_files(config: Config) -> bool:
@@ -180,71 +180,73 @@ def _measures_nothing(config: Config) -> bool:
 
 _TESTS_NOTHING = has("data._target_", LIBSVM, "data.convex.least_squares.least_squares")
 _NO_TEST = "with this dataset, which has no held-out data"
-_SPEED_AND_ROUNDING = "but on speed, on a plain wire, and on rounding under trainer.reduction=all_reduce"
+_SPEED_AND_ROUNDING = "on a plain wire except on speed, and on rounding under trainer.reduction=all_reduce"
 _NO_GRAPH = "on a model with an analytic gradient"
 WITHOUT_EFFECT = (
     # The run as a whole
-    WithoutEffect(("name", "output"), "but on the path of the run folder"),
-    WithoutEffect(("processes",), "but on the machine's work: workers are not processes"),
-    WithoutEffect(("threads", "device"), "but on the hardware used, and so on rounding"),
-    WithoutEffect(("kernels",), "but on speed: all kernels give the same bits"),
-    idle_where(SINGLE, "isolate", "without -m"),
-    WithoutEffect(("isolate", "timeout_seconds"), "but on how processes end"),
-    WithoutEffect(("resume",), "but on the first step: another run's checkpoint is recorded as the origin"),
+    WithoutEffect(("name", "output"), "except on the path of the run folder"),
+    WithoutEffect(("processes",), "except on how the work is distributed: processes hold the workers"),
+    WithoutEffect(("threads", "device"), "except on the hardware used, and so on rounding"),
+    WithoutEffect(("kernels",), "except on speed: all kernels give the same bits"),
+    refused_where(SINGLE, "isolate", "without -m"),
+    WithoutEffect(("isolate", "timeout_seconds"), "except on how processes end"),
+    WithoutEffect(("resume",), "except on the first step: the origin records another run's checkpoint"),
     # Trackers, checkpoints and diagnostics only observe
-    WithoutEffect(("tracker",), "but on additional copies of the records"),
-    idle("checkpoint.redistribute", "without resume=PATH", has("resume", "auto", "never")),
-    WithoutEffect(("checkpoint",), "but on the checkpoints that are kept"),
-    idle("diagnostics.every", "without diagnostics", _measures_nothing),
-    WithoutEffect(("diagnostics",), "but on the metrics: diagnostics only observe"),
+    WithoutEffect(("tracker",), "except on additional copies of the records"),
+    refused("checkpoint.redistribute", "without resume=PATH", has("resume", "auto", "never")),
+    WithoutEffect(("checkpoint",), "except on the checkpoints that are kept"),
+    refused("diagnostics.every", "without diagnostics", _measures_nothing),
+    WithoutEffect(("diagnostics",), "except on the metrics: diagnostics only observe"),
     # TrainerSettings. With an encoding every bucket is a message, whose size depends on the bucket's content.
-    idle("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
+    refused("trainer.bucket_megabytes", "without trainer.overlap or compressor=none", _has_no_buckets),
     WithoutEffect(("trainer.overlap", "trainer.bucket_megabytes"), _SPEED_AND_ROUNDING, _is_plain_wire),
-    idle("trainer.epochs", "beside trainer.steps={trainer[steps]}", has("trainer.steps")),
-    idle("trainer.evaluate_every", _NO_TEST, _TESTS_NOTHING),
-    idle("trainer.evaluation_batch_size", _NO_TEST, _TESTS_NOTHING),
-    idle_where(NOTHING_HELD_OUT, "trainer.average_reset_epochs", ": this dataset has no held-out data"),
-    idle_where(NO_CONVOLUTIONS, "trainer.channels_last", "on a model without convolutions"),
-    idle_where(ANALYTIC, "trainer.precision", _NO_GRAPH),
-    idle_where(ANALYTIC, "trainer.micro_batch_size", _NO_GRAPH),
+    refused("trainer.epochs", "together with trainer.steps={trainer[steps]}", has("trainer.steps")),
+    refused("trainer.evaluate_every", _NO_TEST, _TESTS_NOTHING),
+    refused("trainer.evaluation_batch_size", _NO_TEST, _TESTS_NOTHING),
+    refused_where(NOTHING_HELD_OUT, "trainer.average_reset_epochs", ": this dataset has no held-out data"),
+    refused_where(NO_CONVOLUTIONS, "trainer.channels_last", "on a model without convolutions"),
+    refused_where(ANALYTIC, "trainer.precision", _NO_GRAPH),
+    refused_where(ANALYTIC, "trainer.micro_batch_size", _NO_GRAPH),
     # Data and models
-    WithoutEffect(("data.root",), "but on the paths of files", _has_known_files),
-    WithoutEffect(("data.download", "data.home", "model.download"), "but on the source of files"),
-    WithoutEffect(("data.memory_gib", "data.decoders"), "but on the time at which images are decoded"),
-    idle("data.alpha", "with data.partition={data[partition]}", lacks("data.partition", "dirichlet")),
-    idle("model.config", "beside model.pretrained={model[pretrained]}", has("model.pretrained")),
+    WithoutEffect(("data.root",), "except on the paths of files", _has_known_files),
+    WithoutEffect(("data.download", "data.home", "model.download"), "except on the source of files"),
+    WithoutEffect(("data.memory_gib", "data.decoders"), "except on the time at which images are decoded"),
+    refused("data.alpha", "with data.partition={data[partition]}", lacks("data.partition", "dirichlet")),
+    refused("model.config", "together with model.pretrained={model[pretrained]}", has("model.pretrained")),
     # Optimizers and schedules
-    idle("optimizer.lr", "with schedule=autolrs, which searches for it", has("schedule._target_", AUTOLRS)),
-    idle(
+    refused(
+        "optimizer.lr", "with schedule=autolrs, which searches for it", has("schedule._target_", AUTOLRS)
+    ),
+    refused(
         "schedule.warmup_share",
-        "beside schedule.warmup_epochs={schedule[warmup_epochs]}",
+        "together with schedule.warmup_epochs={schedule[warmup_epochs]}",
         has("schedule.warmup_epochs"),
     ),
     # Methods; their settings may also be given as ``budget.NAME``
     WithoutEffect(("budget",), "by itself: its values are those of the compressor"),
-    idle(
+    refused(
         "compressor.density",
-        "beside compressor.threshold={compressor[threshold]}",
+        "together with compressor.threshold={compressor[threshold]}",
         has("compressor.threshold"),
     ),
-    idle(
+    refused(
         "compressor.density",
         "with this compressor, which has no density",
         names_none("compressor", "density", "k_low"),
     ),
-    idle(
+    refused(
         "compressor.threshold",
         "with this compressor, which has no threshold",
         names_none("compressor", "threshold"),
     ),
-    idle(
+    refused(
         "compressor.schedule",
         "with {compressor[_target_]}, whose density follows no schedule",
         names_none("compressor", "schedule"),
     ),
-    idle("feedback", "with compressor=none, which leaves no residual", _has_nothing_to_feed_back),
-    idle("feedback.scale", "with feedback=none", has("feedback._target_", NO_FEEDBACK)),
-    idle(
+    refused("feedback", "with compressor=none, which leaves no residual", _has_nothing_to_feed_back),
+    refused("feedback.scale", "with feedback=none", has("feedback._target_", NO_FEEDBACK)),
+    refused(
         "feedback.scale",
         "with {feedback[_target_]}, which has no residual",
         has("feedback._target_", *WITHOUT_RESIDUAL),
@@ -268,7 +270,7 @@ def without_effect(config: Config, key: str, facts: Set[str] | None = None) -> W
     return None
 
 
-def refuse_idle(config: Config, keys: Iterable[str], facts: Set[str] | None = None) -> None:
+def refuse_without_effect(config: Config, keys: Iterable[str], facts: Set[str] | None = None) -> None:
     """Raise ``ValueError`` for a setting among ``keys`` that has no effect at all.
 
     A whole group is not refused, because it has several settings. ``facts`` as in ``without_effect``.
@@ -279,8 +281,8 @@ def refuse_idle(config: Config, keys: Iterable[str], facts: Set[str] | None = No
         group, _, rest = key.partition(".")
         is_budget = group == "budget" and rest != ""
         entry = without_effect(config, f"compressor.{rest}" if is_budget else key, facts)
-        if entry is not None and entry.is_idle:
-            raise ValueError(entry.said(key, config))
+        if entry is not None and entry.is_refused:
+            raise ValueError(entry.message(key, config))
         if is_budget and facts is None:
             _refuse_unread(config, rest)
 

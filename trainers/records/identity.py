@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, TypeGuard
 
-from trainers.records.effects import FIRST_KEYS, NO_FEEDBACK, USUAL, Config, Value, alike, without_effect
+from trainers.records.effects import DEFAULTS, FIRST_KEYS, NO_FEEDBACK, Config, Value, alike, without_effect
 from trainers.records.effects import at as at  # exported for readers of runs
 
 Settings = tuple[tuple[str, Value], ...]  # by dotted key, sorted
@@ -104,17 +104,17 @@ class Method:
             group, _, rest = key.partition(".")
             if group not in METHOD or key in implied:
                 continue
-            said = f"{rest if group == 'compressor' else key} {text(value)}"
+            words = f"{rest if group == 'compressor' else key} {text(value)}"
             if (key, value) == ("feedback._target_", NO_FEEDBACK):
-                said = "no feedback"
+                words = "no feedback"
             elif key.endswith("._target_"):
-                said = f"{said.split('._target_')[0]}: {named(str(value))}"
-            found.append(Word(key, said, value if is_number(value) else None))
+                words = f"{words.split('._target_')[0]}: {named(str(value))}"
+            found.append(Word(key, words, value if is_number(value) else None))
         values = dict(self.settings)
         for key in self.across:
-            value = values.get(key, USUAL.get(key))
-            said = f"{key.rpartition('.')[2]} {text(value)}"
-            found.append(Word(key, said, value if is_number(value) else None))
+            value = values.get(key, DEFAULTS.get(key))
+            words = f"{key.rpartition('.')[2]} {text(value)}"
+            found.append(Word(key, words, value if is_number(value) else None))
         return found
 
 
@@ -192,8 +192,8 @@ def named(target: str) -> str:
     """A part as on the command line: its file's name if the class is named after it, else the full target."""
     _, _, path = target.partition(".")
     file = path.partition(".")[0]
-    usual = CLASSES.get(file) or "".join(word.capitalize() for word in file.split("_"))
-    if target == f"compressors.{file}.{usual}":
+    class_name = CLASSES.get(file) or "".join(word.capitalize() for word in file.split("_"))
+    if target == f"compressors.{file}.{class_name}":
         return file
     return text(target) if "." in target else repr(target)
 
@@ -223,9 +223,9 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def _settings(config: Config) -> Iterator[tuple[str, Value]]:
-    """All settings that can change the result and differ from ``USUAL``, by dotted key."""
+    """All settings that can change the result and differ from ``DEFAULTS``, by dotted key."""
     for key, value in flatten(config):
-        if repr(value) != repr(USUAL.get(key)) and without_effect(config, key) is None:
+        if repr(value) != repr(DEFAULTS.get(key)) and without_effect(config, key) is None:
             yield FIRST_KEYS.get(key, key), value
 
 

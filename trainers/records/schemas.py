@@ -143,5 +143,5 @@ class Description(Strict):
     file: Word
     bytes: Count
     blake2b: Digest
-    memories: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], object]  # skeletons
+    memories: dict[Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,8})$")], object]  # ``WorkerState.carries``
     facts: Facts | None

@@ -95,9 +95,12 @@ class Verdict(NamedTuple):
 
 
 def judge(predictions: Sequence[Prediction]) -> Verdict:
-    """Compare predictions, one of them named ``dense``. Raises ``ValueError`` for fewer than two."""
+    """Compare predictions. Raises ``ValueError`` for fewer than two, and if none is named ``dense``."""
     if len(predictions) < 2:
         raise ValueError(f"a comparison needs two methods, got {len(predictions)}")
-    dense = next(found for found in predictions if found.name == "dense")
+    dense = next((found for found in predictions if found.name == "dense"), None)
+    if dense is None:
+        names = ", ".join(found.name for found in predictions)
+        raise ValueError(f"a comparison needs a prediction named dense, got {names}")
     best, second, *_ = sorted(predictions, key=lambda found: found.step)
     return Verdict(best, dense.step / best.step, second, second.step / best.step)

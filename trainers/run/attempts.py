@@ -24,8 +24,9 @@ class Attempts:
             self.failed = True
             reason = " ".join(str(error).split()) or type(error).__name__
             more = self.afterwards()
-            say(f"{self.name} failed, the training goes on without it: {reason}{more}\n")
+            print_error(f"{self.name} failed, the training continues without it: {reason}{more}\n")
 
 
-def say(text: str) -> None:
+def print_error(text: str) -> None:
+    """Print to standard error, without a line end."""
     print(text, end="", file=sys.stderr, flush=True)

@@ -16,7 +16,7 @@ from trainers.launch.memory import require_memory
 from trainers.layout import Layout
 from trainers.loop import Trainer
 from trainers.records.plain import Config
-from trainers.requirements import require_pieces
+from trainers.requirements import require_overlap_settings
 
 _WITHOUT_DATA = ("trainer", "checkpoint", "schedule", "compressor", "wire", "diagnostics")
 
@@ -30,7 +30,9 @@ def check_parts(config: Config, num_processes: int) -> None:
     choose_device(config["device"], num_processes, 0)
     parts = {group: make(config[group]) for group in _WITHOUT_DATA}
     if parts["trainer"].overlap:
-        require_pieces(config["workers"], num_processes, config["scope"], parts["diagnostics"].names)
+        require_overlap_settings(
+            config["workers"], num_processes, config["scope"], parts["diagnostics"].names
+        )
 
 
 def build_trainer(config: Config, communicator: Communicator, device: torch.device) -> Trainer:

@@ -106,7 +106,7 @@ class RunFolder:
             if isinstance(error, MissingFileError) and not (self.path / SUMMARY).exists():
                 return None
             if self.config["resume"] != "never" and not self._has_checkpoint():
-                raise UnreadableFileError(f"{error}; resume=never runs it anew") from error
+                raise UnreadableFileError(f"{error}; resume=never runs it again") from error
             self.damage = str(error)
             return None
         return summary
@@ -157,16 +157,18 @@ class RunFolder:
             finished and self.config["resume"] != "never"
         ):  # another process finished it after this one had looked
             self.lock.release()
-            raise FileExistsError(f"another process has just finished {self.path}; the same command shows it")
+            raise FileExistsError(
+                f"another process has just finished {self.path}; the same command prints its results"
+            )
         start = choose_start(self.id, self.path, self.config["resume"])
         if self.damage:
             start = replace(start, messages=(self.damage, *start.messages))
         if start.checkpoint is None:
             if self.metrics.exists():
                 self.metrics.replace(self.path / "metrics.previous.jsonl")
-                message = "an earlier try left no checkpoint; starting again, its records are in "
+                message = "an earlier attempt left no checkpoint; starting again, its records are in "
                 if self.config["resume"] == "never":
-                    message = "training anew, as resume=never; earlier records are in "
+                    message = "resume=never: training again from the start; earlier records are in "
                 start = replace(start, messages=(*start.messages, message + "metrics.previous.jsonl"))
             shutil.rmtree(self.checkpoints, ignore_errors=True)
         else:

@@ -78,16 +78,16 @@ def _overlap(trainer: "Trainer") -> str:
     """A line on the costs of ``trainer.overlap`` and on the time that it can hide."""
     communicator, settings = trainer.communicator, trainer.settings
     count = num_buckets(trainer.layout, trainer.reducer, settings.bucket_megabytes)
-    pieces = f"overlap: {count} bucket(s) a step, each with collectives of its own, beside the backward pass"
+    pieces = f"overlap: {count} bucket(s) per step, each with its own collectives, during the backward pass"
     if trainer.layout.device.type != "cpu":
         return pieces
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     here = int(os.environ.get("LOCAL_WORLD_SIZE", communicator.world_size))
     if cores >= 2 * here * torch.get_num_threads():
-        return f"{pieces}; {cores} cores for {here} process(es): compression has one of its own"
+        return f"{pieces}; {cores} cores for {here} process(es): compression has its own core"
     return (
-        f"{pieces}; {cores} core(s) for {here} process(es): compression takes turns with the backward pass "
-        "and hides time on the network only"
+        f"{pieces}; {cores} core(s) for {here} process(es): compression and the backward pass share cores, "
+        "so that only time on the network is hidden"
     )
 
 
@@ -108,5 +108,5 @@ def announce(trainer: "Trainer", path: Path, start: "Start") -> None:
         lines += [line for line in [trainer.reducer.note(base_rate)] if line]
     lines += start.messages
     if start.checkpoint is not None:
-        lines.append(f"going on after step {start.checkpoint.step:,} from {start.checkpoint.path}")
+        lines.append(f"continuing after step {start.checkpoint.step:,} from {start.checkpoint.path}")
     print("\n".join(lines), flush=True)  # one write, so that a reader never gets a part of the lines

@@ -37,12 +37,12 @@ def run(config: Config, *, in_sweep: bool = False) -> tuple[str, Path]:
         with refusing():
             check_parts(config, int(os.environ.get("WORLD_SIZE", str(config["processes"]))))
         if os.environ.get("RANK", "0") == "0":
-            code = ", of other code than today's (resume=never runs it anew)" * folder.ran_other_code()
+            code = ", with other code (resume=never runs it again)" * folder.ran_other_code()
             print(f"{folder.path} is finished already{code}; its numbers:")
             print_summary(finished)
             if folder.not_measured():
                 absent = ",".join(folder.not_measured())
-                print(f"it did not measure diagnostics={absent}; another output=FOLDER runs it anew")
+                print(f"it did not measure diagnostics={absent}; another output=FOLDER runs it again")
             clear_leftovers(folder.path)
         return SKIPPED, folder.path
     isolated = in_sweep and config["isolate"] and "WORLD_SIZE" not in os.environ
@@ -85,6 +85,6 @@ def start_in_child(config: Config) -> str | None:
     except FAILURES as failure:
         return one_line(failure)
     except StoppedError as stop:
-        stop.say()
+        stop.print_message()
         sys.exit(128 + stop.signal)
     return None

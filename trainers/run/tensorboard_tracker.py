@@ -18,15 +18,15 @@ _FLUSH_SECONDS = 10
 class TensorBoard:
     """Event files of one run, with the names of metrics.jsonl. They are created at the first record.
 
-    With ``goes_on`` (the run continues from a checkpoint), records of an earlier part for steps after the
+    With ``continues`` (the run continues from a checkpoint), records of an earlier part for steps after the
     checkpoint are hidden. A failure is printed once, and the training continues.
     """
 
     def __init__(
-        self, folder: Path, config: Config, facts: Mapping[str, object], *, goes_on: bool = False
+        self, folder: Path, config: Config, facts: Mapping[str, object], *, continues: bool = False
     ) -> None:
         self.folder = folder / FOLDER
-        self.config, self.facts, self.goes_on = config, facts, goes_on
+        self.config, self.facts, self.continues = config, facts, continues
         self.writer: SummaryWriter | None = None
         self.attempt = Attempts("TensorBoard")
         self._step = 0  # of the last record
@@ -68,7 +68,7 @@ class TensorBoard:
         if self.writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
-            purge_step = self._step if self.goes_on else 0  # 0 hides all earlier files in the folder
+            purge_step = self._step if self.continues else 0  # 0 hides all earlier files in the folder
             self.writer = SummaryWriter(self.folder, purge_step=purge_step, flush_secs=_FLUSH_SECONDS)
             command = self.facts.get("command")
             if command:

@@ -22,12 +22,12 @@ class _Line(ProgressColumn):
     """Step, time left, rate and record in one column; a narrow terminal shows only its beginning."""
 
     def render(self, task: Task) -> Text:
-        said = f"step {task.completed:.0f} of {task.total:.0f}"
+        text = f"step {task.completed:.0f} of {task.total:.0f}"
         if task.time_remaining is not None:
-            said += f"  {in_time(task.time_remaining)} left"
+            text += f"  {in_time(task.time_remaining)} left"
         if task.speed:
-            said += f"  {task.speed:.3g} steps/s"
-        return Text(f"{said}  {task.description}")
+            text += f"  {task.speed:.3g} steps/s"
+        return Text(f"{text}  {task.description}")
 
 
 class Terminal:

@@ -113,12 +113,12 @@ def open_trackers(
     checkpoints: bool = False,
     objective: str | None = None,
     byte_budget: float | None = None,
-    goes_on: bool = False,
+    continues: bool = False,
     earlier: bytes = b"",
 ) -> list[ExternalTracker]:
     """The trackers of one run; ``destinations`` as ``trainers.config.destinations`` describes them.
 
-    ``facts`` are those of ``RunFolder.facts``. With ``goes_on``, the run begins at a checkpoint, and the
+    ``facts`` are those of ``RunFolder.facts``. With ``continues``, the run begins at a checkpoint, and the
     trackers continue the records of an earlier part; ``earlier`` has the lines of metrics.jsonl up to the
     checkpoint. The other settings are those of ``conf/tracker``. Raises ``ValueError`` for settings that a
     destination refuses, and if W&B does not start online.
@@ -139,7 +139,7 @@ def open_trackers(
             assert destination == NONE  # checked by ``check_destinations``
         elif wanted == IF_INSTALLED and not is_installed(about.package):
             print(
-                f"{about.name} is not installed, so the run folder keeps the records alone; {about.install}"
+                f"{about.name} is not installed, so the records are only in the run folder; {about.install}"
             )
         elif destination == "wandb":
             found.append(
@@ -151,12 +151,12 @@ def open_trackers(
                     typed=typed,
                     keeps_checkpoints=checkpoints,
                     objective=None if objective is None else Objective(objective, byte_budget),
-                    goes_on=goes_on,
+                    continues=continues,
                     earlier=earlier,
                 )
             )
         elif destination == "tensorboard":
-            found.append(TensorBoard(folder, config, facts, goes_on=goes_on))
+            found.append(TensorBoard(folder, config, facts, continues=continues))
         else:
-            found.append(Trackio(name, config, facts, project=project, goes_on=goes_on))
+            found.append(Trackio(name, config, facts, project=project, continues=continues))
     return found

@@ -18,8 +18,8 @@ PROJECT = "total-error"
 class Trackio:
     """One run of Trackio, with the names of metrics.jsonl. It is created at the first record.
 
-    With ``goes_on`` (the run continues from a checkpoint), it continues an earlier run of Trackio. A failure
-    is printed once, and the training continues.
+    With ``continues`` (the run continues from a checkpoint), it continues an earlier run of Trackio. A
+    failure is printed once, and the training continues.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class Trackio:
         facts: Mapping[str, object],
         *,
         project: str | None = None,
-        goes_on: bool = False,
+        continues: bool = False,
     ) -> None:
-        self.name, self.config, self.facts, self.goes_on = name, config, facts, goes_on
+        self.name, self.config, self.facts, self.continues = name, config, facts, continues
         self.project = project or PROJECT
         self.run: trackio.Run | None = None
         self.attempt = Attempts("Trackio")
@@ -88,7 +88,7 @@ class Trackio:
                     name=self.name,
                     group=str(self.facts["group"]),
                     config=settings_of(self.config, self.facts),
-                    resume="allow" if self.goes_on else "never",
+                    resume="allow" if self.continues else "never",
                     embed=False,
                 )
         return self.run

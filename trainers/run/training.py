@@ -49,7 +49,7 @@ def open_records(config: Config, folder: RunFolder, trainer: Trainer, start: Sta
         name=f"{config['name']}-{folder.id}",
         config=config,
         facts=facts,
-        goes_on=start.checkpoint is not None,
+        continues=start.checkpoint is not None,
         earlier=start.records,
     )
     lines = JsonLines(folder.metrics, start.records)

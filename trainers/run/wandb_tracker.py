@@ -14,7 +14,7 @@ from trainers.records.goals import LINK_BYTES, OBJECTIVE, Objective
 from trainers.records.offline import WANDB_ID, sync_command, unfinished_part
 from trainers.records.plain import Config, Record
 from trainers.records.safe_files import write_whole
-from trainers.run.attempts import Attempts, say
+from trainers.run.attempts import Attempts, print_error
 from trainers.run.described import aggregate_of, axis_of, layers_of, tags_of
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ class WeightsAndBiases:
     """One W&B run. Offline, it starts with the first record, so that training need not wait for it.
 
     A failure during the training is printed once; no more records are sent, and the training continues. With
-    ``goes_on``, the W&B run that an earlier part of the training began in ``folder`` is continued, and those
-    of the ``earlier`` lines of metrics.jsonl that did not arrive are sent.
+    ``continues``, it is the W&B run that an earlier part of the training began in ``folder``, and those of
+    the ``earlier`` lines of metrics.jsonl that did not arrive are sent.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class WeightsAndBiases:
         settings: Config,
         folder: Path,
         *,
-        goes_on: bool = False,
+        continues: bool = False,
         keeps_checkpoints: bool = False,
         objective: Objective | None = None,
         earlier: bytes = b"",
     ) -> None:
         self.settings = settings
         self.folder = folder
-        self.goes_on = goes_on
+        self.continues = continues
         self.keeps_checkpoints = keeps_checkpoints
         self.run: wandb.Run | None = None
         self.attempt = Attempts("Weights & Biases", self._after_failure)
@@ -80,7 +80,7 @@ class WeightsAndBiases:
             quiet.init_timeout = _START_SECONDS
         logging.raiseExceptions = False  # on a full disk, W&B's log would print an error for every line
         name = self._id()
-        resume: Literal["allow"] | None = "allow" if self.goes_on else None
+        resume: Literal["allow"] | None = "allow" if self.continues else None
         try:
             self.run = wandb.init(**self.settings, id=name, resume=resume, settings=quiet)
         except wandb.errors.CommError as error:
@@ -90,11 +90,11 @@ class WeightsAndBiases:
             wandb.teardown()  # W&B's service still uses the id
             offline = self.settings | {"mode": "offline"}
             self.run = wandb.init(**offline, id=name, resume=resume, settings=quiet)
-            say(f"tracker.mode=online: Weights & Biases cannot be reached ({reason}); recording offline, ")
-            say(f"to be uploaded by: {self.sync_command}\n")
+            print_error(f"tracker.mode=online: Weights & Biases cannot be reached ({reason}); ")
+            print_error(f"recording offline; upload it later by: {self.sync_command}\n")
         for axis in _AXES:
             self.run.define_metric(axis)
-        if self.goes_on and self.run.settings.mode == "online":
+        if self.continues and self.run.settings.mode == "online":
             for record in parse_records(self.earlier, self.folder / RECORDS):
                 if record["step"] >= self.run.starting_step:  # not sent, because the process was killed
                     self._send(self.run, record)
@@ -191,14 +191,12 @@ class WeightsAndBiases:
         if self.run is None or self.run.settings.mode == "offline":
             return ""
         part = unfinished_part(self.folder)
-        return (
-            f"; its records are kept, to be uploaded by: wandb sync --no-skip-online {part}" if part else ""
-        )
+        return f"; its records are kept; upload them by: wandb sync --no-skip-online {part}" if part else ""
 
     def _id(self) -> str:
         """The W&B run's id, which the first part saves in the run folder for later parts."""
         path = self.folder / WANDB_ID
-        kept = read_wandb_id(path) if self.goes_on else None
+        kept = read_wandb_id(path) if self.continues else None
         chosen = os.environ.get("WANDB_RUN_ID") if os.environ.get("WANDB_SWEEP_ID") else None  # by an agent
         name = chosen or kept or secrets.token_hex(4)
         if name != kept:
@@ -216,7 +214,7 @@ def open_wandb(
     typed: Mapping[str, object],
     keeps_checkpoints: bool = False,
     objective: Objective | None = None,
-    goes_on: bool = False,
+    continues: bool = False,
     earlier: bytes = b"",
 ) -> WeightsAndBiases:
     """The tracker of one run, online or offline; null means W&B's environment variable or a default.
@@ -224,13 +222,13 @@ def open_wandb(
     ``facts``, those of ``RunFolder.facts``, are added to the nested config as flat keys. A W&B agent locks
     the keys that its sweep sets, so that ``compressor`` is a string instead of a mapping: group runs by the
     flat keys. The default group is that of the facts, the same for all seeds; the default tags and notes
-    follow from the facts too. With ``goes_on``, the run begins at a checkpoint, and its W&B run continues
+    follow from the facts too. With ``continues``, the run begins at a checkpoint, and its W&B run continues
     after the ``earlier`` lines of metrics.jsonl. Raises ``ValueError`` for settings that ``wandb_settings``
     refuses, and if W&B does not start online.
     """
-    found, said = wandb_settings(typed, os.environ)
-    if said:
-        print(said, flush=True)
+    found, message = wandb_settings(typed, os.environ)
+    if message:
+        print(message, flush=True)
     settings: dict[str, Any] = {
         "name": name,
         "config": {**config, **facts},
@@ -244,7 +242,7 @@ def open_wandb(
     tracker = WeightsAndBiases(
         settings,
         folder,
-        goes_on=goes_on,
+        continues=continues,
         keeps_checkpoints=keeps_checkpoints,
         objective=objective,
         earlier=earlier,
@@ -254,7 +252,7 @@ def open_wandb(
             tracker.start()
         except Exception as error:  # of many classes; each means that W&B cannot go online
             reason = " ".join(str(error).split())
-            raise ValueError(f"tracker.mode=online: Weights & Biases does not start: {reason}") from error
+            raise ValueError(f"tracker.mode=online: Weights & Biases cannot start: {reason}") from error
     return tracker
 
 

@@ -60,6 +60,11 @@ class AutoLRS:
         """Whether the longest trials are compared by validation loss."""
         return self.tau_max // (self.tau // self.trial_steps) >= self.validation_from
 
+    @property
+    def least_steps(self) -> int:
+        """Steps of the shortest run in which ``plan`` has trials."""
+        return _FEWEST * (self.tau // self.trial_steps + self.trials)
+
     def plan(self, stage: int, steps_left: int) -> tuple[int, int]:
         """(steps of the stage, steps of each of its trials; 0: no trials), with ``steps_left`` in the run.
 

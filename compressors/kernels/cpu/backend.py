@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from compressors.core.backends import Backend, require_own, rules_of, step_of
-from compressors.core.bins import Binned, Message, encode_bins, mean_of_bins
+from compressors.core.bins import BinnedLayer, Message, encode_bins, mean_of_bins
 from compressors.core.codec import Codec, Compressed
 from compressors.core.magnitudes import SCALES, Histogram
 from compressors.core.payloads import Sparse
@@ -28,7 +28,7 @@ from compressors.kernels.cpu import (
     surveying,
 )
 from compressors.kernels.cpu.table import SIZE, Table, Tables
-from compressors.kernels.cpu.taking import MAGNITUDE, TAKERS, guess, search, take_drawn
+from compressors.kernels.cpu.taking import MAGNITUDE, TAKE_BY_RULE, guess_thresholds, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 
 _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -64,7 +64,7 @@ class CpuKernels(Backend):
             outs = [x.segment.rows[0] for x in inputs]
             return [own._replace(out=out) for own, out in zip(found, outs, strict=True)]
         table = self._tables.of(inputs)
-        payloads = TAKERS[type(rules[0])](table, rules, _factor(inputs))
+        payloads = TAKE_BY_RULE[type(rules[0])](table, rules, _factor(inputs))
         sent = table.per_segment(table.per_part(table.counts.copy()))
         errors, norms = _norms(table, table.squares)
         found = []
@@ -188,7 +188,7 @@ class CpuKernels(Backend):
         table = self._tables.of(inputs)
         factor = _factor(inputs)
         pieces, rows = table.pieces, table.row_pieces
-        counts, squares = (tensor.numpy() for tensor in histogram.settled)
+        counts, squares = (tensor.numpy() for tensor in histogram.flushed)
         words, filled = histogram.words.numpy(), histogram.filled
 
         def work(first: int, last: int) -> None:
@@ -211,7 +211,7 @@ class CpuKernels(Backend):
         sums.running_total(pieces[:, SIZE], offsets)
 
         def guess(first: int, last: int) -> None:
-            guessing.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, floors)
+            guessing.guess_thresholds(pieces, row_pieces, first, last, factor, wanted, magnitude, floors)
 
         def add_up(first: int, last: int) -> None:
             facts = (found, counts, kept, offsets, tail)
@@ -229,9 +229,9 @@ class CpuKernels(Backend):
         tails = surveying.tails_of(tail, offsets, kept, row_pieces)
         return Survey.of(number, per_row, tails, floors.astype(np.float64))
 
-    def narrow(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
+    def survey_tails(self, found: Survey, levels: np.ndarray, squares: bool = True) -> Survey:
         rows = zip(found.tails, levels.tolist(), strict=True)
-        facts = [surveying.narrow(tail, tail.dtype.type(level), squares) for tail, level in rows]
+        facts = [surveying.survey_tail(tail, tail.dtype.type(level), squares) for tail, level in rows]
         number, used = np.array([own[:2] for own in facts]).T
         excesses, of_squares = np.array([own[2:] for own in facts]).T
         tails = [tail[:length] for tail, length in zip(found.tails, used.tolist(), strict=True)]
@@ -248,7 +248,7 @@ class CpuKernels(Backend):
         if not _can_run(inputs):
             return super().search_largest(inputs, numbers)
         table, factor = self._tables.of(inputs), _factor(inputs)
-        found = search(table, guess(table, np.array(numbers), factor), factor)
+        found = search(table, guess_thresholds(table, np.array(numbers), factor), factor)
         rows = [(given, row) for given in inputs for row in range(table.num_workers)]
         for place, ((given, row), number) in enumerate(zip(rows, numbers, strict=True)):
             if len(found[place]) < number:  # the guess was too high
@@ -258,25 +258,34 @@ class CpuKernels(Backend):
                 found[place] = found[place][positions_of_largest(entries, number)]
         return found
 
-    def encode_bins(self, given: Input, layers: Sequence[Binned], further: float) -> list[list[Message]]:
+    def encode_bins(
+        self, given: Input, layers: Sequence[BinnedLayer], gradient_factor: float
+    ) -> list[list[Message]]:
         if not (_is_plain_row(given.rows[0]) and _is_plain_row(given.segment.rows[0])):
-            return super().encode_bins(given, layers, further)
-        return encode_bins(given, layers, further, _encode_layer)
+            return super().encode_bins(given, layers, gradient_factor)
+        return encode_bins(given, layers, gradient_factor, _encode_layer)
 
-    def add_bins(self, message: Message, layer: Binned, total: np.ndarray) -> None:
+    def add_bins(self, message: Message, layer: BinnedLayer, total: np.ndarray) -> None:
         if total.dtype != np.float32:
             super().add_bins(message, layer, total)
         else:
-            binning.add(message.magnitude[0], message.counts, message.codes, layer.bin, total)
+            binning.add(message.magnitude[0], message.counts, message.codes, layer.bin_size, total)
 
 
-def _encode_layer(p: Tensor, g: Tensor, further: float, layer: Binned) -> Message:
+def _encode_layer(p: Tensor, g: Tensor, gradient_factor: float, layer: BinnedLayer) -> Message:
     largest = np.empty(layer.num_bins, dtype=np.float32)
-    binning.largest_of_bins(p.numpy(), layer.bin, largest)
+    binning.largest_of_bins(p.numpy(), layer.bin_size, largest)
     magnitude = mean_of_bins(torch.from_numpy(largest)).reshape(1).numpy()
     counts, codes = np.empty(layer.num_bins, layer.count_type), np.empty(layer.size, layer.code_type)
     sent = binning.encode(
-        p.numpy(), g.numpy(), np.float32(further), layer.bin, largest, magnitude[0], counts, codes
+        p.numpy(),
+        g.numpy(),
+        np.float32(gradient_factor),
+        layer.bin_size,
+        largest,
+        magnitude[0],
+        counts,
+        codes,
     )
     return Message(magnitude, counts, codes[:sent])
 

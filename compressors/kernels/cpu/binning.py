@@ -8,11 +8,11 @@ _LANES, _MAGNITUDE, _NOTHING = 16, np.int32(0x7FFFFFFF), np.float32(0)
 
 
 @compiled
-def largest_of_bins(p, length, largest):
+def largest_of_bins(p, bin_size, largest):
     """The largest magnitude of every bin of ``p`` [d] float32; NaN counts as larger than any number."""
     bits, tops, lanes = p.view(np.int32), largest.view(np.int32), np.empty(_LANES, np.int32)
     for number in range(len(largest)):
-        own = bits[number * length : min(number * length + length, len(p))]
+        own = bits[number * bin_size : min(number * bin_size + bin_size, len(p))]
         lines = len(own) // _LANES
         lanes[:] = 0
         for line in range(lines):  # lines of constant length, for SIMD
@@ -28,18 +28,19 @@ def largest_of_bins(p, length, largest):
 
 
 @compiled
-def encode(p, g, further, length, largest, magnitude, counts, codes):
+def encode(p, g, gradient_factor, bin_size, largest, magnitude, counts, codes):
     """Write the codes of the entries sent, and subtract the values sent from ``p``; returns their number.
 
-    ``codes`` has room for d entries. ``g`` may be ``p``, so p is written after g was read.
+    An entry is sent if |p + ``gradient_factor`` g| is at least its bin's ``largest`` |p|. ``codes`` has room
+    for d entries. ``g`` may be ``p``, so p is written after g was read.
     """
-    own, sent, to = np.empty(length, codes.dtype), np.empty(length, np.uint8), 0
+    own, sent, to = np.empty(bin_size, codes.dtype), np.empty(bin_size, np.uint8), 0
     for number in range(len(largest)):
-        start, limit, before = number * length, largest[number], to
-        size = min(length, len(p) - start)
-        x, more = p[start : start + size], g[start : start + size]
+        start, limit, before = number * bin_size, largest[number], to
+        size = min(bin_size, len(p) - start)
+        x, gradient = p[start : start + size], g[start : start + size]
         for i in range(size):
-            moved = x[i] + more[i] * further
+            moved = x[i] + gradient[i] * gradient_factor
             sent[i] = (abs(moved) >= limit) & (x[i] != _NOTHING)
             own[i] = 2 * i + (x[i] < _NOTHING)
         for i in range(size):
@@ -53,11 +54,11 @@ def encode(p, g, further, length, largest, magnitude, counts, codes):
 
 
 @compiled
-def add(magnitude, counts, codes, length, total):
+def add(magnitude, counts, codes, bin_size, total):
     """Add the entries of a message to ``total`` [d]."""
     seen = 0
     for number in range(len(counts)):
-        start = number * length
+        start = number * bin_size
         for i in range(seen, seen + counts[number]):
             total[start + (codes[i] >> 1)] += -magnitude if codes[i] & 1 else magnitude
         seen += counts[number]

@@ -5,7 +5,7 @@ from numba import carray, uint64
 
 from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.machine import fused_multiply_add, pointer
-from compressors.kernels.cpu.table import BASE, GRADIENT, REST, SIZE
+from compressors.kernels.cpu.table import BASE, ENTRIES, GRADIENT, SIZE
 
 _STRIDE, _SMALL = 127, 2**14  # a guess reads every 127th entry, or all entries of a small segment
 _ENOUGH = 2**11  # sufficient number of sampled entries above a guess; the stride is larger if more are wanted
@@ -40,7 +40,7 @@ def largest_key(keys, size, count, histogram):
 
 
 @compiled
-def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds):
+def guess_thresholds(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds):
     """Per row a threshold that at least ``wanted`` entries of p = e + factor g most likely reach."""
     histogram = np.empty(256, np.int64)
     for row in range(first, last):
@@ -54,7 +54,7 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
         seen = 0
         for piece in range(row_pieces[row], row_pieces[row + 1]):
             size = pieces[piece, SIZE]
-            p = carray(pointer(pieces[piece, REST], factor), (size,))
+            p = carray(pointer(pieces[piece, ENTRIES], factor), (size,))
             g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
             adds = pieces[piece, GRADIENT] != 0
             if samples:
@@ -83,7 +83,7 @@ def guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds
 
 
 @compiled
-def guess_sampled(
+def thresholds_of_samples(
     pieces, row_pieces, first, last, factor, drawn, starts, ranks, smallest, magnitude, thresholds
 ):
     """Per row the ``ranks``-th largest magnitude of p = e + factor g at the places drawn for it, or 0 for
@@ -100,7 +100,7 @@ def guess_sampled(
         size = 0
         for piece in range(begin, row_pieces[row + 1]):
             size += pieces[piece, SIZE]
-        p = carray(pointer(pieces[begin, REST], factor), (size,))
+        p = carray(pointer(pieces[begin, ENTRIES], factor), (size,))
         g = carray(pointer(pieces[begin, GRADIENT], factor), (size,))
         adds = pieces[begin, GRADIENT] != 0
         places = drawn[starts[row] : starts[row + 1]]

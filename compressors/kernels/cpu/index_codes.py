@@ -5,7 +5,7 @@ from numba import uint8, uint64
 
 from compressors.encoding.index_codes import BadMessageError, IndexCodes, low_bytes
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import lowest, num_set
+from compressors.kernels.cpu.machine import lowest_bit, num_set_bits
 
 BLOCK = 256
 _TOO_FAR, _TOO_MANY, _PADDING = -1, -2, -3
@@ -123,7 +123,7 @@ def read_rice(low, unary, widths, size, positions):
     for byte in range(len(unary)):
         bits = uint64(unary[byte])
         while bits != uint64(0):
-            one = 8 * byte + lowest(bits)
+            one = 8 * byte + lowest_bit(bits)
             bits &= bits - uint64(1)
             if found == k:
                 return _TOO_MANY
@@ -166,7 +166,7 @@ def write_bitmap(positions, words):
 def count_bits(words):
     total = 0
     for word in words:
-        total += num_set(word)
+        total += num_set_bits(word)
     return total
 
 
@@ -176,7 +176,7 @@ def read_bitmap(words, positions):
     for number in range(len(words)):
         word = words[number]
         while word != uint64(0):
-            positions[found] = 64 * number + lowest(word)
+            positions[found] = 64 * number + lowest_bit(word)
             word &= word - uint64(1)
             found += 1
 

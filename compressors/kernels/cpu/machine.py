@@ -53,7 +53,7 @@ def at_least(typing_context, array, start, threshold):
 
 
 @intrinsic
-def lowest(typing_context, mask):
+def lowest_bit(typing_context, mask):
     """Position of the lowest set bit; ``mask`` must not be 0."""
 
     def generate(context, builder, signature, arguments):
@@ -63,7 +63,7 @@ def lowest(typing_context, mask):
 
 
 @intrinsic
-def num_set(typing_context, mask):
+def num_set_bits(typing_context, mask):
     """Number of set bits."""
 
     def generate(context, builder, signature, arguments):
@@ -73,7 +73,7 @@ def num_set(typing_context, mask):
 
 
 @intrinsic
-def fetch(typing_context, array, start, count):
+def prefetch(typing_context, array, start, count):
     """Prefetch ``count`` entries, a constant, from ``start`` on, within the array."""
     if not isinstance(count, types.IntegerLiteral):
         return None

@@ -5,8 +5,8 @@ from numba import carray, njit
 
 from compressors.core.magnitudes import BINS, COUNT, DROPPED, FIRST_KEY, FULL, ROUNDED
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import fetch, fused_multiply_add, pointer
-from compressors.kernels.cpu.table import GRADIENT, REST, SIZE
+from compressors.kernels.cpu.machine import fused_multiply_add, pointer, prefetch
+from compressors.kernels.cpu.table import ENTRIES, GRADIENT, SIZE
 
 _BLOCK, _AHEAD = 256, 1024  # entries of a block in cache; prefetch distance in entries
 _SIGN, _MANTISSA, _LEADING = np.uint32(2**31 - 1), np.uint32(2**23 - 1), np.uint32(2**23)
@@ -16,7 +16,7 @@ _SUM = np.int64(2**COUNT - 1)
 
 
 @compiled
-def settle(words, scales, counts, squares):
+def flush(words, scales, counts, squares):
     """Move one worker's ``words`` [BINS] to ``counts`` and ``squares``; without a branch, for SIMD."""
     last = len(words) - 1
     infinite = squares[last]
@@ -29,7 +29,7 @@ def settle(words, scales, counts, squares):
 
 
 @njit(inline="always")
-def tell_bins(bits, keys, entries):
+def find_bins(bits, keys, entries):
     """The bins of a block of fp32 ``bits`` and their words' increments; of constant length, for SIMD."""
     for i in range(_BLOCK):
         mantissa = np.uint64((bits[i] & _MANTISSA) | _LEADING)
@@ -51,28 +51,28 @@ def count(pieces, row_pieces, first, last, factor, words, filled, scales, counts
             for piece in range(row_pieces[row], row_pieces[row + 1]):
                 size = pieces[piece, SIZE]
                 if filled[worker] + size > FULL:
-                    settle(own, scales, counts[worker], squares[worker])
+                    flush(own, scales, counts[worker], squares[worker])
                     filled[worker] = 0
                 filled[worker] += size
-                p = carray(pointer(pieces[piece, REST], factor), (size,))
+                p = carray(pointer(pieces[piece, ENTRIES], factor), (size,))
                 g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
                 adds = pieces[piece, GRADIENT] != 0
                 whole = size // _BLOCK * _BLOCK
                 for start in range(0, whole, _BLOCK):
                     if start + _AHEAD < size:
-                        fetch(p, start + _AHEAD, _BLOCK)
-                        fetch(g, start + _AHEAD, _BLOCK)
+                        prefetch(p, start + _AHEAD, _BLOCK)
+                        prefetch(g, start + _AHEAD, _BLOCK)
                     if adds:
                         for i in range(_BLOCK):
                             x[i] = fused_multiply_add(g[start + i], factor, p[start + i])
                     else:
                         for i in range(_BLOCK):
                             x[i] = p[start + i]
-                    tell_bins(bits, keys, entries)
+                    find_bins(bits, keys, entries)
                     for i in range(_BLOCK):
                         own[keys[i]] += entries[i]
                 for i in range(whole, size):
                     x[i - whole] = fused_multiply_add(g[i], factor, p[i]) if adds else p[i]
-                tell_bins(bits, keys, entries)
+                find_bins(bits, keys, entries)
                 for i in range(size - whole):
                     own[keys[i]] += entries[i]

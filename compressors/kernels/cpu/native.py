@@ -12,10 +12,17 @@ from numba import carray, njit, uint64
 
 from compressors.kernels.cpu.compiling import compiled
 from compressors.kernels.cpu.guessing import largest_key
-from compressors.kernels.cpu.machine import at_least, fetch, fused_multiply_add, lowest, num_set, pointer
+from compressors.kernels.cpu.machine import (
+    at_least,
+    fused_multiply_add,
+    lowest_bit,
+    num_set_bits,
+    pointer,
+    prefetch,
+)
 
 BLOCK, LANES, MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
-REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces
+ENTRIES, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)  # columns of the table of pieces, see table.py
 _BINS = 2**16
 _FEW = 8  # marked entries of a block up to which partial sums are recomputed one by one
 _MANY = 4  # above this number of marks, one pass computes a block's sums with and without marked entries
@@ -23,15 +30,15 @@ AHEAD = 1024  # entries: the hardware prefetcher stops at the end of a page, 102
 
 
 @njit(inline="always")  # takes half the time of a call, because the caller's loops stay in registers
-def add_squares(x, start, everything, threshold, lanes):
-    """Partial sums of a block's squares: of all entries with ``everything``, else of unmarked entries."""
+def add_squares(x, start, all_entries, threshold, lanes):
+    """Partial sums of a block's squares: of all entries with ``all_entries``, else of unmarked entries."""
     nothing = x.dtype.type(0)
     for lane in range(LANES):
         lanes[lane] = 0.0
     for line in range(BLOCK // LANES):
         for lane in range(LANES):
             entry = x[start + line * LANES + lane]
-            wide = np.float64(entry if everything or abs(entry) < threshold else nothing)
+            wide = np.float64(entry if all_entries or abs(entry) < threshold else nothing)
             lanes[lane] += wide * wide
 
 
@@ -69,36 +76,39 @@ def add_lane(x, start, lane):
 
 
 @njit(inline="always")
-def sum_squares(x, start, everything, threshold, lanes):
-    """Sum of a block's squares: of all entries with ``everything``, else of unmarked entries."""
-    add_squares(x, start, everything, threshold, lanes)
+def sum_squares(x, start, all_entries, threshold, lanes):
+    """Sum of a block's squares: of all entries with ``all_entries``, else of unmarked entries."""
+    add_squares(x, start, all_entries, threshold, lanes)
     return add_halves(lanes)
 
 
 @njit(inline="always")
-def sum_from(x, start, stop, block, nothing, lanes):
-    """The sum of squares of a block of x, padded with zeros in ``block`` if it is the last one."""
+def sum_block(x, start, stop, block, like, lanes):
+    """The sum of squares of a block of x, padded with zeros in ``block`` if it is the last one.
+
+    ``like`` has the dtype of x.
+    """
     if stop - start == BLOCK:
-        return sum_squares(x, start, True, nothing, lanes)
+        return sum_squares(x, start, True, like, lanes)
     for i in range(stop - start):
         block[i] = x[start + i]
     block[stop - start :] = 0
-    return sum_squares(block, 0, True, nothing, lanes)
+    return sum_squares(block, 0, True, like, lanes)
 
 
 @compiled
-def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, wholes):
+def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, sums_of_all):
     """Write p = e + factor g over e, and masks of |p| >= threshold; count the marked entries of each piece.
 
     g of the first of ``workers`` workers becomes 0. ``sums`` are the blocks' sums of squares of unmarked
-    entries, and ``wholes`` those of all entries.
+    entries, and ``sums_of_all`` those of all entries.
     """
     lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
         threshold = thresholds[pieces[piece, ROW]]
-        p = carray(pointer(pieces[piece, REST], threshold), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], threshold), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], threshold), (size,))
         adds = pieces[piece, GRADIENT] != 0
         clears = adds and pieces[piece, ROW] % workers == 0
@@ -106,8 +116,8 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             if start + AHEAD < size:
-                fetch(p, start + AHEAD, BLOCK)
-                fetch(g, start + AHEAD, BLOCK)
+                prefetch(p, start + AHEAD, BLOCK)
+                prefetch(g, start + AHEAD, BLOCK)
             if adds:
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
@@ -122,23 +132,23 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
             for quarter in range(MASKS):
                 mask = at_least(p, start + 64 * quarter, threshold)
                 masks[MASKS * to + quarter] = mask
-                marked += num_set(mask)
+                marked += num_set_bits(mask)
             if many:
-                wholes[to], sums[to] = add_halves(others), add_halves(lanes)
+                sums_of_all[to], sums[to] = add_halves(others), add_halves(lanes)
             elif marked == 0:
-                sums[to] = wholes[to] = add_halves(lanes)
+                sums[to] = sums_of_all[to] = add_halves(lanes)
             else:
                 if marked <= _FEW:
                     others[:] = lanes
                     for quarter in range(MASKS):
                         mask = masks[MASKS * to + quarter]
                         while mask != uint64(0):
-                            lane = lowest(mask) % LANES
+                            lane = lowest_bit(mask) % LANES
                             others[lane] = add_lane(p, start, lane)
                             mask &= mask - uint64(1)
                 else:
                     add_squares(p, start, True, threshold, others)
-                wholes[to] = add_halves(others)
+                sums_of_all[to] = add_halves(others)
                 sums[to] = add_halves(lanes)
             count += marked
             to += 1
@@ -151,7 +161,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 g[whole:size] = 0
             block[size - whole :] = 0
             sums[to] = sum_squares(block, 0, False, threshold, lanes)
-            wholes[to] = sum_squares(block, 0, True, threshold, lanes)
+            sums_of_all[to] = sum_squares(block, 0, True, threshold, lanes)
             for quarter in range(MASKS):
                 mask = at_least(block, 64 * quarter, threshold)
                 inside = size - whole - 64 * quarter
@@ -160,7 +170,7 @@ def mark(pieces, first, last, workers, factor, thresholds, masks, sums, counts, 
                 elif inside < 64:
                     mask &= (uint64(1) << uint64(inside)) - uint64(1)
                 masks[MASKS * to + quarter] = mask
-                count += num_set(mask)
+                count += num_set_bits(mask)
         counts[piece] = count
 
 
@@ -171,7 +181,7 @@ def square_marked(pieces, first, last, masks, like, sums):
     block = np.zeros(BLOCK)
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
-        x = carray(pointer(pieces[piece, REST], like), (size,))
+        x = carray(pointer(pieces[piece, ENTRIES], like), (size,))
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             marked = uint64(0)
@@ -181,12 +191,24 @@ def square_marked(pieces, first, last, masks, like, sums):
                 sums[to] = sum_squares(x, start, True, like, lanes)
             to += 1
         if whole < size:
-            sums[to] = sum_from(x, whole, size, block, like, lanes)
+            sums[to] = sum_block(x, whole, size, block, like, lanes)
 
 
 @compiled
-def refine(
-    pieces, row_pieces, first, last, wanted, magnitude, thresholds, masks, sums, counts, wholes, keys, ties
+def refine_thresholds(
+    pieces,
+    row_pieces,
+    first,
+    last,
+    wanted,
+    magnitude,
+    thresholds,
+    masks,
+    sums,
+    counts,
+    sums_of_all,
+    keys,
+    ties,
 ):
     """Per row the ``wanted``-th largest magnitude, and per piece the number of its ties that are taken.
 
@@ -201,7 +223,7 @@ def refine(
             bins = np.zeros(_BINS, np.int64)  # by the leading 16 bits of the magnitudes
             shift = uint64(8 * magnitude.itemsize - 17)
             for piece in range(begin, end):
-                bits = carray(pointer(pieces[piece, REST], magnitude[0]), (pieces[piece, SIZE],))
+                bits = carray(pointer(pieces[piece, ENTRIES], magnitude[0]), (pieces[piece, SIZE],))
                 for i in range(len(bits)):
                     bins[uint64(bits[i] & magnitude[0]) >> shift] += 1
             leading, above = _BINS - 1, bins[_BINS - 1]
@@ -224,7 +246,7 @@ def refine(
                 masks,
                 sums,
                 own,
-                wholes,
+                sums_of_all,
             )
             total = own.sum()
         if total == wanted[row]:
@@ -234,12 +256,12 @@ def refine(
         candidates = np.empty(total, magnitude.dtype)
         seen = 0
         for piece in range(begin, end):
-            bits = carray(pointer(pieces[piece, REST], magnitude[0]), (pieces[piece, SIZE],))
+            bits = carray(pointer(pieces[piece, ENTRIES], magnitude[0]), (pieces[piece, SIZE],))
             at = MASKS * pieces[piece, FIRST_BLOCK]
             for position in range((len(bits) + 63) // 64):
                 mask = masks[at + position]
                 while mask != uint64(0):
-                    candidates[seen] = bits[64 * position + lowest(mask)] & magnitude[0]
+                    candidates[seen] = bits[64 * position + lowest_bit(mask)] & magnitude[0]
                     mask &= mask - uint64(1)
                     seen += 1
         keys[row], left = largest_key(candidates.copy(), total, wanted[row], histogram)
@@ -259,21 +281,21 @@ def refine(
 def pack_largest(
     pieces, first, last, offsets, magnitude, thresholds, masks, sums, keys, ties, values, indices
 ):
-    """``pack`` the selection of ``refine``; sums of blocks with marked entries that stay are recomputed."""
+    """``pack`` what ``refine_thresholds`` selected; recompute sums of blocks where marked entries stay."""
     lanes = np.empty(LANES)
     block = np.zeros(BLOCK, thresholds.dtype)
     for piece in range(first, last):
         size, to, left = pieces[piece, SIZE], offsets[piece], ties[piece]
         key = keys[pieces[piece, ROW]]
-        p = carray(pointer(pieces[piece, REST], thresholds[0]), (size,))
-        bits = carray(pointer(pieces[piece, REST], magnitude[0]), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], thresholds[0]), (size,))
+        bits = carray(pointer(pieces[piece, ENTRIES], magnitude[0]), (size,))
         number = pieces[piece, FIRST_BLOCK]
         for start in range(0, size, BLOCK):
             stays = False
             for quarter in range(MASKS):
                 mask = masks[MASKS * number + quarter]
                 while mask != uint64(0):
-                    i = start + 64 * quarter + lowest(mask)
+                    i = start + 64 * quarter + lowest_bit(mask)
                     mask &= mask - uint64(1)
                     own = bits[i] & magnitude[0]
                     if own > key or (own == key and left > 0):
@@ -296,7 +318,7 @@ def pack_largest(
 
 
 @njit(inline="always")
-def move(p, base, stop, positions, at, rotation, values):
+def move_drawn(p, base, stop, positions, at, rotation, values):
     """Move entries of p, which starts at ``base``, from position ``at`` to ``stop`` to ``values``.
 
     Returns the next position.
@@ -311,18 +333,18 @@ def move(p, base, stop, positions, at, rotation, values):
 
 
 @compiled
-def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, wholes):
+def take(pieces, first, last, workers, factor, drawn, draws, values, sums, counts, sums_of_all):
     """Write p = e + factor g over e; move entries at the positions drawn for their row to ``values``.
 
     g of the first of ``workers`` workers becomes 0. ``draws`` has, per row, the start of its ascending
     positions and of its values, their number, and the rotation of the values. Sums are over entries that
-    stay; in ``wholes``, over all entries.
+    stay; in ``sums_of_all``, over all entries.
     """
     lanes, others = np.empty(LANES), np.empty(LANES)
     block = np.zeros(BLOCK, values.dtype)
     for piece in range(first, last):
         size, row, base = pieces[piece, SIZE], pieces[piece, ROW], pieces[piece, BASE]
-        p = carray(pointer(pieces[piece, REST], factor), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], factor), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
         adds = pieces[piece, GRADIENT] != 0
         clears = adds and row % workers == 0
@@ -334,8 +356,8 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
         whole = size // BLOCK * BLOCK
         for start in range(0, whole, BLOCK):
             if start + AHEAD < size:
-                fetch(p, start + AHEAD, BLOCK)
-                fetch(g, start + AHEAD, BLOCK)
+                prefetch(p, start + AHEAD, BLOCK)
+                prefetch(g, start + AHEAD, BLOCK)
             if adds:
                 for i in range(start, start + BLOCK):
                     p[i] = fused_multiply_add(g[i], factor, p[i])
@@ -343,11 +365,11 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
                 g[start : start + BLOCK] = 0
             add_squares(p, start, True, factor, lanes)
             others[:] = lanes
-            wholes[number] = add_halves(others)
+            sums_of_all[number] = add_halves(others)
             before = at
-            at = move(p, base, start + BLOCK, positions, at, rotation, own)
+            at = move_drawn(p, base, start + BLOCK, positions, at, rotation, own)
             if at == before:
-                sums[number] = wholes[number]
+                sums[number] = sums_of_all[number]
             elif at - before <= _FEW:
                 for taken in range(before, at):
                     lane = (positions[taken] - base) % LANES
@@ -362,8 +384,10 @@ def take(pieces, first, last, workers, factor, drawn, draws, values, sums, count
                     p[i] = fused_multiply_add(g[i], factor, p[i])
             if clears:
                 g[whole:size] = 0
-            wholes[number] = sum_from(p, whole, size, block, factor, lanes)
+            sums_of_all[number] = sum_block(p, whole, size, block, factor, lanes)
             before = at
-            at = move(p, base, size, positions, at, rotation, own)
-            sums[number] = wholes[number] if at == before else sum_from(p, whole, size, block, factor, lanes)
+            at = move_drawn(p, base, size, positions, at, rotation, own)
+            sums[number] = (
+                sums_of_all[number] if at == before else sum_block(p, whole, size, block, factor, lanes)
+            )
         counts[piece] = at - begin

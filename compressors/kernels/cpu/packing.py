@@ -3,8 +3,8 @@
 from numba import carray, uint64
 
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import lowest, pointer
-from compressors.kernels.cpu.native import BASE, FIRST_BLOCK, MASKS, REST, ROW, SIZE
+from compressors.kernels.cpu.machine import lowest_bit, pointer
+from compressors.kernels.cpu.native import BASE, ENTRIES, FIRST_BLOCK, MASKS, ROW, SIZE
 
 
 @compiled
@@ -13,12 +13,12 @@ def pack(pieces, first, last, offsets, thresholds, masks, values, indices):
     zero."""
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], offsets[piece]
-        p = carray(pointer(pieces[piece, REST], thresholds[0]), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], thresholds[0]), (size,))
         begin = MASKS * pieces[piece, FIRST_BLOCK]
         for position in range((size + 63) // 64):
             mask = masks[begin + position]
             while mask != uint64(0):
-                i = 64 * position + lowest(mask)
+                i = 64 * position + lowest_bit(mask)
                 mask &= mask - uint64(1)
                 values[to] = p[i]
                 indices[to] = pieces[piece, BASE] + i
@@ -32,12 +32,12 @@ def pack_signs(pieces, first, last, offsets, thresholds, masks, words):
     for piece in range(first, last):
         size, to, base = pieces[piece, SIZE], offsets[piece], pieces[piece, BASE]
         threshold = thresholds[pieces[piece, ROW]]
-        p = carray(pointer(pieces[piece, REST], threshold), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], threshold), (size,))
         begin = MASKS * pieces[piece, FIRST_BLOCK]
         for position in range((size + 63) // 64):
             mask = masks[begin + position]
             while mask != uint64(0):
-                i = 64 * position + lowest(mask)
+                i = 64 * position + lowest_bit(mask)
                 mask &= mask - uint64(1)
                 negative = p[i] < 0
                 words[to] = 2 * (base + i) + negative

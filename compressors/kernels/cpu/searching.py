@@ -4,8 +4,8 @@ import numpy as np
 from numba import carray, njit, uint64
 
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import at_least, fused_multiply_add, lowest, num_set, pointer
-from compressors.kernels.cpu.table import BASE, FIRST_BLOCK, GRADIENT, REST, ROW, SIZE
+from compressors.kernels.cpu.machine import at_least, fused_multiply_add, lowest_bit, num_set_bits, pointer
+from compressors.kernels.cpu.table import BASE, ENTRIES, FIRST_BLOCK, GRADIENT, ROW, SIZE
 
 _BLOCK, _LANES, _MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
 
@@ -27,8 +27,8 @@ def read(x, p, g, factor, adds, start, length):
 
 
 @njit(inline="always")
-def inside(mask, count):
-    """The mask without bits from ``count`` on."""
+def first_bits(mask, count):
+    """The first ``count`` bits of the mask, the others 0."""
     if count <= 0:
         return uint64(0)
     return mask & ((uint64(1) << uint64(count)) - uint64(1)) if count < 64 else mask
@@ -41,7 +41,7 @@ def search(pieces, first, last, factor, thresholds, masks, counts):
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], _MASKS * pieces[piece, FIRST_BLOCK]
         threshold = thresholds[pieces[piece, ROW]]
-        p = carray(pointer(pieces[piece, REST], threshold), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], threshold), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], threshold), (size,))
         adds = pieces[piece, GRADIENT] != 0
         marked = 0
@@ -50,9 +50,9 @@ def search(pieces, first, last, factor, thresholds, masks, counts):
             length = min(_BLOCK, size - start)
             read(x, p, g, factor, adds, start, length)
             for quarter in range(_MASKS):
-                mask = inside(at_least(x, 64 * quarter, threshold), length - 64 * quarter)
+                mask = first_bits(at_least(x, 64 * quarter, threshold), length - 64 * quarter)
                 masks[to + quarter] = mask
-                marked += num_set(mask)
+                marked += num_set_bits(mask)
             to += _MASKS
         counts[piece] = marked
 
@@ -65,7 +65,7 @@ def positions(pieces, first, last, offsets, masks, found):
         for group in range((pieces[piece, SIZE] + 63) // 64):
             mask = masks[begin + group]
             while mask != uint64(0):
-                found[to] = pieces[piece, BASE] + 64 * group + lowest(mask)
+                found[to] = pieces[piece, BASE] + 64 * group + lowest_bit(mask)
                 mask &= mask - uint64(1)
                 to += 1
 
@@ -76,7 +76,7 @@ def square(pieces, first, last, factor, x, sums):
     lanes = np.empty(_LANES)
     for piece in range(first, last):
         size, to = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK]
-        p = carray(pointer(pieces[piece, REST], factor), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], factor), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], factor), (size,))
         adds = pieces[piece, GRADIENT] != 0
         for block in range((size + _BLOCK - 1) // _BLOCK):

@@ -6,8 +6,8 @@ import numpy as np
 from numba import carray, njit, uint64
 
 from compressors.kernels.cpu.compiling import compiled
-from compressors.kernels.cpu.machine import at_least, fused_multiply_add, lowest, num_set, pointer
-from compressors.kernels.cpu.table import FIRST_BLOCK, GRADIENT, REST, ROW, SIZE
+from compressors.kernels.cpu.machine import at_least, fused_multiply_add, lowest_bit, num_set_bits, pointer
+from compressors.kernels.cpu.table import ENTRIES, FIRST_BLOCK, GRADIENT, ROW, SIZE
 
 _BLOCK, _LANES, _MASKS = 256, 32, 4  # entries of a block, its partial sums, its masks of 64 bits
 _STRIDE = 61  # a sample of a tail reads every 61st magnitude
@@ -49,8 +49,8 @@ def add_block(x, level, totals, excesses, squares):
 
 
 @njit(inline="always")
-def inside(mask, count):
-    """The mask without bits from ``count`` on."""
+def first_bits(mask, count):
+    """The first ``count`` bits of the mask, the others 0."""
     if count <= 0:
         return uint64(0)
     return mask & ((uint64(1) << uint64(count)) - uint64(1)) if count < 64 else mask
@@ -63,7 +63,7 @@ def survey(pieces, first, last, factor, levels, floors, sums, counts, kept, offs
     ``sums`` [1 or 3, B] has excesses, or excesses, totals and squares. ``counts`` and ``kept`` [P] are the
     numbers of entries of at least the level and the floor. The magnitudes of a piece go to ``tail`` from
     ``offsets`` [P] on, one piece's after another's, beginning with ``offsets[first]``. The loop has no
-    ``fetch``, because with it the pass takes 1.7 times as long.
+    ``prefetch``, because with it the pass takes 1.7 times as long.
     """
     x = np.zeros(_BLOCK, levels.dtype)
     totals, excesses, squares = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
@@ -71,7 +71,7 @@ def survey(pieces, first, last, factor, levels, floors, sums, counts, kept, offs
     for piece in range(first, last):
         size, to, row = pieces[piece, SIZE], pieces[piece, FIRST_BLOCK], pieces[piece, ROW]
         level, floor = levels[row], floors[row]
-        p = carray(pointer(pieces[piece, REST], level), (size,))
+        p = carray(pointer(pieces[piece, ENTRIES], level), (size,))
         g = carray(pointer(pieces[piece, GRADIENT], level), (size,))
         adds = pieces[piece, GRADIENT] != 0
         count, begin = 0, at
@@ -97,13 +97,13 @@ def survey(pieces, first, last, factor, levels, floors, sums, counts, kept, offs
             sums[0, to] = add_halves(excesses)
             for quarter in range(_MASKS):
                 left = length - 64 * quarter
-                mask = inside(at_least(x, 64 * quarter, floor), left)
+                mask = first_bits(at_least(x, 64 * quarter, floor), left)
                 while mask != uint64(0):
-                    tail[at] = abs(x[64 * quarter + lowest(mask)])
+                    tail[at] = abs(x[64 * quarter + lowest_bit(mask)])
                     mask &= mask - uint64(1)
                     at += 1
                 if level > 0:
-                    count += num_set(inside(at_least(x, 64 * quarter, level), left))
+                    count += num_set_bits(first_bits(at_least(x, 64 * quarter, level), left))
             to += 1
         counts[piece] = count if level > 0 else size
         offsets[piece], kept[piece] = begin, at - begin
@@ -139,7 +139,7 @@ def add_tail(x, start, level, with_squares, excesses, squares):
 
 
 @compiled
-def narrow(tail, level, with_squares):
+def survey_tail(tail, level, with_squares):
     """The number of magnitudes of at least ``level``, and sums of their excesses and of the squares of these.
 
     If, by a sample, fewer than half of ``tail`` reach the level, they are moved to its front. Returns their
@@ -156,9 +156,9 @@ def narrow(tail, level, with_squares):
         add_tail(tail, start, wide, with_squares, excesses, squares)
         for quarter in range(_MASKS):
             mask = at_least(tail, start + 64 * quarter, level)
-            count += num_set(mask)
+            count += num_set_bits(mask)
             while moves and mask != uint64(0):
-                tail[used] = tail[start + 64 * quarter + lowest(mask)]
+                tail[used] = tail[start + 64 * quarter + lowest_bit(mask)]
                 mask &= mask - uint64(1)
                 used += 1
     x = np.zeros(_BLOCK, tail.dtype)

@@ -10,7 +10,9 @@ from compressors.core.segments import Input, Shapes
 
 _PIECE = 2**18  # entries that one thread works on at a time, a whole number of blocks
 _BLOCK = 256
-REST, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)
+# Columns of the table of pieces: address of the entries (e, then p), address of the gradient or 0, number of
+# entries, number of the first block, row, and position of the first entry in the row.
+ENTRIES, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)
 
 
 class Table:
@@ -48,7 +50,7 @@ class Table:
         self.part_pieces = np.array(part_pieces, dtype=np.int64)
         self.part_of_segment = np.cumsum([0] + [self.num_workers * n for n in self.num_layers]).tolist()
         self.squares = np.empty((2, block))  # of the remaining entries of each block, and of all its entries
-        self.sums, self.wholes = self.squares
+        self.sums, self.sums_of_all = self.squares
         self.masks = np.empty(4 * block, dtype=np.uint64)
         self.counts = np.empty(len(pieces), dtype=np.int64)
         self._tail: np.ndarray | None = None
@@ -69,7 +71,7 @@ class Table:
         segment, worker = np.divmod(self.pieces[:, ROW], self.num_workers)
         rest, stride, gradient, gradient_stride = np.array(addresses, dtype=np.int64).T[:, segment]
         item = inputs[0].rows.itemsize
-        self.pieces[:, REST] = rest + item * (worker * stride + self.pieces[:, BASE])
+        self.pieces[:, ENTRIES] = rest + item * (worker * stride + self.pieces[:, BASE])
         there = gradient != 0
         offsets = item * (worker * gradient_stride + self.pieces[:, BASE])
         self.pieces[:, GRADIENT] = there * (gradient + offsets)

@@ -52,9 +52,9 @@ def take_signs(table: Table, rules: Sequence[SignsAtLeast], factor: np.floating)
 
 def take_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -> Payloads:
     wanted = table.per_row([rule.number for rule in rules], _INT64)
-    thresholds = guess(table, wanted, factor)
+    thresholds = guess_thresholds(table, wanted, factor)
     _mark(table, factor, thresholds)
-    return _take_wanted(table, wanted, thresholds)
+    return _take_number(table, wanted, thresholds)
 
 
 def take_sampled(table: Table, rules: Sequence[AtLeastSampled], factor: np.floating) -> Payloads:
@@ -69,7 +69,7 @@ def take_sampled(table: Table, rules: Sequence[AtLeastSampled], factor: np.float
     def find(first: int, last: int) -> None:
         magnitude = MAGNITUDE[factor.dtype]
         rows = (pieces, row_pieces, first, last, factor)
-        guessing.guess_sampled(*rows, drawn, starts, ranks, smallest, magnitude, thresholds)
+        guessing.thresholds_of_samples(*rows, drawn, starts, ranks, smallest, magnitude, thresholds)
 
     parallel_for(find, len(ranks))
     _mark(table, factor, thresholds)
@@ -78,7 +78,7 @@ def take_sampled(table: Table, rules: Sequence[AtLeastSampled], factor: np.float
         np.repeat([rule[field] for rule in rules], table.num_workers)
         for field in (AtLeastSampled._fields.index("most"), AtLeastSampled._fields.index("number"))
     )
-    return _take_wanted(table, np.where(found > most, number, found), thresholds)
+    return _take_number(table, np.where(found > most, number, found), thresholds)
 
 
 def take_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Payloads:
@@ -90,10 +90,10 @@ def take_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Pay
         drawn = np.concatenate([rule.positions.ravel() for rule in rules])
     values = np.empty(sum(sizes), dtype=factor.dtype)
     pieces, squares, counts = table.pieces, table.sums, table.counts
-    wholes, workers = table.wholes, table.num_workers
+    sums_of_all, workers = table.sums_of_all, table.num_workers
 
     def work(first: int, last: int) -> None:
-        found = (values, squares, counts, wholes)
+        found = (values, squares, counts, sums_of_all)
         native.take(pieces, first, last, workers, factor, drawn, draws, *found)
 
     parallel_for(work, len(pieces))
@@ -101,7 +101,7 @@ def take_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Pay
     return [rule.payload(own, workers) for rule, own in zip(rules, parts, strict=True)]
 
 
-TAKERS: dict[type, Callable[[Table, Any, np.floating], Payloads]] = {
+TAKE_BY_RULE: dict[type, Callable[[Table, Any, np.floating], Payloads]] = {
     AtLeast: take_marked,
     AtLeastSampled: take_sampled,
     SignsAtLeast: take_signs,
@@ -110,13 +110,13 @@ TAKERS: dict[type, Callable[[Table, Any, np.floating], Payloads]] = {
 }
 
 
-def guess(table: Table, wanted: np.ndarray, factor: np.floating) -> np.ndarray:
+def guess_thresholds(table: Table, wanted: np.ndarray, factor: np.floating) -> np.ndarray:
     """Per row a threshold that at least ``wanted`` [R] entries of p most likely reach."""
     pieces, row_pieces, magnitude = table.pieces, table.row_pieces, MAGNITUDE[factor.dtype]
     thresholds = np.empty(len(wanted), dtype=factor.dtype)
 
     def work(first: int, last: int) -> None:
-        guessing.guess(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds)
+        guessing.guess_thresholds(pieces, row_pieces, first, last, factor, wanted, magnitude, thresholds)
 
     parallel_for(work, len(wanted))
     return thresholds
@@ -141,25 +141,25 @@ def search(table: Table, thresholds: np.ndarray, factor: np.floating) -> list[Te
 
 def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
     pieces, masks, squares = table.pieces, table.masks, table.sums
-    counts, wholes, workers = table.counts, table.wholes, table.num_workers
+    counts, sums_of_all, workers = table.counts, table.sums_of_all, table.num_workers
 
     def work(first: int, last: int) -> None:
-        native.mark(pieces, first, last, workers, factor, thresholds, masks, squares, counts, wholes)
+        native.mark(pieces, first, last, workers, factor, thresholds, masks, squares, counts, sums_of_all)
 
     parallel_for(work, len(pieces))
 
 
-def _take_wanted(table: Table, wanted: np.ndarray, thresholds: np.ndarray) -> Payloads:
+def _take_number(table: Table, wanted: np.ndarray, thresholds: np.ndarray) -> Payloads:
     """Take the ``wanted`` [R] largest magnitudes, which are most likely marked."""
     pieces, row_pieces = table.pieces, table.row_pieces
-    masks, squares, counts, wholes = table.masks, table.sums, table.counts, table.wholes
+    masks, squares, counts, sums_of_all = table.masks, table.sums, table.counts, table.sums_of_all
     magnitude = MAGNITUDE[thresholds.dtype]
     keys = np.empty(len(wanted), dtype=magnitude.dtype)
     ties = np.empty(len(pieces), dtype=np.int64)
 
     def choose(first: int, last: int) -> None:
         rows = (pieces, row_pieces, first, last, wanted, magnitude)
-        native.refine(*rows, thresholds, masks, squares, counts, wholes, keys, ties)
+        native.refine_thresholds(*rows, thresholds, masks, squares, counts, sums_of_all, keys, ties)
 
     def work(first: int, last: int) -> None:
         chosen = (pieces, first, last, offsets, magnitude, thresholds, masks, squares, keys, ties)

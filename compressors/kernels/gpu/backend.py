@@ -26,12 +26,12 @@ _DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 }
 RULES = (AtLeast, Drawn, Largest)  # rules with kernels
 _KEYS = {torch.float32: torch.int32, torch.float64: torch.int64}  # dtype of magnitudes, without the sign bit
-# No fused multiply-add: a product and a sum round twice, as on the CPU.
-APART = {"enable_fp_fusion": False}
-WIDE = {"num_warps": 8}  # for kernels with a whole piece in registers
+# A product and a sum round twice, as on the CPU.
+NO_FUSED_MULTIPLY_ADD = {"enable_fp_fusion": False}
+EIGHT_WARPS = {"num_warps": 8}  # for kernels with a whole piece in registers
 
 
-def why_not() -> str:
+def reason_unavailable() -> str:
     """The reason why Triton cannot run on this machine's GPU; empty if it can.
 
     Triton compiles at the first call, needs a C compiler, and supports certain GPUs only.
@@ -130,7 +130,7 @@ class GpuKernels(Backend):
         with torch.cuda.device_of(segments[0].rows):
             table = self._tables.of(inputs)
             _mark(table, segments[0].rows.new_ones(1), table.masks, blocks.NOTHING, add=False)
-            return table.host.per_segment(_add_up(table.wholes, table.adding))
+            return table.host.per_segment(_add_up(table.sums_of_all, table.adding))
 
 
 def _can_run(inputs: Sequence[Input]) -> bool:
@@ -160,8 +160,10 @@ Packed = tuple[Sequence[Tensor], Sequence[Tensor], list[np.ndarray]]
 
 
 def _mark(table: DeviceTable, factor: Tensor, keys: Tensor, rule: Any, *, add: bool = True) -> None:
-    found = (keys, table.rows, table.masks, table.sums, table.wholes, table.counts)
-    blocks.mark[(len(table.counts),)](table.pieces, factor, *found, RULE=rule.value, ADD=add, **APART)
+    found = (keys, table.rows, table.masks, table.sums, table.sums_of_all, table.counts)
+    blocks.mark[(len(table.counts),)](
+        table.pieces, factor, *found, RULE=rule.value, ADD=add, **NO_FUSED_MULTIPLY_ADD
+    )
 
 
 def _take_marked(table: DeviceTable, rules: Sequence[AtLeast], factor: Tensor) -> Taken:
@@ -188,9 +190,9 @@ def _take_largest(table: DeviceTable, rules: Sequence[Largest], factor: Tensor) 
         if number == 2:
             _mark(table, factor, keys, blocks.AT_LEAST, add=False)
         options = {"SHIFT": end, "WIDTH": begin - end, "ADD": number == 0, "MARKED": number >= 2}
-        largest.count_digits[(len(above),)](*entries, histogram, **options, **WIDE)
+        largest.count_digits[(len(above),)](*entries, histogram, **options, **EIGHT_WARPS)
         largest.choose_digit[(len(wanted),)](histogram, keys, left, SHIFT=end)
-    largest.compare[(len(above),)](*entries, above, equal, **WIDE)
+    largest.compare[(len(above),)](*entries, above, equal, **EIGHT_WARPS)
     largest.share_ties[(len(wanted),)](table.row_pieces, left, above, equal, TILE=TILE)
     packed = _pack(table, factor, keys, above, equal)  # recomputes some sums
     return (*packed, _totals(table))
@@ -215,7 +217,7 @@ def _pack(
         counts if ties is None else ties,
     )
     exact = ties is not None
-    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **APART)
+    blocks.pack[(len(counts),)](*found, counts, ends, values, indices, EXACT=exact, **NO_FUSED_MULTIPLY_ADD)
     sizes = [int(of_segment.sum()) for of_segment in sent]
     return values.split(sizes), indices.split(sizes), sent
 

@@ -10,7 +10,7 @@ import triton
 import triton.language as tl
 
 BLOCKS: tl.constexpr = tl.constexpr(16)  # of 256 entries: 8 lines of 32 lanes
-REST: tl.constexpr = tl.constexpr(0)
+ENTRIES: tl.constexpr = tl.constexpr(0)
 GRADIENT: tl.constexpr = tl.constexpr(1)
 SIZE: tl.constexpr = tl.constexpr(2)
 FIRST_BLOCK: tl.constexpr = tl.constexpr(3)
@@ -42,13 +42,13 @@ def add_halves(lanes):
 
 
 @triton.jit
-def mark(pieces, factor, keys, rows, masks, sums, wholes, counts, RULE: tl.constexpr, ADD: tl.constexpr):
+def mark(pieces, factor, keys, rows, masks, sums, sums_of_all, counts, RULE: tl.constexpr, ADD: tl.constexpr):
     """Write p = e + factor g over e; masks and counts of selected entries; sums of the others and of all."""
     piece = pieces + COLUMNS * tl.program_id(0)
     size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
     row, base = tl.load(piece + ROW), tl.load(piece + BASE)
     kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
-    p = tl.load(piece + REST).to(kind)
+    p = tl.load(piece + ENTRIES).to(kind)
     blocks = tl.arange(0, BLOCKS)
     lane = tl.arange(0, 32)[None, :]
     lanes = tl.zeros((BLOCKS, 32), tl.float64)
@@ -85,7 +85,7 @@ def mark(pieces, factor, keys, rows, masks, sums, wholes, counts, RULE: tl.const
         if RULE != NOTHING:
             wide = x.to(tl.float64)
             lanes += wide * wide
-    tl.store(wholes + first + blocks, add_halves(of_all), mask=blocks * 256 < size)
+    tl.store(sums_of_all + first + blocks, add_halves(of_all), mask=blocks * 256 < size)
     if RULE != NOTHING:
         tl.store(sums + first + blocks, add_halves(lanes), mask=blocks * 256 < size)
     if RULE == AT_LEAST:
@@ -106,7 +106,7 @@ def pack(pieces, factor, keys, masks, sums, marked, ties, counts, ends, values, 
     size, first = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + FIRST_BLOCK)
     count = tl.load(counts + number)
     kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
-    p = tl.load(piece + REST).to(kind)
+    p = tl.load(piece + ENTRIES).to(kind)
     if count > 0:
         words = tl.arange(0, 8 * BLOCKS)
         word = tl.load(masks + first * 8 + words, mask=words * 32 < size, other=0).to(tl.uint32, bitcast=True)

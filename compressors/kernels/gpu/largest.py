@@ -11,9 +11,9 @@ import triton.language as tl
 from compressors.kernels.gpu.blocks import (
     BLOCKS,
     COLUMNS,
+    ENTRIES,
     FIRST_BLOCK,
     GRADIENT,
-    REST,
     ROW,
     SIZE,
     key_of,
@@ -43,7 +43,7 @@ def count_digits(
     piece = pieces + COLUMNS * number
     size, row = tl.load(piece + SIZE).to(tl.int32), tl.load(piece + ROW)
     kind: tl.constexpr = tl.pointer_type(factor.dtype.element_ty)
-    p = tl.load(piece + REST).to(kind)
+    p = tl.load(piece + ENTRIES).to(kind)
     if MARKED:
         size = tl.where(tl.load(counts + number) == 0, 0, size)
     if size > 0:
@@ -96,7 +96,7 @@ def compare(pieces, factor, keys, masks, counts, above, equal):
         inside = i < tl.load(piece + SIZE)
         word = tl.load(masks + tl.load(piece + FIRST_BLOCK) * 8 + i // 32, mask=inside, other=0)
         inside = inside & (((word >> (i % 32)) & 1) != 0)
-        p = tl.load(piece + REST).to(tl.pointer_type(factor.dtype.element_ty))
+        p = tl.load(piece + ENTRIES).to(tl.pointer_type(factor.dtype.element_ty))
         own = key_of(tl.load(p + i, mask=inside, other=0.0), keys)
         key = tl.load(keys + tl.load(piece + ROW))
         larger = tl.sum((inside & (own > key)).to(tl.int32), 0)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from compressors.core.segments import Input
-from compressors.kernels.cpu.table import REST, Table
+from compressors.kernels.cpu.table import ENTRIES, Table
 
 PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
 TILE = 2**10  # sums that a program works on at a time
@@ -42,7 +42,7 @@ class DeviceTable:
         self.part_ends = upload(ends, self.device)  # [sum of W L], the last piece of each
         # In one tensor, to be added together.
         self.both = torch.empty(2 * num_blocks, dtype=torch.float64, device=self.device)
-        self.sums, self.wholes = self.both[:num_blocks], self.both[num_blocks:]
+        self.sums, self.sums_of_all = self.both[:num_blocks], self.both[num_blocks:]
         self.adding_both = Adding(np.concatenate([host.parts, host.parts + num_blocks]), self.device)
         self.adding = Adding(host.parts, self.device)
         self.masks = torch.empty(_WORDS * num_blocks, dtype=torch.int32, device=self.device)
@@ -66,7 +66,7 @@ class DeviceTable:
         if self.host.addresses is before:
             return
         self.pieces = upload(self.host.pieces, self.device)  # [P, 6]
-        first = self.host.pieces[self.host.row_pieces[:-1], REST]
+        first = self.host.pieces[self.host.row_pieces[:-1], ENTRIES]
         # Per row its address and, for given marks, its first word in ``masks``.
         self.rows = upload(np.stack([first, self._row_words], 1), self.device)  # [S W, 2]
 

@@ -70,23 +70,23 @@ def _is_whole(label: str) -> bool:
 
 def in_words(sections: Mapping[str, Methods], main: Methods) -> str:
     """A paragraph on the differences in accuracy, by joint intervals for all comparisons; may be empty."""
-    looks: list[tuple[str, str, list[float]]] = []
+    comparisons: list[tuple[str, str, list[float]]] = []
     for methods in sections.values():
         for label, own in methods.items():
             for other in (NONE, _top_k_beside(label, own, main)):
                 values = _differences(own, main.get(other or "", {}))
                 if other not in (None, label) and len(values) >= LEAST_SEEDS:
-                    looks.append((label, str(other), values))
-    if not looks:
+                    comparisons.append((label, str(other), values))
+    if not comparisons:
         return ""
     said: dict[str, list[str]] = {}
-    for label, other, values in looks:
-        word = joint_interval(values, len(looks)).word("higher", "lower")
+    for label, other, values in comparisons:
+        word = joint_interval(values, len(comparisons)).word("higher", "lower")
         said.setdefault(word, []).append(f"{label} beside {other}")
     shown = ". ".join(f"{word.capitalize()}: {'; '.join(where)}" for word, where in said.items())
     return paragraph(
         f"""**Accuracy, here, over three seeds or more. {in_markdown(shown)}.** These words follow intervals
-        for the {len(looks)} such looks (Bonferroni), which all hold together in at least 95 % of such
+        for the {len(comparisons)} such looks (Bonferroni), which all hold together in at least 95 % of such
         experiments; "{NOT_SHOWN}" where one holds 0, which is no proof of equality."""
     )
 

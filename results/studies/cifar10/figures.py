@@ -29,9 +29,16 @@ FIGURES = {
     "workers": "training loss over epochs by workers",
 }
 HEIGHT = 3.2  # of a panel, inches
-ACCURACY = Metric("test/accuracy", "test accuracy, % (higher is better)", 100, False, limit=100)
+ACCURACY = Metric(
+    "test/accuracy",
+    "test accuracy, % (higher is better)",
+    factor=100,
+    can_be_logarithmic=False,
+    limit=100,
+)
 FAR = 0.5  # share of the accuracy of ``none``; a method below it is named in a note, not drawn
 SQUARED_NORM = "compression/input_norm_squared"
+COLOUR_OF_WORKERS = "qsgd"  # lines of several numbers of workers are shades of this method's colour
 
 
 def _norm(run: Run) -> pd.Series:
@@ -126,7 +133,10 @@ def _workers(found: Mapping[int, Methods]) -> Any:
             drawn = own if len(own) > len(drawn) else drawn
     if not panels:
         raise NothingToDraw("no run of another number of workers")
-    lines = [Series(name, "qsgd", "", (place,)) for place, name in enumerate(drawn)]
+    lines = [
+        Series(name, compressor=COLOUR_OF_WORKERS, family="", order=(place,))
+        for place, name in enumerate(drawn)
+    ]
     labels = {name: name for name in drawn}
     title = "Training loss by number of workers, at equal samples"
     return sheet.draw(title, _facts(drawn), [panels], line_styles(lines, True), labels, share_y=True)

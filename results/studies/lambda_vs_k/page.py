@@ -96,11 +96,11 @@ def convex_section(problem: MatchedRuns) -> str:
     """Thresholds beside Top-k, interpolated to their bytes: total error and suboptimality."""
     seeds, inside = problem.seeds, within(problem)
     measures = {"total error": ERROR, "f(x) - f*": SUBOPTIMALITY}
-    looks = max(1, len(inside) * len(measures))
+    num_comparisons = max(1, len(inside) * len(measures))
     head = [
         "threshold",
         "kB that left a worker",
-        *(f"{name}, Top-k over threshold [{confidence(looks)} %]" for name in measures),
+        *(f"{name}, Top-k over threshold [{confidence(num_comparisons)} %]" for name in measures),
     ]
     lines = [line([*head, "in words"]), "|---|---:|---:|---:|---|"]
     sides: dict[str, list[JointInterval]] = {name: [] for name in measures}
@@ -111,7 +111,7 @@ def convex_section(problem: MatchedRuns) -> str:
                 math.log(interpolated(problem, of_seed[s], metric) / of_seed[s].summary[metric])
                 for s in seeds
             ]
-            found = joint_interval(logs, looks)
+            found = joint_interval(logs, num_comparisons)
             sides[name].append(found)
             cells.append(found.shown_as_ratio())
             words.append(f"{name}: {found.word('smaller with the threshold', 'larger with the threshold')}")
@@ -121,8 +121,9 @@ def convex_section(problem: MatchedRuns) -> str:
     said = ". ".join(_of_all(name, found) for name, found in sides.items())
     verdict = f"""**Here, over {over}: {said}.** Top-k's values are interpolated between its densities, as
         logarithms over logarithms of bytes, for every seed; thresholds outside of Top-k's range of bytes are
-        left out. Ratios are geometric means; the {looks} intervals are Bonferroni's for {looks} comparisons.
-        f(x) - f* is that of the last step, which varies with the rows drawn last."""
+        left out. Ratios are geometric means; the {num_comparisons} intervals are Bonferroni's for
+        {num_comparisons} comparisons. f(x) - f* is that of the last step, which varies with the rows drawn
+        last."""
     figure = f"![total error against bytes]({file_stem(problem.subject)}-total_error_bytes.png)\n"
     return _section(problem, over, lines, [paragraph(verdict), figure])
 

@@ -1,4 +1,4 @@
-"""All methods at equal bytes on four tasks, each with its own setting and learning rate."""
+"""All methods at equal bytes on four tasks, each with tuned settings and learning rate."""
 
 from results.studies.kit import Option, Study
 from results.studies.league.page import page
@@ -11,7 +11,9 @@ STUDY = Study(
     question="Which method is best at the same number of bytes?",
     page=page,
     keeps=lambda run: str(run.config["name"]).startswith(PREFIX),
-    option=Option(name="--tuning", help="folder with the pilots and the rates tried", output=TUNING),
+    option=Option(
+        name="--tuning", help="folder with the runs of pilots and of the rates tried", output=TUNING
+    ),
     curves=("time/", *(task.quality for task in TASKS.values())),
     train=TRAINING,
 )

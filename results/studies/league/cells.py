@@ -1,4 +1,7 @@
-"""A method at a budget: pilots that set its knob, rates tried, and the runs that are compared."""
+"""The trainings of a method at a budget: pilots, learning rates, and the runs that are compared.
+
+A pilot is a training with the tuning seed; the bytes that it sends set the method's knob.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -9,113 +12,132 @@ from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS, TUNING_
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial
 
 
-def play(tasks: Sequence[str], names: Sequence[str], train: Trainings, jobs: int) -> None:
-    """Train what the table needs of ``names``, and of the baseline before them; ``jobs`` methods at a time.
+def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, jobs: int) -> None:
+    """Train the baseline and then the methods ``names`` on ``tasks``, ``jobs`` methods at a time.
 
-    Raises ``ValueError`` for a method that run.py refuses, after the others have ended.
+    Finished trainings are not repeated. Raises ``ValueError`` for a method that run.py refuses, after the
+    trainings that have begun.
     """
     entries = [entry_of(name) for name in names]
     with ThreadPoolExecutor(jobs) as pool:
         dense = dict(zip(tasks, pool.map(lambda task: _baseline(task, train), tasks), strict=True))
         others = [entry for entry in entries if entry.name != BASELINE]
-        todo = {pool.submit(settle, task, entry, dense[task], train) for task in tasks for entry in others}
+        trainings = {
+            pool.submit(train_method, task, entry, dense[task], train) for task in tasks for entry in others
+        }
         try:
-            done, _ = wait(todo, return_when=FIRST_EXCEPTION)
+            done, _ = wait(trainings, return_when=FIRST_EXCEPTION)
             for one in done:
                 one.result()
         finally:
             train.stopping.set()  # after an error or Ctrl-C no other training begins
-            for one in todo:
+            for one in trainings:
                 one.cancel()
 
 
 def _baseline(task: str, train: Trainings) -> Outcome:
-    """Dense training: its rate is tuned like all others'."""
-    outcomes = settle_at(task, entry_of(BASELINE), None, "", train)
+    """Dense training, at a rate that is tuned as for all methods; the outcome of its first compared seed.
+
+    Raises ``ValueError`` if it fails at every rate.
+    """
+    outcomes = tune_and_compare(task, entry_of(BASELINE), None, "", train)
     if not outcomes:
         raise ValueError(f"dense training fails on {task} at every rate")
     return outcomes[0]
 
 
-def settle(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
-    """All budgets of a method on a task."""
+def train_method(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
+    """Train a method on a task at all budgets, from the largest budget to the smallest."""
     if entry.knob is None:
-        settle_without_knob(task, entry, dense, train)
+        train_without_knob(task, entry, dense, train)
         return
     value: float | None = None
-    for before, share in zip((SHARES[0], *SHARES), SHARES, strict=False):
+    for previous, share in zip((SHARES[0], *SHARES), SHARES, strict=False):
         if value is None:
-            start = entry.knob.first(share, dense.size)
-        else:  # from the last budget's value
-            start = value * (before / share) ** (1 / entry.knob.slope)
+            start = entry.knob.first_value(share, dense.size)
+        else:  # from the value at the last budget
+            start = value * (previous / share) ** (1 / entry.knob.slope)
         try:
-            value = settle_budget(task, entry, share, dense, train, start)
-        except UnreachableError:  # nor are smaller budgets met
+            value = train_at_budget(task, entry, share, dense, train, start)
+        except UnreachableError:  # smaller budgets are not met either
             return
 
 
-def settle_without_knob(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
-    """A method whose bytes no setting changes: it is compared at the budgets that they do not exceed."""
+def train_without_knob(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
+    """Train a method without a setting for its bytes, if they do not exceed the largest budget.
+
+    The page compares it at every budget that its bytes do not exceed.
+    """
     for rate in TASKS[task].rates(entry.name)[1::-1]:
         try:
             pilot = train(entry, Trial(task, entry.name, None, "", rate, TUNING_SEED))
         except TrainingError:
             continue
         if pilot.sent <= (1 + TOLERANCE) * dense.sent / SHARES[0]:
-            settle_at(task, entry, None, "", train)
+            tune_and_compare(task, entry, None, "", train)
         return
 
 
-def settle_budget(
+def train_at_budget(
     task: str, entry: Entry, share: int, dense: Outcome, train: Trainings, start: float
 ) -> float | None:
-    """A method at one budget; the value of its knob, or None if the method fails.
+    """Train a method at one budget; returns the value of its knob, or None if its trainings fail.
 
-    Raises ``UnreachableError`` if it does not meet the budget.
+    Pilots at the task's rate, or at the lowest if the training diverges, set the knob. Then the rates are
+    tried. If the bytes depend on the gradients, and so on the rate, the knob may be set again at the best
+    rate; a rate that cannot meet the budget is left out.
+    Raises ``UnreachableError`` if the method does not meet the budget.
     """
     knob, wanted = entry.knob, dense.sent / share
     assert knob is not None
 
     def match(rate: float, start: float) -> float:
         def sent(value: float) -> float:
-            return train(entry, Trial(task, entry.name, share, knob.words(value), rate, TUNING_SEED)).sent
+            return train(entry, Trial(task, entry.name, share, knob.overrides(value), rate, TUNING_SEED)).sent
 
         return knob.match(sent, wanted, start)
 
     low, usual, _ = TASKS[task].rates(entry.name)
     try:
         try:
-            value, at = match(usual, start), usual
-        except TrainingError:  # it diverges
-            value, at = match(low, start), low
-        tried = tune(task, entry, share, knob.words(value), train)
+            value, matched_rate = match(usual, start), usual
+        except TrainingError:  # the training diverges
+            value, matched_rate = match(low, start), low
+        tried = try_rates(task, entry, share, knob.overrides(value), train)
         if not tried:
             return None
-        for rate in by_quality(task, tried):
-            is_off = knob.adapts and rate != at and abs(tried[rate].sent / wanted - 1) > TOLERANCE
+        for rate in rates_by_quality(task, tried):
+            is_off = abs(tried[rate].sent / wanted - 1) > TOLERANCE
+            needs_match = knob.depends_on_gradients and rate != matched_rate and is_off
             try:
-                value = match(rate, value) if is_off else value
-            except UnreachableError:  # at this rate; ``at`` meets it
+                value = match(rate, value) if needs_match else value
+            except UnreachableError:  # at this rate only: ``matched_rate`` meets the budget
                 continue
-            compare(Trial(task, entry.name, share, knob.words(value), rate, TUNING_SEED), entry, train)
+            train_compared(
+                Trial(task, entry.name, share, knob.overrides(value), rate, TUNING_SEED), entry, train
+            )
             return value
     except TrainingError:
         return None
     raise UnreachableError
 
 
-def settle_at(task: str, entry: Entry, share: int | None, knob: str, train: Trainings) -> list[Outcome]:
-    """Rates, then the compared runs; their outcomes, none if no rate trains."""
-    tried = tune(task, entry, share, knob, train)
+def tune_and_compare(
+    task: str, entry: Entry, share: int | None, knob: str, train: Trainings
+) -> list[Outcome]:
+    """Try the rates, then train the compared runs at the best; their outcomes, empty if every rate fails."""
+    tried = try_rates(task, entry, share, knob, train)
     if not tried:
         return []
-    return compare(
-        Trial(task, entry.name, share, knob, by_quality(task, tried)[0], TUNING_SEED), entry, train
+    return train_compared(
+        Trial(task, entry.name, share, knob, rates_by_quality(task, tried)[0], TUNING_SEED), entry, train
     )
 
 
-def tune(task: str, entry: Entry, share: int | None, knob: str, train: Trainings) -> dict[float, Outcome]:
-    """Outcomes of the rates at which the method does not fail."""
+def try_rates(
+    task: str, entry: Entry, share: int | None, knob: str, train: Trainings
+) -> dict[float, Outcome]:
+    """Train at every rate with the tuning seed; the outcomes by rate, without rates at which it fails."""
     found = {}
     for rate in TASKS[task].rates(entry.name):
         try:
@@ -125,14 +147,14 @@ def tune(task: str, entry: Entry, share: int | None, knob: str, train: Trainings
     return found
 
 
-def by_quality(task: str, tried: dict[float, Outcome]) -> list[float]:
-    """The rates, that with the best quality first, and the lower of two equal ones."""
+def rates_by_quality(task: str, tried: dict[float, Outcome]) -> list[float]:
+    """The rates in the order of their quality, best first; of two with equal quality, the lower first."""
     sign = -1 if TASKS[task].higher_is_better else 1
     return sorted(tried, key=lambda rate: (sign * tried[rate].quality, rate))
 
 
-def compare(trial: Trial, entry: Entry, train: Trainings) -> list[Outcome]:
-    """The compared seeds that do not fail."""
+def train_compared(trial: Trial, entry: Entry, train: Trainings) -> list[Outcome]:
+    """Train ``trial`` with every compared seed; the outcomes of the seeds that do not fail."""
     found = []
     for seed in SEEDS:
         try:

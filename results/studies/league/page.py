@@ -11,10 +11,10 @@ from results.escaping import Marked, code
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of, notes, paired, table
 from results.studies.league import scores
-from results.studies.league.knobs import names
-from results.studies.league.scores import Standing
-from results.studies.league.tasks import RATES, SEEDS, SHARES, TASKS, TUNING_SEED
-from results.studies.league.trials import Outcome, Trial, ended, trial_of
+from results.studies.league.knobs import method_names
+from results.studies.league.scores import TaskRuns
+from results.studies.league.tasks import RATE_FACTORS, SEEDS, SHARES, TASKS, TUNING_SEED
+from results.studies.league.trials import Outcome, Trial, ended_trials, trial_of
 
 INTRODUCTION = """Written by `python -m results study league` from the runs of `make league`. Every method is
     trained at three byte budgets: the bytes that dense training sends, divided by {shares}. The bytes are
@@ -43,27 +43,27 @@ SMALL = """The tasks are small and short, so that two cores can run all of them.
 
 def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
     """Markdown: overall ranks, tables, empty cells, cost."""
-    found = scores.standings(runs)
+    found = scores.task_runs(runs)
     facts = {
         "shares": ", ".join(map(str, SHARES)),
         "tuned": TUNING_SEED,
-        "rates": len(RATES),
+        "rates": len(RATE_FACTORS),
         "seeds": ", ".join(map(str, SEEDS)),
     }
     parts = ["# The league: methods at equal bytes\n", paragraph(INTRODUCTION.format(**facts))]
-    parts += [paragraph(READING), paragraph(SMALL), _overall(found)]
+    parts += [paragraph(READING), paragraph(SMALL), _all_tasks(found)]
     parts += [_task(one) for one in found]
-    parts += [_empty(found, [*runs, *tried]), _cost(runs, tried), notes(runs)]
+    parts += [_empty_cells(found, [*runs, *tried]), _cost(runs, tried), notes(runs)]
     return "\n".join(parts)
 
 
-def _overall(found: Sequence[Standing]) -> str:
+def _all_tasks(found: Sequence[TaskRuns]) -> str:
     """Methods in the order of their mean rank over tasks, at every budget."""
-    of_share = {share: scores.overall(found, share) for share in SHARES}
+    of_share = {share: scores.relative_ranks(found, share) for share in SHARES}
     every = {name for own in of_share.values() for name in own}
     rows = []
     for name in every:
-        shown = [_share(of_share[share].get(name)) for share in SHARES]
+        shown = [_relative_rank(of_share[share].get(name)) for share in SHARES]
         first = next((sum(own[name]) / len(own[name]) for own in of_share.values() if own.get(name)), 1.0)
         rows.append((first, [code(name), *shown]))
     head = ["method", *(f"dense/{share}" for share in SHARES)]
@@ -75,17 +75,17 @@ def _overall(found: Sequence[Standing]) -> str:
     return "## All tasks\n\n" + paragraph(words) + "\n" + shown
 
 
-def _share(values: Sequence[float] | None) -> str:
+def _relative_rank(values: Sequence[float] | None) -> str:
     if not values:
         return "-"
     mean, half = mean_and_interval(values)
     return f"{mean:.2f}" if half is None else f"{mean:.2f} [{max(0.0, mean - half):.2f}, {mean + half:.2f}]"
 
 
-def _task(one: Standing) -> str:
+def _task(one: TaskRuns) -> str:
     """A table for every budget of a task."""
     dense = list(one.dense.values())
-    quality, goal = qualities(dense)[0], scores.goal(one)
+    quality, target = qualities(dense)[0], scores.target_quality(one)
     head = [
         "method",
         "setting",
@@ -94,46 +94,49 @@ def _task(one: Standing) -> str:
         "minus none",
         *(measure.label for measure in COSTS),
         "compression, ms",
-        *(f"s at {words}" for words in scores.RATES.values()),
+        *(f"s at {words}" for words in scores.LINK_RATES.values()),
     ]
-    parts = [f"## {one.task}\n", f"{TASKS[one.task].words}. Quality to be reached: {goal:.4g}.\n"]
+    parts = [f"## {one.task}\n", f"{TASKS[one.task].description}. Quality to be reached: {target:.4g}.\n"]
     for share in SHARES:
-        methods = one.at[share]
+        methods = one.by_share[share]
         parts.append(f"### {one.task}, dense/{share}\n")
         if not methods:
             parts.append("No method meets this budget.\n")
             continue
         ranks = scores.ranks(one.task, methods)
         rows = [
-            _row(one, name, methods[name], ranks[name], quality, goal) for name in _ordered(one.task, methods)
+            _row(one, name, methods[name], ranks[name], quality, target)
+            for name in _by_mean_quality(one.task, methods)
         ]
-        rows.append(_row(one, "none", one.dense, [], quality, goal))
+        rows.append(_row(one, "none", one.dense, [], quality, target))
         parts.append(table(head, rows, words=2))
     return "\n".join(parts)
 
 
-def _ordered(task: str, methods: Mapping[str, Seeds]) -> list[str]:
-    """By mean quality, the best first."""
-    return sorted(methods, key=lambda name: fmean(scores.loss(task, run) for run in methods[name].values()))
+def _by_mean_quality(task: str, methods: Mapping[str, Seeds]) -> list[str]:
+    """The methods in the order of their mean quality, the best first."""
+    return sorted(
+        methods, key=lambda name: fmean(scores.rank_key(task, run) for run in methods[name].values())
+    )
 
 
 def _row(
-    one: Standing, name: str, own: Seeds, ranks: Sequence[int], quality: Measure, goal: float
+    one: TaskRuns, name: str, own: Seeds, ranks: Sequence[int], quality: Measure, target: float
 ) -> list[object]:
     runs, trial = list(own.values()), trial_of(first_of(own).config)
     difference = None if own is one.dense else paired(quality, own, one.dense)
     tried = TASKS[one.task].rates(name)
     end = "*" * (trial.rate in (tried[0], tried[-1]))
-    setting = f"{short(trial.knob)} lr={trial.rate:.4g}{end}".strip()
+    setting = f"{short_overrides(trial.knob)} lr={trial.rate:.4g}{end}".strip()
     cells: list[object] = [code(name), code(setting), _rank(ranks)]
     cells += [quality.spread(runs), quality.difference(*difference) if difference else "-"]
     cells += [measure.spread(runs) for measure in COSTS]
     cells.append("-" if own is one.dense else COMPRESSION.spread(runs))
-    return [*cells, *(_seconds(found) for found in scores.seconds_to(goal, one, own))]
+    return [*cells, *(_seconds(found) for found in scores.seconds_to_quality(target, one, own))]
 
 
-def short(knob: str) -> str:
-    """The overrides of a knob with the last part of their keys."""
+def short_overrides(knob: str) -> str:
+    """A knob's overrides with only the last part of each key, such as rank=2."""
     pairs = [word.partition("=") for word in knob.split()]
     return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
 
@@ -149,23 +152,25 @@ def _seconds(found: float | None) -> str:
     return "not reached" if found is None else f"{found:.3g}"
 
 
-def _empty(found: Sequence[Standing], runs: Sequence[Run]) -> str:
-    """Every method that is not in a table, with the reason."""
-    tried = ended_in({run.path.parents[1] for run in runs})
-    methods = sorted({*names(), *(trial.method for trial in tried)} - {"none"})
+def _empty_cells(found: Sequence[TaskRuns], runs: Sequence[Run]) -> str:
+    """A table of the methods without a compared run at a budget, with the reason."""
+    tried = ended_trials_in({run.path.parents[1] for run in runs})
+    methods = sorted({*method_names(), *(trial.method for trial in tried)} - {"none"})
     rows: dict[tuple[str, str, str], list[int]] = {}
     for one in found:
-        most = scores.sent(one.dense)
+        dense_bytes = scores.mean_bytes_sent(one.dense)
         for name in methods:
             for share in SHARES:
-                if name in one.at[share]:
+                if name in one.by_share[share]:
                     continue
                 own = {
                     trial: outcome
                     for trial, outcome in tried.items()
                     if (trial.task, trial.method) == (one.task, name)
                 }
-                rows.setdefault((name, one.task, why(own, most, share)), []).append(share)
+                rows.setdefault((name, one.task, reason_for_no_run(own, dense_bytes, share)), []).append(
+                    share
+                )
     title = "## Empty cells\n\n"
     if not rows:
         return title + "Every method meets every budget on every task.\n"
@@ -176,15 +181,16 @@ def _empty(found: Sequence[Standing], runs: Sequence[Run]) -> str:
     return title + table(["method", "task", "budget", "why"], shown, words=4)
 
 
-def ended_in(folders: Iterable[Path]) -> dict[Trial, Outcome]:
+def ended_trials_in(folders: Iterable[Path]) -> dict[Trial, Outcome]:
+    """Outcomes of the finished and failed trials below all ``folders``."""
     found: dict[Trial, Outcome] = {}
     for folder in sorted(folders):
-        found |= ended(folder)
+        found |= ended_trials(folder)
     return found
 
 
-def why(own: Mapping[Trial, Outcome], most: float, share: int) -> str:
-    """Why a method has no compared run at a budget of ``most / share`` bytes, from all of its trials."""
+def reason_for_no_run(own: Mapping[Trial, Outcome], dense_bytes: float, share: int) -> str:
+    """Why a method has no compared run at the budget ``dense_bytes / share``, from all of its trials."""
     if not own:
         return "not run"
     failed = [outcome.error for outcome in own.values() if outcome.error]
@@ -192,15 +198,17 @@ def why(own: Mapping[Trial, Outcome], most: float, share: int) -> str:
     if not trained:
         return f"fails at every rate: {failed[0]}"
     trial, fewest = min(trained.items(), key=lambda item: item[1].sent)
-    if fewest.sent > (1 + scores.TOLERANCE) * most / share:
-        at = f" with {short(trial.knob)}" if trial.knob else ""
-        return f"sends dense/{most / fewest.sent:.3g} at least{at}"
-    compared = [each.sent for at, each in trained.items() if at.share in (share, None) and at.seed in SEEDS]
+    if fewest.sent > (1 + scores.TOLERANCE) * dense_bytes / share:
+        setting = f" with {short_overrides(trial.knob)}" if trial.knob else ""
+        return f"sends dense/{dense_bytes / fewest.sent:.3g} at least{setting}"
+    compared = [
+        each.sent for trial, each in trained.items() if trial.share in (share, None) and trial.seed in SEEDS
+    ]
     if compared:
-        return f"sends dense/{most * len(compared) / sum(compared):.3g} with the compared seeds"
-    pilots = [each.sent for at, each in trained.items() if at.share == share]
-    if pilots and min(pilots) > (1 + scores.TOLERANCE) * most / share:
-        return f"sends dense/{most / min(pilots):.3g} at least in its pilots"
+        return f"sends dense/{dense_bytes * len(compared) / sum(compared):.3g} with the compared seeds"
+    pilots = [each.sent for trial, each in trained.items() if trial.share == share]
+    if pilots and min(pilots) > (1 + scores.TOLERANCE) * dense_bytes / share:
+        return f"sends dense/{dense_bytes / min(pilots):.3g} at least in its pilots"
     return "not finished"
 
 

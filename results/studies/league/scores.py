@@ -1,4 +1,4 @@
-"""Compared runs by task, budget and method: ranks, and predicted times to a quality."""
+"""Compared runs by task, budget and method; their ranks, and predicted times until a quality is reached."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,25 +15,26 @@ from results.studies.league.trials import trial_of
 from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, predict
 
-RATES = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s"}  # links of the predictions
+LINK_RATES = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s"}  # of the predictions
 LATENCY_SECONDS = 5e-5
-HALF = 0.5  # the quality to be reached is that of dense training after this part of its steps
+TARGET_AT = 0.5  # the target is the quality of dense training after this share of its steps
 
 Methods = dict[str, Seeds]
 
 
-class Standing(NamedTuple):
-    """A task: dense training, and at every budget the methods that meet it."""
+class TaskRuns(NamedTuple):
+    """The compared runs of a task: dense training, and for every budget the methods that meet it."""
 
     task: str
     dense: Seeds
-    at: dict[int, Methods]  # by share, without dense training
+    by_share: dict[int, Methods]  # by share, without dense training
 
 
-def standings(runs: Sequence[Run]) -> list[Standing]:
-    """The compared ``runs``, for each task that has dense training.
+def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
+    """``runs`` by task, for each task that has dense training.
 
-    Raises ``ValueError`` for two runs of a method, budget and seed that differ in more.
+    A method meets a budget if its bytes, mean over the compared seeds, exceed it by at most 2 ``TOLERANCE``.
+    Raises ``ValueError`` for two runs of one method, budget and seed that differ in another setting.
     """
     found = []
     for task in TASKS:
@@ -44,90 +45,92 @@ def standings(runs: Sequence[Run]) -> list[Standing]:
         dense = own.pop((BASELINE, None), None)
         if dense is None:
             continue
-        most = sent(dense)
-        at: dict[int, Methods] = {share: {} for share in SHARES}
+        dense_bytes = mean_bytes_sent(dense)
+        by_share: dict[int, Methods] = {share: {} for share in SHARES}
         for (method, share), of_seed in own.items():
             for each in SHARES if share is None else (share,):
-                if sent(of_seed) <= (1 + 2 * TOLERANCE) * most / each:
-                    at[each][method] = of_seed
-        found.append(Standing(task, dense, at))
+                if mean_bytes_sent(of_seed) <= (1 + 2 * TOLERANCE) * dense_bytes / each:
+                    by_share[each][method] = of_seed
+        found.append(TaskRuns(task, dense, by_share))
     return found
 
 
-def sent(of_seed: Seeds) -> float:
+def mean_bytes_sent(of_seed: Seeds) -> float:
     """Bytes that left a worker, mean over seeds."""
     return statistics.fmean(run.summary[LINK_BYTES] for run in of_seed.values())
 
 
 def ranks(task: str, methods: Methods) -> dict[str, list[int]]:
-    """Each method's rank among the others, 1 the best, in each seed that all of them have."""
+    """By method, its rank in each seed that all methods have; rank 1 is the best."""
     common = set.intersection(*(set(of_seed) for of_seed in methods.values())) if methods else set()
     found: dict[str, list[int]] = {name: [] for name in methods}
     for seed in sorted(common):
-        ordered = sorted(methods, key=lambda name: loss(task, methods[name][seed]))
+        ordered = sorted(methods, key=lambda name: rank_key(task, methods[name][seed]))
         for name in methods:
             found[name].append(1 + ordered.index(name))
     return found
 
 
-def loss(task: str, run: Run) -> float:
-    """The quality, negated if higher is better: lower for a better run."""
+def rank_key(task: str, run: Run) -> float:
+    """The quality, negated if higher is better, so that the better run has the lower number."""
     quality = float(run.summary[TASKS[task].quality])
     return -quality if TASKS[task].higher_is_better else quality
 
 
-def goal(standing: Standing) -> float:
-    """The quality to be reached: of dense training after ``HALF`` of its steps, mean over seeds."""
+def target_quality(of_task: TaskRuns) -> float:
+    """The quality of dense training after ``TARGET_AT`` of its steps, mean over seeds."""
     values = []
-    for run in standing.dense.values():
-        curve = run.curve(TASKS[standing.task].quality)
-        values.append(float(curve[curve.index <= HALF * run.summary["step"]].iloc[-1]))
+    for run in of_task.dense.values():
+        curve = run.curve(TASKS[of_task.task].quality)
+        values.append(float(curve[curve.index <= TARGET_AT * run.summary["step"]].iloc[-1]))
     return statistics.fmean(values)
 
 
-def seconds_to(goal: float, standing: Standing, own: Seeds) -> list[float | None]:
-    """Predicted seconds until the goal at each of ``RATES``, median over seeds; None where it is not reached.
+def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[float | None]:
+    """Predicted seconds until runs reach the quality ``target`` at each of ``LINK_RATES``; median over seeds.
 
-    Forward pass, backward pass and update are those of dense training, for all methods.
+    None if a run does not reach it. The times of forward pass, backward pass and update are those of dense
+    training, for all methods.
     """
-    steps = [_steps_to(goal, standing.task, run) for run in own.values()]
+    steps = [_steps_to(target, of_task.task, run) for run in own.values()]
     if None in steps:
-        return [None] * len(RATES)
-    workers = first_of(standing.dense).config["workers"]
-    compute = statistics.median(cost_of_run(run, workers)[1] for run in standing.dense.values())
-    is_dense = own is standing.dense
+        return [None] * len(LINK_RATES)
+    workers = first_of(of_task.dense).config["workers"]
+    compute = statistics.median(cost_of_run(run, workers)[1] for run in of_task.dense.values())
+    is_dense = own is of_task.dense
     costs = [cost_of_run(run, workers)[0] for run in own.values()]
     seconds, gathered = (statistics.median(column) for column in zip(*costs, strict=True))
     cost = Cost("", 0.0, gathered, Line(0.0 if is_dense else seconds), Line(1.0))
     step = [
         predict(cost, compute, workers, Network(bits_per_second(rate), LATENCY_SECONDS)).step
-        for rate in RATES
+        for rate in LINK_RATES
     ]
     return [statistics.median(count for count in steps if count is not None) * each for each in step]
 
 
-def _steps_to(goal: float, task: str, run: Run) -> int | None:
-    """The first recorded step with the goal's quality."""
+def _steps_to(target: float, task: str, run: Run) -> int | None:
+    """The first recorded step with the quality ``target`` or a better one; None if there is none."""
     curve = run.curve(TASKS[task].quality)
-    reached = curve >= goal if TASKS[task].higher_is_better else curve <= goal
+    reached = curve >= target if TASKS[task].higher_is_better else curve <= target
     return int(curve.index[reached][0]) if reached.any() else None
 
 
 def compression_seconds(run: Run) -> float:
-    """Of a worker and step: compression and aggregation, without messages; median over the steps."""
+    """Seconds of compression and aggregation per worker and step, without messages; median over steps."""
     return cost_of_run(run, run.config["workers"])[0][0]
 
 
-def overall(found: Sequence[Standing], share: int) -> dict[str, list[float]]:
-    """By method: in each seed the mean over tasks of its rank / the number of methods there.
+def relative_ranks(of_tasks: Sequence[TaskRuns], share: int) -> dict[str, list[float]]:
+    """By method, for each seed: rank / number of methods of a task, mean over tasks.
 
-    Of tasks that two methods or more meet at this budget, and of methods that meet it on all of these.
+    Included are tasks on which at least two methods meet this budget, and methods that meet it on all these
+    tasks.
     """
-    tasks = [one for one in found if len(one.at[share]) > 1]
+    tasks = [one for one in of_tasks if len(one.by_share[share]) > 1]
     parts: dict[str, list[list[float]]] = {}
     for one in tasks:
-        for name, own in ranks(one.task, one.at[share]).items():
-            parts.setdefault(name, []).append([rank / len(one.at[share]) for rank in own])
+        for name, own in ranks(one.task, one.by_share[share]).items():
+            parts.setdefault(name, []).append([rank / len(one.by_share[share]) for rank in own])
     return {
         name: [statistics.fmean(column) for column in zip(*own, strict=False)]
         for name, own in parts.items()

@@ -3,52 +3,54 @@
 from dataclasses import dataclass
 
 BASELINE = "none"
-SHARES = (20, 100, 500)  # budgets: the bytes of dense training over each
-TUNING_SEED = 100  # of pilots and of the rates tried
-SEEDS = (0, 1, 2)  # that are compared
-RATES = (1 / 3, 1.0, 3.0)  # tried, times the task's own
+SHARES = (20, 100, 500)  # a budget is the bytes of dense training divided by one of these
+TUNING_SEED = 100  # seed of pilots and of the rates tried
+SEEDS = (0, 1, 2)  # seeds of the compared runs
+RATE_FACTORS = (1 / 3, 1.0, 3.0)  # the rates tried, as multiples of the task's rate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A training of ``experiment=league/NAME`` in which methods are compared."""
+    """One training, ``experiment=league/NAME``, in which methods are compared."""
 
-    words: str
+    description: str
     quality: str  # metric of the summary and of the records
     higher_is_better: bool
-    rate: float  # of the experiment
-    sign_rate: float  # in its place for signSGD, whose steps do not depend on the gradient's size
+    rate: float  # learning rate of the experiment
+    sign_rate: float  # the rate for signSGD, whose steps do not depend on the gradient's size
 
     def rates(self, method: str) -> list[float]:
-        """The learning rates tried, the lowest first."""
+        """The learning rates tried for ``method``, the lowest first."""
         own = self.sign_rate if method == "signsgd" else self.rate
-        return [float(f"{own * factor:.4g}") for factor in RATES]
+        return [float(f"{own * factor:.4g}") for factor in RATE_FACTORS]
 
 
 TASKS = {
     "madelon": Task(
-        words="logistic regression on madelon, 4 workers of five rows, 3,000 steps; the rate falls twice",
+        description=(
+            "logistic regression on madelon, 4 workers of five rows, 3,000 steps; the rate falls twice"
+        ),
         quality="convex/suboptimality",
         higher_is_better=False,
         rate=1e-8,
         sign_rate=1e-6,
     ),
     "wikitext2": Task(
-        words="the small LSTM on a sixteenth of WikiText-2's 5,000 most frequent words, 4 workers",
+        description="the small LSTM on a sixteenth of WikiText-2's 5,000 most frequent words, 4 workers",
         quality="validation/perplexity",
         higher_is_better=False,
         rate=5.0,
         sign_rate=1e-3,
     ),
     "sst2": Task(
-        words="BERT-mini on SST-2 from scratch, 4 workers of 8 sentences, 160 steps",
+        description="BERT-mini on SST-2 from scratch, 4 workers of 8 sentences, 160 steps",
         quality="validation/accuracy",
         higher_is_better=True,
         rate=6e-4,
         sign_rate=6e-4,
     ),
     "cifar10": Task(
-        words="ResNet-20 on 10,000 images of CIFAR-10, 8 workers of 16 images, 79 steps",
+        description="ResNet-20 on 10,000 images of CIFAR-10, 8 workers of 16 images, 79 steps",
         quality="test/accuracy",
         higher_is_better=True,
         rate=0.01,

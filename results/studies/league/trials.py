@@ -1,4 +1,4 @@
-"""Trainings of the league: what defines one, those that are finished, and new ones by run.py."""
+"""Trainings of the league: their definition, outcomes of finished ones, and new ones by run.py."""
 
 import math
 import os
@@ -19,23 +19,24 @@ from results.studies.league.knobs import Entry
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from trainers.records import files as run_files
 
-PREFIX = "league_"  # of a run's name: league_TASK-METHOD
-COMPARED, TUNING = "league", "league_tuning"  # below the root of outputs
-MEASURED = ("diagnostics=[gap,hindsight]",)  # in compared runs
+PREFIX = "league_"  # a run is named league_TASK-METHOD
+COMPARED, TUNING = "league", "league_tuning"  # folders below the root of outputs
+DIAGNOSTICS = ("diagnostics=[gap,hindsight]",)  # of compared runs
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One training. ``knob`` has the settings that meet the budget, as overrides separated by blanks."""
+    """One training."""
 
     task: str
     method: str
-    share: int | None  # None: no budget
-    knob: str
-    rate: float
+    share: int | None  # of ``SHARES``; None: no budget
+    knob: str  # settings that meet the budget: overrides separated by blanks
+    rate: float  # learning rate
     seed: int
 
     def overrides(self, entry: Entry, root: Path) -> list[str]:
+        """The overrides of run.py, with an output below ``root``."""
         quoted = f"'{self.knob}'" if self.knob else "null"
         words = [f"experiment=league/{self.task}", *entry.overrides, *self.knob.split()]
         words += [f"budget.method={self.method}", f"budget.knob={quoted}"]
@@ -43,7 +44,7 @@ class Trial:
         words += [f"optimizer.lr={self.rate:.4g}", f"seed={self.seed}", "tracker=none"]
         if self.seed == TUNING_SEED:
             return [*words, f"output={root / TUNING}"]
-        return [*words, f"output={root / COMPARED}", *MEASURED]
+        return [*words, f"output={root / COMPARED}", *DIAGNOSTICS]
 
     def __str__(self) -> str:
         budget = "" if self.share is None else f" dense/{self.share}"
@@ -51,17 +52,17 @@ class Trial:
 
 
 class Outcome(NamedTuple):
-    """What a trial ended with; ``error`` is empty unless it failed."""
+    """The result of a trial; ``error`` is empty unless it failed."""
 
     sent: float  # bytes that left a worker
     quality: float
-    size: int  # parameters
-    seconds: float
+    size: int  # D, the number of parameters
+    seconds: float  # wall time
     error: str = ""
 
 
 class TrainingError(Exception):
-    """A training failed, by its own numbers or with an error."""
+    """A training ended with an error, or its quality is not finite."""
 
 
 def trial_of(config: dict[str, Any]) -> Trial:
@@ -76,7 +77,7 @@ def trial_of(config: dict[str, Any]) -> Trial:
 
 
 def outcome_of(task: str, summary: dict[str, Any]) -> Outcome:
-    """The outcome of a run that ended, well or not."""
+    """The outcome of a run of ``task`` that has finished or failed."""
     quality, error = summary.get(TASKS[task].quality, math.nan), ""
     if summary["status"] != "finished":
         error = str(summary.get("error") or summary["status"])
@@ -86,8 +87,8 @@ def outcome_of(task: str, summary: dict[str, Any]) -> Outcome:
     return Outcome(summary.get(LINK_BYTES, math.nan), quality, size, summary.get("wall_seconds", 0.0), error)
 
 
-def ended(folder: Path) -> dict[Trial, Outcome]:
-    """The trials below ``folder`` that ended; those that were interrupted are not among them."""
+def ended_trials(folder: Path) -> dict[Trial, Outcome]:
+    """Outcomes of the trials below ``folder`` that have finished or failed; interrupted ones are left out."""
     found = {}
     for path in run_folders(folder) if folder.is_dir() else ():
         try:
@@ -100,24 +101,30 @@ def ended(folder: Path) -> dict[Trial, Outcome]:
 
 
 class Trainings:
-    """Trains what has not ended before. Several threads may call it, for different trials."""
+    """Trains trials that have no outcome yet. Several threads may call it, for different trials.
 
-    def __init__(self, root: Path, overrides: Iterable[str] = (), say: Callable[[str], None] = print) -> None:
+    ``overrides`` are added to every training. ``report`` receives a line after each. No training begins after
+    ``stopping`` is set.
+    """
+
+    def __init__(
+        self, root: Path, overrides: Iterable[str] = (), report: Callable[[str], None] = print
+    ) -> None:
         self.root = root
         self.overrides = tuple(overrides)
-        self.say = say
-        self.found = ended(root / COMPARED) | ended(root / TUNING)
+        self.report = report
+        self.outcomes = ended_trials(root / COMPARED) | ended_trials(root / TUNING)
         self.stopping = threading.Event()
 
     def __call__(self, entry: Entry, trial: Trial) -> Outcome:
         """The outcome of ``trial``.
 
-        Raises ``TrainingError`` if it failed, now or before, ``ValueError`` if it was refused, and
-        ``KeyboardInterrupt`` if the league was stopped.
+        Raises ``TrainingError`` if it failed, now or before, ``ValueError`` if run.py refused it, and
+        ``KeyboardInterrupt`` if it was interrupted, or ``stopping`` is set.
         """
-        if trial not in self.found:
-            self.found[trial] = self._train(entry, trial)
-        outcome = self.found[trial]
+        if trial not in self.outcomes:
+            self.outcomes[trial] = self._train(entry, trial)
+        outcome = self.outcomes[trial]
         if outcome.error:
             raise TrainingError(f"{trial}: {outcome.error}")
         return outcome
@@ -138,14 +145,14 @@ class Trainings:
             raise KeyboardInterrupt
         found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*)$", done.stdout, re.M)
         if not found:
-            said = (done.stderr or done.stdout).strip().splitlines()
-            last = said[-1].removeprefix("error: ") if said else f"run.py said nothing about {trial}"
-            raise ValueError(one_line(last))
+            silent = f"run.py printed nothing for {trial}, exit status {done.returncode}"
+            printed = ((done.stderr or done.stdout).strip() or silent).splitlines()[-1]
+            raise ValueError(one_line(printed.removeprefix("error: ")))
         folder = ROOT / next(name for name in found[-1] if name)
         outcome = outcome_of(trial.task, run_files.read_summary(folder))
-        self.say(f"{trial}: {outcome.error or _words(outcome)}")
+        self.report(f"{trial}: {outcome.error or _described(outcome)}")
         return outcome
 
 
-def _words(outcome: Outcome) -> str:
+def _described(outcome: Outcome) -> str:
     return f"{outcome.sent:,.0f} bytes, quality {outcome.quality:.4g}, {outcome.seconds:.0f} s"

@@ -140,5 +140,5 @@ STUDY = Study(
     question="What do feedback, shared coordinates and scope change?",
     page=page,
     figures=figures,
-    worded=("docs/papers/three_parameters.md",),
+    handwritten_pages=("docs/papers/three_parameters.md",),
 )

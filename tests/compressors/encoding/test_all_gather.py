@@ -188,7 +188,7 @@ def test_a_wire_that_does_not_fit_is_refused(method: object) -> None:
     ):
         build_reducer(method, D, encoding=Encoding(values="bf16"))
     with pytest.raises(
-        ValueError, match=r"wire.indices=auto has no effect with \w+: an all-reduce carries its values"
+        ValueError, match=r"wire.indices=auto has no effect with \w+: its values are sent by an all-reduce"
     ):
         build_reducer(method, D, encoding=Encoding(indices="auto"))
 

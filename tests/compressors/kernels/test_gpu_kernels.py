@@ -252,7 +252,7 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "_of_type", backends._of_type.__wrapped__)
     cuda = torch.device("cuda")
     assert backends.backend_of(cuda).name == "reference"
-    assert backends.describe(cuda) == "reference, as triton is not installed"
+    assert backends.describe(cuda) == "reference (triton is not installed)"
 
 
 @pytest.mark.slow

@@ -193,7 +193,7 @@ def test_half_precision_takes_the_reference(dtype: torch.dtype) -> None:
 
 def test_choices() -> None:
     assert "numba" in describe(CPU) and "numba" in backend_of(CPU).name
-    assert describe(torch.device("mps")) == "reference, as there are none for mps"
+    assert describe(torch.device("mps")) == "reference (there are no compiled loops for mps)"
     with chosen("reference"):
         assert describe(CPU) == backend_of(CPU).name == "reference"
     assert "numba" in describe(CPU)

@@ -52,7 +52,7 @@ def test_tails_answer_for_higher_levels(dtype: torch.dtype, squares: bool, threa
             levels = np.full(rows, level, np.float32).astype(np.float64)
             levels = np.maximum(levels, np.nextafter(found.floors.astype(np.float32), np.float32(9)))
             of_entries = REFERENCE.survey(given, levels, 0 * wanted, squares)
-            found = COMPILED.narrow(found, levels, squares)
+            found = COMPILED.survey_tails(found, levels, squares)
             assert_same(found, of_entries, squares)
             for tail, floor, row in zip(found.tails, found.floors, entries_of(given), strict=True):
                 np.testing.assert_array_equal(np.sort(tail[tail > floor]), np.sort(row[row > floor]))

@@ -153,7 +153,7 @@ def test_settings() -> None:
     for settings, said in (
         ({"bits": 1}, "QSGD.bits must be from 2 to 15, or null for the fewest, got 1"),
         ({"bits": 16}, "QSGD.bits must be from 2 to 15, or null for the fewest, got 16"),
-        ({"bits": None}, "QSGD.levels must be given beside bits=null, got None"),
+        ({"bits": None}, "QSGD.levels must be an integer >= 1 if QSGD.bits is null, got None"),
         ({"bits": 4, "levels": 8}, "QSGD.levels must be at most 7, which 4 bits hold with a sign, got 8"),
         ({"levels": 0}, "QSGD.levels must be an integer >= 1, or null for as many as bits hold, got 0"),
     ):

@@ -128,7 +128,7 @@ def test_name_must_be_that_of_a_file(tmp_path: Path, name: object) -> None:
 
 def test_missing_file_says_where_and_how(tmp_path: Path) -> None:
     with pytest.raises(
-        FileNotFoundError, match=rf"no file {tmp_path}/libsvm/none .*data\.download=true fetches it"
+        FileNotFoundError, match=rf"no file {tmp_path}/libsvm/none .*data\.download=true downloads it"
     ):
         libsvm(name="none", root=str(tmp_path))
 

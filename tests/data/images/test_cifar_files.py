@@ -69,6 +69,6 @@ def test_labels_are_classes(labels: list[int], problem: str, tmp_path: Path) -> 
 def test_the_python_version_is_not_read_and_why(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-py").mkdir()
     with pytest.raises(
-        FileNotFoundError, match=r"is the Python version, a pickle, .* the binary version is read"
+        FileNotFoundError, match=r"is the Python version, which is not read, .* the binary version"
     ):
         cifar10(root=str(tmp_path))

@@ -164,7 +164,7 @@ def test_missing_folders_are_named(tmp_path: Path) -> None:
     where = {"name": "few", "root": str(tmp_path)}
     message(str(tmp_path / "few"), "data.root", error=FileNotFoundError, **where)
     write_tree(tmp_path / "few/train", COUNTS)
-    message("neither test nor val", str(tmp_path / "few"), error=FileNotFoundError, **where)
+    message("neither a test nor a val folder", str(tmp_path / "few"), error=FileNotFoundError, **where)
     write_tree(tmp_path / "few/test", COUNTS)
     message("data.held_out must be null", "0.2", error=ValueError, held_out=0.2, **where)
     message("data.held_out", "few/train", error=ValueError, name="few/train", root=str(tmp_path))

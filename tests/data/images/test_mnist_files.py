@@ -76,7 +76,7 @@ def test_no_more_is_unpacked_than_the_header_says(tmp_path: Path) -> None:
     """3 MB that unpack to 3 GB, after 3 images or as 3 million images: memory is only that of the images."""
     path = tmp_path / "images.gz"
     for start, problem in (
-        (PLAIN, "2352 must follow its header, not more"),
+        (PLAIN, "2352 must follow its header, got more"),
         (
             idx_bytes(pixels(1, 28, 28))[:4] + b"\0\x40\0\0\0\0\0\x1c\0\0\0\x1c",
             r"its header says \[4194304, 28, 28\]",

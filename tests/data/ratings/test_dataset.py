@@ -196,5 +196,5 @@ def test_bad_settings(settings: dict, message: str) -> None:
 
 
 def test_too_few_items_to_rank_against() -> None:
-    with pytest.raises(ValueError, match=r"here: a user rated \d+ of \d+ items, .* fewer than 100 to rank"):
+    with pytest.raises(ValueError, match=r"here: a user rated \d+ of \d+ items, .* fewer than 100 unrated"):
         ratings_dataset("here", raw(items=110), **SETTINGS)

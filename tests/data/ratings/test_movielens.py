@@ -133,7 +133,9 @@ def test_an_empty_file(tmp_path: Path, name: str, lines: list[str]) -> None:
 
 
 def test_missing_file_says_where_and_how(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no file .*ml-1m/ratings\.dat; data\.download=true fetches"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no file .*ml-1m/ratings\.dat; data\.download=true downloads"
+    ):
         movielens(name="1m", root=str(tmp_path))
 
 

@@ -55,7 +55,7 @@ def test_synthetic_by_name_and_facts() -> None:
         ({"skew": -1}, r"data\.skew must be a finite number >= 0, got -1"),
         ({"draw_seed": -1}, r"data\.draw_seed must be an integer >= 0, got -1"),
         ({"negatives": 0}, r"data\.negatives must be an integer >= 1, got 0"),
-        ({"items": 110}, r"fewer than 100 to rank against"),
+        ({"items": 110}, r"fewer than 100 unrated"),
     ],
 )
 def test_bad_settings(changes: dict, message: str) -> None:

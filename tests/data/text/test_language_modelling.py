@@ -104,9 +104,9 @@ def test_masked_is_delegated_with_its_own_settings(root: str, monkeypatch: pytes
     assert wikitext2(root=root, objective="masked", bptt=None, mask_share=0.2) == "masked"
     assert python_docs(objective="masked", vocabulary_size=None) == "masked"
     assert seen == [("wikitext2", 0.2), ("python_docs", 0.15)]
-    for idle in ("bptt", "vocabulary_size", "corpus"):
-        with pytest.raises(ValueError, match=f"data.{idle} has no effect with data.objective=masked"):
-            wikitext2(root=root, objective="masked", **{idle: 30} if idle != "corpus" else {"corpus": 1})
+    for name in ("bptt", "vocabulary_size", "corpus"):
+        with pytest.raises(ValueError, match=f"data.{name} has no effect with data.objective=masked"):
+            wikitext2(root=root, objective="masked", **{name: 30} if name != "corpus" else {"corpus": 1})
 
 
 def test_penn_treebank_is_read_alike(tmp_path: Path) -> None:

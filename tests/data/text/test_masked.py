@@ -103,7 +103,7 @@ def test_perplexity_is_the_exponential_of_the_mean_over_units(tmp_path: Path) ->
     sums = sum(dataset.task.measure(model, dataset.held_out_batch("test", p)) for p in whole_in(3))
     expected = F.cross_entropy(model.logits.expand(whole.targets.numel(), -1), whole.targets.flatten())
     found = dataset.task.summarise(sums)
-    assert sums[1] == 26 * dataset.num_asked
+    assert sums[1] == 26 * dataset.num_masked
     assert found["loss"] == pytest.approx(expected.item(), rel=1e-6)
     assert found["perplexity"] == pytest.approx(math.exp(expected.item()), rel=1e-6)
     loss, memory = dataset.task.loss(model, whole, None)
@@ -130,7 +130,7 @@ def test_a_vocabulary_of_its_own() -> None:
         ({"masked_share": 0.0}, r"data\.masked_share must be in \(0, 1\), got 0\.0"),
         ({"masked_share": 1}, r"data\.masked_share must be in \(0, 1\), got 1"),
         ({"partition": "by_label"}, r"data\.partition must be iid or contiguous .* got 'by_label'"),
-        ({"vocabulary_size": 9}, r"data\.vocabulary_size has no effect beside data\.vocabulary="),
+        ({"vocabulary_size": 9}, r"data\.vocabulary_size has no effect together with data\.vocabulary="),
         ({"vocabulary": None, "vocabulary_size": "9"}, r"data\.vocabulary_size must be an integer >= 1"),
     ],
 )

@@ -28,7 +28,7 @@ def dataset(**changes: object) -> NextTokenDataset:
         "num_words": WORDS,
         "bptt": 6,
         "evaluation_columns": 4,
-        "about": {},
+        "extra_facts": {},
     }
     return NextTokenDataset(**settings | changes)
 

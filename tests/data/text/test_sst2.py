@@ -78,7 +78,9 @@ def test_some_rows_drawn_once_and_for_all(root: Path) -> None:
     write_rows(root / "glue/SST-2/train.tsv", [(row, 1) for row in whole])
     some, again = (sst2(root=str(root), train_rows=10).train for _ in range(2))
     assert len(some) == 10 and torch.equal(some.tokens, again.tokens)
-    with pytest.raises(ValueError, match=r"data\.train_rows must be at most the 32 rows there are, got 33"):
+    with pytest.raises(
+        ValueError, match=r"data\.train_rows must be at most the number of training rows \(32\), got 33"
+    ):
         sst2(root=str(root), train_rows=33)
     with pytest.raises(ValueError, match=r"data\.train_rows must be an integer >= 1, got 0"):
         sst2(root=str(root), train_rows=0)

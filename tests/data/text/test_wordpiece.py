@@ -85,7 +85,9 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_missing_file_and_bad_flag(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"no WordPiece vocabulary .*; data\.vocabulary=FILE"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no WordPiece vocabulary .*; set data\.vocabulary to another file"
+    ):
         WordPiece.read(tmp_path / "none.txt", lowercase=True)
     with pytest.raises(ValueError, match=r"data\.lowercase must be true or false, got 'no'"):
         WordPiece.read(write_vocabulary(tmp_path), lowercase="no")

@@ -203,7 +203,7 @@ def test_a_folder_that_cannot_be_written_costs_time_only(
 ) -> None:
     (tmp_path / "optima").write_text("in the way")
     assert build(tmp_path)[1].optimum_value > 0
-    assert "note: x* is not kept for the next run" in capsys.readouterr().err
+    assert "note: x* was not saved for the next run" in capsys.readouterr().err
 
 
 def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

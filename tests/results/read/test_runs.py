@@ -365,7 +365,7 @@ def test_a_run_from_another_runs_checkpoint_is_compared_with_its_like(tmp_path: 
 @pytest.mark.parametrize(
     ("across", "said"),
     [
-        ("threads", "threads has no effect but on the hardware used"),
+        ("threads", "threads has no effect except on the hardware used"),
         ("data.alpha", "data.alpha has no effect with data.partition=iid"),
         ("feedback.scale", "feedback.scale is already compared"),
         ("seed", "seed is already compared"),

@@ -25,7 +25,7 @@ STUDY = Study(
     outputs=("a", "b"),
     option=Option(name="--beside", help="further runs", output="c"),
     more_pages={"table.md": lambda runs, allow_modified: f"# {len(runs)} rows, {allow_modified}\n"},
-    worded=("docs/words.md",),
+    handwritten_pages=("docs/words.md",),
 )
 
 

@@ -79,7 +79,7 @@ def test_pairs_are_chosen_by_bytes_alone(output: Path) -> None:
     assert within(convex_study) == ["hard_threshold, threshold 0.5"]
 
 
-def test_words_go_no_further_than_intervals_for_all_looks(output: Path, tmp_path: Path) -> None:
+def test_words_go_no_further_than_intervals_for_all_comparisons(output: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     assert main([str(output), "--table", str(page)]) == 0
     text = page.read_text()

@@ -14,14 +14,14 @@ from results.compare.measures import LINK_BYTES
 from results.studies.league import cells, training
 from results.studies.league.knobs import (
     DENSITY,
-    SPECIAL,
+    KNOBS,
     THRESHOLD,
     Entry,
     UnreachableError,
     entry_of,
-    names,
+    method_names,
 )
-from results.studies.league.page import why
+from results.studies.league.page import reason_for_no_run
 from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trial, trial_of
 from trainers.config.checks import check
@@ -53,12 +53,12 @@ class Trained:
 
 
 @pytest.mark.parametrize(
-    ("task", "name"), [("madelon", name) for name in names()] + [(task, "dgc") for task in TASKS]
+    ("task", "name"), [("madelon", name) for name in method_names()] + [(task, "dgc") for task in TASKS]
 )
 def test_methods_compose_on_every_task(task: str, name: str) -> None:
     entry = entry_of(name)
     assert (entry.knob is None) == (name in WITHOUT_KNOB)
-    knob = entry.knob.words(entry.knob.first(100, 1_000_000)) if entry.knob else ""
+    knob = entry.knob.overrides(entry.knob.first_value(100, 1_000_000)) if entry.knob else ""
     trial = Trial(task, name, 100 if knob else None, knob, TASKS[task].rate, TUNING_SEED)
     words = [word for word in trial.overrides(entry, Path("out")) if not word.startswith("output=")]
     config = resolved(*words)
@@ -68,7 +68,7 @@ def test_methods_compose_on_every_task(task: str, name: str) -> None:
 
 def test_a_density_meets_its_budget_within_the_tolerance() -> None:
     wanted = 1e8 / 100
-    value = DENSITY.match(lambda density: 3e8 * density + 1e4, wanted, DENSITY.first(100, 0))
+    value = DENSITY.match(lambda density: 3e8 * density + 1e4, wanted, DENSITY.first_value(100, 0))
     assert abs((3e8 * value + 1e4) / wanted - 1) < 0.05
 
 
@@ -108,18 +108,18 @@ def test_the_largest_rank_that_fits_is_taken() -> None:
         tried.append(rank)
         return 1e5 + 2e5 * rank
 
-    assert SPECIAL["powersgd"].match(sent, 1e6, 1.0) == 4
+    assert KNOBS["powersgd"].match(sent, 1e6, 1.0) == 4
     assert tried == [1, 3, 4, 5]
 
 
 def test_bits_that_are_too_many_end_the_search() -> None:
     with pytest.raises(UnreachableError):
-        SPECIAL["qsgd"].match(lambda bits: 1e6 * bits, 1e6, 2.0)
+        KNOBS["qsgd"].match(lambda bits: 1e6 * bits, 1e6, 2.0)
 
 
 def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> None:
     train = Trained(lambda density: 3e8 * density)
-    cells.settle("madelon", entry_of("top_k"), DENSE, train)
+    cells.train_method("madelon", entry_of("top_k"), DENSE, train)
     for share in SHARES:
         own = [trial for trial in train.found if trial.share == share]
         compared = [trial for trial in own if trial.seed != TUNING_SEED]
@@ -132,14 +132,14 @@ def test_a_method_gets_pilots_three_rates_and_three_seeds_at_every_budget() -> N
 
 def test_smaller_budgets_are_not_tried_after_one_that_is_not_met() -> None:
     train = Trained(lambda rank: 1e8 / 60 * rank)
-    cells.settle("madelon", entry_of("powersgd"), DENSE, train)
+    cells.train_method("madelon", entry_of("powersgd"), DENSE, train)
     assert {trial.share for trial in train.found if trial.seed == TUNING_SEED} == {20, 100}
     assert {trial.share for trial in train.found if trial.seed != TUNING_SEED} == {20}
 
 
 def test_a_rate_that_fails_is_not_chosen_and_pilots_go_on_at_the_lowest() -> None:
     train = Trained(lambda density: 3e8 * density, fails=lambda trial: trial.rate > 3.4e-9)
-    cells.settle("madelon", entry_of("top_k"), DENSE, train)
+    cells.train_method("madelon", entry_of("top_k"), DENSE, train)
     assert {trial.rate for trial in train.of_seed(0)} == {3.333e-9}
 
 
@@ -156,7 +156,7 @@ def test_a_rate_that_cannot_meet_the_budget_gives_way_to_the_next() -> None:
             return self.found[trial]
 
     train = AtRates(lambda density: 3e8 * density)
-    cells.settle("madelon", entry_of("redsync"), DENSE, train)
+    cells.train_method("madelon", entry_of("redsync"), DENSE, train)
     assert {trial.rate for trial in train.of_seed(0)} == {1e-8}
     assert {trial.share for trial in train.of_seed(0)} == set(SHARES)
 
@@ -164,20 +164,20 @@ def test_a_rate_that_cannot_meet_the_budget_gives_way_to_the_next() -> None:
 @pytest.mark.parametrize(("sent", "trainings"), [(1e8 / 32, 6), (1e8 / 4, 1)])
 def test_a_method_without_a_knob_is_trained_if_it_meets_any_budget(sent: float, trainings: int) -> None:
     train = Trained(lambda _: sent)
-    cells.settle("madelon", entry_of("ef_sign"), DENSE, train)
+    cells.train_method("madelon", entry_of("ef_sign"), DENSE, train)
     assert len(train.found) == trainings
     assert all(trial.share is None for trial in train.found)
 
 
 def test_a_rate_of_signsgd_is_its_own() -> None:
     train = Trained(lambda _: 1e8 / 32)
-    cells.settle("madelon", entry_of("signsgd"), DENSE, train)
+    cells.train_method("madelon", entry_of("signsgd"), DENSE, train)
     assert {trial.rate for trial in train.found} == {3.333e-07, 1e-06, 3e-06}
 
 
 def test_the_baseline_comes_first() -> None:
     train = Trained(lambda density: 3e8 * density if density else 1e8)
-    cells.play(["madelon"], ["top_k"], train, 1)
+    cells.train_methods(["madelon"], ["top_k"], train, 1)
     assert next(iter(train.found)).method == "none" and len({trial.method for trial in train.found}) == 2
 
 
@@ -245,14 +245,14 @@ def test_the_page_ranks_methods_and_says_why_cells_are_empty(
 def test_a_method_that_fails_says_why() -> None:
     trial = Trial("madelon", "top_k", 20, "budget.density=0.01", 3e-8, TUNING_SEED)
     failed = Outcome(float("nan"), float("nan"), 0, 1.0, "the loss is nan")
-    assert why({trial: failed}, 1e8, 20) == "fails at every rate: the loss is nan"
-    assert why({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20) == "not finished"
+    assert reason_for_no_run({trial: failed}, 1e8, 20) == "fails at every rate: the loss is nan"
+    assert reason_for_no_run({trial: Outcome(5e6, 0.1, 9, 1.0)}, 1e8, 20) == "not finished"
     other = replace(trial, share=500)
-    assert why({trial: Outcome(9e6, 0.1, 9, 1.0), other: Outcome(1e5, 0.1, 9, 1.0)}, 1e8, 20) == (
-        "sends dense/11.1 at least in its pilots"
-    )
+    assert reason_for_no_run(
+        {trial: Outcome(9e6, 0.1, 9, 1.0), other: Outcome(1e5, 0.1, 9, 1.0)}, 1e8, 20
+    ) == ("sends dense/11.1 at least in its pilots")
     more = {trial: Outcome(5e6, 0.1, 9, 1.0), replace(trial, seed=0): Outcome(8e6, 0.1, 9, 1.0)}
-    assert why(more, 1e8, 20) == "sends dense/12.5 with the compared seeds"
+    assert reason_for_no_run(more, 1e8, 20) == "sends dense/12.5 with the compared seeds"
 
 
 @pytest.mark.parametrize(

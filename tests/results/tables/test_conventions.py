@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from command_line import command
 from results_commands import command_of_results
 from run_folders import NUM_PARAMETERS, write_run
 
@@ -62,6 +63,30 @@ def test_indices_count_whatever_the_collective_moves(tmp_path: Path, n: int) -> 
     summary = {**sent_by(n, 80 * STEPS), "comm/largest_sent_total": 10.0 * STEPS}
     counts = {count.convention: count for count in counts_of(run_of(tmp_path, workers=n, summary=summary))}
     assert counts["64 bits an element, of the worker that sends most"].amount == 640 * STEPS
+
+
+@pytest.mark.parametrize(
+    ("method", "bits"),
+    [
+        (["compressor=top_k"], 64),
+        (["compressor=random_block", "compressor.shared_coordinates=false"], 64),  # one index for a block
+        (["compressor=random_block"], 32),
+        (["compressor=clt_k"], 32),  # the leader broadcasts the indices
+        (["compressor=deft"], 32),  # every worker sends the indices of its own part
+        (["compressor=arc_top_k"], 32),  # all-reduced sketches, no indices
+    ],
+)
+def test_indices_of_two_workers_count_only_if_payloads_are_gathered(
+    tmp_path: Path, method: list[str], bits: int
+) -> None:
+    """Real runs. In an all-reduce an element counts as 32 bits, as with more workers."""
+    small = ["model=mlp", "model.hidden=[8]", "workers=2", "trainer.steps=2", "trainer.batch_size=8"]
+    done = command(*small, *method, "budget.density=0.1", "tracker=none", f"output={tmp_path}")
+    assert done.returncode == 0, done.stderr
+    (run,) = read_runs([tmp_path])
+    counts = {count.convention: count.amount for count in counts_of(run)}
+    elements = run.summary["comm/largest_sent_total"]
+    assert counts["64 bits an element, of the worker that sends most"] == bits * elements
 
 
 @pytest.mark.parametrize("is_exact", [True, False])

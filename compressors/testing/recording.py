@@ -1,4 +1,4 @@
-"""A communicator that records the tensors given to its collectives."""
+"""A communicator that records the bytes given to its collectives."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,17 +9,17 @@ from torch import Tensor
 from trainers.comm.communicator import Communicator
 
 
-class Handed(Communicator):
-    """A communicator of one process; ``handed`` [W, kinds] counts the bytes given to collectives."""
+class RecordingCommunicator(Communicator):
+    """A communicator of one process; ``recorded`` [W, kinds] are the bytes given to collectives."""
 
     def __init__(self, workers: int) -> None:
-        self.handed = np.zeros((workers, 0))
+        self.recorded = np.zeros((workers, 0))
         super().__init__(workers)
 
     def declare_kinds(self, kinds: Sequence[str]) -> None:
         super().declare_kinds(kinds)
-        missing = len(self.kinds) - self.handed.shape[1]
-        self.handed = np.pad(self.handed, ((0, 0), (0, missing)))
+        missing = len(self.kinds) - self.recorded.shape[1]
+        self.recorded = np.pad(self.recorded, ((0, 0), (0, missing)))
 
     def all_reduce_mean(
         self,
@@ -41,7 +41,7 @@ class Handed(Communicator):
         return super().all_gather_fields(fields, kind)
 
     def all_gather_counts(self, counts: np.ndarray, largest: int) -> np.ndarray:
-        self.handed[:, self.kinds.index("metadata")] += 4 * len(counts)
+        self.recorded[:, self.kinds.index("metadata")] += 4 * len(counts)
         return super().all_gather_counts(counts, largest)
 
     def all_gather_ragged(
@@ -50,18 +50,18 @@ class Handed(Communicator):
         for tensors, kind in zip(fields, kinds, strict=True):
             for tensor, own in zip(tensors, lengths, strict=True):
                 assert tensor.numel() == own.sum()
-                self.handed[:, self.kinds.index(kind)] += own * tensor.itemsize
+                self.recorded[:, self.kinds.index(kind)] += own * tensor.itemsize
         return super().all_gather_ragged(fields, lengths, kinds)
 
     def all_gather_messages(self, messages: list[list[tuple[str, Any]]], largest: int) -> list[np.ndarray]:
         for row, parts in enumerate(messages):
-            self.handed[row, self.kinds.index("metadata")] += 4
+            self.recorded[row, self.kinds.index("metadata")] += 4
             for kind, part in parts:
-                self.handed[row, self.kinds.index(kind)] += part.nbytes
+                self.recorded[row, self.kinds.index(kind)] += part.nbytes
         return super().all_gather_messages(messages, largest)
 
     def broadcast_from(self, worker: int, tensor: Tensor, kind: str) -> Tensor:
-        self.handed[worker, self.kinds.index(kind)] += tensor.nbytes
+        self.recorded[worker, self.kinds.index(kind)] += tensor.nbytes
         return super().broadcast_from(worker, tensor, kind)
 
     def all_to_all(self, rows: Tensor, kind: str) -> Tensor:
@@ -78,9 +78,9 @@ class Handed(Communicator):
         kept = counts.reshape(*counts.shape[:2], -1).sum(2).diagonal()
         for tensors, kind in zip(fields, kinds, strict=True):
             for row, tensor in enumerate(tensors):
-                self.handed[row, self.kinds.index(kind)] += tensor.nbytes - kept[row] * tensor.itemsize
+                self.recorded[row, self.kinds.index(kind)] += tensor.nbytes - kept[row] * tensor.itemsize
         if arriving is None:
-            self.handed[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # not sent to itself
+            self.recorded[:, self.kinds.index("metadata")] -= 4 * counts[0, 0].size  # not sent to itself
         return super().all_to_all_ragged(fields, counts, kinds, arriving)
 
     def exchange(
@@ -88,9 +88,9 @@ class Handed(Communicator):
     ) -> list[Tensor]:
         sends = np.isin(range(self.size), [source for w, source in enumerate(sources) if source != w])
         for rows, kind in zip(fields, kinds, strict=True):
-            self.handed[:, self.kinds.index(kind)] += sends * (rows.nbytes / len(rows))
+            self.recorded[:, self.kinds.index(kind)] += sends * (rows.nbytes / len(rows))
         return super().exchange(fields, sources, kinds)
 
     def _record(self, kind: str, tensor: Tensor) -> None:
         """Record equally many bytes for every worker."""
-        self.handed[:, self.kinds.index(kind)] += tensor.nbytes / len(self.handed)
+        self.recorded[:, self.kinds.index(kind)] += tensor.nbytes / len(self.recorded)
