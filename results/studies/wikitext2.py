@@ -11,7 +11,6 @@ from functools import partial
 from results.command import paragraph
 from results.compare.joint_intervals import LEAST_SEEDS, NOT_SHOWN, joint_interval
 from results.compare.measures import LINK_BYTES, Measure, num_parameters
-from results.compare.statistics import WITHOUT_INTERVAL
 from results.figures import sheet
 from results.figures.description import curves
 from results.figures.groups import other_seeds, seeds_of, styles_of
@@ -33,7 +32,8 @@ LABELS = (
 INTRODUCTION = """Written by `python -m results study wikitext2` from the runs of `make wikitext2`: the small
     LSTM on the whole of WikiText-2{setting}. The vocabulary has the 5,000 most frequent words; all others
     are one symbol, so perplexities are lower than those of the full vocabulary and cannot be compared with
-    published ones. The thresholds were chosen by bytes alone, in runs with another seed."""
+    published ones."""
+CHOSEN = " The thresholds were chosen by bytes alone, in runs with another seed."
 READING = """Perplexities are those of the last weights. ± is the standard deviation over seeds; differences
     are paired over seeds, with Student's 95 % interval in brackets. MB are 10^6 bytes that left a worker over
     the whole training, if each worker had its own machine, with indices and counts. Total error is the sum
@@ -82,12 +82,15 @@ def page(runs: Sequence[Run]) -> str:
     head = ["method", "lambda", "seeds", TEST.label, VALIDATION.label, "minus none", "minus Top-k"]
     head += ["bytes over Top-k's", *(measure.label for measure in COSTS)]
     rows = [_row(label, methods) for label in LABELS]
-    words = [paragraph(INTRODUCTION.format(setting=_setting(runs[0]))), paragraph(READING)]
+    introduction = INTRODUCTION.format(setting=_setting(runs[0]))
+    if any(_top_k_beside(label, methods) for label in methods):
+        introduction += CHOSEN
+    words = [paragraph(introduction), paragraph(READING)]
     hours = sum(run.summary["wall_seconds"] for run in runs) / 3600
     cost = f"{len(runs)} runs, {hours:.1f} hours by the clock in all, with other work beside them."
     parts = ["# WikiText-2", "", *words, table(head, rows, words=3), _in_words(methods)]
-    parts += ["![density and total error over epochs](wikitext2.png)\n", paragraph(cost), notes(runs)]
-    return "\n".join([*parts, paragraph(WITHOUT_INTERVAL)])
+    parts += ["![density and total error over epochs](wikitext2.png)\n"] * (len(methods) > 1)
+    return "\n".join([*parts, paragraph(cost), notes(runs)])
 
 
 def _setting(run: Run) -> str:
@@ -156,8 +159,10 @@ def _in_words(methods: Methods) -> str:
 
 
 def figures(runs: Sequence[Run]) -> Figures:
-    """Density and total error over epochs."""
+    """Density and total error over epochs, of several methods."""
     methods = {label: list(own.values()) for label, own in methods_of(runs).items()}
+    if len(methods) < 2:
+        return
     panels = [curves(methods, EPOCHS, metric, MOST_POINTS) for metric in (DENSITY, TOTAL_ERROR)]
     title = "WikiText-2, small LSTM: density and total error over epochs"
     labels = {label: f"{label}{others}" for label, others in other_seeds(methods).items()}
