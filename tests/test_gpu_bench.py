@@ -143,6 +143,7 @@ def test_memory_of_steps() -> None:
     assert {row["method"] for row in with_feedback} == step.METHODS.keys() - {"none"}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_precision_and_compiler() -> None:
     rows = rows_of(step.measure_precision)["precision"]
@@ -166,6 +167,7 @@ def test_one_way_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPatch) -
     assert goal.verdict == "missed"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 def test_the_papers_preset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DATA_DIR", raising=False)

@@ -33,7 +33,13 @@ def has_a_rule(case: Case) -> bool:
     return type(known).choose is not Codec.choose or isinstance(known.rule(300, Step(0, 0), range(1)), RULES)
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=str(c)) for c in cases() if has_a_rule(c)])
+CASES = [case for case in cases() if has_a_rule(case)]
+FIRST = {case.source: case for case in reversed(CASES)}.values()  # of each method; the slow tests have all
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(c, id=str(c), marks=[] if c in FIRST else pytest.mark.slow) for c in CASES]
+)
 def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mean, residual, error, counts and bytes of two steps with feedback."""
     found = []
