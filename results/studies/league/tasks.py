@@ -19,6 +19,11 @@ class Task:
     rate: float  # learning rate of the experiment
     sign_rate: float  # the rate for signSGD, whose steps do not depend on the gradient's size
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the quality is measured on held-out data, which takes time."""
+        return not self.quality.startswith("convex/")
+
     def rates(self, method: str) -> list[float]:
         """The learning rates tried for ``method``, the lowest first."""
         own = self.sign_rate if method == "signsgd" else self.rate

@@ -22,6 +22,7 @@ from trainers.records import files as run_files
 PREFIX = "league_"  # a run is named league_TASK-METHOD
 COMPARED, TUNING = "league", "league_tuning"  # folders below the root of outputs
 DIAGNOSTICS = ("diagnostics=[gap,hindsight]",)  # of compared runs
+AT_THE_END = ("trainer.evaluate_every=1000",)  # epochs; runs that only tune need the last quality alone
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Trial:
         words += [f"budget.share={'null' if self.share is None else self.share}"]
         words += [f"optimizer.lr={self.rate:.4g}", f"seed={self.seed}", "tracker=none"]
         if self.seed == TUNING_SEED:
-            return [*words, f"output={root / TUNING}"]
+            evaluation = AT_THE_END if TASKS[self.task].is_evaluated else ()
+            return [*words, f"output={root / TUNING}", *evaluation]
         return [*words, f"output={root / COMPARED}", *DIAGNOSTICS]
 
     def __str__(self) -> str:
