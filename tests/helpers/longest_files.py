@@ -1,27 +1,27 @@
 """Test files that take longest, the longest first: processes that share all files start with these.
 
-The first one compiles the kernels for the CPU, of which the second one needs none, so that two processes
-do not compile the same ones at the same time.
+The first one compiles most kernels for the CPU. The next four need none of them: processes that need the
+same kernel at the same time wait until one of them has compiled it.
 """
 
 LONGEST = (
     "compressors/kernels/test_kernels.py",
     "compressors/kernels/test_gpu_kernels.py",
-    "test_run.py",
+    "test_conf.py",
+    "results/studies/test_convex_study.py",
+    "models/test_image_models.py",
     "trainers/test_layouts.py",
+    "test_run.py",
     "test_on_device.py",
     "test_stopping.py",
     "trainers/test_coded_layouts.py",
     "test_isolation.py",
-    "test_conf.py",
     "trainers/test_resume.py",
     "test_refusals.py",
-    "results/studies/test_convex_study.py",
     "test_gpu_bench.py",
     "results/studies/test_three_parameters.py",
     "trainers/test_neumf_layouts.py",
     "compressors/test_contract.py",
-    "models/test_image_models.py",
     "trainers/test_gap.py",
     "trainers/test_autolrs.py",
     "test_sweeps.py",
