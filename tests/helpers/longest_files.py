@@ -1,6 +1,6 @@
 """Test files that take longest, the longest first: processes that share all files start with these.
 
-The first one compiles most kernels for the CPU. The next four need none of them: processes that need the
+The first one compiles most kernels for the CPU. The next three need none of them: processes that need the
 same kernel at the same time wait until one of them has compiled it.
 """
 
@@ -8,7 +8,6 @@ LONGEST = (
     "compressors/kernels/test_kernels.py",
     "compressors/kernels/test_gpu_kernels.py",
     "test_conf.py",
-    "results/studies/test_convex_study.py",
     "models/test_image_models.py",
     "trainers/test_layouts.py",
     "test_run.py",
@@ -18,6 +17,7 @@ LONGEST = (
     "test_isolation.py",
     "trainers/test_resume.py",
     "test_refusals.py",
+    "results/studies/test_convex_study.py",
     "test_gpu_bench.py",
     "results/studies/test_three_parameters.py",
     "trainers/test_neumf_layouts.py",
