@@ -10,8 +10,10 @@ from trainers.checkpoint.tree import Skeleton
 _FRESH: Skeleton = {"list": []}  # the skeleton of the state before the first batch
 
 
-def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int, step: int) -> Snapshot:
-    """The snapshot for the workers in ``ranks``, of ``num_workers`` = m, to continue at ``step``.
+def redistribute(
+    checkpoint: Checkpoint, local_workers: Sequence[int], num_workers: int, step: int
+) -> Snapshot:
+    """The snapshot for ``local_workers``, of ``num_workers`` = m, to continue at ``step``.
 
     An interval is divided into n equal parts, one per old worker, and into m equal parts, one per new worker.
     A new worker gets the mean of the old residuals over its part. The mean over workers, and with it the
@@ -19,7 +21,7 @@ def redistribute(checkpoint: Checkpoint, ranks: Sequence[int], num_workers: int,
     of the loss between batches are reset, because the workers read other shards.
     """
     before = checkpoint.num_workers
-    parts_of = {new: list(shares(new, num_workers, before)) for new in ranks}
+    parts_of = {new: list(shares(new, num_workers, before)) for new in local_workers}
     old = checkpoint.load(sorted({worker for parts in parts_of.values() for worker, _ in parts}))
     workers = {}
     for new, parts in parts_of.items():
