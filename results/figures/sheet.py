@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from results.figures.description import Methods, Panel, notes_of
@@ -61,6 +62,7 @@ def draw(
     from matplotlib.figure import Figure
 
     apply_style()
+    rows = _with_common_y(rows) if share_y else rows
     columns = max(map(len, rows))
     width = WIDTH if columns > 1 else NARROW
     figure = Figure(layout="constrained")
@@ -77,6 +79,24 @@ def draw(
         figure, title, facts, list(dict.fromkeys(said)), styles, labels, places, width, height * len(rows)
     )
     return figure
+
+
+def _with_common_y(rows: Sequence[Sequence[Panel]]) -> list[list[Panel]]:
+    """The panels with the limits of them all: matplotlib would give shared axes those of the last one.
+
+    Panels with different kinds of axes are returned as they are.
+    """
+    scales = [panel.y.scale for row in rows for panel in row if panel.y.scale.limits is not None]
+    kinds = {(scale.logarithmic, scale.limits[0] > scale.limits[1]) for scale in scales if scale.limits}
+    if len(kinds) != 1:
+        return [list(row) for row in rows]
+    ((_, is_inverted),) = kinds
+    ends = sorted(end for scale in scales for end in scale.limits or ())
+    limits = (ends[-1], ends[0]) if is_inverted else (ends[0], ends[-1])
+    return [
+        [replace(panel, y=replace(panel.y, scale=replace(panel.y.scale, limits=limits))) for panel in row]
+        for row in rows
+    ]
 
 
 def _wrapped(label: str, height: float) -> str:

@@ -11,8 +11,11 @@ from run_folders import write_run
 from results.compare.statistics import mean_and_interval
 from results.figures import command as figures
 from results.figures import metrics
+from results.figures.description import Axis, Panel
 from results.figures.groups import Group, groups
 from results.figures.panels import NothingToDraw
+from results.figures.scales import Scale
+from results.figures.sheet import draw
 from results.read.folders import read_runs
 
 main = command_of_results("figures")
@@ -337,3 +340,13 @@ def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[s
         write_run(tmp_path / "runs", name="$x^$", seed=seed, settings=settings, summary=summary)
     assert main([str(tmp_path / "runs"), "--to", str(tmp_path / "to")]) == 0
     assert len(list((tmp_path / "to").iterdir())) == 14
+
+
+def test_panels_with_a_common_axis_have_the_limits_of_all() -> None:
+    """The last panel's values are all above those of the first."""
+    low, high = (
+        Panel(Axis("x", Scale(False, (0.0, 1.0))), Axis("y", Scale(False, limits)), ())
+        for limits in ((0.0, 2.0), (1.0, 3.0))
+    )
+    figure = draw("title", "", [[low, high]], {"none": {}}, {"none": "none"}, share_y=True)
+    assert [axis.get_ylim() for axis in figure.axes] == [(0.0, 3.0)] * 2
