@@ -69,9 +69,12 @@ def configured(path: Path, settings: Mapping[str, Any], density: float = 0.1) ->
     """The codec or reducer that a yaml names, with those of ``settings`` that it has."""
     config = _config(path)
     known = {key: value for key, value in settings.items() if key in config}
-    budget = {"budget": {"density": density, "threshold": None, "schedule": "constant"}}
-    merged = OmegaConf.merge(budget, {"it": config}, {"it": known}).it
-    return instantiate(with_full_names(OmegaConf.to_container(merged, resolve=True)), _convert_="all")
+    chosen = (path, repr(known), density)
+    if chosen not in _resolved:  # it takes longer than all else here
+        budget = {"budget": {"density": density, "threshold": None, "schedule": "constant"}}
+        merged = OmegaConf.merge(budget, {"it": config}, {"it": known}).it
+        _resolved[chosen] = with_full_names(OmegaConf.to_container(merged, resolve=True))
+    return instantiate(_resolved[chosen], _convert_="all")
 
 
 def cases_of(*methods: type[Codec] | type[Reducer]) -> list[Case]:
@@ -86,6 +89,9 @@ def cases_in(conf: Path) -> list[Case]:
         method: Any = get_class(full_name(_config(path)._target_))
         found += [Case(path, settings) for settings in method.examples]
     return found
+
+
+_resolved: dict[tuple[Path, str, float], Any] = {}  # settings, by yaml, changes and density
 
 
 @lru_cache(maxsize=256)
