@@ -5,6 +5,7 @@ Hydra imports the packages of a search path and instantiates the callbacks, laun
 Hydra's loader of configs, in every process that uses it. All of them raise one of Hydra's errors.
 """
 
+import copy
 import os
 import re
 import warnings
@@ -15,7 +16,7 @@ import hydra
 import hydra._internal.hydra
 import yaml
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.config_repository import CachingConfigRepository, IConfigRepository
 from hydra._internal.hydra import Hydra
 from hydra.core.config_search_path import ConfigSearchPath, SearchPathElement
 from hydra.core.default_element import ConfigDefault, GroupDefault
@@ -49,8 +50,11 @@ class GuardedRepository(CachingConfigRepository):
     of Hydra, and for files with too many values together.
     """
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
+    def __init__(self, delegate: IConfigRepository) -> None:
+        # Hydra's constructor also copies all sources, which took two thirds of the time of --help. Here the
+        # copies share them: a new search path replaces the list of sources and changes none.
+        self.delegate = copy.copy(delegate)
+        self.cache: dict[str, Any] = {}
         self.values = 0
         self.sizes: dict[str, int] = {}
 

@@ -1,6 +1,7 @@
 """Jobs of a sweep over compressors: each job gets the settings that its compressor has."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from hydra.core.plugins import Plugins
@@ -15,6 +16,7 @@ _SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _OWNERS = ("budget", "compressor")  # of settings that not every compressor has
 
 
+@cache  # run.py is imported a second time, by its name, when Hydra looks for its callback
 def install() -> None:
     """Make Hydra's sweeper give each job only the settings of its compressor, and run equal jobs once.
 
@@ -25,9 +27,14 @@ def install() -> None:
     original = sweeper.get_job_batch
 
     def get_job_batch(self: Any) -> Sequence[Sequence[str]]:
+        found: dict[tuple[str, ...], Config] = {}  # a tenth of a second each, and many jobs ask for the same
+
         def compose(words: list[str]) -> Config:
-            composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
-            return {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
+            key = tuple(words)
+            if key not in found:
+                composed = self.hydra_context.config_loader.load_sweep_config(self.config, words)
+                found[key] = {"compressor": OmegaConf.to_container(composed["compressor"], resolve=True)}
+            return found[key]
 
         if self.batch_index == 0:  # all batches at once: equal jobs may be in different batches
             self.overrides = [jobs_with_own_settings(batch, compose) for batch in self.overrides]
