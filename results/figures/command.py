@@ -15,7 +15,7 @@ from results.figures import description, metrics, panels, sheet
 from results.figures.groups import Group, groups
 from results.figures.metrics import Metric
 from results.figures.panels import NothingToDraw
-from results.figures.saving import save_all
+from results.figures.saving import add_option, save_all
 from results.read.folders import compared_across, finished_runs
 
 LAYER_HEIGHT = 0.2  # inches
@@ -90,6 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     own = parser("figures", __doc__)
     own.add_argument("output", nargs="+", type=Path, help="folders with runs")
     own.add_argument("--to", type=Path, help="where figures go (default: OUTPUT/figures)")
+    add_option(own)
     own.add_argument("--only", help=f"some of them, separated by commas: {', '.join(FIGURES)}")
     own.add_argument("--quality", help="the metric of a model's quality, such as test/accuracy")
     own.add_argument(
@@ -106,7 +107,7 @@ def write(options: argparse.Namespace) -> None:
     names = _names(options.only)
     runs = compared_across(finished_runs(options.output), options.across)
     folder = options.to or options.output[0] / "figures"
-    if not save_all(figures_of(groups(runs), names, options.quality), folder):
+    if not save_all(figures_of(groups(runs), names, options.quality), folder, pdf=options.pdf):
         raise FileNotFoundError(f"nothing to draw in {', '.join(map(str, options.output))}")
 
 

@@ -129,20 +129,22 @@ def line_styles(lines: Iterable[Named], marked: bool = False) -> dict[str, dict[
     return {line.label: styles[line.label] for line in lines}
 
 
-def save(figure: Any, stem: Path) -> list[Path]:
-    """Save a figure as PNG with 256 colours and as PDF; equal figures give equal bytes, without a date.
+def save(figure: Any, stem: Path, *, pdf: bool = False) -> list[Path]:
+    """Save a figure as PNG with 256 colours, also as PDF on demand; equal figures give equal bytes.
 
     Only powers of ten at an axis are formulas; in other texts ``$`` has no special meaning.
     """
     for text in _words(figure):
         text.set_parse_math(False)
-    paths = [stem.with_name(f"{stem.name}.{kind}") for kind in ("png", "pdf")]
+    paths = [stem.with_name(f"{stem.name}.png")]
     drawn = BytesIO()
     figure.savefig(drawn, dpi=150, metadata={"Software": None})
     with Image.open(drawn) as image:  # 256 colours take a third of the bytes in the repository
         few = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
         few.save(paths[0], dpi=(150, 150), optimize=True)
-    figure.savefig(paths[1], metadata={"CreationDate": None, "Producer": None, "Creator": None})
+    if pdf:
+        paths.append(stem.with_name(f"{stem.name}.pdf"))
+        figure.savefig(paths[1], metadata={"CreationDate": None, "Producer": None, "Creator": None})
     return paths
 
 

@@ -29,7 +29,8 @@ def upload(entity: str, project: str, folders: Sequence[Path]) -> str:
         page = render(Report.of(runs, folders))
         (place / "report.html").write_text(page, encoding="utf-8", errors="replace")
         with contextlib.redirect_stdout(io.StringIO()):  # save_all prints the files' paths
-            save_all(figures.figures_of(groups(runs), list(figures.FIGURES)), place / "figures")
+            drawn = figures.figures_of(groups(runs), list(figures.FIGURES))
+            save_all(drawn, place / "figures", pdf=True)
         quiet = wandb.Settings(silent=True, console="off", x_disable_stats=True)
         run = wandb.init(
             entity=entity,

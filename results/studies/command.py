@@ -13,6 +13,7 @@ from pathlib import Path
 
 from results import header, studies
 from results.command import in_a_line, parser
+from results.figures import saving
 from results.studies.kit import Study, make, tune
 
 STUDIES = tuple(
@@ -63,6 +64,7 @@ def add_options(own: argparse.ArgumentParser, study: Study | None = None) -> Non
     )
     own.add_argument("--table", type=Path, metavar="FILE", help="write the page here")
     own.add_argument("--figures", type=Path, metavar="DIR", help="write the figures here")
+    saving.add_option(own)
     header.add_option(own)
     if study is not None and (extra := study.option) is not None:
         kind = {"choices": extra.choices} if extra.choices else {"type": Path, "metavar": "FOLDER"}

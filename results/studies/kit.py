@@ -95,7 +95,8 @@ def make(study: Study, options: argparse.Namespace) -> None:
     folder = ROOT / study.folder if is_ours else None
     path = options.table or (folder / study.page_file if folder else None)
     if study.figures is not None:
-        save_all(study.figures(runs, *further), options.figures or folder or outputs[0] / "figures")
+        place = options.figures or folder or outputs[0] / "figures"
+        save_all(study.figures(runs, *further), place, pdf=options.pdf)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         for file, other in pages.items():

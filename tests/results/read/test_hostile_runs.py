@@ -15,7 +15,7 @@ from results.read.matching import latest
 from results.report import command as report
 from results.tables import command as tables
 
-QUICK, MANY, TOGETHER = 20, 520, 26
+QUICK, MANY, TOGETHER = 8, 520, 26
 MARKDOWN = {"h1", "h2", "p", "ul", "li", "code", "table", "thead", "tbody", "tr", "th", "td"}  # tags
 
 

@@ -1,5 +1,6 @@
 """Figures and the reproduction table, from small run folders."""
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -45,10 +46,10 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     common += ["workers=4", "trainer.steps=40", "trainer.log_every=5"]
     for experiment in ("madelon_sgd", "heterogeneity"):
         for method in METHODS:
+            config = resolved(f"experiment=convex/{experiment}", *common, *method)
+            config["name"] = f"{experiment}-{method[0].split('=')[1]}"
             for seed in (0, 1, 2):
-                config = resolved(f"experiment=convex/{experiment}", *common, *method, f"seed={seed}")
-                config["name"] = f"{experiment}-{method[0].split('=')[1]}"
-                session.run(config)
+                session.run(copy.deepcopy(config) | {"seed": seed})
     GlobalHydra.instance().clear()
     return root / "runs"
 
@@ -120,10 +121,7 @@ def test_command_draws_and_writes_the_same_bytes_each_time(output: Path, tmp_pat
         ]
         assert main(arguments) == 0
         made.append({path.name: path.read_bytes() for path in sorted((tmp_path / folder).iterdir())})
-    assert set(made[0]) == {
-        *(f"{name}.{kind}" for name in ("madelon_sgd", "heterogeneity") for kind in ("png", "pdf")),
-        "table.md",
-    }
+    assert set(made[0]) == {"madelon_sgd.png", "heterogeneity.png", "table.md"}
     assert all(files == made[0] for files in made)
 
 

@@ -52,8 +52,18 @@ class Trained:
         return [trial for trial in self.found if trial.seed == seed]
 
 
+ONE_OF_EACH_KNOB = ("none", "top_k", "hard_threshold", "qsgd", "powersgd", "accordion", "two_way")
+
+
 @pytest.mark.parametrize(
-    ("task", "name"), [("madelon", name) for name in method_names()] + [(task, "dgc") for task in TASKS]
+    ("task", "name"),
+    [
+        *(
+            pytest.param("madelon", name, marks=[pytest.mark.slow] * (name not in ONE_OF_EACH_KNOB))
+            for name in method_names()
+        ),
+        *((task, "dgc") for task in TASKS),
+    ],
 )
 def test_methods_compose_on_every_task(task: str, name: str) -> None:
     entry = entry_of(name)
@@ -271,6 +281,7 @@ def test_bad_options_are_one_line(
     assert capsys.readouterr().err.startswith(said)
 
 
+@pytest.mark.slow
 def test_a_refusal_of_run_py_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--add", "compressor=top_k", "--task", "madelon", "--set", "data.root=/nothing"]
     assert main([*options, "--root", str(tmp_path), "--jobs", "1"]) == 1

@@ -64,7 +64,7 @@ def test_a_threshold_is_compared_with_the_top_k_of_its_bytes(output: Path, tmp_p
     assert threshold[5:7] == [f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]", "1.050"]
     assert rows["Top-k 1 %"][5:7] == ["-", "-"]
     assert rows["Top-k 0.1 %"][1] == rows["threshold, bytes of Top-k 0.1 %"][1] == "no finished run"
-    assert {path.name for path in figures.iterdir()} == {"wikitext2.png", "wikitext2.pdf"}
+    assert {path.name for path in figures.iterdir()} == {"wikitext2.png"}
 
 
 def test_words_follow_the_joint_intervals(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
