@@ -5,7 +5,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 from contextlib import suppress
@@ -13,8 +12,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from warm_template import VARIABLE, fork_server
+
 ROOT = Path(__file__).parents[2]
-PYTHON = [sys.executable, "run.py"]
 TIMEOUT_SECONDS = 300
 
 
@@ -23,7 +23,7 @@ def command(
 ) -> subprocess.CompletedProcess:
     """Run run.py in a new process, forked from a Python that has imported torch and other slow modules.
 
-    ``launcher`` is typed before the overrides, for example ``PYTHON``, which starts a new interpreter.
+    ``launcher`` replaces ``python run.py``, in a new interpreter.
     ``script`` replaces run.py.
     """
     clean = _clean(environment)
@@ -82,7 +82,8 @@ class Background:
 
 
 def _clean(environment: dict[str, str]) -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "DATA_DIR")} | environment
+    unset = ("WANDB_MODE", "DATA_DIR", VARIABLE)
+    return {k: v for k, v in os.environ.items() if k not in unset} | environment
 
 
 @cache
@@ -92,12 +93,14 @@ def shared_warm_python() -> "WarmPython":
 
 
 class WarmPython:
-    """A server warm_python.py, which ends with this process; it also imports ``modules``."""
+    """A server of warm_python.py, which ends with this process; it also imports ``modules``."""
 
     def __init__(self, *modules: str) -> None:
-        words = [sys.executable, str(Path(__file__).with_name("warm_python.py")), *modules]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.server = subprocess.Popen(words, process_group=0, cwd=ROOT, **pipes)
+        (asks_from, asks), (answers, answers_to) = os.pipe(), os.pipe()
+        self._server = fork_server("scripts", [asks_from, answers_to], modules=modules)
+        os.close(asks_from)
+        os.close(answers_to)
+        self._requests, self._answers = os.fdopen(asks, "w"), os.fdopen(answers)
 
     def start(
         self,
@@ -122,9 +125,9 @@ class WarmPython:
         return None
 
     def _ask(self, request: dict[str, Any]) -> str:
-        self.server.stdin.write(json.dumps(request) + "\n")
-        self.server.stdin.flush()
-        return self.server.stdout.readline()
+        self._requests.write(json.dumps(request) + "\n")
+        self._requests.flush()
+        return self._answers.readline()
 
     def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess:
         """Run a script in ``ROOT``; raises ``RuntimeError`` if it takes too long."""
@@ -150,4 +153,4 @@ class WarmPython:
     def kill(self) -> None:
         """Kill the server and its forked processes, which are in its group."""
         with suppress(ProcessLookupError):
-            os.killpg(self.server.pid, signal.SIGKILL)
+            os.killpg(self._server, signal.SIGKILL)

@@ -1,19 +1,19 @@
 """Processes that communicate over gloo, for tests that compare layouts."""
 
-import multiprocessing
 import os
+import socket
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from warm_template import fork_server
 
 # Modules with slow imports
 PRELOADED = ["torch", "torch._dynamo", "torch.distributed", "numba_ready", "scipy.sparse", "scipy.special"]
@@ -47,9 +47,17 @@ def start_server() -> None:
 
     There is one server per process. It imports all modules at its start, so it must be started here.
     """
-    multiprocessing.set_forkserver_preload(PRELOADED)
-    with patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
-        forkserver.ensure_running()
+    with socket.socket(socket.AF_UNIX) as listener:
+        address = connection.arbitrary_address("AF_UNIX")
+        listener.bind(address)
+        listener.listen()
+        ends, keeps = os.pipe()
+        fork_server("processes", [listener.fileno(), ends], modules=PRELOADED, path=sys.path)
+        os.close(ends)
+    resource_tracker.ensure_running()
+    server = forkserver._forkserver
+    server._forkserver_address, server._forkserver_alive_fd = address, keeps
+    server.ensure_running = resource_tracker.ensure_running  # it would start another, or wait for this one
 
 
 def _child(process: int, processes: int, folder: str, entry: Callable[..., Any], arguments: tuple) -> None:

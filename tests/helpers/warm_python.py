@@ -1,8 +1,8 @@
-"""A Python server with slow modules imported, which forks a process for every requested script.
+"""A server that forks a process for every requested script, with the modules that it has imported.
 
 Each process has the arguments, environment, folder and open files of a new interpreter, and ends like one. A
 request is a line of JSON on stdin. The answer is a line on stdout: the id of the process that runs a script
-or, for ``{"wait": ID}``, its exit status when it has ended. The command line names further modules to import.
+or, for ``{"wait": ID}``, its exit status when it has ended.
 """
 
 import atexit
@@ -14,27 +14,11 @@ import runpy
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 from warm_spawning import fork_template
-
-# Those of the project read nothing of a command when they are imported. Not run.py, which changes Hydra then,
-# and not wandb, which reads the environment.
-IMPORTS = (
-    *("compressors.kernels.cpu.backend", "trainers.run.session", "trainers.run.training"),
-    *(
-        "filelock",
-        "hydra.main",
-        "hydra._internal.hydra",
-        "numba_ready",
-        "pydantic",
-        "rich.console",
-        "rich.table",
-    ),
-    *("safetensors.torch", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed"),
-)
 
 
 def serve() -> dict | None:
@@ -96,9 +80,9 @@ def run_to_the_end(main: Callable[[], object]) -> None:
     os._exit(status or 0)
 
 
-if __name__ == "__main__":
-    sys.path.insert(1, str(Path.cwd()))  # the path of the project's modules
-    for name in (*IMPORTS, *sys.argv[1:]):
+def serve_scripts(modules: Iterable[str]) -> None:
+    """Import further modules and serve; also a forked process ends here."""
+    for name in modules:
         importlib.import_module(name)
     gc.freeze()  # otherwise a garbage collection copies memory shared with the server
     asked = serve()
