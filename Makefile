@@ -32,13 +32,13 @@ STUDIES := accordion autolrs cifar10 convex lambda_vs_k league main methods regr
 run: $(STAMP)
 	.venv/bin/python run.py $(ARGS)
 
-# Four processes, because many tests wait for child processes. Plugins are not loaded automatically: pytest would rewrite all
-# modules of their packages, in each process.
+# Each process collects all tests, in some ten seconds. Plugins are not loaded automatically: pytest would rewrite all modules of
+# their packages, in each process.
 test: $(DEV)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -p xdist.plugin -n 4 --dist loadfile --no-loadscope-reorder
+	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -p xdist.plugin -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: $(DEV)
 	PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 .venv/bin/python -m pytest -m slow -p xdist.plugin -n 2 --dist loadfile

@@ -29,7 +29,14 @@ NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/be
 NEEDS_FILES |= {"autolrs/resnet50_imagenet", "autolrs/bert_wikitext2"}
 
 
-@pytest.mark.parametrize(("group", "option"), CHOICES, ids=["/".join(c) for c in CHOICES])
+# Experiments are quick if they train here; the paper's own are composed by test_paper_sweeps
+QUICK = [own for own in CHOICES if own[0] != "experiment" or own[1].split("/")[0] in ("small", "quick")]
+
+
+@pytest.mark.parametrize(
+    ("group", "option"),
+    [pytest.param(*own, id="/".join(own), marks=[] if own in QUICK else pytest.mark.slow) for own in CHOICES],
+)
 def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if group == "tracker" and option in DESTINATIONS:
         pytest.importorskip(option)
@@ -93,16 +100,11 @@ def test_every_experiment_says_its_command() -> None:
         assert f"python run.py experiment={name}" in path.read_text(), path
 
 
-def test_density_reaches_every_compressor_that_has_one() -> None:
-    for path in (CONF / "compressor").glob("*.yaml"):
-        config = resolved(f"compressor={path.stem}", "budget.density=0.25")
-        settings = config["compressor"]
-        assert settings.get("density", settings.get("k_low", 0.25)) == 0.25
-
-
 @pytest.mark.parametrize("name", [path.stem for path in sorted((CONF / "compressor").glob("*.yaml"))])
 def test_every_method_has_its_own_name_and_trains_in_the_quick_experiment(name: str) -> None:
-    config = resolved("experiment=quick", f"compressor={name}")
+    config = resolved("experiment=quick", f"compressor={name}", "budget.density=0.005")
+    settings = config["compressor"]
+    assert settings.get("density", settings.get("k_low", 0.005)) == 0.005
     check(config)
     assert identify(config).method.compressor == compressor_name(config) == name
     assert subject_of(config) == "mlp-digits"

@@ -38,7 +38,6 @@ PLAIN = ("sgd", "uneven")
 NAMES = [f"{method}/{setting}" for method in ("none", "top_k") for setting in SETTINGS]
 NAMES += [f"{method}/{setting}" for method in METHODS if method not in ("none", "top_k") for setting in PLAIN]
 DEALT = {2: NAMES[::2], 4: NAMES[1::2]}  # by processes: every method and every setting in both
-REST = {2: DEALT[4], 4: DEALT[2]}
 
 
 class Records(list):
@@ -89,26 +88,24 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def configs(root: Path) -> dict[str, dict[str, Any]]:
-    return {name: config_named(root, name) for name in NAMES}
-
-
-@pytest.fixture(scope="module")
-def one_process(configs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def trained(root: Path, names: list[str], processes: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The trainings of these names in one process, and in several."""
+    configs = {name: config_named(root, name) for name in names}
     threads = torch.get_num_threads()
-    found = train_all(0, 1, configs)
+    one = train_all(0, 1, configs)
     torch.set_num_threads(threads)
-    return found
+    return one, run_in_processes(train_all, processes, configs)[0]
 
 
-def require_alike(
-    one_process: dict[str, Any], configs: dict[str, Any], processes: int, names: list[str]
-) -> None:
+@pytest.fixture(scope="module")
+def two_processes(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    return trained(root, DEALT[2], 2)
+
+
+def require_alike(one_process: dict[str, Any], found: dict[str, Any]) -> None:
     """Bit for bit for gathered payloads; within rounding for an all-reduce."""
-    found = run_in_processes(train_all, processes, {name: configs[name] for name in names})[0]
-    for name in names:
-        one, other = one_process[name], found[name]
+    for name, one in one_process.items():
+        other = found[name]
         gathered = name.split("/")[0] in ("top_k", "hard_threshold", "random_k own")
         if gathered:
             assert torch.equal(one["x"], other["x"]), name
@@ -122,15 +119,14 @@ def require_alike(
                 assert b[key] == expected, (name, key)
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_layouts_agree(one_process: dict[str, Any], configs: dict[str, Any], processes: int) -> None:
-    require_alike(one_process, configs, processes, DEALT[processes])
+def test_layouts_agree(two_processes: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    require_alike(*two_processes)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", REST)
-def test_other_layouts_agree(one_process: dict[str, Any], configs: dict[str, Any], processes: int) -> None:
-    require_alike(one_process, configs, processes, REST[processes])
+@pytest.mark.parametrize(("processes", "names"), [(2, DEALT[4]), (4, NAMES)], ids=["2", "4"])
+def test_other_layouts_agree(root: Path, processes: int, names: list[str]) -> None:
+    require_alike(*trained(root, names, processes))
 
 
 def test_both_numbers_of_processes_meet_all_methods_and_settings() -> None:
@@ -139,7 +135,8 @@ def test_both_numbers_of_processes_meet_all_methods_and_settings() -> None:
         assert methods == set(METHODS) and settings == set(SETTINGS)
 
 
-def test_settings_are_not_the_same_thing(one_process: dict[str, Any]) -> None:
+def test_settings_are_not_the_same_thing(two_processes: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    one_process, _ = two_processes
     names = [name for name in one_process if name.startswith(("top_k", "hard_threshold"))]
     ends = {name: tuple(one_process[name]["x"].tolist()) for name in names}  # linear: depends on means only
     alike = [(a, b) for a in ends for b in ends if a < b and ends[a] == ends[b]]
@@ -164,7 +161,11 @@ def test_gd_without_compression_is_gradient_descent(root: Path, settings: list[s
 
 
 @pytest.mark.parametrize(
-    "compressor", [["compressor=top_k", "budget.density=0.1"], ["compressor.threshold=1e-9"]]
+    "compressor",
+    [
+        pytest.param(["compressor=top_k", "budget.density=0.1"], marks=pytest.mark.slow),
+        ["compressor.threshold=1e-9"],
+    ],
 )
 def test_star_converges_linearly_to_the_optimum(root: Path, compressor: list[str]) -> None:
     """l2 is large, so that a short run converges."""

@@ -179,6 +179,7 @@ def test_the_papers_preset(monkeypatch: pytest.MonkeyPatch) -> None:
         assert row["hours_for_300_epochs"] == pytest.approx(expected / 3.6e6)
 
 
+@pytest.mark.slow
 def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands that ``run.py`` accepts, and the message on numbers that differ between devices."""
     asked: list[dict] = []

@@ -145,6 +145,7 @@ def strangers_folder(place: Path) -> Path:
     return place
 
 
+@pytest.mark.slow
 def test_a_checkout_in_a_folder_with_the_same_names(tmp_path: Path) -> None:
     """As after an editable install: total_error is found, and its neighbours are not."""
     site, own = tmp_path / "site", strangers_folder(tmp_path / "own")

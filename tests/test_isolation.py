@@ -31,22 +31,22 @@ def test_a_killed_job_fails_alone_and_is_done_by_the_same_command(
         *JOBS,
         "trainer.steps=300",
         "trainer.log_every=1",
-        "seed=0,1,2",
+        "seed=0,1",
         f"output={tmp_path}",
         *launcher,
     ]
     process = Background(*sweep)
-    os.kill(wait_for_job(process, tmp_path, seed=1), signal.SIGKILL)
+    os.kill(wait_for_job(process, tmp_path, seed=0), signal.SIGKILL)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 1
     found = table(out)
-    assert [status for status, _ in found.values()] == ["finished", "failed", "finished"]
-    assert found[2][1].endswith("its process was killed by SIGKILL")
+    assert [status for status, _ in found.values()] == ["failed", "finished"]
+    assert found[1][1].endswith("its process was killed by SIGKILL")
     assert err == "error: its process was killed by SIGKILL\n"
     again = command(*sweep)
     assert again.returncode == 0, again.stderr
     statuses = [status for status, _ in table(again.stdout).values()]
-    assert statuses == ["skipped", "finished", "skipped"]
+    assert statuses == ["finished", "skipped"]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,7 @@ def test_a_job_does_not_outlive_its_sweep(tmp_path: Path) -> None:
     assert_nothing_left(process.pid)
 
 
+@pytest.mark.slow
 def test_the_end_of_what_starts_the_jobs_costs_one_job(tmp_path: Path) -> None:
     sweep = [*JOBS, "trainer.steps=300", "trainer.log_every=1", "seed=0,1", f"output={tmp_path}"]
     process = Background(*sweep)

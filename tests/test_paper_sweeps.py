@@ -45,7 +45,10 @@ def steps_of(config: dict[str, Any]) -> int:
     return math.ceil(settings["epochs"] * IMAGES / samples)
 
 
-@pytest.mark.parametrize("path", PAPER, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.slow] * (path.stem != "dense")) for path in PAPER],
+)
 def test_a_sweep_of_the_paper_composes_and_costs_what_it_says(path: Path) -> None:
     lengths, hours, ids = {}, {}, set()
     for job in jobs(path):

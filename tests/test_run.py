@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import PYTHON, ROOT, command
+from command_line import ROOT, command
 
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 AS_TORCHRUN = "tests/helpers/as_torchrun.py"
@@ -52,7 +52,7 @@ def test_the_main_command(tmp_path: Path) -> None:
     """A short run of ResNet-18 on digits with the hard threshold; the same command finds it again."""
     overrides = ["compressor=hard_threshold", "model=resnet18", "workers=2", "trainer.batch_size=4"]
     overrides += ["trainer.steps=2", f"output={tmp_path}"]
-    first = command(*overrides, launcher=PYTHON)
+    first = command(*overrides)
     assert first.returncode == 0, first.stderr
     folder = only_folder(tmp_path)
     assert folder.parent.name == "resnet18-digits-hard_threshold"
@@ -114,7 +114,11 @@ def test_torchrun_itself_does_not_change_a_result(tmp_path: Path) -> None:
     assert one.name == other.name and records(one) == records(other)
 
 
-@pytest.mark.parametrize("method", [["compressor=top_k", "trainer.overlap=true"], ["compressor=none"]])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(["compressor=top_k", "trainer.overlap=true"], marks=pytest.mark.slow), ["compressor=none"]],
+    ids=["top_k", "none"],
+)
 def test_overlap_gives_the_same_numbers_in_the_same_files(method: list[str], tmp_path: Path) -> None:
     """Dense steps with one worker per process overlap by default."""
     common = [*SMALL, "workers=2", "tracker=none"]
@@ -155,7 +159,8 @@ def test_multirun_gives_each_job_a_folder_and_a_wandb_run(tmp_path: Path) -> Non
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
-    result = command(*SMALL, "optimizer.lr=1e30", "trainer.steps=50", f"output={tmp_path}", "processes=2")
+    common = [*SMALL, "optimizer.lr=1e30", "trainer.steps=50", "tracker=none"]
+    result = command(*common, f"output={tmp_path}", "processes=2")
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
     assert "the gradient of worker" in line and "is not finite in layer" in line
@@ -163,7 +168,6 @@ def test_a_gradient_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     kept = records(folder)
     assert kept and kept[0]["step"] == 1
     assert summary_of(folder)["status"] == "failed"
-    assert list(folder.glob("wandb/offline-run-*/*.wandb"))
 
 
 def test_an_unfinished_run_is_started_again(tmp_path: Path) -> None:

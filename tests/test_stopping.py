@@ -6,8 +6,10 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import ROOT, TIMEOUT_SECONDS, Background, command
@@ -27,7 +29,7 @@ SETTINGS = (
         "trainer.batch_size=4",
         "tracker=none",
     ),
-    *("trainer.steps=500", "trainer.evaluate_every=1000", "checkpoint.at_end=true"),
+    *("trainer.steps=250", "trainer.evaluate_every=1000", "checkpoint.at_end=true"),
 )
 
 
@@ -48,7 +50,16 @@ sys.meta_path.insert(0, AtImport())
 """
 
 
-@pytest.mark.parametrize("module", ["trainers.launch.stopping", "trainers.config.guard", "numpy.random"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("trainers.launch.stopping", "numpy.random")
+        ),
+        "trainers.config.guard",
+    ],
+)
 def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
     """During the imports of run.py, and during those of torch."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
@@ -70,6 +81,9 @@ def start_cold(*overrides: str, **environment: str) -> subprocess.Popen:
     )
 
 
+start_warm = partial(Background, *SETTINGS)
+
+
 def wait_for_records(folder: RunFolder, process: subprocess.Popen | Background, number: int) -> None:
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
@@ -81,11 +95,21 @@ def wait_for_records(folder: RunFolder, process: subprocess.Popen | Background, 
 
 
 @pytest.mark.parametrize(
-    ("number", "processes", "everybody"),
-    [(signal.SIGTERM, 1, False), (signal.SIGINT, 2, True), (signal.SIGTERM, 2, False)],
+    ("number", "processes", "everybody", "start"),
+    [
+        (signal.SIGTERM, 1, False, start_warm),
+        (signal.SIGINT, 2, True, start_warm),
+        pytest.param(signal.SIGTERM, 2, False, start_warm, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 2, True, start_cold, marks=pytest.mark.slow),
+    ],
 )
 def test_the_same_command_goes_on(
-    tmp_path: Path, whole: dict, number: signal.Signals, processes: int, everybody: bool
+    tmp_path: Path,
+    whole: dict,
+    number: signal.Signals,
+    processes: int,
+    everybody: bool,
+    start: Callable[..., Any],
 ) -> None:
     """Ctrl-C reaches all processes of the group, a job scheduler's SIGTERM only the first process.
 
@@ -95,8 +119,6 @@ def test_the_same_command_goes_on(
     folder = RunFolder(config)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    # One of these runs and its processes start new interpreters
-    start = start_cold if everybody else partial(Background, *SETTINGS)
     process = start(f"output={tmp_path}", f"processes={processes}", TMPDIR=str(temporary))
     wait_for_records(folder, process, 20)
     listened_on = listening(session(process.pid))

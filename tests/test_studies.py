@@ -126,7 +126,12 @@ def test_a_study_has_one_name_everywhere() -> None:
         assert f"`make {study}`" in (ROOT / "docs/studies.md").read_text()
 
 
-@pytest.mark.parametrize("sweep", RUNS)
+FIRST = {sweep.split("/")[0]: sweep for sweep in reversed(RUNS)}.values()  # of each study
+
+
+@pytest.mark.parametrize(
+    "sweep", [pytest.param(sweep, marks=[] if sweep in FIRST else pytest.mark.slow) for sweep in RUNS]
+)
 def test_runs_keep_their_ids_and_lie_where_the_page_reads(sweep: str) -> None:
     study = load(sweep.split("/")[0])
     (path,) = [path for path in files_of(study.name) if name_of(path) == sweep]
@@ -210,6 +215,7 @@ def test_another_name_is_one_line(words: list[str], said: str, capsys: pytest.Ca
     assert capsys.readouterr().err == f"error: {said}; there are {', '.join(studies())}\n"
 
 
+@pytest.mark.slow
 def test_sweeps_is_a_program_that_trains(tmp_path: Any) -> None:
     overrides = ["smoke", "seed=0", "compressor=none,top_k", "trainer.steps=1", "hydra/launcher=basic"]
     words = [sys.executable, "-m", "sweeps", *overrides, "isolate=false", f"output={tmp_path}"]

@@ -44,6 +44,7 @@ def test_old_names_are_answered_with_the_new_ones() -> None:
     assert done.stderr == "error: +sweeps=lambda_vs_k_dense is now +sweeps=lambda_vs_k/dense\n"
 
 
+@pytest.mark.slow
 def test_one_failed_job_does_not_stop_the_others(tmp_path: Path) -> None:
     jobs = [*JOBS, "trainer.steps=2", f"output={tmp_path}", "compressor=top_k"]
     result = command(*jobs, "budget.density=2.0,0.1", "optimizer.lr=0.1,1e38", "trainer.steps=3")

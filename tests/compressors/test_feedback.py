@@ -197,7 +197,7 @@ def test_what_is_about_to_be_compressed_can_be_seen(feedback: Callable[[Reducer]
         torch.testing.assert_close(p.double().square().sum(1), norms)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_change_nothing(processes: int) -> None:
     """Means, bytes and states of 4 workers are bit-identical in 1, 2 and 4 processes."""
     expected, found = results(0, 1), run_in_processes(results, processes)

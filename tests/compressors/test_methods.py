@@ -145,6 +145,10 @@ CHAINS = {
 class TestChains(Contract):
     cases = tuple(Case(Chain, {"first": c.first, "second": c.second}) for c in CHAINS.values())
 
+    @pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
+    def test_processes_change_nothing(self, processes: int) -> None:
+        super().test_processes_change_nothing(processes)
+
 
 @pytest.mark.parametrize("chain", [c for c in CHAINS.values() if c.traits.exact], ids=str)
 def test_chain_conserves_and_travels(chain: Chain) -> None:

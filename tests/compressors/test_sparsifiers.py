@@ -34,7 +34,7 @@ def encode(codec, x, where=None):
     return payload, rest, sent
 
 
-@settings(deadline=None)  # every method is built anew, which takes its time on a busy machine
+@settings(deadline=None, max_examples=50)  # every method is built anew, which takes its time
 @given(vectors, densities, steps)
 def test_every_sparsifier_sends_or_keeps_each_entry(x, density, where):
     for case in EXACT:

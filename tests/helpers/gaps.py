@@ -16,11 +16,11 @@ from trainers.diagnostics.settings import Diagnostics
 from trainers.layout import Layout
 from trainers.loop import Trainer
 
+# Every method with every feedback, and each of both with both scopes
 SETTINGS = [
-    (name, scope, feedback)
-    for name in ("top_k", "hard_threshold", "random_block", "random_block-own", "none")
-    for scope in ("layer", "global")
-    for feedback in FEEDBACKS
+    (name, ("layer", "global")[(number + place) % 2], feedback)
+    for number, name in enumerate(("top_k", "hard_threshold", "random_block", "random_block-own", "none"))
+    for place, feedback in enumerate(FEEDBACKS)
 ]
 RATE = 0.1
 

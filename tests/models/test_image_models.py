@@ -27,8 +27,14 @@ COUNTS = {  # 10 classes of 3x32x32, 100 classes of 3x32x32, 1000 classes of 3x2
     senet18: (11_389_726, 11_436_256, None),
     senet18_preactivation: (11_260_354, 11_306_524, 11_775_904),
 }
+DEEPER = (resnet34, resnet110, vgg16, vgg19)  # others with the same parts and fewer layers are quick
 ONE_FORM = (resnet20, resnet110, googlenet_cifar100, senet18)
 ALL = pytest.mark.parametrize("factory", COUNTS, ids=lambda factory: factory.__name__)
+DEEPER_ARE_SLOW = pytest.mark.parametrize(
+    "factory",
+    [pytest.param(f, marks=[pytest.mark.slow] * (f in DEEPER)) for f in COUNTS],
+    ids=lambda factory: factory.__name__,
+)
 WITH_VARIANT = pytest.mark.parametrize(
     "factory", [f for f in COUNTS if f not in ONE_FORM], ids=lambda factory: factory.__name__
 )
@@ -57,11 +63,7 @@ def test_counts_of_parameters(factory: Factory) -> None:
         assert get_model_weights(name).DEFAULT.meta["num_params"] == thousand
 
 
-@pytest.mark.parametrize(
-    "factory",
-    [pytest.param(f, marks=[pytest.mark.slow] * (f is resnet110)) for f in COUNTS],
-    ids=lambda factory: factory.__name__,
-)
+@DEEPER_ARE_SLOW
 @pytest.mark.parametrize(
     "shape",
     [(1, 8, 8), *(pytest.param(shape, marks=pytest.mark.slow) for shape in ((1, 28, 28), (3, 32, 32)))],
@@ -78,7 +80,7 @@ def test_small_images_forward_and_backward(factory: Factory, shape: tuple[int, .
     assert model.eval()(torch.randn(1, *shape)).isfinite().all()
 
 
-@ALL
+@DEEPER_ARE_SLOW
 @pytest.mark.parametrize("shape", [(2, 1, 1), (4, 3, 9), (1, 96, 80)], ids=str)
 def test_any_size_and_number_of_channels(factory: Factory, shape: tuple[int, ...]) -> None:
     model = on_meta(factory, shape, 7)
@@ -112,7 +114,9 @@ def test_what_is_no_image_is_refused(factory: Factory, shape: tuple[int, ...]) -
         factory(input_shape=shape, num_classes=10)
 
 
-@pytest.mark.parametrize("factory", [resnet18, resnet20, resnet34, resnet50])
+@pytest.mark.parametrize(
+    "factory", [resnet18, resnet20, *(pytest.param(f, marks=pytest.mark.slow) for f in (resnet34, resnet50))]
+)
 def test_zero_init_residual_makes_every_block_start_as_its_shortcut(factory: Factory) -> None:
     for zero in (True, False):
         model = factory(input_shape=(1, 8, 8), num_classes=10, zero_init_residual=zero)

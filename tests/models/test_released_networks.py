@@ -125,7 +125,7 @@ def test_counts_are_those_of_the_release(factory: Factory, classes: int, count: 
     assert sum(parameter.numel() for parameter in model.parameters()) == count
 
 
-@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("training", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("factory", DEFINITIONS, ids=lambda factory: factory.__name__)
 def test_forward_is_what_the_description_says(factory: Factory, training: bool) -> None:
     """In training mode with batch statistics and one dropout seed, and with running statistics."""

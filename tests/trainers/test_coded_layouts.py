@@ -30,7 +30,7 @@ def assert_equal(one: dict[str, Any], other: dict[str, Any]) -> None:
         assert one[key] == other[key]
 
 
-@pytest.mark.parametrize("processes", [pytest.param(2, marks=pytest.mark.slow), 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_equal_one(one_process: Results, processes: int) -> None:
     for result in run_in_processes(train_coded, processes, list(one_process)):
         assert result.keys() == one_process.keys()
@@ -45,6 +45,7 @@ def test_reference_equals_kernels(one_process: Results) -> None:
         assert_equal(one_process[setting], own)
 
 
+@pytest.mark.slow
 def test_hook_equals_explicit(one_process: Results) -> None:
     """Weights are equal; each bucket is a message with additional bytes for its header and length."""
     layers = [setting for setting in one_process if "/layer/" in setting]

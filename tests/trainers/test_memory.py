@@ -23,6 +23,7 @@ print(faults)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told so")
+@pytest.mark.slow
 def test_what_is_freed_is_used_again_without_the_kernel() -> None:
     command = [sys.executable, "-c", PROGRAM]
     ended = subprocess.run(command, capture_output=True, check=True, text=True, cwd=ROOT)

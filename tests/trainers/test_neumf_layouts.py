@@ -16,7 +16,7 @@ def one_process() -> dict[str, Any]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_processes_do_not_change_the_result(one_process: dict[str, Any], processes: int) -> None:
     others = run_in_processes(train_neumf, processes)[0]
     for compressor, one in one_process.items():

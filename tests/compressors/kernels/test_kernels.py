@@ -91,16 +91,22 @@ def assert_equal(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) -
 
 
 def combinations() -> Iterator[Any]:
-    """Methods, sizes, dtypes, scopes and draws; only one is quick if the method does more than to
-    follow a rule."""
+    """Methods, sizes, dtypes, scopes and draws.
+
+    Quick are a quarter of them, with every pair of sizes, dtype, scope and draw; only one if the method does
+    more than to follow a rule.
+    """
     dtypes = (torch.float32, torch.float64)
     for case in CASES:
         method = case.method()
         chooses = not isinstance(method, Codec) or type(method).choose is not Codec.choose
-        for sizes, dtype, scope, draw in product(SIZES, dtypes, ("layer", "global"), DRAWS):
-            is_quick = (sizes, dtype, scope, draw) == ("sampled", torch.float32, "layer", normal)
+        for size, wide, whole, drawn in product(range(len(SIZES)), range(2), range(2), range(len(DRAWS))):
+            sizes, dtype, draw = list(SIZES)[size], dtypes[wide], DRAWS[drawn]
+            scope = ("layer", "global")[whole]
+            is_paired = (wide, whole) == ((size + drawn) % 2, (size // 2 + drawn) % 2)
+            is_usual = (sizes, dtype, scope, draw) == ("sampled", torch.float32, "layer", normal)
             name = f"{case}-{sizes}-{str(dtype).removeprefix('torch.')}-{scope}-{draw.__name__}"
-            marks = [pytest.mark.slow] if chooses and not is_quick else []
+            marks = [] if (is_usual if chooses else is_paired) else [pytest.mark.slow]
             yield pytest.param(case, SIZES[sizes], dtype, scope, draw, marks=marks, id=name)
 
 
@@ -201,6 +207,7 @@ def test_choices() -> None:
         choose("fast")
 
 
+@pytest.mark.slow
 def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
     """An installation that cannot be written to, by a user without a cache folder, still computes."""
     shutil.copytree(CONF.parent / "compressors", tmp_path / "compressors", ignore=lambda *_: ["__pycache__"])

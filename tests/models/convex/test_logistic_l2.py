@@ -73,8 +73,9 @@ def test_gradients_of_batches(tmp_path: Path, density: float, batch_size: int) -
 
 @pytest.mark.parametrize("density", [1.0, 0.1])
 @pytest.mark.parametrize("data", [{}, {"partition": "dirichlet", "alpha": 0.5}], ids=["even", "uneven"])
-@pytest.mark.parametrize(("workers", "features"), [(12, 37), (20, 37), (12, 1), (7, 1)])
-@pytest.mark.parametrize("batch_size", [None, 1, 3])
+@pytest.mark.parametrize(
+    ("workers", "features", "batch_size"), [(12, 37, None), (20, 37, 3), (12, 1, 1), (7, 1, None)]
+)
 def test_bits_do_not_depend_on_who_else_is_in_the_process(
     tmp_path: Path, density: float, workers: int, features: int, batch_size: int | None, data: dict
 ) -> None:
