@@ -26,7 +26,7 @@ def test_configs_read_no_variable_but_ours(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_file_of_a_run_holds_the_key(tmp_path: Path) -> None:
-    """Other secret variables are not written either; the project's name is found, so the search works."""
+    """The same for other secrets. The project's name is found, which shows that the search works."""
     output = tmp_path / "o"
     secrets = {
         "WANDB_API_KEY": KEY,

@@ -1,4 +1,4 @@
-"""Invalid command lines and config files: one line before training, status not 0, no traceback."""
+"""Invalid command lines and config files: a one-line error before training, status not 0, no traceback."""
 
 import resource
 import signal
@@ -47,7 +47,7 @@ MOST_BYTES = 4 * 2**30  # in addition to the memory of the process
 
 
 class TrainedError(BaseException):
-    """No clause of run.py catches it."""
+    """A base exception, which no except clause of run.py catches."""
 
 
 def train(*_: Any) -> None:
@@ -59,7 +59,7 @@ def in_this_process(entry: str, argument: Any, processes: int) -> None:
 
 
 class TooSlowError(BaseException):
-    """No clause of run.py catches it."""
+    """A base exception, which no except clause of run.py catches."""
 
 
 @contextmanager
@@ -83,9 +83,10 @@ def bounded() -> Iterator[None]:
 
 
 def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, says: str = "") -> str:
-    """The one line that run.py prints for these words in this process; asserts that there is no run folder.
+    """Run run.py in this process; assert a one-line error and no run folder; return the line.
 
-    A third of them keep the default tracker; a file that ``says`` another tracker keeps that.
+    A third of the command lines keep the default tracker. ``says`` is the text of a config file, or "": if it
+    sets the output or the tracker, these are kept.
     """
 
     def decides(key: str) -> bool:
@@ -114,7 +115,7 @@ def refuse(words: Sequence[str], output: Path, capfd: pytest.CaptureFixture, *, 
 
 
 def refuse_file(text: str, is_primary: bool, folder: Path, capfd: pytest.CaptureFixture) -> str:
-    """The same for an untrusted primary config or experiment."""
+    """``refuse`` for an untrusted primary config or experiment."""
     theirs, output = folder / "theirs", folder / "o"
     path = theirs / "nice.yaml" if is_primary else theirs / "experiment" / "nice.yaml"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +227,7 @@ def test_bad_configurations_as_typed(words: list[str], tmp_path: Path) -> None:
 
 
 def test_every_setting_is_among_them() -> None:
-    """A new key in conf/ must be added here."""
+    """A new key in conf/ must be added to helpers/bad_settings.py."""
     tables = (WORDS, FLAGS, COUNTS, COUNTS_OR_NULL, POSITIVE, POSITIVE_OR_NULL, NOT_NEGATIVE)
     tables += (NUMBERS_OR_NULL, NOT_NEGATIVE_OR_NULL, SEEDS, SHARES, LISTS, TEXTS, TEXTS_OR_NULL, LARGE)
     tables += (PARTS,)

@@ -1,4 +1,4 @@
-"""Quick checks that the benchmarks work with the current code; their commands take minutes."""
+"""Benchmarks: short checks that they work with the current code; complete benchmarks take minutes."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Every yaml in conf/ composes and builds its parts; the docs' commands are correct."""
+"""Files of conf/: composition, construction of their parts, comments, exceptions, initial weights."""
 
 from pathlib import Path
 
@@ -22,14 +22,14 @@ from trainers.run.build import build_trainer
 CHOICES = [
     (p.relative_to(CONF).parts[0], str(p.relative_to(CONF).with_suffix("")).split("/", 1)[1])
     for p in sorted(CONF.glob("*/**/*.yaml"))
-    if not {"sweeps", "exception", "hydra", "compressor"} & {*p.relative_to(CONF).parts}  # with own tests
+    if not {"sweeps", "exception", "hydra", "compressor"} & {*p.relative_to(CONF).parts}  # tested elsewhere
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
 NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2", "league/sst2"}
 NEEDS_FILES |= {"autolrs/resnet50_imagenet", "autolrs/bert_wikitext2"}
 
 
-# Experiments are quick if they train here; the paper's own are composed by test_paper_sweeps
+# Of the experiments only quick and those in small/; test_paper_sweeps composes the paper's
 QUICK = [own for own in CHOICES if own[0] != "experiment" or own[1].split("/")[0] in ("small", "quick")]
 
 
@@ -43,7 +43,7 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
     overrides = ["model=mlp", f"{group}={option}"] if group != "model" else [f"model={option}"]
     if option == "autolrs":  # digits have no validation split, and too few steps by default
         overrides += ["schedule.validation_from=1000", "trainer.steps=2000"]
-    if option == "accordion":  # its first choice comes after 10 epochs
+    if option == "accordion":  # it first chooses a density after 10 epochs
         overrides += ["trainer.epochs=11"]
     if option == "diana":
         overrides += ["compressor=qsgd"]
@@ -108,7 +108,7 @@ def test_every_method_has_its_own_name_and_trains_in_the_quick_experiment(name: 
     check(config)
     assert identify(config).method.compressor == compressor_name(config) == name
     assert subject_of(config) == "mlp-digits"
-    build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))  # refuses what cannot train
+    build_trainer(config, Communicator(config["workers"]), torch.device("cpu"))  # raises if it cannot train
 
 
 def test_exceptions_are_those_of_one_method_in_one_experiment() -> None:

@@ -1,4 +1,4 @@
-"""The convex experiments on small problems, from the config to the summary."""
+"""Convex experiments on small problems: numbers of processes, convergence, records, refusals."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ PLAIN = ("sgd", "uneven")
 # A method does not depend on the source of its vectors, so not all combinations are tested
 NAMES = [f"{method}/{setting}" for method in ("none", "top_k") for setting in SETTINGS]
 NAMES += [f"{method}/{setting}" for method in METHODS if method not in ("none", "top_k") for setting in PLAIN]
-DEALT = {2: NAMES[::2], 4: NAMES[1::2]}  # by processes: every method and every setting in both
+DEALT = {2: NAMES[::2], 4: NAMES[1::2]}  # by number of processes; both have every method and setting
 
 
 class Records(list):
@@ -89,7 +89,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def trained(root: Path, names: list[str], processes: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The trainings of these names in one process, and in several."""
+    """The results of these trainings in one process and in several."""
     configs = {name: config_named(root, name) for name in names}
     threads = torch.get_num_threads()
     one = train_all(0, 1, configs)
@@ -103,7 +103,7 @@ def two_processes(root: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def require_alike(one_process: dict[str, Any], found: dict[str, Any]) -> None:
-    """Bit for bit for gathered payloads; within rounding for an all-reduce."""
+    """Assert equality: bit for bit for gathered payloads, within rounding for an all-reduce."""
     for name, one in one_process.items():
         other = found[name]
         gathered = name.split("/")[0] in ("top_k", "hard_threshold", "random_k own")
@@ -137,15 +137,16 @@ def test_both_numbers_of_processes_meet_all_methods_and_settings() -> None:
 
 def test_settings_are_not_the_same_thing(two_processes: tuple[dict[str, Any], dict[str, Any]]) -> None:
     one_process, _ = two_processes
+    # Without linear methods, whose results depend on the workers' mean only
     names = [name for name in one_process if name.startswith(("top_k", "hard_threshold"))]
-    ends = {name: tuple(one_process[name]["x"].tolist()) for name in names}  # linear: depends on means only
+    ends = {name: tuple(one_process[name]["x"].tolist()) for name in names}
     alike = [(a, b) for a in ends for b in ends if a < b and ends[a] == ends[b]]
     assert not alike
 
 
 @pytest.mark.parametrize("settings", [[], ["workers=7", "data.partition=dirichlet", "data.alpha=0.2"]])
 def test_gd_without_compression_is_gradient_descent(root: Path, settings: list[str]) -> None:
-    """To 1e-12 relative over 1000 steps, also if workers have different numbers of rows."""
+    """The relative difference after 1000 steps is at most 1e-12, also with shards of different sizes."""
     found = trainer(
         root, "compressor=none", "workers=5", "trainer.batch_size=null", "trainer.steps=1000", *settings
     )
@@ -209,7 +210,7 @@ def test_an_epoch_of_whole_shards_is_a_step(root: Path) -> None:
 
 
 def test_threshold_bounds_the_residual(root: Path) -> None:
-    """Every record of the error is below d threshold^2."""
+    """Every recorded compression error is at most d threshold^2."""
     result = train(root, "trainer.steps=200", "compressor.threshold=0.01", "trainer.batch_size=1")
     errors = [r["compression/error"] for r in result["records"][1:]]
     assert 0 < max(errors) <= 30 * 0.01**2

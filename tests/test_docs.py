@@ -63,7 +63,7 @@ def test_links_and_anchors_hold(page: Path) -> None:
         assert linked.exists(), target
         if anchor:
             assert anchor in anchors(linked), target
-        if page != ROOT / "README.md":  # the site shows all other pages, and no folders
+        if page != ROOT / "README.md":  # the site has all other pages, and no folders
             assert linked.is_file(), target
 
 
@@ -112,7 +112,7 @@ def test_every_metric_is_explained() -> None:
 def test_the_example_of_a_new_compressor_works(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file on the page, saved by a user."""
+    """The page shows a complete Python file that works when it is saved."""
     (block,) = [block for block in blocks(ROOT / page, "python") if "class Stride" in block]
     module = saved(block, "stride", tmp_path, monkeypatch)
     g = torch.randn(3, 20)

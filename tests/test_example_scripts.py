@@ -1,4 +1,4 @@
-"""The example scripts: trained in processes on a CPU as their docstrings say, with their bytes printed."""
+"""Example scripts: commands in their docstrings, training in several processes on a CPU, printed bytes."""
 
 import ast
 import importlib.util
@@ -14,11 +14,11 @@ SCRIPTS = [
     script for script in ALL if script.stem != "checkpointed"
 ]  # tests/trainers/test_script_state.py runs it
 NEEDS = {"accelerate_loop": ("accelerate",), "hf_trainer": ("accelerate",), "lightning_fit": ("lightning",)}
-DENSE_BYTES = 4 * (64 * 128 + 128 + 128 * 10 + 10)  # of the network of all scripts
+DENSE_BYTES = 4 * (64 * 128 + 128 + 128 * 10 + 10)  # of the gradient; all scripts train the same network
 
 
 def processes_of(script: Path) -> int:
-    """The number in the command of the script's docstring, which may have options."""
+    """The number of processes in the command in the script's docstring; the command may have options."""
     said = ast.get_docstring(ast.parse(script.read_text())) or ""
     ((found, _),) = re.findall(
         rf"^ *torchrun --nproc-per-node=(\d) examples/scripts/{script.name}( --.+)?$", said, re.M

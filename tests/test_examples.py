@@ -1,4 +1,4 @@
-"""The examples: separate files of at most 40 lines that pass the contract of all compressors."""
+"""Example compressors: the contract of all compressors."""
 
 from compressors.testing.contract import Contract, cases_of
 from examples.methods.ef_sign import EFSign

@@ -1,4 +1,4 @@
-"""Extras of pyproject.toml: the main job works without them; messages name a missing one."""
+"""Extras of pyproject.toml: their packages, messages about missing ones, runs without Weights & Biases."""
 
 import re
 import sys
@@ -88,7 +88,7 @@ def test_a_run_without_weights_and_biases_says_so_and_keeps_its_records(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """The default tracker. It runs in the test's process, because warm_python.py would import wandb."""
+    """With the default tracker; in the test's process, because warm_python.py would import wandb."""
     from trainers.run.trackers import open_trackers
 
     auto = {"wandb": "if_installed"}

@@ -1,4 +1,4 @@
-"""`make gpu` on a CPU: its parts in small sizes, their supervision, the page."""
+"""`make gpu` on a CPU: its parts in small sizes, time limits and failures of parts, the page."""
 
 import ast
 import json
@@ -181,7 +181,7 @@ def test_the_papers_preset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_the_default_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands that ``run.py`` accepts, and the message on numbers that differ between devices."""
+    """run.py accepts the commands, differences between devices are found, a failed command is an error."""
     asked: list[dict] = []
     wrong: dict[str, float] = {}
 
@@ -229,7 +229,7 @@ def test_a_wrong_sum_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tests_are_counted_and_failures_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """With a file outside of tests/, which starts quickly."""
+    """The test file is outside of tests/, so that pytest starts quickly."""
     file = tmp_path / "test_some.py"
     lines = ["import pytest", "def test_a(): pass", "def test_b(): assert 1 == 2, 'one is not two'"]
     file.write_text("\n".join([*lines, "@pytest.mark.skip", "def test_c(): pass"]))
@@ -264,7 +264,7 @@ def test_what_a_part_left_is_kept_however_it_ends() -> None:
 
 
 def test_a_part_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
-    """It is stopped at its limit."""
+    """The part is ended at its time limit."""
     mark = tmp_path / "alive"
     other = f"import time, pathlib; time.sleep(1.6); pathlib.Path({str(mark)!r}).touch()"
     script = (
@@ -326,7 +326,7 @@ def test_wrong_words(words: list[str], said: str, capsys: pytest.CaptureFixture)
 def test_a_page_of_what_ran_and_of_what_could_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture, tmp_path: Path
 ) -> None:
-    """Parts whose packages are missing are left out; the others' numbers survive a later, partial command."""
+    """Parts with missing packages are left out; a later command for one part keeps the other numbers."""
     spec = driver.importlib.util.find_spec
     monkeypatch.setattr(driver.importlib.util, "find_spec", lambda n: None if n == "hydra" else spec(n))
     fast = [
@@ -425,7 +425,7 @@ def test_the_ways_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rounds_end_with_their_time() -> None:
-    """If the first round takes too long, only this round is left out."""
+    """Two rounds are left out, but only one if it takes longer than ``seconds``."""
     worked: list[int] = []
 
     def work() -> None:
@@ -471,9 +471,9 @@ def test_pages_have_no_row_of_two_lines() -> None:
 
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_loads_no_package_that_it_does_not_name(name: str) -> None:
-    """Read from the sources: modules imported at the top of files, starting at the entry."""
+    """The imports at the top of source files are followed, starting at the part's entry."""
     optional = {need for part in PARTS.values() for need in part.needs}
-    allowed = {*PARTS[name].needs, "numba", "yaml"}  # imported by their users, if installed
+    allowed = {*PARTS[name].needs, "numba", "yaml"}  # imported only if installed
     seen: set[str] = set()
     waiting = [PARTS[name].entry.partition(":")[0], "benchmarks.gpu.part"]
     while waiting:

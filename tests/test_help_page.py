@@ -80,12 +80,12 @@ def leaves(settings: dict[str, Any], before: tuple[str, ...] = ()) -> Iterator[t
     "path", [CONF / "config.yaml", *OWN], ids=lambda path: f"{path.parent.name}/{path.stem}"
 )
 def test_every_setting_is_explained(path: Path) -> None:
-    """Or it refers to a setting with an explanation."""
+    """A setting whose value is a reference to another setting needs no explanation."""
     text = path.read_text()
     settings = yaml.safe_load(text)
     own = {key: value for key, value in settings.items() if key not in ("defaults", "hydra")}
     explained = comments(text, path.stem)
-    for name in settings.get("defaults", ()):  # files of the same group that this one changes
+    for name in settings.get("defaults", ()):  # files of the same group on which this file is based
         if isinstance(name, str) and (base := path.with_name(f"{name}.yaml")).is_file():
             explained |= comments(base.read_text(), base.stem)
     bare = {".".join(key): value for key, value in leaves(own) if key not in explained}

@@ -47,7 +47,7 @@ def test_sweeps_of_agents_are_no_options_of_hydra(tmp_path: Path) -> None:
 def test_a_run_composes_its_config_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    """Hydra composes it twice, the first time for the mode alone."""
+    """Without the guard, Hydra composes it twice, the first time only to read the mode."""
     modes = []
     load = guard.GuardedLoader.load_configuration
 

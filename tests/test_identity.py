@@ -1,4 +1,4 @@
-"""One identity: config -> (method, setting, seed), and run id, group and legend from these."""
+"""The identity of a run: config -> (method, setting, seed), and run id, group and legend from these."""
 
 import copy
 import importlib
@@ -58,7 +58,7 @@ OTHER_WORDS = {
     "wire.indices": "rice",
     "wire.values": "bf16",
 }
-# Written by hand: all settings of the choices in conf/ that cannot change a result with their defaults.
+# Written by hand: all settings in conf/ that change no result while the other settings have their defaults.
 IDLE = {
     *("budget.density", "budget.schedule", "budget.threshold"),
     *("checkpoint.at_end", "checkpoint.every_minutes", "checkpoint.every_steps", "checkpoint.redistribute"),
@@ -122,7 +122,7 @@ KNOWN_IDS = (  # ids of presets: later versions must find the run folders of thi
     ("small/neumf", "hard_threshold", "df31329cdc"),
     ("autolrs/resnet20", "none", "37a6310616"),
 )
-KNOWN_IDS_OF_DATA = (  # the same for each choice of data, with a suitable model
+KNOWN_IDS_OF_DATA = (  # ids for each choice of data, with a suitable model
     ("breast_cancer", "logistic_regression", "f7ab37567f"),
     ("cifar10", "resnet18", "aec0802ec7"),
     ("cifar100", "googlenet_cifar100", "27f197c860"),
@@ -195,7 +195,7 @@ def other(key: str, value: Any) -> Any:
 
 
 def outcome(one: Identity, two: Identity) -> set[str]:
-    """The values that differ between two identities."""
+    """Names of the values that differ between two identities."""
     return {name for name in ("method", "setting", "seed", "id") if getattr(one, name) != getattr(two, name)}
 
 
@@ -207,7 +207,7 @@ def test_a_setting_changes_one_of_three_and_the_id_or_is_on_the_list(path: Any) 
     for key, value in leaves({group: config[group]} | {k: v for k, v in base().items() if k == "seed"}):
         after = identify(changed(config, **{key: other(key, value)}))
         differ = outcome(before, after)
-        if key in IDLE and (path.stem, key) != ("image_folder", "data.root"):  # these have no other name
+        if key in IDLE and (path.stem, key) != ("image_folder", "data.root"):  # the only name of its data
             assert differ == set() and without_effect(config, key).reason, key
         else:
             part = "method" if key.partition(".")[0] in METHOD else "seed" if key == "seed" else "setting"
@@ -266,7 +266,7 @@ def test_buckets_have_no_effect_where_nothing_is_reduced_in_them(compressor: str
 
 @pytest.mark.parametrize("key", ["threads", "device", "trainer.overlap", "trainer.bucket_megabytes"])
 def test_what_may_change_the_last_bits_says_so(key: str) -> None:
-    """The size of buckets under the backend's all-reduce, which cuts every message into as many pieces."""
+    """So may the bucket size: the backend's all-reduce divides every message into equally many pieces."""
     assert "rounding" in without_effect(changed(base(), **{"trainer.overlap": True}), key).reason
 
 
@@ -297,7 +297,7 @@ def test_facts_of_a_start_change_no_identity_and_refuse_settings_without_effect(
     keys = [key for entry in WITHOUT_EFFECT if entry.fact == fact for key in entry.keys]
     assert keys
     for key in keys:
-        refuse_without_effect(base(), [key])  # not determined by the config alone
+        refuse_without_effect(base(), [key])  # no refusal: the config alone does not determine the fact
         with pytest.raises(ValueError, match=f"^{key} has no effect"):
             refuse_without_effect(base(), [key], {fact})
 
@@ -334,7 +334,7 @@ def test_usual_values_are_what_the_code_takes_where_nothing_is_said() -> None:
             for key, parameter in inspect.signature(factory).parameters.items():
                 if f"{path.parent.name}.{key}" in DEFAULTS and parameter.default is not parameter.empty:
                     told.setdefault(f"{path.parent.name}.{key}", set()).add(parameter.default)
-    del told["feedback.scale"]  # none accepts a preset's feedback and ignores it
+    del told["feedback.scale"]  # feedback=none accepts a preset's value and ignores it
     from compressors.core.density import Exponential
 
     told |= {
@@ -376,7 +376,7 @@ def test_parts_that_moved_are_where_they_are_said_to_be() -> None:
 
 @pytest.mark.parametrize(("name", "first"), FIRST_NAMES.items())
 def test_an_id_is_that_of_the_first_name(name: str, first: str) -> None:
-    """Configs of older versions, for example in run folders, have this name."""
+    """Configs of older versions, for example in run folders, have the first name."""
     places = {group.place: key for key, group in GROUPS.items() if f"{name}.".startswith(f"{group.place}.")}
     group = places[max(places, key=len)]
     now, before, else_ = (

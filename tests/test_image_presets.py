@@ -56,7 +56,10 @@ def test_paper_presets_are_the_papers_at_full_size(preset: str, monkeypatch: pyt
 
 
 def assert_decayed_as_released(trainer: Any, preset: str) -> None:
-    """All tensors of BatchNorm too, but none of CIFAR-10's ResNet-18; there the release decays 8 of 40."""
+    """Assert weight decay of all parameters; for CIFAR-10's ResNet-18 of all but BatchNorm.
+
+    The released code also decays 8 of that network's 40 BatchNorm tensors.
+    """
     by_decay: dict[float, set[int]] = {}
     for group in trainer.optimizer.param_groups:
         assert (group["lr"], group["momentum"]) == (0.1, 0.9)
@@ -72,7 +75,7 @@ def assert_decayed_as_released(trainer: Any, preset: str) -> None:
 
 
 def test_paper_schedule_and_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates fall at the first step of an epoch; passes over whole shards would need 125 more steps."""
+    """The rate decreases at the first step of an epoch; without drop_last there are 125 more steps."""
     config = resolved("experiment=paper/resnet18_cifar10", "data.drop_last=false")
     stub(config["data"], monkeypatch)
     trainer = built(config)
@@ -92,7 +95,7 @@ def test_every_network_and_data_set_of_the_paper_has_its_preset() -> None:
 
 
 def test_no_run_of_the_network_that_was_called_senet18_is_taken_for_one_of_this() -> None:
-    """That network's settings had a variant, so its run ids differ."""
+    """The config of the former network had a variant, so its run ids differ."""
     config = resolved("model=senet18")
     earlier = config | {"model": {"_target_": "models.senet.senet18", "variant": "auto"}}
     assert config["model"] == {"_target_": "models.senet.senet18"}
@@ -101,7 +104,7 @@ def test_no_run_of_the_network_that_was_called_senet18_is_taken_for_one_of_this(
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_small_twins_differ_in_numbers_only(network: str) -> None:
-    """The same parts with other settings; the average would restart after the last epoch, so never."""
+    """They have the same parts with other settings; their average is never reset before the last epoch."""
     paper, small = (
         resolved(f"experiment={e}") for e in (f"paper/{network}_cifar10", f"small/{network}_digits")
     )

@@ -1,6 +1,6 @@
-"""Arrows point one way: run.py -> trainers -> compressors; models and data import no trainer.
+"""Import rules: run.py -> trainers -> compressors; models and data import no trainer.
 
-python tests/test_imports.py     # draws the packages' arrows in docs/design.md again
+python tests/test_imports.py     # updates the diagram of packages in docs/design.md
 """
 
 import ast
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 OURS = {"compressors", "trainers", "models", "data", "run", "results", "benchmarks"}
 PACKAGES = ("compressors", "trainers", "models", "data", "results")
 DESIGN, DIAGRAM = ROOT / "docs/design.md", ("```mermaid\n", "```\n")
-MAY_IMPORT = {  # of folders and, before those, of files
+MAY_IMPORT = {  # by folder or file; the entry of a file replaces that of its folder
     "compressors": {"compressors", "llvmlite", "numba", "numpy", "torch", "triton"},
     "trainers": {
         "trainers",
@@ -111,7 +111,7 @@ MAY_IMPORT = {  # of folders and, before those, of files
     },
     "trainers/config/yaml_loader.py": {"omegaconf", "yaml"},
 }
-KIT = ("compressors", "testing")  # tests that other packages import; no part of a training imports them
+KIT = ("compressors", "testing")  # tests that other packages import; training code does not
 KIT_MAY_IMPORT = MAY_IMPORT["compressors"] | {"hydra", "omegaconf", "pytest", "trainers"}
 ONLY_IN = {
     "torch.distributed": {
@@ -169,7 +169,8 @@ def known_to(path: Path) -> set[str]:
     parts = path.relative_to(ROOT).parts
     if parts[:2] == KIT:
         return KIT_MAY_IMPORT
-    return MAY_IMPORT.get("/".join(parts)) or MAY_IMPORT[parts[0]]
+    file = "/".join(parts)
+    return MAY_IMPORT[file if file in MAY_IMPORT else parts[0]]
 
 
 def arrows() -> dict[str, set[str]]:
@@ -220,7 +221,7 @@ def test_directions() -> None:
 
 
 def test_results_read_files_and_share_names_alone() -> None:
-    """They import no trainer and no torch; of this project only names of runs and schemas of files."""
+    """results/ imports only trainers.records of this project, which imports no torch."""
     for path in sorted((ROOT / "results").rglob("*.py")):
         modules = {m for m in imports(path) if m.split(".")[0] in OURS - {"results"}}
         assert all(module.startswith("trainers.records.") for module in modules), path.name
@@ -232,7 +233,7 @@ def test_results_read_files_and_share_names_alone() -> None:
 
 
 def test_no_module_waits_for_itself() -> None:
-    """Levels of imports: a file without imports of this project has level 1."""
+    """There is no import cycle, and at most 16 levels; a file without imports of this project has level 1."""
     paths = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in sources()}
     levels: dict[str, int] = {}
 
@@ -270,7 +271,7 @@ def test_torchvision_comes_after_its_shim() -> None:
 
 
 def test_heavy_packages_are_imported_by_what_uses_them() -> None:
-    """At the top of a file they would slow every start."""
+    """At the top of a file, such an import would slow every start."""
     for path in sources():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):

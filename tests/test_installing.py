@@ -1,4 +1,4 @@
-"""The package total_error: names, imports and the wheel, beside a user's folders of the same names."""
+"""The package total_error: names, imports and the wheel, next to a user's folders with the same names."""
 
 import ast
 import importlib
@@ -24,7 +24,7 @@ OF_THE_LAB = {"total_error/testing.py", "total_error/__main__.py"}
 
 
 def sources() -> list[Path]:
-    """What the wheel has of this repository."""
+    """Python files of this repository that the wheel contains."""
     below = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
     return [*below, *(ROOT / f"{name}.py" for name in MODULES), *sorted((ROOT / "total_error").glob("*.py"))]
 
@@ -69,7 +69,7 @@ def test_private_names_are_those_of_the_folders() -> None:
 
 
 def test_the_package_needs_torch_and_numpy_alone() -> None:
-    """All imports at the top of the files that it leads to."""
+    """The imports at the top of files are followed, starting at total_error/."""
     start = [path for path in sources() if path.parent.name == "total_error"]
     left = [path for path in start if path.relative_to(ROOT).as_posix() not in OF_THE_LAB]
     seen: set[Path] = set()
@@ -95,7 +95,7 @@ def test_the_package_needs_torch_and_numpy_alone() -> None:
 def test_methods_and_feedback_have_the_names_of_their_configs() -> None:
     for path in sorted((ROOT / "conf/compressor").glob("*.yaml")):
         module, _, name = yaml.safe_load(path.read_text())["_target_"].rpartition(".")
-        if module == f"compressors.{path.stem}":  # else it is a preset of another method
+        if module == f"compressors.{path.stem}":  # otherwise it is a preset of another method
             found = importlib.import_module(module)
             assert path.stem in method_names()
             assert importlib.import_module("compressors.named")._class_in(path.stem) is getattr(found, name)
@@ -137,7 +137,7 @@ except RuntimeError as error:
 
 
 def strangers_folder(place: Path) -> Path:
-    """A folder of a user that has the names of the laboratory's packages."""
+    """A user's folder with packages of the same names as the laboratory's."""
     for name in (*FOLDERS, "conf"):
         (place / name).mkdir(parents=True)
         (place / name / "__init__.py").write_text("raise RuntimeError('a user')\n")
@@ -147,7 +147,7 @@ def strangers_folder(place: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_checkout_in_a_folder_with_the_same_names(tmp_path: Path) -> None:
-    """As after an editable install: total_error is found, and its neighbours are not."""
+    """As after an editable install: Python finds total_error, but not the other folders of the checkout."""
     site, own = tmp_path / "site", strangers_folder(tmp_path / "own")
     site.mkdir()
     (site / "total_error").symlink_to(ROOT / "total_error")
@@ -167,7 +167,7 @@ def test_in_the_checkout_the_names_are_its_own() -> None:
 
 
 def test_an_editable_install_lets_scripts_find_the_checkout(tmp_path: Path) -> None:
-    """``benchmarks/`` has scripts that import the laboratory, with only their own folder on the path."""
+    """Scripts in ``benchmarks/`` import the laboratory, and have only their own folder on the path."""
     words = [sys.executable, str(ROOT / "benchmarks/results_reading.py"), "--help"]
     clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(words, cwd=tmp_path, env=clean, capture_output=True, text=True, check=False)
@@ -189,7 +189,7 @@ QUICK = ("experiment=quick", "model=mlp", "trainer.steps=3", "tracker=none", "wo
 
 @pytest.mark.slow
 def test_a_wheel_in_a_fresh_environment(tmp_path: Path) -> None:
-    """Without a network: what it depends on is that of this environment."""
+    """Without a network: its dependencies are those of this environment."""
     source, venv, own = tmp_path / "source", tmp_path / "venv", strangers_folder(tmp_path / "own")
     left_out = shutil.ignore_patterns(
         ".git", ".venv", "build", "dist", "__pycache__", "outputs", "*.egg-info"

@@ -1,4 +1,4 @@
-"""Jobs of a sweep in separate processes, killed singly and together with their parents."""
+"""Jobs of a sweep in separate processes: killed jobs and parents, interrupts, equal numbers."""
 
 import json
 import os
@@ -143,7 +143,7 @@ def table(text: str) -> dict[int, tuple[str, str]]:
 
 
 def wait_for_job(process: Background, output: Path, seed: int) -> int:
-    """The process that holds the lock of the run with this seed, once it has records."""
+    """The process that holds the lock of the run with this seed, once this run has records."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()

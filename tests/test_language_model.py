@@ -1,4 +1,4 @@
-"""The language model: layouts, the state between steps, presets."""
+"""The language model: numbers of processes, the state between steps, presets, refusals."""
 
 from pathlib import Path
 
@@ -62,7 +62,7 @@ def test_each_worker_goes_on_from_its_own_state(root: str) -> None:
 
 
 def test_learns(root: str) -> None:
-    """Better than a prediction from the frequencies of the 19 words."""
+    """The perplexity is lower than that of a prediction from the frequencies of the 19 words."""
     records, settings = (
         Records(),
         ["trainer.steps=100", "model.width=32", "model.layers=1", "model.dropout=0"],

@@ -1,4 +1,4 @@
-"""The published constants on madelon, if $DATA_DIR or .data has it."""
+"""Published constants and convergence on madelon, if $DATA_DIR or .data has this dataset."""
 
 import os
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_constants() -> None:
 
 @pytest.mark.parametrize("compressor", ["top_k", "hard_threshold"])
 def test_star_converges_as_far_as_promised(compressor: str) -> None:
-    """||x - x*||^2 below 1e-13 within 60,000 steps; a threshold's residual near d threshold^2 / 3."""
+    """||x - x*||^2 is below 1e-13 after 60,000 steps; a threshold's mean error is near d threshold^2 / 3."""
     summary, records = train(
         "experiment=convex/madelon_gd_star_20", f"compressor={compressor}", "trainer.log_every=100"
     )
@@ -63,7 +63,7 @@ def test_star_converges_as_far_as_promised(compressor: str) -> None:
 
 
 def test_gd_without_compression_is_gradient_descent() -> None:
-    """To 1e-12 relative over 1000 steps, with 20 workers."""
+    """The relative difference after 1000 steps with 20 workers is at most 1e-12."""
     typed = [
         "experiment=convex/madelon_gd_star_20",
         "model.shift=false",

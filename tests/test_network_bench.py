@@ -40,7 +40,7 @@ def test_rates_are_read(bench: dict[str, ModuleType]) -> None:
 
 
 def test_a_burst_is_short(bench: dict[str, ModuleType]) -> None:
-    """0.6 ms at the rate, and ten frames at the lowest rates."""
+    """A burst lasts 0.6 ms at the rate, but has at least ten frames."""
     assert bench["netns"].token_bucket(1e9)[:5] == ["tbf", "rate", "1000000000bit", "burst", "75000"]
     assert bench["netns"].token_bucket(1e6)[4] == "15000"
 
@@ -50,14 +50,14 @@ def points(module: ModuleType, *rows: tuple[str, float, float]) -> list[tuple]:
 
 
 def test_a_crossing_lies_where_both_take_the_same_time(bench: dict[str, ModuleType]) -> None:
-    """Twice as fast at 1 Gbit/s, half as fast at 4 Gbit/s: equal at 2, the middle on a logarithmic axis."""
+    """Twice as fast at 1 Gbit/s and half as fast at 4 Gbit/s: equal at 2 Gbit/s on a logarithmic axis."""
     module = bench["network_measured"]
     rows = points(module, ("4gbit", 1.0, 2.0), ("1gbit", 2.0, 1.0), ("100mbit", 9.0, 1.0))
     assert module.crossing(rows) == pytest.approx(2e9)
     assert module.crossing(points(module, ("1gbit", 2.0, 1.0), ("4gbit", 1.5, 1.0))) == math.inf
     assert module.crossing(points(module, ("1gbit", 1.0, 2.0), ("4gbit", 1.0, 3.0))) == 0
     rows = points(module, ("8gbit", 1.2, 1.0), ("unlimited", 1.0, 2.0))
-    assert module.crossing(rows) == 8e9  # at least
+    assert module.crossing(rows) == 8e9  # a lower bound: no limited rate above it was measured
 
 
 def step(seconds: float, **parts: float) -> dict[str, float]:
@@ -72,7 +72,7 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
     method, rate = module.Method("top_k"), module.rate("1gbit")
     steps = [step(9.0), step(0.5, gradient=0.1, reduce=0.3, communication=0.2, update=0.05)]
     calls = {"exchange": 8}
-    # of 2 steps: 3 others get 100,000 bytes, 1 % of headers, 2 gathers of 500 bytes each, 2,000 of control
+    # Each of 2 steps: 3 * 100,000 bytes, 1 % of headers, 2 gathers of 500 bytes, 2,000 of control
     answer = {"steps": [[], steps]}
     measured.add(method, [rate], answer, [module.Window(2 * (303_000 + 1000 + 2000), calls)])
     tiny = [20 * (48 + 900), 20 * (96 + 500), 20 * 2000]
@@ -90,7 +90,7 @@ def test_parts_and_bytes_of_a_step(bench: dict[str, ModuleType]) -> None:
 
 @pytest.mark.parametrize("name", ["none", "random_k"])
 def test_what_leaves_a_host_does_not_follow_from_a_name(bench: dict[str, ModuleType], name: str) -> None:
-    """random_k with shared coordinates is averaged, otherwise it is gathered."""
+    """random_k is all-reduced with shared coordinates, and gathered without."""
     module = bench["network_measured"]
     measured, method, rate = module.Measured(4, 16), module.Method(name), module.rate("1gbit")
     charged = [step(0.5) | {"link_bytes": link} for link in (150_000.0, 250_000.0)]
@@ -285,7 +285,7 @@ def test_hosts_count_and_are_gone_afterwards(bench: dict[str, ModuleType]) -> No
 @needs_root
 @pytest.mark.slow
 def test_a_small_bench(tmp_path: Path) -> None:
-    """Throttled steps take the link's time, the ledger agrees, and no namespace remains."""
+    """Throttled steps take at least the link's time, the ledger agrees, and no namespace remains."""
     before = namespaces()
     page = tmp_path / "network.md"
     some = ["--methods", "ddp", "none", "top_k", "--steps", "3", "--parts", "steps", "--to", str(page)]

@@ -1,4 +1,4 @@
-"""Trainings on the pretended device: results of the CPU, no faults, only documented waits."""
+"""Trainings on the pretended device: the same results as on the CPU, no faults, only documented waits."""
 
 import math
 import re
@@ -28,7 +28,8 @@ from processes import run_in_processes
 
 DESIGN = (Path(__file__).parents[1] / "docs" / "design.md").read_text()
 METHODS = methods()
-FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]  # of each method
+# The first case of each method
+FIRST = list({case.source: name for name, case in reversed(METHODS.items())}.values())[::-1]
 REFERENCE = "kernels=reference"
 HOOK_STEPS = 2  # one of them after DistributedDataParallel has regrouped its buckets
 PIECES = ("trainer.batch_size=64", "trainer.micro_batch_size=32")
@@ -41,15 +42,15 @@ UPDATES = {
 
 
 def own_of(method: str) -> list[str]:
-    """The yaml of a method, if it chooses other feedback than the default."""
+    """The override that selects a method's yaml, if that yaml chooses other feedback than the default."""
     source = METHODS[method].source
     chooses = isinstance(source, Path) and "override /feedback" in source.read_text()
     return [f"compressor={source.stem}"] if isinstance(source, Path) and chooses else []
 
 
 FEEDBACKS = {name: [f"feedback={name}"] for name in options("feedback")}
-FEEDBACKS["diana"] += ["compressor=natural"]  # it refuses the default, which is biased
-# One of each kind of message, and of methods and feedback with state of their own; the slow tests have all
+FEEDBACKS["diana"] += ["compressor=natural"]  # DIANA refuses the default compressor, which is biased
+# One method of each kind of message, and some methods and feedback with state; the slow tests have all
 KINDS = ("accordion", "clt_k", "dgc", "hard_threshold", "none", "powersgd", "qsgd", "redsync", "two_way")
 QUICK = [
     *((name, [REFERENCE, *own_of(name)]) for name in FIRST if METHODS[name].name in KINDS),
@@ -84,7 +85,7 @@ ALLOWED = {
 
 
 def documented(scope: str) -> dict[str, tuple[int, int]]:
-    """Waits of a reduction with and without compiled kernels, by method; "" means any other."""
+    """Waits of a reduction with and without compiled kernels, by method; "" stands for all others."""
     rows = re.findall(
         r"^\| (?:`(\w+)`|any other)[^|]*\| ([GLSW\d+ ]+) \| ([GLSW\d+ ]+) \|$", DESIGN, re.MULTILINE
     )
@@ -118,7 +119,7 @@ def require_documented(result: dict[str, Any], method: str, reference: bool, sco
     places = Counter(f"{wait[0]} at {wait[1]}" for wait in result["waits"])
     more = (
         5 if re.search(rf"^\| `{name}`[^|]* more ", DESIGN, re.MULTILINE) else 0
-    )  # stages, or a second look
+    )  # further stages, or a wrong guess
     assert max(of_reductions) <= most + more, places
     if more:
         assert max(of_reductions) >= most, f"{name} waits less often than docs/design.md says"
@@ -167,14 +168,16 @@ def is_allowed(wait: Wait) -> bool:
     return bool((ALLOWED | set(device_runs.IN_STEP)) & set(wait.frames))
 
 
-def require_together(trainings: list[tuple[str, list[str]]], processes: int, folder: Path) -> None:
+def require_together(
+    trainings: list[tuple[str, list[str]]], processes: int, folder: Path, *, may_refuse: bool = False
+) -> None:
     """Assert that NCCL's rules are kept and the result equals that of one process on the CPU."""
     results = run_in_processes(train_all, processes, trainings, str(folder))
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     for method, overrides in trainings:
         own = [of_process[name_of(method, overrides)] for of_process in results]
-        if "error" in own[0]:
+        if may_refuse and "error" in own[0]:
             assert own[0]["error"].startswith("ValueError: ")
             assert all(result.get("error") == own[0]["error"] for result in own)
             continue
@@ -238,6 +241,7 @@ CROSSED = [
 def test_every_method_with_every_feedback_scope_and_kernels(method: str) -> None:
     crossed = [own for own in CROSSED if own[0] == method]
     results = run_in_processes(train_all, 1, crossed)[0]
+    assert any("error" not in result for result in results.values())
     for (_, overrides), result in zip(crossed, results.values(), strict=True):
         if result.get("error", "").startswith(
             "ValueError: "
@@ -256,7 +260,9 @@ def test_every_wire_and_update(wire: list[str]) -> None:
     trainings += [("top_k", [REFERENCE, *wire, *update]) for update in UPDATES.values()]
     usual = ["experiment=quick", REFERENCE, "trainer.epochs=null", "trainer.steps=3"]
     trainings += [("top_k", [*usual, f"optimizer={name}"]) for name in options("optimizer")]
-    for result in run_in_processes(train_all, 1, trainings)[0].values():
+    results = run_in_processes(train_all, 1, trainings)[0].values()
+    assert any("error" not in result for result in results)
+    for result in results:
         if not result.get("error", "").startswith("ValueError: "):
             require_alike(result)
 
@@ -275,4 +281,4 @@ def test_every_method_keeps_the_rules_of_nccl(tmp_path: Path, processes: int) ->
         for method in METHODS
         for layout in layouts
     ]
-    require_together(trainings, processes, tmp_path)
+    require_together(trainings, processes, tmp_path, may_refuse=True)

@@ -57,7 +57,7 @@ def test_the_example_is_the_one_of_the_guide() -> None:
 
 
 def test_a_run_of_an_installed_method_is_like_any_other(tmp_path: Path) -> None:
-    """The record has the package of the method."""
+    """environment.json names the package of the method."""
     site, output = tmp_path / "site", tmp_path / "o"
     install_example(site)
     words = (*TINY, "trainer.steps=12", "compressor=stride", "compressor.every=20")
@@ -100,7 +100,7 @@ def test_a_compressor_of_graces_runs_in_the_adapter(tmp_path: Path) -> None:
     summary = json.loads(read(output, "summary.json"))
     model = summary["layers"].values()
     kept = int(0.1 * sum(layer["elements"] for layer in model))
-    assert summary["comm/message_bytes_total"] == 2 * kept * (4 + 8)  # 2 steps; their indices are int64
+    assert summary["comm/message_bytes_total"] == 2 * kept * (4 + 8)  # 2 steps; GRACE's indices are int64
     alone = command(*TINY, "compressor._target_=theirs.top.TopK", PYTHONPATH=str(site))
     assert "theirs.top.TopK is not a compressor: it has no encode or reduce" in alone.stderr
 

@@ -1,4 +1,4 @@
-"""Files for other tools: they agree with the Makefile and pyproject.toml."""
+"""Files for other tools: agreement with the Makefile, constraints.txt and pyproject.toml."""
 
 import re
 import subprocess

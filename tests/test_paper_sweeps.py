@@ -16,7 +16,7 @@ from trainers.records.identity import identify
 
 PAPER = [path for path in SWEEPS if path.parent.name == "paper"]
 PRESETS = {f"paper/{path.stem}" for path in (CONF / "experiment/paper").glob("*.yaml")}
-IMAGES, WORDS = 50_000, 2_088_628  # samples of CIFAR's and WikiText-2's training splits
+IMAGES, WORDS = 50_000, 2_088_628  # images of CIFAR's training split, tokens of WikiText-2's
 IMAGENET = 1_281_167  # training images
 POSITIVES = 20_000_263 - 138_493  # ratings of MovieLens-20M, without the last one of each user
 
@@ -81,7 +81,7 @@ def test_every_preset_of_the_paper_is_in_a_sweep() -> None:
 
 
 def test_runs_of_two_sweeps_are_the_same_runs() -> None:
-    """Then no run is trained twice."""
+    """A run that several sweeps contain is trained once."""
     words = ["compressor=top_k", "budget.density=0.001", "feedback=ef", "scope=layer", "seed=0"]
     found = [
         resolved(f"+sweeps=paper/{sweep}", "experiment=paper/resnet18_cifar10", *words)

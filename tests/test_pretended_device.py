@@ -1,4 +1,4 @@
-"""The pretended device: it detects all planted faults, and no others."""
+"""The pretended device: detection of all planted faults, and of no others."""
 
 import re
 from pathlib import Path

@@ -100,7 +100,7 @@ REFUSED = {
 }
 
 
-# One of each group of settings; the messages of all are slow
+# One of each group of settings; all of them are slow
 QUICK = {words.replace("+", "").split("=")[0].split(".")[0]: words for words in reversed(REFUSED)}.values()
 
 
@@ -110,7 +110,7 @@ QUICK = {words.replace("+", "").split("=")[0].split(".")[0]: words for words in 
 def test_refusals(
     overrides: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    """One line, before training, and no run folder."""
+    """A refusal is one line before training, and leaves no metrics.jsonl."""
     typed = overrides.split()
     keys = {text.split("=")[0] for text in typed}
     hidden_only_in_mlp = [text for text in SMALL if not ("model" in keys and text.startswith("model"))]
@@ -146,7 +146,7 @@ def test_refusals_outside_a_job(bad: list[str]) -> None:
     ],
 )
 def test_several_processes_refuse_in_one_line(bad: str, tmp_path: Path) -> None:
-    """Also errors of the first process only: an output folder that cannot be written."""
+    """Also for an error of the first process only: an output folder that cannot be written."""
     result = command(*SMALL, "tracker=none", "processes=2", f"output={tmp_path}", *bad.split())
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()

@@ -31,7 +31,7 @@ def summary_of(folder: Path) -> dict[str, Any]:
 
 
 def test_several_diagnostics_are_chosen_by_commas(tmp_path: Path) -> None:
-    """A finished run without one of them prints a message."""
+    """The message about a finished run names chosen diagnostics that it did not measure."""
     overrides = [*SMALL, "compressor=top_k", "tracker=none", f"output={tmp_path}"]
     first = command(*overrides, "diagnostics=xi,selection_error")
     assert first.returncode == 0, first.stderr
@@ -83,7 +83,7 @@ def test_the_main_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compressor", ["top_k", pytest.param("none", marks=pytest.mark.slow)])
 def test_processes_do_not_change_a_result(tmp_path: Path, compressor: str) -> None:
-    """One process, two processes of the project's launcher, and two of torchrun."""
+    """One process, two processes of the project's launcher, and two with torchrun's environment."""
     common = [*SMALL, f"compressor={compressor}", "tracker=none"]
     ways = {
         "one": command(*common, f"output={tmp_path / 'one'}"),
@@ -183,7 +183,7 @@ def test_an_unfinished_run_is_started_again(tmp_path: Path) -> None:
 
 
 def test_wandb_and_the_summary_have_the_threshold_in_force(tmp_path: Path) -> None:
-    """By the paper's rule here."""
+    """The threshold is that of the paper's rule."""
     words = ("model=mlp", "model.hidden=[16]", "workers=2", "trainer.steps=1", "trainer.batch_size=8")
     result = command(*words, f"output={tmp_path}", "budget.density=0.01")
     assert result.returncode == 0, result.stderr
@@ -209,7 +209,7 @@ def test_help_names_the_groups() -> None:
 
 @pytest.mark.slow
 def test_all_methods_in_one_sweep(tmp_path: Path) -> None:
-    """The command of the guide for a first comparison: minutes, no method refused, none that diverges."""
+    """The guide's command for a first comparison: no method is refused or diverges. It takes minutes."""
     words = ("-m", "compressor=glob(*)", "experiment=quick", "tracker=none", f"output={tmp_path}")
     ended = command(*words)
     assert ended.returncode == 0, ended.stderr

@@ -1,4 +1,4 @@
-"""Searches by a sweeper of Hydra's: refusals, and Optuna's where it is installed."""
+"""Searches by Hydra's sweepers: refusals, and a search by Optuna if it is installed."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_a_search_needs_an_objective_to_maximise() -> None:
 
 @pytest.mark.parametrize("agent", [True, False])
 def test_a_stopped_process_ends_by_the_signal_under_an_agent(agent: bool) -> None:
-    """And otherwise by its exit status; statuses that are no signal's are kept."""
+    """Without an agent it ends with its exit status. The status of no signal has no effect."""
     imports = f"import sys; from {end_by_stop_signal.__module__} import end_by_stop_signal as end"
     script = f"{imports}; end(1); end(143); sys.exit(143)"
     variables = {**os.environ, **({"WANDB_SWEEP_ID": "s"} if agent else {})}

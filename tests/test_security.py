@@ -1,4 +1,4 @@
-"""Hostile input, and mistakes of users, that would run code or write outside ``output``."""
+"""Hostile input and users' mistakes that would run code or write outside ``output``: refusals."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def log_file(marker: Path) -> dict:
     return {"version": 1, "root": {"handlers": ["x"]}, "handlers": {"x": handler}}
 
 
-HYDRA_SECTIONS = {  # with their effect on the marker without a guard
+HYDRA_SECTIONS = {  # without the guard, each creates the marker
     "callbacks": lambda marker: {"callbacks": {"x": touch(marker)}},
     "run": lambda marker: {"run": {"dir": str(marker)}},
     "output_subdir": lambda marker: {"output_subdir": str(marker)},
@@ -145,7 +145,7 @@ def test_files_choose_nothing_of_hydras(
 def test_a_file_in_the_place_of_a_launcher_that_was_typed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture
 ) -> None:
-    """Hydra uses the first file that it finds, also under the name of an installed launcher."""
+    """Hydra uses the first file with a name, even if an installed launcher has the same name."""
     words = strangers_file(tmp_path, {})
     path = tmp_path / "theirs" / "hydra" / "launcher" / "joblib.yaml"
     path.parent.mkdir(parents=True)
@@ -294,7 +294,7 @@ def test_a_link_in_output_leads_no_run_outside(
     status, said = say(monkeypatch, capfd, *words)
     assert status == 1 and said.count("\n") == 1 and f"must be inside output={output}" in said
     assert not list(outside.iterdir())
-    (tmp_path / "link").symlink_to(output)  # the output itself may be anywhere
+    (tmp_path / "link").symlink_to(output)  # the output folder itself may be a link
     assert say(monkeypatch, capfd, *QUICK, "tracker=none", f"output={tmp_path / 'link'}") == (0, "")
     (summary,) = output.glob("*/*/summary.json")
     assert json.loads(summary.read_text())["status"] == "finished"

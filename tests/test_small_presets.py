@@ -1,4 +1,4 @@
-"""Every preset of experiment=small/ to its end, with its documented results; some need real data."""
+"""Presets of experiment=small/: documented results of complete runs; some need real data."""
 
 import json
 import os
@@ -26,7 +26,7 @@ PROMISES = {
     "lstm": falls_to_a_third,
     "lstm_wikitext2": falls_to_a_third,
     "bert_sst2": lambda summary, first: summary["validation/accuracy"] > 0.70,
-    "bert_masked": lambda summary, first: summary["test/perplexity"] < 80,  # from word frequencies only: 89
+    "bert_masked": lambda summary, first: summary["test/perplexity"] < 80,  # 89 from word frequencies alone
     "resnet20_mnist": lambda summary, first: summary["test/accuracy"] > 0.97,
     "neumf": lambda summary, first: (
         summary["test/hit_rate_at_10"] > 1.3 * summary["data"]["popularity_hit_rate_at_10"]

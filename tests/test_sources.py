@@ -1,4 +1,4 @@
-"""The project's sources: no pickle, no evaluated text, no shell, no paths from archives."""
+"""The project's sources: no pickle, no evaluated text, no shell, no paths from archives, only https."""
 
 import ast
 from pathlib import Path
@@ -68,6 +68,7 @@ def test_no_source_opens_a_door() -> None:
         "models",
         "trainers",
         "results",
+        "sweeps",
         "benchmarks",
         "examples",
         "total_error",
@@ -102,6 +103,6 @@ def test_doors_are_seen(source: str) -> None:
 
 
 def test_addresses_are_https() -> None:
-    for package in ("data", "models", "trainers"):
+    for package in ("compressors", "data", "models", "trainers", "results", "sweeps"):
         for path in (ROOT / package).glob("**/*.py"):
             assert "http://" not in path.read_text(), path

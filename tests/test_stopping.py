@@ -61,7 +61,7 @@ sys.meta_path.insert(0, AtImport())
     ],
 )
 def test_control_c_while_it_starts_is_one_line(tmp_path: Path, module: str) -> None:
-    """During the imports of run.py, and during those of torch."""
+    """SIGINT arrives during the imports of run.py or torch."""
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED.replace("MODULE", repr(module)))
     process = start_cold(f"output={tmp_path / 'out'}", PYTHONPATH=str(tmp_path))
     _, told = process.communicate(timeout=300)
@@ -132,6 +132,6 @@ def test_the_same_command_goes_on(
     assert "; its state is saved; the same command continues from there" in told
     assert "Traceback" not in told
     assert not (folder.path / "summary.json").exists()
-    finished = command(*SETTINGS, f"output={tmp_path}")  # in one process, whatever the number before
+    finished = command(*SETTINGS, f"output={tmp_path}")  # in one process, also if the stopped run had two
     assert finished.returncode == 0 and "continuing after step" in finished.stdout
     assert_same(whole, outcome(config))

@@ -100,7 +100,7 @@ RUNS = {
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], dict[str, str]]]:
-    """Commands and variables that the sweeps would start; a word ``status=N`` sets the exit status."""
+    """Commands that the sweeps would start, with their environment; ``status=N`` sets the exit status."""
     found: list[tuple[list[str], dict[str, str]]] = []
 
     def run(words: Sequence[str], *, env: dict[str, str], **_: Any) -> SimpleNamespace:
@@ -126,7 +126,7 @@ def test_a_study_has_one_name_everywhere() -> None:
         assert f"`make {study}`" in (ROOT / "docs/studies.md").read_text()
 
 
-FIRST = {sweep.split("/")[0]: sweep for sweep in reversed(RUNS)}.values()  # of each study
+FIRST = {sweep.split("/")[0]: sweep for sweep in reversed(RUNS)}.values()  # the first sweep of each study
 
 
 @pytest.mark.parametrize(
@@ -139,9 +139,9 @@ def test_runs_keep_their_ids_and_lie_where_the_page_reads(sweep: str) -> None:
         f"{key}={'top_k' if is_every_method(values) else str(values).split(',')[-1]}"
         for key, values in params_of(path).items()
     ]
-    if sweep.startswith("methods/seeds"):  # whose rate is a result of the sweeps before
+    if sweep.startswith("methods/seeds"):  # the rate is a result of earlier sweeps
         job.append("optimizer.lr=1")
-    if study.name in ("cifar10", "wikitext2"):  # whose matched thresholds are results of pilots
+    if study.name in ("cifar10", "wikitext2"):  # matched thresholds are results of pilot runs
         job += ["++budget.matched.one_percent=1", "++budget.matched.tenth_percent=1"]
     config = resolved(f"+sweeps={sweep}", *job)
     assert identify(config).id == RUNS[sweep]

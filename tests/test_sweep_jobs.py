@@ -1,4 +1,4 @@
-"""Tests of the jobs of a sweep over compressors."""
+"""Jobs of a sweep over compressors: each has the settings of its compressor."""
 
 from itertools import product
 from pathlib import Path

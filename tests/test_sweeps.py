@@ -1,4 +1,4 @@
-"""Sweeps: the comments of their files, and a kill that costs only the running job."""
+"""Sweeps: comments of their files, failed jobs, continuation after a kill, one process per run folder."""
 
 import json
 import math
@@ -86,7 +86,7 @@ def test_two_processes_do_not_write_one_folder(tmp_path: Path) -> None:
         "trainer.steps=100000",
         "trainer.log_every=100",
         "optimizer.lr=1e-4",
-    ]  # a rate that does not diverge
+    ]  # with this rate training does not diverge
     process = Background(*run)
     try:
         wait_for(lambda: any(tmp_path.glob("*/*/metrics.jsonl")), process)

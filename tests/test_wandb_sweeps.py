@@ -23,7 +23,7 @@ FILES = [path for path in ALL if path not in SEARCHES]  # grids
 
 
 def commands(path: Path) -> Iterator[list[str]]:
-    """The command line of every run, of a search at its bounds, as made by W&B's agent."""
+    """Command lines that W&B's agent makes for all runs of a grid, or for the bounds of a search."""
     from wandb.sdk.launch.sweeps.utils import create_sweep_command, create_sweep_command_args
 
     sweep = yaml.safe_load(path.read_text())
@@ -50,14 +50,14 @@ def hydra_runs(path: Path) -> list[list[str]]:
 
 
 def settings(overrides: list[str]) -> frozenset[tuple[str, str]]:
-    """The settings of overrides, numbers by value, without paths."""
+    """Overrides as pairs, with numbers in one format, without output and tracker."""
     pairs = [override.split("=") for override in overrides]
     kept = [(key, value) for key, value in pairs if not key.startswith(("output", "tracker"))]
     return frozenset((key, f"{float(value):g}" if value[0].isdigit() else value) for key, value in kept)
 
 
 def chosen(overrides: list[str]) -> str:
-    """The run of these overrides, without paths."""
+    """The checked config of these overrides, without output and tracker."""
     config = resolved(*overrides)
     check(config)
     refuse_settings_without_effect(config, {override.split("=")[0].lstrip("+") for override in overrides})

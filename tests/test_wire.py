@@ -1,4 +1,4 @@
-"""Encodings from the command line: equal results in all layouts, and one line for a bad message."""
+"""Encodings from the command line: any number of processes, overlap, one line for a broken message."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def test_overlap_sends_a_message_for_each_bucket(tmp_path: Path) -> None:
 def test_a_broken_message_is_one_line(
     way: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the third step the last worker's message is truncated."""
+    """From the third call of the collective on, the last worker's message is truncated."""
     told, calls = Communicator.all_gather_messages, []
 
     def cut_short(self: Communicator, *arguments: Any) -> list[Any]:

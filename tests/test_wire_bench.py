@@ -61,7 +61,7 @@ def test_what_gloo_adds_is_what_neither_link_nor_packets_explain(wire: ModuleTyp
 
 
 def test_all_ways_of_sending_are_measured(wire: ModuleType) -> None:
-    """All-reduced with both reductions, gathered, of different lengths, and encoded."""
+    """Messages that are all-reduced with both reductions, gathered, of different lengths, and encoded."""
     found = {str(job) for job in wire.jobs(["layer"], None)}
     shared = "random_k, shared_coordinates=true, unbiased=false, layer"
     assert {"none, layer, worker_order", "none, layer, all_reduce"} <= found
@@ -85,7 +85,7 @@ def test_a_line_beyond_the_tolerance_is_the_status(
     capsys: pytest.CaptureFixture,
     tmp_path: Path,
 ) -> None:
-    """The page names it, with the largest difference of a host."""
+    """The page names the job of such a line, with the largest difference of a host."""
 
     def measure(hosts: None, message: dict[str, Any]) -> Any:
         if message["work"] in PER_CALL:
@@ -137,7 +137,7 @@ def test_no_root_is_said_in_a_line(
 @needs_root
 @pytest.mark.slow
 def test_link_bytes_are_what_interfaces_carry(wire: ModuleType) -> None:
-    """All-reduced, gathered, of different lengths and encoded, between 3 hosts; no namespace remains."""
+    """Between 3 hosts, for all-reduced, gathered, unequal and encoded messages; no namespace remains."""
     before = namespaces()
     methods = ["random_k", "top_k", "hard_threshold"]
     words = ["--hosts", "3", "--methods", *methods, "--scopes", "layer", "--steps", "1"]

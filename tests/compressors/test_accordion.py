@@ -1,4 +1,4 @@
-"""ACCORDION chooses what a computation by hand says, on every path and for every number of processes."""
+"""ACCORDION: choices against a computation in NumPy, with both backends and in two processes; refusals."""
 
 import math
 from typing import Any
@@ -61,7 +61,7 @@ def one_process() -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("feedback", FEEDBACKS)
 def test_choices_replayed_from_norms(one_process: dict, feedback: str) -> None:
-    """By hand, for every layer and epoch, from norms of the gradients; bytes with 8 for each norm asked."""
+    """Elements and bytes of every step; 8 bytes per layer in steps that compare norms."""
     found = one_process[feedback]
     choices = by_hand()
     for step, sent in enumerate(found["sent"]):
@@ -77,7 +77,7 @@ def test_choices_replayed_from_norms(one_process: dict, feedback: str) -> None:
 
 
 def test_the_hand_computation_by_hand() -> None:
-    """Gradients whose norms are known, and so are the choices."""
+    """Choices, norms and densities for gradients with known norms."""
     reducer = gathered(settings(k_low=0.25, k_high=1.0))
     rows, communicator = torch.zeros(WORKERS, 4), Communicator(WORKERS)
     state, chosen = reducer.init([segment(rows)]), []
@@ -98,8 +98,8 @@ def test_the_hand_computation_by_hand() -> None:
         if epoch in (1, 2):
             assert norm == 10.0  # of epoch 0
         assert state.gradient["a"][0].tolist() == pytest.approx([2 * x, 0, 0, 0])
-    # 3: epoch 2 beside epoch 0, 1.4 against 1; 5: the rate falls; 6: 7 against 1.4; 9: 0.4 against 7;
-    # 12: 0.5 against 0.4
+    # Epoch 3 compares x of epochs 2 and 0, 1.4 and 1; in epoch 5 the rate falls; epoch 6 compares 7 and 1.4;
+    # epoch 9 compares 0.4 and 7; epoch 12 compares 0.5 and 0.4.
     assert chosen == [True] * 3 + [False] * 2 + [True] + [True] * 3 + [True] * 3 + [False]
     assert state.looks.state["a"][2].item() == pytest.approx(5.0)
 
@@ -129,7 +129,7 @@ def test_the_whole_model_has_one_choice() -> None:
 
 
 def test_units_of_the_step_change_no_choice() -> None:
-    """Under feedback.scale=step p is a multiple of the rate, but a rate that rises is no change of g."""
+    """With feedback.scale=step p contains the rate; norms are those of g, so a rising rate is no change."""
     choices = []
     for scale in ("gradient", "step"):
         inner = build_reducer(settings(period=1, k_low=1.0, k_high=1.0), 4)
@@ -180,7 +180,6 @@ def test_what_never_sends_k_low_is_refused() -> None:
 
 
 def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Bit for bit."""
     assert one["sent"] == other["sent"] and one["bytes"] == other["bytes"]
     for a, b in zip(one["means"], other["means"], strict=True):
         assert all(torch.equal(a[name], b[name]) for name in a)

@@ -1,11 +1,11 @@
-"""The contract for every compressor in conf/compressor, found by looking into that folder."""
+"""The contract for every compressor in the folder conf/compressor."""
 
 import pytest
 from methods import cases
 
 from compressors.testing.contract import Contract
 
-FIRST = tuple({case.source: case for case in reversed(cases())}.values())[::-1]  # of each method
+FIRST = tuple({case.source: case for case in reversed(cases())}.values())[::-1]  # one case of each method
 
 
 class TestCompressors(Contract):

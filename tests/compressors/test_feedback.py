@@ -1,4 +1,4 @@
-"""Tests of feedback beside error feedback: each against its definition, and what all have to keep."""
+"""Feedback: each kind against its definition, and properties that hold for all kinds."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ def top(x: np.ndarray, k: int) -> np.ndarray:
 
 
 def test_ef21_is_its_definition() -> None:
-    """h += C(g - h) on every worker, and the mean of h is what is applied."""
+    """h += C(g - h) on every worker, and the mean of h is applied."""
     shifts = np.zeros((W, D))
     for step, mean in enumerate(means(build_reducer(TopK(density=0.1), D, EF21))):
         difference = gradients(step).numpy() - shifts
@@ -90,7 +90,7 @@ def test_beta_outside_its_range(beta: object) -> None:
 
 @pytest.mark.parametrize("masking", [True, False])
 def test_momentum_correction_is_its_definition(masking: bool) -> None:
-    """u = m u + g, v += u; C(v) is sent, and v, with masking u too, forgets it (Lin et al., algorithm 4)."""
+    """u = m u + g, v += u; entries of v that are sent become 0 in v, with masking also in u (Lin et al.)."""
     feedback = partial(MomentumCorrection, momentum=0.8, masking=masking)
     velocity, total = np.zeros((W, D)), np.zeros((W, D))
     for step, mean in enumerate(means(build_reducer(TopK(density=0.1), D, feedback))):
@@ -111,7 +111,7 @@ def test_momentum_correction_of_what_loses_nothing_is_momentum_sgd() -> None:
 
 
 def test_momentum_correction_by_the_step_rescales_what_waits() -> None:
-    """v += lr u, and the mean is over lr: with a rate that halves, what waited counts twice."""
+    """v += lr u, and the mean is divided by lr: if the rate halves, entries of the residual count twice."""
     reducer = build_reducer(TopK(density=1 / D), D, partial(MomentumCorrection, momentum=0.0, scale="step"))
     g = torch.arange(1.0, D + 1).expand(W, D)
     first, state, _ = reduce_once(reducer, g, None, 0, learning_rate=0.5)
@@ -130,15 +130,15 @@ def test_momentum_correction_by_the_step_rescales_what_waits() -> None:
 
 def test_ef21_of_what_loses_nothing_is_left_out() -> None:
     assert isinstance(build_reducer(NoCompression(), D, EF21), NoCompression)
-    assert isinstance(build_reducer(TopK(density=1.0), D, EF21), EF21)  # whose schedule may change it
+    assert isinstance(build_reducer(TopK(density=1.0), D, EF21), EF21)  # a schedule may lower the density
     for mean, step in zip(means(build_reducer(TopK(density=1.0), D, EF21)), range(STEPS), strict=True):
         np.testing.assert_allclose(mean, gradients(step).numpy().mean(0), rtol=1e-4, atol=1e-6)
 
 
 def test_two_way_owes_what_its_servers_have_not_sent() -> None:
-    """What arrived, what workers keep and what servers keep are all that there was.
+    """Applied means plus the residuals of workers and servers equal the sum of all gradients.
 
-    Also where servers' rows come to other workers, as with another number of workers.
+    This also holds if the servers' residuals move to other workers, as when the number of workers changes.
     """
     codec = QSGD(bits=4, norm="max", bucket_size=16)
     reducer = ErrorFeedback(TwoWay(up=codec, down=codec))
@@ -159,7 +159,7 @@ def test_two_way_owes_what_its_servers_have_not_sent() -> None:
         "values": 0,
         "indices": 0,
         "padding": 0,
-        "metadata": 4 * 4 * 2,  # of 3 parts of 20 entries, 2 norms each, and of a part of the mean
+        "metadata": 4 * 4 * 2,  # 2 norms for each of 3 parts of 20 entries and of one part of the mean
         "levels": 4 * 10,
     }
 
@@ -185,7 +185,7 @@ def test_some_segments_now_and_some_later(feedback: Callable[[Reducer], Reducer]
 
 @every_feedback
 def test_what_is_about_to_be_compressed_can_be_seen(feedback: Callable[[Reducer], Reducer]) -> None:
-    """``carried`` tells p, whose norm is measured, and changes nothing."""
+    """``carried`` returns the p that ``reduce`` then compresses."""
     reducer = build_reducer(TopK(density=0.1), D, feedback)
     state, communicator = reducer.init([segment(gradients(0))]), communicator_for(reducer, W)
     for step in range(3):
@@ -246,7 +246,7 @@ def test_refusals() -> None:
 
 
 def test_feedback_declares_whether_residuals_can_grow() -> None:
-    """It is inherited by none but those that say so: DIANA is an EF21 for unbiased methods."""
+    """DIANA, a subclass of EF21 for unbiased methods, does not inherit the value."""
     declared = {
         ErrorFeedback: True,
         EF21: True,

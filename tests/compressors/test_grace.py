@@ -1,4 +1,4 @@
-"""The adapter for GRACE's compressors: the contract, and a Top-k of theirs beside ours."""
+"""The adapter for GRACE's compressors: the contract, and a Top-k in GRACE's form against this project's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class TopKAsGraceHasIt:
 
 @dataclass
 class RandomSigns:
-    """A sign at random, positive the more often the larger the entry, and their norm."""
+    """Random signs times the mean magnitude; a larger entry is positive with a higher probability."""
 
     def compress(self, tensor: Tensor, name: str) -> tuple[tuple[Tensor, Tensor], torch.Size]:
         largest = tensor.abs().max().clamp(min=torch.finfo(tensor.dtype).tiny)
@@ -66,7 +66,7 @@ def test_their_top_k_gives_what_ours_gives() -> None:
     assert charged["values"] == 20 * 4
     _, _, communicator = reduce_once(theirs, g)
     charged = dict(zip(communicator.kinds, communicator.take_charges()[0], strict=True))
-    assert charged["message"] == 20 * (4 + 8)  # their indices are int64
+    assert charged["message"] == 20 * (4 + 8)  # GRACE's indices are int64
 
 
 def test_another_object_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Promises of single methods: the threshold rule, scopes, draws, composition, refusals."""
+"""Properties of single methods: the threshold rule, scopes, draws, composition, refusals."""
 
 import math
 
@@ -49,9 +49,9 @@ def test_a_threshold_that_is_set_stays() -> None:
 
 
 def kept_by(method: object, scope: str) -> torch.Tensor:
-    """Which of the elements of one worker's four layers are sent."""
+    """Mask of the elements of one worker's four layers that are sent."""
     rows = torch.randn(1, sum(SIZES), generator=torch.Generator().manual_seed(0))
-    rows[:, :43] *= 10  # layers of different scale, where a scope matters
+    rows[:, :43] *= 10  # with layers of different scale Top-k depends on the scope
     flat = rows.clone()
     if scope == "global":
         segments = [Segment("model", flat, tuple((size,) for size in SIZES))]
@@ -76,7 +76,7 @@ def test_top_k_is_not_the_same_in_both_scopes() -> None:
 
 
 def test_distinct_coordinates_are_uniform() -> None:
-    """Every coordinate is drawn equally often, in the branch with repetition and in the other."""
+    """Every coordinate is drawn equally often, for small shares (drawn with repetition) and large ones."""
     for size, count in ((20, 3), (20, 11)):
         hits = torch.zeros(size)
         for seed in range(4000):
@@ -100,7 +100,7 @@ def test_draws_differ_between_segments_and_seeds() -> None:
 
 
 def test_chain_takes_the_second_from_what_the_first_keeps() -> None:
-    """A random block, and of it the largest half; the block need not travel."""
+    """The largest half of a random block is sent, with indices inside the block."""
     x = torch.randn(100, generator=torch.Generator().manual_seed(0))
     chain = Chain(first=RandomBlock(density=0.2), second=TopK(density=0.5))
     step = Step(0, 3)
@@ -174,7 +174,7 @@ def test_the_threshold_of_a_chain_knows_the_model() -> None:
 
 
 def test_zeros_are_not_sent_to_reach_a_count() -> None:
-    """Of fewer entries than k; the threshold found then stays for some steps."""
+    """With fewer than k nonzero entries only these are sent, also in steps that reuse the threshold."""
     codec, g = ReusedThreshold(density=0.1), torch.zeros(2, 100)
     g[:, :3] = 1.0
     reducer, state = build_reducer(codec, 100), None
@@ -209,7 +209,7 @@ def test_linear_codecs_are_averaged_and_others_gathered() -> None:
 
 
 def test_feedback_in_step_units_moves_by_what_was_sent() -> None:
-    """lr * mean is what the workers sent, also when the learning rate changes in between."""
+    """lr times the mean plus the residual is p, also if the learning rate has changed."""
     reducer = ErrorFeedback(gathered(TopK(density=0.1)), scale="step")
     g = torch.randn(1, 50, generator=torch.Generator().manual_seed(0))
     reduced, state, _ = reduce_once(reducer, g, learning_rate=0.5)

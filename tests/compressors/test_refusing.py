@@ -1,4 +1,4 @@
-"""Entries that are not finite show in the norms of what is compressed, by kernels and by the reference."""
+"""Entries that are not finite: the norms of p show their worker and layer, for kernels and the reference."""
 
 from itertools import combinations, product
 
@@ -21,7 +21,7 @@ WIRES = {"plain": Encoding(), "int8": Encoding(indices="auto", values="int8")}
 
 
 class Layers(nn.Module):
-    """Parameters of these sizes."""
+    """Parameters of ``SIZES``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Layers(nn.Module):
             self.register_parameter(f"p{number}", nn.Parameter(torch.zeros(size)))
 
 
-# Any two of the four settings in all combinations; the slow tests have the others
+# Contains every pair of values of any two settings; the other combinations are slow tests
 PAIRS = {
     ("plain", "auto", "layer", "nan"),
     ("plain", "reference", "global", "-inf"),

@@ -26,7 +26,7 @@ steps = st.builds(
 
 
 def encode(codec, x, where=None):
-    """The payload, what remains, and what the payload stands for."""
+    """The payload, the residual, and the vector C(x)."""
     rest = x.clone()
     payload = codec.encode(rest, where or Step(0, 0))
     sent = torch.zeros_like(x)
@@ -34,7 +34,7 @@ def encode(codec, x, where=None):
     return payload, rest, sent
 
 
-@settings(deadline=None, max_examples=50)  # every method is built anew, which takes its time
+@settings(deadline=None, max_examples=50)  # each example builds every method
 @given(vectors, densities, steps)
 def test_every_sparsifier_sends_or_keeps_each_entry(x, density, where):
     for case in EXACT:
@@ -85,7 +85,7 @@ def test_random_block_is_contiguous_and_wraps(size, density, step):
     assert ((positions.diff() == 1) | (positions.diff() == 1 - size)).all()
 
 
-@settings(max_examples=200, deadline=None)  # the first call compiles
+@settings(max_examples=200, deadline=None)
 @given(densities, st.integers(1, 10**9))
 def test_number_of_elements(density, size):
     k = elements_of(density, size)

@@ -1,4 +1,4 @@
-"""Losses and metrics, compared with hand-computed numbers."""
+"""Loss and metrics of classification, compared with hand-computed numbers."""
 
 import math
 
@@ -30,7 +30,7 @@ def test_gradient_of_the_loss_is_softmax_minus_one_hot_over_the_batch() -> None:
 
 
 def test_measure_sums_losses_and_counts_right_answers_and_samples() -> None:
-    """The first is correct, and so is the tie, which counts for the lower class."""
+    """The first sample is correct, and the third too: of equal logits the lower class is the answer."""
     sums = Classification().measure(MODEL, LabelledBatch(LOGITS, TARGETS))
     assert sums.dtype == torch.float64
     assert sums.shape == (Classification.num_sums,)

@@ -33,7 +33,7 @@ def test_batches_are_read_scaled_and_normalised_by_channel() -> None:
 
 
 def test_only_training_batches_are_augmented_and_before_normalisation() -> None:
-    """Padding is black, not grey: the crop's zeros become -mean / std."""
+    """The padding's zeros are normalised too: they become -mean / std, which is black."""
     part = Split(torch.full((40, 1, 2, 2), 255, dtype=torch.uint8), torch.zeros(40, dtype=torch.int64))
     dataset = ClassificationDataset(
         train=part, test=part, num_classes=1, mean=(0.5,), std=(0.25,), augmentation=Augmentation(padding=1)

@@ -1,4 +1,4 @@
-"""Refusals of a download: addresses, redirections, sizes, paths inside archives."""
+"""Downloads: refused addresses, redirections, sizes, and paths inside archives."""
 
 import errno
 import hashlib
@@ -31,7 +31,7 @@ def server() -> Iterator[str]:
         def do_GET(self) -> None:
             self.send_response(302 if self.path == "/away" else 200)
             if self.path == "/away":
-                self.send_header("Location", "/whole")  # allow http, which this server uses
+                self.send_header("Location", "/whole")  # by http, which is refused after a redirection
             if self.path == "/short":
                 self.send_header("Content-Length", "2000")
             self.end_headers()
@@ -76,7 +76,7 @@ def test_addresses_are_https(url: str, tmp_path: Path) -> None:
 
 
 def outcome(parts: object, folder: Path) -> str:
-    """The outcome of a download from such a server: empty for a complete file, else the one-line error."""
+    """Download from a server that sends ``parts``; returns the one-line error, empty for a complete file."""
     with home(parts) as url:
         try:
             fetch(url, folder / "x", hashlib.md5(BODY).hexdigest(), max_bytes=2**20)

@@ -1,4 +1,4 @@
-"""Tests of the bounds on data files: kind, size, line length and encoding."""
+"""Bounds on data files: kind, size, line length and encoding; home folders in paths."""
 
 import bz2
 import gzip

@@ -114,7 +114,7 @@ def test_tiny_alpha_gives_every_label_to_one_worker() -> None:
     table = counts(BALANCED, shards_of(BALANCED, 20, "dirichlet", 1e-3))
     owners = (table > 20).sum(0)
     assert owners.float().mean() <= 1.2
-    assert (table.max(0).values >= 200 - 20).float().mean() >= 0.8  # a few went to empty workers
+    assert (table.max(0).values >= 200 - 20).float().mean() >= 0.8  # a few samples go to empty workers
 
 
 def test_dirichlet_shares_have_the_mean_and_variance_of_the_distribution() -> None:

@@ -17,7 +17,7 @@ from compressors.core.randomness import generator
 from data.protocols import Dataset, Loader, Task
 
 OPTIONS = sorted(path.stem for path in CONF.glob("data/*.yaml"))
-SMALL = {  # settings of the command line, and the function that writes the files
+SMALL = {  # command-line settings, and the function that writes the files, by option
     **{option: ((f"data={option}",), None) for option in ("breast_cancer", "digits", "python_docs")},
     "masked": (("data=python_docs", "data.objective=masked"), None),
     "least_squares": (("data=least_squares",), None),

@@ -11,7 +11,7 @@ from compressors.core.randomness import generator
 from data.classification import ClassificationDataset, Split
 from data.sampler import ShardSampler
 
-EARLIER = [[[8, 7], [2, 6], [9, 6], [7, 2]], [[3, 0], [4, 1], [5, 0], [3, 4]]]  # two workers, four steps
+EARLIER = [[[8, 7], [2, 6], [9, 6], [7, 2]], [[3, 0], [4, 1], [5, 0], [3, 4]]]  # by worker, step and sample
 
 
 def sampler(size: int, batch_size: int, seed: int = 0) -> ShardSampler:
@@ -51,7 +51,7 @@ def test_batches_follow_from_the_step_alone(size, batch_size, visits):
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 60), st.integers(1, 6), st.integers(1, 9), st.booleans(), st.integers(0, 3))
 def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, size, drop_last, seed):
-    """Each pass is a new partition; batches depend on the step alone."""
+    """The shards of each pass are a partition; two samplers read equal batches."""
     workers = min(workers, count)
     size = min(size, count // workers)
     data = dataset(count, reshard="epoch", drop_last=drop_last)
@@ -69,7 +69,7 @@ def test_shards_dealt_anew_hold_every_sample_once_in_each_pass(count, workers, s
 
 
 def test_without_resharding_each_worker_reads_its_shard_in_every_pass() -> None:
-    """With resharding a worker gets other samples: 8 of 64 each, of which 1 in 8 repeats by chance."""
+    """With resharding a worker reads other samples in each pass: of its 8 of 64, 1 repeats by chance."""
     for reshard, back in (("never", range(64, 65)), ("epoch", range(20))):
         readers = dataset(64, reshard=reshard).samplers(8, range(8), 8, partial(generator, 0))
         first, second = ([set(reader.batch(step).tolist()) for reader in readers] for step in (0, 1))
@@ -89,7 +89,7 @@ def test_deals_depend_on_seed_and_pass_alone() -> None:
 @settings(deadline=None, max_examples=50)
 @given(st.integers(1, 60), st.integers(1, 5), st.integers(1, 9), st.sampled_from(["iid", "contiguous"]))
 def test_drop_last_leaves_out_what_fills_no_batch(count, workers, size, partition):
-    """A pass has floor(samples of the smallest shard / batch) steps for all, each of distinct samples."""
+    """Every worker's pass has floor(smallest shard / batch size) steps, and no sample twice."""
     workers = min(workers, count)
     size = min(size, count // workers)
     steps = count // workers // size
@@ -127,7 +127,7 @@ def test_drop_last_with_a_batch_larger_than_a_shard_is_refused() -> None:
 
 @pytest.mark.parametrize("setting", [{"reshard": "never", "drop_last": False}, {}])
 def test_by_default_batches_are_as_they_were(setting: dict) -> None:
-    """The expected batches are those of the version without these settings."""
+    """The expected batches are those of the code before it had these settings."""
     readers = dataset(10, **setting).samplers(2, range(2), 2, partial(generator, 0))
     assert [[reader.batch(step).tolist() for step in range(4)] for reader in readers] == EARLIER
 
@@ -158,7 +158,7 @@ def test_batch_larger_than_the_shard_is_refused() -> None:
 
 
 def test_batch_larger_than_a_shard_of_another_process_is_refused() -> None:
-    """10 samples over 4 workers: 3, 3, 2, 2. The processes must agree, so that all of them stop."""
+    """Shards of 3, 3, 2 and 2 samples: every process refuses, not only that of worker 2, so that all stop."""
     with pytest.raises(ValueError, match="at most the 2 samples of worker 2, got 3"):
         dataset(10).samplers(4, range(0, 1), 3, partial(generator, 0))
 

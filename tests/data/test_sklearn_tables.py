@@ -1,4 +1,4 @@
-"""Tables of scikit-learn, compared with its own loaders."""
+"""Tables of scikit-learn, compared with scikit-learn's loaders."""
 
 import pytest
 import sklearn.datasets
@@ -23,7 +23,7 @@ def test_tables_are_scikit_learns() -> None:
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer"])
 def test_split_is_disjoint_complete_and_a_fifth_of_every_class(name: str) -> None:
-    """Samples that are numbers show the split of each."""
+    """The inputs are the samples' numbers, which show the split of each sample."""
     reference = getattr(sklearn.datasets, f"load_{name}")()
     targets = torch.from_numpy(reference.target).long()
     train, test = split_stratified(torch.arange(len(targets)), targets)

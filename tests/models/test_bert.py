@@ -137,7 +137,7 @@ def test_pretrained_weights_arrive(folder: Path) -> None:
 
 
 def test_pretrained_and_resaved_as_a_classifier(folder: Path, tmp_path: Path) -> None:
-    """A fine-tuned folder fits the same number of classes and no other."""
+    """A fine-tuned folder can be loaded only with the same number of classes."""
     bert(vocabulary_size=WORDS, num_classes=3, pretrained=str(folder)).network.save_pretrained(tmp_path)
     bert(vocabulary_size=WORDS, num_classes=3, pretrained=str(tmp_path))
     with pytest.raises(ValueError, match=r"model\.pretrained=.* cannot be read: .*"):

@@ -27,7 +27,7 @@ COUNTS = {  # 10 classes of 3x32x32, 100 classes of 3x32x32, 1000 classes of 3x2
     senet18: (11_389_726, 11_436_256, None),
     senet18_preactivation: (11_260_354, 11_306_524, 11_775_904),
 }
-DEEPER = (resnet34, resnet110, vgg16, vgg19)  # others with the same parts and fewer layers are quick
+DEEPER = (resnet34, resnet110, vgg16, vgg19)  # slow: shallower networks have the same blocks
 ONE_FORM = (resnet20, resnet110, googlenet_cifar100, senet18)
 ALL = pytest.mark.parametrize("factory", COUNTS, ids=lambda factory: factory.__name__)
 DEEPER_ARE_SLOW = pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_counts_of_parameters(factory: Factory) -> None:
     assert num_parameters(on_meta(factory, (3, 32, 32), 100)) == hundred
     if thousand is not None:
         assert num_parameters(on_meta(factory, (3, 224, 224), 1000)) == thousand
-    if factory not in (*ONE_FORM, senet18_preactivation):  # torchvision has none
+    if factory not in (*ONE_FORM, senet18_preactivation):  # these are not in torchvision
         name = factory.__name__ + ("_bn" if factory.__name__.startswith("vgg") else "")
         assert get_model_weights(name).DEFAULT.meta["num_params"] == thousand
 

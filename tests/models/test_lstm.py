@@ -1,4 +1,4 @@
-"""The LSTM language model: size, initialisation, state."""
+"""The LSTM language model: size, initialisation, state, dropout, refusals."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""All models: sizes, shapes, initialisation, refusals."""
+"""ResNet-18, logistic regression and MLP: sizes, shapes, initialisation, refusals."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_resnet18_stem_keeps_the_resolution() -> None:
 
 
 def test_resnet18_starts_as_torchvision_starts_its_own() -> None:
-    """Kaiming, fan out, also in the new stem: standard deviation sqrt(2 / (64 * 9)), no NaN."""
+    """Kaiming's initialisation by fan-out: the stem's standard deviation is sqrt(2 / (64 * 9))."""
     torch.manual_seed(0)
     model = resnet18(input_shape=(3, 8, 8), num_classes=10).eval()
     assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / 576), rel=0.1)

@@ -82,7 +82,7 @@ def test_bad_settings(settings: dict, message: str) -> None:
 
 @pytest.mark.parametrize("compressor", ["none", "top_k", "hard_threshold"])
 def test_the_papers_preset_by_shape(compressor: str) -> None:
-    """FACTS' settings, built at full size without memory; the ratings' place is all that is asked of them."""
+    """The paper's settings at full size, with the model on the meta device and without the ratings."""
     config = resolved("experiment=paper/neumf_ml20m", f"compressor={compressor}")
     assert config["workers"] == 8 and config["data"]["min_ratings"] == 20 and config["data"]["negatives"] == 4
     assert EDITIONS[config["data"]["name"]].archive == "ml-20m.zip"

@@ -14,7 +14,7 @@ from models.googlenet import googlenet, googlenet_cifar100
 from models.senet import senet18
 
 Factory = Callable[..., nn.Module]
-COUNTS = [  # as built by the release
+COUNTS = [  # parameters of the release's networks
     (senet18, 10, 11_389_726),
     (senet18, 100, 11_436_256),
     (googlenet, 10, 6_166_250),
@@ -128,7 +128,7 @@ def test_counts_are_those_of_the_release(factory: Factory, classes: int, count: 
 @pytest.mark.parametrize("training", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("factory", DEFINITIONS, ids=lambda factory: factory.__name__)
 def test_forward_is_what_the_description_says(factory: Factory, training: bool) -> None:
-    """In training mode with batch statistics and one dropout seed, and with running statistics."""
+    """In training mode with batch statistics and equal dropout seeds, and with running statistics."""
     torch.manual_seed(0)
     model = factory(input_shape=(3, 32, 32), num_classes=10).train(training)
     for norm in (m for m in model.modules() if isinstance(m, nn.BatchNorm2d)):

@@ -1,4 +1,4 @@
-"""Archives of a study's runs: what they hold, and what they refuse."""
+"""Archives of a study's runs: contents, unpacking, refused files."""
 
 import io
 import tarfile
@@ -21,7 +21,7 @@ def root(tmp_path: Path) -> Path:
         run = write_run(root / output, seed=seed)
         (run / "checkpoint").mkdir()
         (run / "checkpoint" / "large").write_bytes(b"0" * 100)
-    (write_run(root / "regret", seed=9) / "summary.json").unlink()  # it has not finished
+    (write_run(root / "regret", seed=9) / "summary.json").unlink()  # an unfinished run has no summary
     write_run(root / "main")
     return root
 
@@ -51,7 +51,7 @@ def test_finished_runs_come_back_without_checkpoints(
 
 
 def test_a_pilot_keeps_its_last_record(root: Path, tmp_path: Path) -> None:
-    """It is read as a finished run, with the same summary."""
+    """The unpacked pilot is read as a finished run with the same summary."""
     file, other = str(tmp_path / "runs.tar.xz"), tmp_path / "other"
     main(["archive", "regret", "--root", str(root), "--file", file])
     main(["archive", "regret", "--root", str(other), "--file", file, "--unpack"])

@@ -1,4 +1,4 @@
-"""``python -m results breakeven``: from runs, from given measurements, and what it refuses."""
+"""``python -m results breakeven``: times from runs and from a measured model, and refused input."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def rows(text: str) -> dict[str, list[str]]:
 
 
 def test_runs_are_compared_with_dense_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Per worker: 100 + 10 ms of compute, 10 ms of compression, 1000 bytes to leave at 8 kB/s: 125 ms."""
+    """Per worker and step: 100 + 10 ms of compute, 10 ms of compression, 125 ms for 1000 bytes at 8 kB/s."""
     run(tmp_path)
     assert main([str(tmp_path), "--bandwidth", "64kbit", "unlimited", "--latency-us", "0"]) == 0
     said = capsys.readouterr().out

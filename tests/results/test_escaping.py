@@ -17,7 +17,7 @@ HOSTILE = "<script>alert(1)</script> [x](javascript:y) ![z](//w) | `a` **b** $x^
 
 
 def shown(markdown: str) -> tuple[str, set[str]]:
-    """The plain text of a page, and its tags."""
+    """The plain text of the rendered Markdown, and the names of its tags."""
     page = MARKDOWN.render(markdown)
     tags = set(re.findall(r"<(\w+)", page))
     return html.unescape(re.sub(r"<[^>]*>", "", page)).strip(), tags

@@ -16,10 +16,10 @@ from results.studies.command import STUDIES
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(path for path in (ROOT / "results/pages").glob("*/*.md") if path.parent.name in STUDIES)
 BENCHMARKS = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
-# a deviation, an interval or a time: signs of measured numbers on a docs page
+# a deviation, an interval or a time, by which measured numbers on a docs page are found
 MEASURED = re.compile(r"\d ± \d|\[([-+]\d[\d.]*|\d+\.\d+), [-+]?\d[\d.]*\]|\d (ms|µs)\b")
-OF_MODIFIED_CODE: set[str] = set()  # written before such runs were refused, and not yet again
-COPIES = {  # a page that describes the numbers of another page has its header
+OF_MODIFIED_CODE: set[str] = set()  # pages written before such runs were refused, and not updated since
+COPIES = {  # a page that describes the numbers of another page has the same header
     "results/pages/accordion/accordion.md": "results/pages/accordion/table.md",
     "results/pages/autolrs/autolrs.md": "results/pages/autolrs/table.md",
     "results/pages/topk_convergence/topk_convergence.md": "results/pages/topk_convergence/table.md",
@@ -171,7 +171,7 @@ def test_words_and_table_are_of_the_same_runs(page: str) -> None:
 
 
 def assert_commits_are_ours(found: Header) -> None:
-    """Only in a repository with its history."""
+    """Assert that the repository has every commit; passes without git's full history."""
     for commit, _ in found.commits:
         git = ["git", "-C", str(ROOT)]
         shallow = subprocess.run(

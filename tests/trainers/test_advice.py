@@ -38,7 +38,7 @@ def test_bytes_and_rounds_are_those_of_the_methods(costs: dict[str, Cost]) -> No
     assert handed["top_k"] == (0, 8 * (64 + 1))  # a value and a position for each of k
     assert handed["powersgd"] == (4 * (2 * (64 + 100) + 100), 0)
     sent = handed["hard_threshold"][1] / 8
-    assert 0.7 * 0.01 * SIZE < sent < 1.4 * 0.01 * SIZE + 2  # by chance, and the counts of entries
+    assert 0.7 * 0.01 * SIZE < sent < 1.4 * 0.01 * SIZE + 2  # varies at random; + 2 for the counts of entries
     assert costs["top_k"].rounds.per_other == 0 and costs["powersgd"].rounds.per_other == 4
     assert all(cost.seconds.of_one > 0 and cost.seconds.per_other >= 0 for cost in costs.values())
 
@@ -73,7 +73,7 @@ def test_a_script_is_advised(layout: Layout, monkeypatch: pytest.MonkeyPatch) ->
 def test_advice_for_numbers_out_of_range_is_refused(
     name: str, value: float, rule: str, layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(advising, "measure_costs", None)  # it refuses before it measures
+    monkeypatch.setattr(advising, "measure_costs", None)  # refused before any measurement
     state = SimpleNamespace(layout=layout, communicator=SimpleNamespace(size=8))
     with pytest.raises(ValueError, match=f"^{re.escape(f'{name} must be {rule}, got {value}')}$"):
         advise(state, **{"compute_seconds": 0.1, "bandwidth": "1gbit", name: value})

@@ -45,7 +45,7 @@ def test_hydra_of_the_caller_stays_as_it_is(tmp_path: Path) -> None:
         compose("experiment=quick")
         assert theirs.x == "theirs"
         assert hydras_compose("theirs", ["x=1"]).x == 1
-    yaml_loader.end()  # which a caller's own compose does not
+    yaml_loader.end()  # a caller's own compose does not call it
 
 
 @pytest.mark.parametrize(

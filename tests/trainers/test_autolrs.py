@@ -31,7 +31,7 @@ def decaying(scale: float, rate: float, offset: float, noise: float = 0.0, seed:
         (decaying(2, 0.05, 0.3), 0.3, 0.02),
         (decaying(2, 0.005, 0.3), 0.3 + 2 * math.exp(-5), 0.02),
         (decaying(3, 0.01, 0.0), 3 * math.exp(-10), 1e-2),
-        (decaying(-1, 0.05, 4), 4, 0.02),  # it rises
+        (decaying(-1, 0.05, 4), 4, 0.02),  # a rising curve
         (decaying(2, 0.03, 0.3, noise=0.05), 0.3, 0.1),
     ],
 )
@@ -59,7 +59,7 @@ def test_outliers_are_trimmed() -> None:
 
 
 def test_proposals_find_a_minimum() -> None:
-    """The best of ten rates on a bowl over the log rate, with a cliff."""
+    """The forecast is a parabola in the log rate, with its minimum at 0.3, and infinite above 2."""
     rates, forecasts = [], []
     for _ in range(10):
         rates.append(settings().propose(rates, forecasts, None))
@@ -121,9 +121,9 @@ SLOW = pytest.mark.slow
     [(3, 50), *(pytest.param(*more, marks=SLOW) for more in ((3, 100), (3, 200), (10, 50), (10, 200)))],
 )
 def test_a_quadratic(condition: int, steps: int) -> None:
-    """The rate found for f(x) = sum of h_i x_i^2 / 2 lies within 1.5 times the best constant one.
+    """The rate found for f(x) = sum of h_i x_i^2 / 2 is within a factor of 1.5 of the best constant rate.
 
-    Condition numbers below 30: above, one exponential does not fit the loss after a tenth of the steps.
+    Condition numbers are below 30: above, one exponential does not fit the loss after a tenth of the steps.
     """
     curvature = torch.logspace(0, math.log10(condition), 20, dtype=torch.float64)
     found, summary = find_rate(curvature, steps)
@@ -169,12 +169,12 @@ def test_steps_and_bytes_are_counted_apart(whole: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "steps_taken",
-    [17, *(pytest.param(more, marks=SLOW) for more in (3, 8, 28, 44, 61))],  # in trials and between them
+    [17, *(pytest.param(more, marks=SLOW) for more in (3, 8, 28, 44, 61))],  # within trials and between them
 )
 def test_an_interruption_in_the_middle_of_a_search(
     tmp_path: Path, whole: dict[str, Any], steps_taken: int
 ) -> None:
-    """Saved after ``steps_taken`` steps, including trials, and interrupted a little later."""
+    """A checkpoint after ``steps_taken`` steps, including those of trials; a crash two steps later."""
     config = config_of(tmp_path, *SMALL)
     taken = 0
     after_step = Checkpoints.after_step
@@ -213,7 +213,7 @@ def test_processes_do_not_change_the_search(processes: int) -> None:
 
 
 def test_step_units_and_a_rate_that_diverges(tmp_path: Path) -> None:
-    """On a convex problem in float64; some of the tried rates are far too high."""
+    """On a convex problem in float64; some trials diverge."""
     write_rows(tmp_path, "rows", 60, 10)
     settings = (
         *("experiment=convex/madelon_sgd", "data.name=rows", f"data.root={tmp_path}", "workers=4"),
@@ -242,7 +242,7 @@ def test_a_missing_validation_split(tmp_path: Path) -> None:
 
 
 def test_validation_loss(tmp_path: Path) -> None:
-    """Trials of the second stage are compared by it."""
+    """Trials of the second stage are compared by the validation loss."""
     text = (
         *("model=lstm", "model.width=8", "model.layers=1", "data=python_docs", "data.vocabulary_size=50"),
         *("data.evaluation_columns=64", "data.evaluation_tokens=300", "schedule=autolrs", "schedule.tau=10"),

@@ -1,4 +1,4 @@
-"""BERT with dropout, classifier and masked model: equal results with 1, 2 and 4 processes."""
+"""BERT with dropout, as classifier and masked language model: equal results with 1, 2 and 4 processes."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def test_processes_do_not_change_the_result(one_process: dict, processes: int, t
 
 
 def test_workers_differ(one_process: dict) -> None:
-    """Each has its own batch and dropout, and the losses have changed since the start."""
+    """Each worker has its own batch and dropout, so all losses of all steps differ."""
     for result in one_process.values():
         assert len(set(result["losses"])) == STEPS * WORKERS
         assert result["total_error"] > 0

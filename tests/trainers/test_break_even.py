@@ -48,7 +48,7 @@ def test_rounds_cost_their_latency() -> None:
         (0.001, 1e5, ANY_BANDWIDTH),
         (0.05, 1e6, 0.0),  # slower, with as many bytes
         (0.05, 2e6, 0.0),
-        (0.001, 2e6, 0.0),  # faster only above a bandwidth
+        (0.001, 2e6, 0.0),  # pays only above a bandwidth
         (0.02, 1e6, 0.0),  # the same
         (0.001, 1e6, ANY_BANDWIDTH),
     ],
@@ -67,12 +67,12 @@ def test_traffic_of_collectives() -> None:
 
 
 def test_the_compression_of_simulated_workers_is_divided() -> None:
-    """8 workers: 0.8 s up to the last collective's end, 0.3 s of it in collectives, then 0.2 s of sums."""
+    """8 workers: 0.8 s until the last collective ends, 0.3 s of it in collectives; then 0.2 s of sums."""
     clock = Clock()
     clock.seconds, clock.ended = 0.3, 10.8
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3) / 8 + 0.2)
     assert clock.compression_seconds(1.0, 11.0, 1) == pytest.approx(0.7)
-    clock.leading_seconds = 0.1  # of one worker, so not divided
+    clock.leading_seconds = 0.1  # excluded, because only one process has them in a step
     assert clock.compression_seconds(1.0, 11.0, 8) == pytest.approx((0.8 - 0.3 - 0.1) / 8 + 0.2)
     clock.leading_seconds = 0.0
     clock.ended = None  # a method without communication
@@ -123,7 +123,7 @@ def test_steps_are_summed_up(monkeypatch: pytest.MonkeyPatch, method: str, traff
 
 
 def costs_with_leader(workers: int, processes: int, rank: int) -> StepCosts:
-    """12 steps as of CLT-k: worker t mod n works 0.2 s for all, then broadcasts 100 bytes."""
+    """The costs after 12 steps of CLT-k: worker t mod n compresses for 0.2 s and broadcasts 100 bytes."""
     communicator = Communicator(workers, rank=rank, world_size=processes)
     layout, reducer = layout_of(1000), build_reducer(CLTK(density=0.1), 1000)
     costs, ledger = StepCosts(reducer, layout, communicator), Ledger(layout, communicator, reducer)
@@ -141,7 +141,7 @@ def costs_with_leader(workers: int, processes: int, rank: int) -> StepCosts:
 def test_a_leader_counts_the_same_in_any_number_of_processes(
     processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step of 0.3 s and 0.2 s of the leader; its 100 bytes pass 2 links of a tree, one after the other."""
+    """A step takes 0.3 s and 0.2 s of the leader, whose 100 bytes pass 2 links of a tree in sequence."""
     monkeypatch.setattr("trainers.break_even.dense_seconds", lambda layout: 0.1)
     monkeypatch.setattr("trainers.break_even.round_seconds", lambda communicator: 0.0)
     monkeypatch.setattr("trainers.comm.communicator.dist.broadcast", lambda tensor, **group: None)

@@ -1,4 +1,4 @@
-"""Tests of the break-even bandwidth in words."""
+"""The break-even bandwidth in words."""
 
 import pytest
 

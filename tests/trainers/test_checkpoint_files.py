@@ -1,4 +1,4 @@
-"""Files of a checkpoint: unchanged, or the checkpoint is refused."""
+"""Files of a checkpoint: written parts are read, and a changed file is refused."""
 
 import json
 import random
@@ -96,7 +96,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
 
 
 def replace_description(path: Path, **changes: object) -> None:
-    """Change a description deliberately, with its checksum."""
+    """Change fields of a description and recompute its checksum."""
     import hashlib
 
     line = json.dumps(json.loads(path.read_text().split("\n")[0]) | changes)
@@ -131,8 +131,8 @@ def append(draw: random.Random, folder: Path) -> None:
     path.write_bytes(path.read_bytes() + draw.randbytes(draw.randrange(1, 50)))
 
 
-def zero(draw: random.Random, folder: Path) -> None:
-    """Replace a range by zeros, as after a fault of the file system."""
+def overwrite(draw: random.Random, folder: Path) -> None:
+    """Overwrite 8 bytes by 0xff, as after a fault of the file system."""
     path = draw.choice(sorted(folder.iterdir()))
     content = bytearray(path.read_bytes())
     start = draw.randrange(len(content) - 8)
@@ -153,7 +153,7 @@ def swap(draw: random.Random, folder: Path) -> None:
 
 
 def mix(draw: random.Random, folder: Path) -> None:
-    """Replace a file by that of another checkpoint of the same run."""
+    """Replace a file by the file of the same name from another checkpoint of the same run."""
     elsewhere = write(folder.parents[1] / "elsewhere", 5, seed=draw.randrange(1, 99))
     path = draw.choice(sorted(p for p in folder.iterdir() if p.suffix == ".safetensors"))
     shutil.copy(elsewhere / path.name, path)
@@ -171,7 +171,7 @@ def directory(draw: random.Random, folder: Path) -> None:
     path.mkdir()
 
 
-KINDS = (flip, truncate, append, zero, remove, swap, mix, rename, directory)
+KINDS = (flip, truncate, append, overwrite, remove, swap, mix, rename, directory)
 
 
 @pytest.mark.parametrize("number", range(CORRUPTIONS))

@@ -1,4 +1,4 @@
-"""Tests of the digest of the code, and of finished runs of other code."""
+"""The digest of the code: which files it covers, and finished runs of other code."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Collectives and their charges, in one process and in several gloo processes."""
+"""Collectives and the bytes charged for them, in one process and in several gloo processes."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def test_processes_hear_what_one_process_hears(processes: int) -> None:
     for heard in run_in_processes(talk, processes):
         assert heard.keys() == alone.keys()
         for name, value in heard.items():
-            if name == "charges":  # [W, kinds] of the local workers, the same for each
+            if name == "charges":  # [W, kinds] of the local workers, equal for all workers
                 assert value[0] == alone[name][0]
             elif name == "link":
                 on_links += value
@@ -42,7 +42,7 @@ def test_rounds_move_and_charge_what_their_definitions_say() -> None:
     heard = talk_in_rounds(0, 1)
     assert heard["from 2"] == [[2.0, 3.0, 4.0]] * 4
     assert heard["from 2, bytes"] == [0, 0, 12, 0]
-    # Counted from worker 2: it sends to worker 3, then both send, to workers 0 and 1.
+    # Worker 2 sends to worker 3, then both send: to workers 0 and 1.
     assert heard["from 2, link"] == [[0, 12], [0, 12], [24, 0], [12, 12]]
     assert heard["to all"] == [[[10.0 * v + w] * 2 for v in range(4)] for w in range(4)]
     assert heard["to all, bytes"] == [32] * 4
@@ -152,7 +152,7 @@ SIZES = ([0], [1], [2, 0, 1], [127, 128, 129], [31, 4099, 5, 1, 1000], [2**20 + 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("num_workers", [4, 8, 20])
 def test_slices_of_a_sum_are_the_sum_of_slices(dtype: torch.dtype, num_workers: int) -> None:
-    """torch sums the columns that do not fill a vector register in another order."""
+    """torch uses another order for the sums of columns that do not fill a vector register."""
     generator = torch.Generator().manual_seed(0)
     for sizes in SIZES:
         flat = torch.randn(num_workers, sum(sizes) + 7, dtype=dtype, generator=generator)[:, 3:-4]

@@ -1,4 +1,4 @@
-"""The hook in a user's script: several buckets, regrouped after the first step."""
+"""The DDP hook in a user's script: several buckets, failures, refusals."""
 
 from functools import partial
 
@@ -43,9 +43,7 @@ def test_feedback_in_units_of_the_step_needs_a_learning_rate() -> None:
     reducer = build_reducer(TopK(density=0.5), 6, partial(ErrorFeedback, scale="step"))
     with pytest.raises(ValueError, match=r"^CompressionState\.learning_rate must be given .*scale='step'"):
         CompressionState(reducer, model, communicator=Communicator(1))
-    accordion = build_reducer(
-        Accordion(k_low=0.1, k_high=0.5), 6, ErrorFeedback
-    )  # looks at falls of the rate
+    accordion = build_reducer(Accordion(k_low=0.1, k_high=0.5), 6, ErrorFeedback)  # compares learning rates
     with pytest.raises(ValueError, match=r"^CompressionState\.learning_rate must be given with ACCORDION"):
         CompressionState(accordion, model, communicator=Communicator(1))
     state = CompressionState(reducer, model, communicator=Communicator(1), learning_rate=0.5)

@@ -58,12 +58,12 @@ def kept(x: np.ndarray, method: str, feedback: str, density: float = DENSITY) ->
 
 
 def plain(steps: list[dict[str, Any]], method: str, scope: str, feedback: str) -> list[dict[str, float]]:
-    """The metrics of every step, computed only from e and g."""
+    """The metrics of every step, computed only from residuals e and gradients g."""
     pieces = PIECES[scope]
     last = np.zeros((WORKERS, sum(SIZES)), dtype=int)
     found = []
     whole, apart = np.zeros(sum(SIZES)), np.zeros(sum(SIZES))
-    of_residuals = np.zeros((WORKERS, len(pieces)))  # bounds of their norms, in gradient units
+    of_residuals = np.zeros((WORKERS, len(pieces)))  # bounds of their norms, in units of the gradient
     for number, step in enumerate(steps, 1):
         alpha = learning_rate(number - 1) if feedback == "step" else 1.0
         e, g = step["residual"].double().numpy(), step["gradient"].double().numpy()
@@ -133,7 +133,7 @@ def test_processes_do_not_change_a_metric(one_process: dict, processes: int) -> 
         for name, steps in result.items():
             for one, other in zip(one_process[name], steps, strict=True):
                 found, expected = dict(other["metrics"]), dict(one["metrics"])
-                bound = expected.pop("diagnostics/gap_bound", 0)  # it adds norms in another order
+                bound = expected.pop("diagnostics/gap_bound", 0)  # a sum of norms in another order
                 assert found.pop("diagnostics/gap_bound", 0) == pytest.approx(bound, rel=1e-14), name
                 assert found == expected, name
                 first = other["charges"]
@@ -167,7 +167,7 @@ def test_between_two_measurements_only_the_waits_are_followed() -> None:
     ("name", "shared"), [("random_k", False), ("random_block", False), ("random_block", True)]
 )
 def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
-    """For all forms of positions: sent entries are no longer in the residual."""
+    """For separate and shared positions: an entry was sent if its residual is 0."""
     codec = named(name, {"shared_coordinates": shared}).method(density=0.3)
     probe = Probe(
         ErrorFeedback(build_reducer(codec, 20)), Diagnostics(every=1, staleness=Staleness(ages=[1, 2]))
@@ -176,7 +176,7 @@ def test_staleness_follows_random_coordinates(name: str, shared: bool) -> None:
     communicator, state = Communicator(3), probe.init([segment(torch.zeros(3, 20))])
     last = torch.zeros(3, 20, dtype=torch.int32)
     for step in range(9):
-        rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only sent entries are 0
+        rows = torch.rand(3, 20, generator=draw) + 0.1  # so that only sent entries have residual 0
         reduced, state = probe.reduce(inputs_of([segment(rows)]), state, Step(0, step), communicator)
         last[reduced.residual["a"] == 0] = step + 1
         assert torch.equal(probe.state["sent_at"], last)
@@ -231,7 +231,7 @@ def test_what_a_method_cannot_give_is_refused(name: str, feedback: str, asked: d
 
 
 def test_xi_is_of_what_feedback_makes_of_the_gradients() -> None:
-    """With one worker C(mean) = mean C, so xi is 0 under momentum correction; refused for relayed means."""
+    """With one worker C(mean p) = mean C(p), so xi is 0 under momentum correction. EF21 is refused."""
     inner = build_reducer(named("top_k", {}).method(density=0.1), 60)
     probe = Probe(MomentumCorrection(inner), Diagnostics(xi=Xi(), every=1))
     state, communicator = probe.init([segment(torch.zeros(1, 60))]), Communicator(1)
@@ -277,7 +277,7 @@ def test_switched_off_there_is_nothing_to_cost_anything() -> None:
 
 
 def test_a_checkpoint_goes_without_what_is_not_asked_for_any_more(tmp_path: Path) -> None:
-    """Waits cannot be computed from a later step on; a message states this."""
+    """State of a diagnostic that is off is dropped. Waits need all steps, so missing state is refused."""
     small = ("model=mlp", "compressor=top_k", "workers=2", "trainer.batch_size=8", "trainer.steps=4")
     with_waits = config_of(tmp_path / "with", *small, "diagnostics=[staleness]")
     without = config_of(tmp_path / "without", *small)
@@ -303,7 +303,7 @@ def test_compiled_loops_measure_the_same_bits(dtype: torch.dtype) -> None:
     assert backends[0] is not backends[1]
     sums = [backend.sum_wide(rows) for backend in backends]
     assert sums[0].dtype == torch.float64 and torch.equal(*sums)
-    sent_at = torch.randint(0, 8, (1300,), generator=random, dtype=torch.int32)  # of 8 steps, the last not
+    sent_at = torch.randint(0, 8, (1300,), generator=random, dtype=torch.int32)  # 1 to 7; 0: never sent
     rests = [rows[1], rows[2][:300]]
     by_kernel, by_torch = (backend.count_ages(8, sent_at, rests) for backend in backends)
     assert by_kernel[0].sum() == 1300 and by_kernel[0][0] == 0

@@ -15,7 +15,7 @@ SAMPLES = 53
 
 
 def problem() -> tuple[nn.Module, ClassificationDataset]:
-    """A network with another output in training mode, on images that need normalisation."""
+    """A network whose output differs in training mode, and images that need normalisation."""
     torch.manual_seed(0)
     images = torch.randint(256, (SAMPLES, 1, 4, 4), dtype=torch.uint8)
     labels = torch.randint(5, (SAMPLES,))
@@ -59,7 +59,7 @@ class Counting:
 
 
 class Alone:
-    """A communicator of one of several processes, without the others."""
+    """The communicator of one of several processes; it does not communicate with the others."""
 
     def __init__(self, process: int, processes: int) -> None:
         self.rank = process
@@ -114,7 +114,7 @@ def test_mode_is_restored_and_nothing_else_changes(training: bool) -> None:
 
 
 def test_model_is_in_evaluation_mode_and_builds_no_graph() -> None:
-    """A task that checks the model's mode during a measurement."""
+    """The task records the model's mode and whether its outputs require gradients."""
     seen = []
 
     class Watching(Classification):

@@ -1,4 +1,4 @@
-"""Bytes of evaluations: those after a step without a record have the bytes sent so far."""
+"""Bytes of evaluations: every evaluation has the bytes sent so far."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ WORDS = ("model=mlp", "workers=2", "trainer.batch_size=64", "trainer.steps=30", 
 
 
 def test_every_evaluation_has_its_bytes(tmp_path: Path) -> None:
-    """In its own record or in that of its step, the same for every interval between records."""
+    """They are in the record of the evaluation or of its step, and do not depend on ``trainer.log_every``."""
     found = []
     for every in (1, 7):
         records = train(config_of(tmp_path / str(every), *WORDS, f"trainer.log_every={every}"))["records"]

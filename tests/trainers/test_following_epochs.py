@@ -17,7 +17,7 @@ from trainers.run.folder import RunFolder
 from trainers.schedules.schedules import Cosine, WarmupStep
 
 SMALL = ("model=mlp", "model.hidden=[16]", "workers=4", "trainer.batch_size=90", "trainer.evaluate_every=100")
-SMALL += ("schedule=constant", "trainer.steps=20")  # 4 steps are an epoch
+SMALL += ("schedule=constant", "trainer.steps=20")  # an epoch has 4 steps
 ACCORDION = ("compressor=accordion", "budget.density=0.02", "compressor.k_high=0.2", "compressor.period=1")
 
 

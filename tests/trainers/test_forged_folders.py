@@ -1,4 +1,4 @@
-"""Damaged and forged run folders: the undisturbed run, or one line; no other file is changed."""
+"""Damaged and forged run folders: the undisturbed result or a one-line error; no outside file is changed."""
 
 import copy
 import random
@@ -55,7 +55,7 @@ class Runs:
         return copy.deepcopy(self._config) | {"output": str(output)}
 
     def copy(self, place: Path, kind: str = "broken") -> tuple[dict[str, Any], Path]:
-        """Copy an interrupted run, or a ``whole`` one without its checkpoint, to be damaged."""
+        """Copy an interrupted run, or a ``whole`` run without its checkpoint; the test damages the copy."""
         self.was_finished = kind == "whole"
         ignore = shutil.ignore_patterns("checkpoint" if kind == "whole" else "")
         shutil.copytree(self.place / kind, place / "output", ignore=ignore)
@@ -64,7 +64,7 @@ class Runs:
         return config, RunFolder(config).path
 
     def require(self, config: dict[str, Any], path: Path) -> str:
-        """Assert that the run equals the undisturbed one, or one line names the file; returns the line."""
+        """Assert that the run equals the undisturbed one, or one line names the file; return the line."""
         outside = forging.state_of(forging.outside_of(path))
         line = ""
         try:
@@ -76,7 +76,7 @@ class Runs:
         folder = RunFolder(config)
         if not line and (_checkpoints(path) or not self.was_finished):
             assert_same(self.whole, outcome(config))
-        elif not line:  # it had finished before, and is unchanged
+        elif not line:  # the run had finished, and its files are unchanged
             assert timeless(folder.summary()) == self.whole["summary"]
             assert records(folder) == self.whole["records"]
         return line
@@ -130,7 +130,7 @@ def test_named(tmp_path: Path, runs: Callable[[str], Runs], name: str) -> None:
 
 
 def test_a_place_that_is_a_link(tmp_path: Path, runs: Callable[[str], Runs]) -> None:
-    """At the paths of files and folders that a run writes; the link's target is not changed."""
+    """A link at a path that a run writes is refused; its target is not changed."""
     number = len(forging.link_places(runs("average").copy(tmp_path / "first")[1]))
     for place in range(number):
         config, path = runs("average").copy(tmp_path / str(place))

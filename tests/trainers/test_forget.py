@@ -1,4 +1,4 @@
-"""Removal of old checkpoints: the last two complete ones are kept, and unfinished newer ones."""
+"""Removal of old checkpoints: which complete and incomplete checkpoints are kept."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 class Points(NamedTuple):
-    """Samples of a straight line, and a note that applies to all of them."""
+    """Samples of a straight line, and a flag for the whole batch."""
 
     x: Tensor
     y: Tensor

@@ -28,7 +28,7 @@ def test_all_processes_agree(method: str, trained: dict[str, list[dict[str, Any]
 def test_a_method_of_single_entries_gives_what_it_gives_without_shards(
     method: str, trained: dict[str, list[dict[str, Any]]]
 ) -> None:
-    """Weights, and the bytes of values and positions; every part has a count of its own."""
+    """Weights, bytes of values and bytes of positions. Metadata differ: every shard sends its own count."""
     weights, handed = without_shards(method)
     torch.testing.assert_close(trained[method][0]["weights"], weights, rtol=0, atol=1e-6)
     of_replicas = [sum(result["bytes"][kind] for result in trained[method]) / REPLICAS for kind in range(2)]

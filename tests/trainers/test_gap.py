@@ -33,7 +33,7 @@ SAVED = 5  # the step after which another training continues
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[int, list[dict[str, Results]]]:
-    """By number of processes, for each process: trainings, and their continuations after a step."""
+    """By number of processes, for each process: whole trainings, and their continuations after step SAVED."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield {1: [whole_and_gone_on(0, 1, SAVED)], 2: run_in_processes(whole_and_gone_on, 2, SAVED)}
@@ -45,7 +45,7 @@ def outcomes() -> dict[int, list[dict[str, Results]]]:
 def test_it_is_the_mean_residual(
     outcomes: dict[int, list[dict[str, Results]]], processes: int, setting: tuple[str, str, str]
 ) -> None:
-    """Skipped steps are excluded. In units of the parameters it is divided by the rate."""
+    """Skipped steps are excluded. A residual in units of the parameters is divided by the learning rate."""
     name, _, feedback = setting
     steps = outcomes[processes][-1]["whole"]["/".join(setting)]
     measured = [step for step in steps if "diagnostics/gap" in step]
@@ -67,7 +67,7 @@ def test_it_is_the_mean_residual(
 def test_it_is_below_the_bound_of_the_lemma(
     outcomes: dict[int, list[dict[str, Results]]], processes: int, setting: tuple[str, str, str]
 ) -> None:
-    """By the gradients alone for Top-k, D lambda^2 for a threshold; none for other methods and feedback."""
+    """Top-k's bound follows from the gradients, a threshold's is D lambda^2; other cases have no bound."""
     name, _, feedback = setting
     steps = outcomes[processes][-1]["whole"]["/".join(setting)]
     bounds = [step["diagnostics/gap_bound"] for step in steps if "diagnostics/gap_bound" in step]
@@ -122,7 +122,7 @@ def test_another_number_of_workers_takes_it_over(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_without_it_is_refused_where_it_is_asked_for(tmp_path: Path) -> None:
-    """The sum cannot be computed from a later step on; state of an inactive diagnostic is dropped."""
+    """The gap needs the sums of all steps. State of a diagnostic that is off is dropped."""
     small = ("model=mlp", "compressor=top_k", "workers=2", "trainer.batch_size=8", "trainer.steps=4")
     configs = [
         config_of(tmp_path / "with", *small, "diagnostics=[gap]"),
@@ -175,7 +175,7 @@ def test_compiled_loops_add_the_same_bits(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
 def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
-    """Computed by hand for a reducer with other state; every step counts, measured or not."""
+    """The gap of an unknown wrapper, compared with a plain sum over all steps, measured or not."""
     inner = Halved(build_reducer(TopK(density=0.1), 50, ErrorFeedback))
     probe, communicator = Probe(inner, Diagnostics(every=3, gap=Gap())), Communicator(4)
     with chosen(kernels):
@@ -202,7 +202,10 @@ def test_only_gradients_and_means_are_looked_at(kernels: str) -> None:
 
 @pytest.mark.parametrize("scale", ["gradient", "step"])
 def test_the_bound_by_hand(scale: str) -> None:
-    """||e'|| <= sqrt(1 - delta) (||e|| + ||g||), below the lemma's closed form; none after another rate."""
+    """||e'|| <= sqrt(1 - delta) (||e|| + ||g||), below the lemma's closed form.
+
+    With ``scale=step`` there is no bound after a change of the learning rate.
+    """
     feedback = partial(ErrorFeedback, scale=scale)
     probe = Probe(build_reducer(TopK(density=0.2), 50, feedback), Diagnostics(every=1, gap=Gap()))
     state, bound, largest = probe.init([segment(torch.zeros(4, 50))]), 0.0, 0.0

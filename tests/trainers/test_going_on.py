@@ -1,4 +1,4 @@
-"""The start of a run: its own last valid checkpoint, none, or a given one."""
+"""The start of a run: from its own last valid checkpoint, from none, or from a given one."""
 
 from pathlib import Path
 from typing import Any
@@ -69,7 +69,7 @@ def test_without_a_good_checkpoint_it_starts_again(
 def test_records_that_are_not_what_they_were(
     tmp_path: Path, whole: dict[str, Any], capsys: pytest.CaptureFixture
 ) -> None:
-    """A metrics.jsonl that was changed, or truncated between the two checkpoints."""
+    """A metrics.jsonl that was truncated between the two checkpoints."""
     config, folder = interrupted(tmp_path)
     lines = folder.metrics.read_text().splitlines(keepends=True)
     folder.metrics.write_text("".join(lines[:5]))
@@ -119,12 +119,12 @@ def test_another_runs_checkpoint(tmp_path: Path) -> None:
     assert RunFolder(short).summary() is not None
     assert RunFolder(longer).summary()["origin"].startswith(f"{RunFolder(short).id} step-000000009 ")
     found = read_runs([tmp_path])
-    assert {run.id for run in found} == {run.path.name for run in found}  # also when only read
+    assert {run.id for run in found} == {run.path.name for run in found}  # also computed from the files
     assert len(by_setting(found)) == 2
 
 
 def test_seeds_that_begin_at_their_own_seeds_checkpoints(tmp_path: Path) -> None:
-    """They have one setting, because their checkpoints have."""
+    """The two longer runs have one setting, because their checkpoints are of one setting."""
     longer = []
     for seed in (0, 1):
         short = config_of(tmp_path, *SETTINGS, f"seed={seed}", "trainer.steps=2")
@@ -175,7 +175,7 @@ def test_a_checkpoint_of_another_model(tmp_path: Path) -> None:
 
 
 def test_asked_to_stop(tmp_path: Path, whole: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends after the current step, with its state saved."""
+    """The run ends after the current step and saves its state."""
     config = config_of(tmp_path, *SETTINGS, "checkpoint.every_steps=null")
     requests = iter([0, 0, 15])
     monkeypatch.setattr(StopRequest, "signal", property(lambda self: next(requests)))

@@ -1,4 +1,4 @@
-"""Gradients of workers: independent of the other workers; errors name bad gradients."""
+"""Gradients of workers: independent of the other workers; errors name non-finite gradients."""
 
 import pytest
 import torch
@@ -35,7 +35,7 @@ def test_each_worker_computes_as_if_alone() -> None:
 
 
 def test_buffers_kept_are_worker_0s() -> None:
-    """If n workers updated one running mean n times per step, the training would differ."""
+    """The running mean is updated once per step, by worker 0, for any number of workers."""
     model, alone = small_net(), small_net()
     workers_of(model, 4).compute([batch_of(0, w) for w in range(4)], step=0)
     workers_of(alone, 1).compute([batch_of(0, 0)], step=0)
@@ -75,7 +75,7 @@ def test_dropout_changes_with_step_and_seed_only() -> None:
 
 
 def test_workers_do_not_share_one_dropout_stream() -> None:
-    """On the same batch, from the same weights, they drop different units."""
+    """With equal batches and weights, workers drop different units."""
     workers = workers_of(small_net(), 2)
     workers.compute([batch_of(0, 0), batch_of(0, 0)], step=0)
     assert not torch.equal(flat_of(workers)[0], flat_of(workers)[1])
@@ -127,7 +127,7 @@ def test_unused_parameters_have_zero_gradients(count: int) -> None:
 
 
 class _Twice(nn.Module):
-    """Autograd gives both parameters the same tensor; the second has another memory layout."""
+    """Autograd gives both parameters the same gradient tensor; the second has another memory layout."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class _Twice(nn.Module):
 
 
 def test_a_lone_workers_gradients_share_no_memory() -> None:
-    """A reducer without feedback consumes them one by one."""
+    """A reducer without feedback overwrites them one by one."""
     x = torch.arange(6.0).view(2, 3)
     workers = workers_of(_Twice(), 1, loss=lambda m, batch, _: (m(batch), None))
     workers.compute([x], 0)

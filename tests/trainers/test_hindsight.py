@@ -1,4 +1,4 @@
-"""The least total error in hindsight, compared with sorting all p, and the regret of every method."""
+"""Hindsight error, compared with a sort of all p, and the regret of every method."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def followed(
     dtype: torch.dtype = torch.float32,
     wire: dict[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The metrics after some steps of random gradients, the totals, and all p of the local workers."""
+    """For random gradients: metrics after every step, all p of the local workers, the ledger's metrics."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
     reducer = build_reducer(method, sum(SIZES), FEEDBACKS[feedback], encoding=Encoding(**(wire or {})))
     ledger = Ledger(layout_of(dtype, scope), communicator, reducer)
@@ -126,7 +126,7 @@ def test_processes_do_not_change_it(processes: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
 def test_other_precisions(dtype: torch.dtype) -> None:
-    """Half precision rounds p; a threshold still keeps exactly the entries above it."""
+    """A threshold has no regret in any dtype, although half precision rounds p."""
     found = followed(codec_of("hard_threshold", "gradient"), dtype=dtype)["told"][-1]
     assert abs(found[REGRET]) <= found[BOUND] < 0.01
 
@@ -196,7 +196,7 @@ def test_what_cannot_be_told_is_absent() -> None:
 
 
 def test_skipped_steps_do_not_enter() -> None:
-    """They have a NaN, which would make the error infinite; the last step is measured and skipped."""
+    """A skipped step has a NaN, which would make the error infinite. The last step is skipped too."""
     trainer = skipping_trainer(Communicator(SKIPPING_WORKERS), bad_steps={3: 2, SKIPPING_STEPS: 1})
     object.__setattr__(trainer, "diagnostics", ON)
     records, snapshots = Records(), Snapshots()

@@ -48,7 +48,7 @@ def test_jobs_that_run_at_once_share_what_is_left() -> None:
 
 
 def test_a_new_round_of_jobs_counts_on_as_many_at_once_as_the_last() -> None:
-    """The first job of a round may start when the other jobs of the previous round have ended."""
+    """Before the first job of a round starts, all jobs of the previous round may have ended."""
     before = [replace(job, at_once=i + 1) for i, job in enumerate(ended(FINISHED, FINISHED))]
     job = Job(2, WORDS)
     assert first_line([*before, job], job, 10, WORDS) == "job 3 of 10; 2 done, about 4 min left"

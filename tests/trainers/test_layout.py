@@ -1,4 +1,4 @@
-"""Views of the flat buffer, and the copy of the mean to the parameters."""
+"""Layout: views of the flat buffer, the copy of the mean to the parameters, refusals."""
 
 import pytest
 import torch

@@ -16,10 +16,10 @@ Results = dict[str, dict[str, Any]]
 
 
 def dealt() -> dict[str, list[str]]:
-    """One setting of every method: with the hook, or in two or four processes.
+    """One setting of every method, trained in one way: in two processes, in four, or with the hook.
 
-    The contract's tests reduce with every method in two processes; the slow tests train all settings in all
-    ways, also those of a method's further examples.
+    The contract's tests reduce with every method in two processes. The slow tests train all settings of all
+    examples of a method in all ways.
     """
     found: dict[str, list[str]] = {"two": [], "four": [], "hook": []}
     for number, method in enumerate(FIRST):
@@ -29,7 +29,7 @@ def dealt() -> dict[str, list[str]]:
     return found
 
 
-FIRST = list({case.source: str(case) for case in reversed(cases())}.values())[::-1]  # of each method
+FIRST = list({case.source: str(case) for case in reversed(cases())}.values())[::-1]  # first of each method
 SCOPES = ("layer", "global")
 DEALT = dealt()
 QUICK = [name for names in DEALT.values() for name in names]
@@ -50,7 +50,7 @@ def one_process(one_thread: None) -> Results:
 
 @pytest.fixture(scope="module")
 def two_processes(one_process: Results) -> Results:
-    """After the training in one process, which compiles the kernels for all."""
+    """Depends on ``one_process``, because its training compiles the kernels for all processes."""
     return run_in_processes(train_all, 2, DEALT["two"])[0]
 
 
@@ -139,8 +139,8 @@ def test_every_setting_in_every_way(all_in_one_process: Results, processes: int,
 
 @pytest.mark.slow
 def test_all_settings_differ(all_in_one_process: Results) -> None:
-    """Those of "none" are two trainings. Five methods give the same in both scopes, with each feedback.
+    """The six settings of "none" have two results. Five methods give equal results in both scopes.
 
-    These are a hard threshold, Strom's method, AdaComp, EF-sign and 1-bit SGD.
+    These are a hard threshold, Strom's method, AdaComp, EF-sign and 1-bit SGD, each with three feedbacks.
     """
     assert number_of_trainings(all_in_one_process) == len(ALL) - 4 - 5 * 3

@@ -47,7 +47,7 @@ STEPS = [
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_hard_threshold_by_hand(scope: str) -> None:
-    """Threshold 2. Worker 0 sends 3, keeps 1, .5, .25; then 1 + 2 = 3 is sent. Worker 1 sends 5, 2."""
+    """Threshold 2. Step 1: worker 0 sends 3, worker 1 sends 5 and 2. Step 2: worker 0 sends 1 + 2 = 3."""
     ledger = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
     first = ((1 + 0.25 + 0.0625) + (0.25 + 0.0625)) / 2
     second = ((0.25 + 0.0625) + (0.25 + 0.0625)) / 2
@@ -62,7 +62,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/bytes_sent": (8 + 0) / 2 + 4 * segments,
         "comm/bytes_sent_total": 8 * 4 / 2 + 8 * segments,
         "comm/bits_per_parameter": 8 * (8 * 4 / 2 + 8 * segments) / (2 * 4),
-        # Each of 2 workers sends its payload to one other.
+        # Each of 2 workers sends its payload to the other.
         "comm/link_bytes_sent": 8 / 2 + 4 * segments,
         "comm/link_bytes_sent_total": 8 * 4 / 2 + 8 * segments,
         "comm/link_bytes_received": 8 / 2 + 4 * segments,
@@ -72,11 +72,11 @@ def test_hard_threshold_by_hand(scope: str) -> None:
         "comm/indices_bytes_total": 4 * 4 / 2,
         "comm/padding_bytes_total": 0.0,
         "comm/metadata_bytes_total": 8.0 * segments,
-        # First 1 and 2 of 4 are sent, log2 4 and log2 6 bits; then 1 and none of 4.
+        # Step 1: 1 and 2 of 4 entries, log2 4 and log2 6 bits for their positions. Step 2: 1 and 0.
         "comm/entropy_bound_bytes": pytest.approx((4 + 2 / 8) / 2),
         "comm/entropy_bound_bytes_total": pytest.approx((16 + (2 + math.log2(6) + 2) / 8) / 2),
         "comm/paper_bits_total": 32 * 4 / 2,
-        "comm/largest_sent_total": 2 + 1,  # worker 1 first, then worker 0
+        "comm/largest_sent_total": 2 + 1,  # worker 1 in step 1, worker 0 in step 2
     }
     layers = ledger.layers()
     assert layers["weight"]["elements"] == 3
@@ -87,7 +87,7 @@ def test_hard_threshold_by_hand(scope: str) -> None:
 
 
 def test_the_compression_ratio_goes_over_a_change_of_the_number_of_workers() -> None:
-    """A dense step counts with the number of workers at that step."""
+    """The bytes of dense training are summed with each step's number of workers."""
     method = RandomK(density=0.5)  # 2 of 4 values of 4 bytes, all-reduced
     of_two = ledger_after(STEPS[:1], method, "global")
     of_four = ledger_after([STEPS[1].repeat(2, 1)], method, "global")
@@ -101,16 +101,16 @@ def test_the_compression_ratio_goes_over_a_change_of_the_number_of_workers() -> 
 @pytest.mark.parametrize(
     ("values", "num_bytes"),
     [
-        # Worker 0 sends 3, worker 1 sends 5 and 2, of another layer; an index takes 4 bytes, a length 4.
+        # Worker 0 sends 1 entry, worker 1 sends 2 of different layers; an index takes 4 bytes, a length 4.
         ("fp32", (4 + 4) * 1.5 + 4),
-        ("bf16", (4 + 2) * 1.5 + 4 + 2),  # and 2 for the header of a message
-        ("int8", (4 + 1) * 1.5 + 4 + 2 + 4 * (1 + 2) / 2),  # and a scale for each layer
+        ("bf16", (4 + 2) * 1.5 + 4 + 2),  # + 2 for the header of a message
+        ("int8", (4 + 1) * 1.5 + 4 + 2 + 4 * (1 + 2) / 2),  # + a scale for each layer
     ],
 )
 def test_the_compression_ratio_has_the_size_of_the_gradient_whatever_is_sent(
     values: str, num_bytes: float
 ) -> None:
-    """4 elements of 4 bytes, which each of 2 workers would send once, over the bytes that leave a worker."""
+    """The bytes of a worker in dense training, 4 elements of 4 bytes, over the bytes that leave it."""
     ledger = ledger_after(STEPS[:1], HardThreshold(threshold=2.0), "global", wire=Encoding(values=values))
     assert ledger.metrics()["comm/compression_ratio"] == pytest.approx(4 * 4 / num_bytes)
 
@@ -124,7 +124,7 @@ def test_total_error_without_feedback_is_what_was_lost() -> None:
 @pytest.mark.parametrize("shared", [False, True])
 def test_no_bound_on_indices_that_follow_from_the_seed(shared: bool) -> None:
     metrics = ledger_after(STEPS, RandomK(density=0.5, shared_coordinates=shared), "layer").metrics()
-    assert metrics["comm/entropy_bound_bytes"] == 4 * 2  # one of 3 and the one of 1
+    assert metrics["comm/entropy_bound_bytes"] == 4 * 2  # 1 of 3 elements and 1 of 1
     assert metrics["comm/entropy_bound_bytes_total"] == 2 * 4 * 2
 
 
@@ -144,12 +144,12 @@ def test_layers_add_up() -> None:
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_a_gpus_tables_are_entered_at_once(scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPU's code, which avoids a copy per layer, on CPU tensors; also for some of the layers."""
+    """The code for GPUs avoids a copy per layer. It runs on CPU tensors here, for all and for some layers."""
     expected = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
     asked: list[torch.Tensor] = []
     monkeypatch.setattr("trainers.ledger._entries", lambda tensor: asked.append(tensor) or tensor)
     ours = ledger_after(STEPS, HardThreshold(threshold=2.0), scope)
-    assert len(asked) == (3 if scope == "layer" else 3 + 2 * len(STEPS))  # three as it begins
+    assert len(asked) == (3 if scope == "layer" else 3 + 2 * len(STEPS))  # 3 in ``Ledger.__init__``
     assert ours.metrics() == expected.metrics() and ours.layers() == expected.layers()
     reduced = Reduced({}, {}, {"bias": compressed_of_one(7.0, 3.0)})
     before = ours.error.clone()

@@ -1,4 +1,4 @@
-"""Checkpoints of a run that was killed after its summary and before it had removed them."""
+"""Removal of checkpoints of a run that was killed after it wrote its summary."""
 
 from pathlib import Path
 

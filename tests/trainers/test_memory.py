@@ -1,4 +1,4 @@
-"""Freed memory stays with the process, if its C library supports it."""
+"""``keep_freed_memory``: with glibc, freed memory stays with the process."""
 
 import platform
 import subprocess

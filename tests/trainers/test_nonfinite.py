@@ -1,4 +1,4 @@
-"""trainer.nonfinite: a step with a non-finite gradient stops the run, or is skipped."""
+"""``trainer.nonfinite``: a step with a non-finite gradient stops the run, or is skipped."""
 
 import json
 import re
@@ -38,7 +38,7 @@ def test_a_skipped_step_changes_nothing(alone: dict[str, Any]) -> None:
 
 
 def test_skipped_steps_are_records(alone: dict[str, Any]) -> None:
-    """Also between logged steps; nothing was sent in them, and the totals are unchanged."""
+    """Also between logged steps. Nothing is sent in a skipped step, and the totals are unchanged."""
     records = {record["step"]: record for record in alone["records"]}
     assert list(records) == [2, 3, 4, 6, 7, 8]
     assert [record["train/steps_skipped"] for record in records.values()] == [0, 1, 2, 2, 3, 3]
@@ -99,7 +99,7 @@ def test_stopping_is_the_default() -> None:
     [(1, False, False), (2, False, False), (4, False, False), (4, True, False), (4, False, True)],
 )
 def test_all_processes_stop_where_one_has_a_fault(processes: int, overlap: bool, dense: bool) -> None:
-    """The kernels detect it; no process updates its weights. The error names the first layer."""
+    """No process updates its weights. The error names the first layer with a non-finite gradient."""
     for found in run_in_processes(stop, processes, overlap, dense):
         assert found["said"] == "step 3: the gradient of worker 2 is not finite in layer scale"
         for name, weight in found["weights"].items():

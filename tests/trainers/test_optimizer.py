@@ -11,7 +11,7 @@ from trainers.optimizer import adam, adamw, parameter_groups, sgd
 
 
 class Mixed(nn.Module):
-    """Two kinds of BatchNorm, another norm, biases at two depths, a frozen and a bare parameter."""
+    """BatchNorm1d and 2d, LayerNorm, biases at two depths, bare parameters, and a frozen one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def test_module_used_twice_appears_once() -> None:
 
 
 def test_weight_shared_by_two_modules_appears_once() -> None:
-    """A language model whose embedding is also its output layer: one step, not two."""
+    """The weight of an embedding that is also the output layer is updated once per step."""
     model = nn.Sequential(nn.Embedding(1, 1), nn.Linear(1, 1, bias=False))
     model[1].weight = model[0].weight
     filled(model)[0].weight.grad += 1.0

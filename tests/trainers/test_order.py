@@ -28,7 +28,7 @@ class Gradients(NamedTuple):
 
 
 class Task:
-    """A loss with that gradient; the metrics on held-out data are the weights."""
+    """A loss whose gradient is the batch's; the metrics on held-out data are the weights."""
 
     num_sums = 2
     higher_is_better = frozenset()
@@ -44,7 +44,7 @@ class Task:
 
 
 class Wanted:
-    """Dataset and loader of one worker with these gradients, one per step; an epoch is a step."""
+    """Dataset and loader of one worker, with a given gradient for each step; an epoch has one step."""
 
     task = Task()
     held_out = {"test": [0]}  # noqa: RUF012
@@ -122,7 +122,7 @@ TOP_1 = TopK(density=0.5)
 
 
 def test_clipping_comes_before_feedback() -> None:
-    """The last gradient is (3, 0), and (3, 0) is in the residual: a clipped p could not send 6."""
+    """The last gradient and residual are (3, 0) each, so 6 is sent; clipping p would give 5."""
     found = weights(train([[3.0, 4.0], [0.0, 4.0], [3.0, 0.0]], TOP_1, clip_norm=5.0))
     assert found == [pytest.approx(expected, abs=1e-5) for expected in ((1, -1), (1, -3), (-2, -3))]
 
@@ -140,7 +140,7 @@ def test_weight_decay_comes_after_compression() -> None:
 
 
 def test_momentum_comes_after_compression() -> None:
-    """The second step moves by momentum of the first, and compresses the gradient without momentum."""
+    """The second update contains the first step's momentum, but the compressor's input does not."""
     records = train([[3.0, 4.0], [0.0, 0.0]], TOP_1, momentum=0.9)
     first = (1.0, 1 - 0.5 * 4)
     second = (first[0] - 0.5 * 3, first[1] - 0.5 * 0.9 * 4)

@@ -87,7 +87,7 @@ def test_tensorboard_of_a_continued_run_hides_repeated_steps(continues: bool, tm
     first = TensorBoard(tmp_path, {}, FACTS)
     for step in range(1, 6):
         first.log(record(step) | {"train/loss": -1})
-    first.attempt(first.writer.close)  # killed: without an end
+    first.attempt(first.writer.close)  # as if the process was killed before ``finish``
     second = TensorBoard(tmp_path, {}, FACTS, continues=continues)
     for step in range(4 if continues else 1, 7):
         second.log(record(step))

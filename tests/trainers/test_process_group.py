@@ -1,4 +1,4 @@
-"""Process groups: the backend, and NCCL's GPU."""
+"""Process groups: the backend, NCCL's GPU, and separate stores of a sweep's jobs."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -20,7 +20,7 @@ from trainers.launch import process_group
 def test_nccl_is_told_its_gpu(
     device: torch.device, backend: str, told: torch.device | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise NCCL guesses it from the rank at the first barrier, with a warning."""
+    """Without ``device_id`` NCCL guesses the GPU from the rank at the first barrier, with a warning."""
     joined: list[tuple] = []
 
     def join(backend: str, **settings: object) -> None:

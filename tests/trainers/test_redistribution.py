@@ -16,7 +16,7 @@ SIZE = 1000
 
 
 def written(root: Path, num_workers: int) -> dict[str, torch.Tensor]:
-    """Write a checkpoint of ``num_workers`` workers; returns their means."""
+    """Write a checkpoint of ``num_workers`` workers; return the means of their tensors."""
     draw = torch.Generator().manual_seed(num_workers)
     rows = {
         "reducer/residual/w": torch.randn(num_workers, SIZE, generator=draw),
@@ -56,7 +56,7 @@ def test_the_mean_contribution_is_conserved(tmp_path: Path, before: int, after: 
 
 
 def test_steps_that_workers_remember_are_the_earliest(tmp_path: Path) -> None:
-    """A residual that is the mean of two has waited as long as the older one."""
+    """The mean of two residuals has waited as long as the older one."""
     workers = {
         worker: WorkerState(
             {"diagnostics/sent_at": torch.tensor([5, worker], dtype=torch.int32)}, {"list": []}
@@ -75,7 +75,7 @@ def test_as_many_workers_keep_what_is_theirs() -> None:
 
 
 def test_workers_stay_different(tmp_path: Path) -> None:
-    """Twice as many workers: each residual goes to two; half as many: means of two neighbours."""
+    """Twice as many workers: each residual goes to two. Half as many: each gets the mean of two."""
     written(tmp_path, 4)
     checkpoint = read_checkpoint(step_folders(tmp_path)[0])
     old = [state.tensors["reducer/residual/w"] for state in checkpoint.load(range(4)).workers.values()]

@@ -73,7 +73,7 @@ def one_thread():
     torch.set_num_threads(threads)
 
 
-# Every method as in the quick experiment, a part for each that no other case has
+# Every compressor in the quick experiment
 METHODS = {
     f"method {path.stem}": (
         *("experiment=quick", *IMAGES, f"compressor={path.stem}", "trainer.batch_size=200"),
@@ -82,8 +82,8 @@ METHODS = {
     for path in sorted((CONF / "compressor").glob("*.yaml"))
 }
 CASES |= METHODS
-# Of other cases each has a kind of state that no other has; attention's data are tokenized in each of five
-# trainings
+# Each case that is not slow has a kind of state that no other of them has. "attention" is slow because each
+# of its five trainings tokenizes the data.
 SLOW = (
     *METHODS,
     "attention",
@@ -106,7 +106,7 @@ def test_an_interrupted_run_is_the_run_that_was_not(tmp_path: Path, case: str) -
     config = config_of(tmp_path / "broken", *settings)
     with crash_after(2):  # before the first checkpoint
         training.train(config)
-    with crash_after(6):  # from step 4 on steps are repeated
+    with crash_after(6):  # the next training repeats the steps after step 4
         training.train(config)
     assert [path.name for path in RunFolder(config).checkpoints.iterdir()] == ["step-000000004"]
     assert records(RunFolder(config))[-1]["step"] in (3, 5, 6)

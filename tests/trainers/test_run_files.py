@@ -77,7 +77,7 @@ def test_what_a_run_wrote_is_read(tmp_path: Path) -> None:
 def test_other_shapes(tmp_path: Path, name: str, shape: str) -> None:
     folder = write_run(tmp_path)
     (folder / name).write_bytes(SHAPES[shape])
-    if (name, shape) != ("metrics.jsonl", "nothing"):  # a run that was stopped before its first step
+    if (name, shape) != ("metrics.jsonl", "nothing"):  # valid: a run that was stopped before its first step
         refusal(name, folder)
 
 
@@ -91,7 +91,7 @@ def test_places_that_are_no_files(tmp_path: Path, name: str) -> None:
     path.mkdir()
     refusal(name, folder)
     path.rmdir()
-    os.mkfifo(path)  # never written to
+    os.mkfifo(path)  # a pipe without a writer
     refusal(name, folder)
     path.unlink()
     path.symlink_to("/dev/zero")
@@ -194,7 +194,7 @@ def test_one_digit_of_a_summary(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_not_finite(tmp_path: Path) -> None:
-    """Runs of earlier versions may have them; a run with checksums has none."""
+    """They are accepted only in a summary without checksums, which earlier versions wrote."""
     folder = write_run(tmp_path)
     change(folder / "summary.json", **{"test/perplexity": float("inf")})
     assert read_summary(folder)["test/perplexity"] == float("inf")

@@ -1,4 +1,4 @@
-"""Run folders: one per command, the id's settings, files, and the state after a crash."""
+"""Run folders: their files from open to close, failed runs, and runs that another process finished."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Writes into folders with links, and reading of the files of jobs and trackers."""
+"""Writes into folders with links, and reads of the files of jobs and trackers."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_a_write_replaces_a_link(tmp_path: Path, theirs: Path) -> None:
 
 
 def test_the_one_link_of_wandb_that_leads_out_of_its_folder(tmp_path: Path, theirs: Path) -> None:
-    """Every run with Weights & Biases has it; a resumed run must not be refused because of it."""
+    """Every run with Weights & Biases has this link; a resumed run must not be refused because of it."""
     logs = tmp_path / "run" / "wandb" / "offline-run-1" / "logs"
     logs.mkdir(parents=True)
     (logs / "debug-core.log").symlink_to(theirs)
@@ -61,7 +61,7 @@ def test_records_replace_a_link(tmp_path: Path, theirs: Path) -> None:
 
 
 def test_a_lock_with_another_name_too(tmp_path: Path, theirs: Path) -> None:
-    """Taking it would empty the file."""
+    """Taking a lock that is a hard link would empty the other file."""
     folder = RunFolder(resolved("experiment=quick", f"output={tmp_path / 'o'}"))
     folder.path.parent.mkdir(parents=True)
     os.link(theirs, folder.path.parent / f".{folder.id}.lock")

@@ -99,7 +99,7 @@ def test_linear_as_bert_is_fine_tuned(epoch: float, expected: float) -> None:
 
 
 def test_linear_warmup_in_epochs() -> None:
-    """``warmup_share`` is then ignored."""
+    """``warmup_epochs`` overrides ``warmup_share``."""
     schedule = Linear(warmup_epochs=2, warmup_share=0.5)
     factors = [schedule.factor(epoch, 10) for epoch in (0, 1, 2, 6, 10)]
     assert factors == pytest.approx([0.0, 0.5, 1.0, 0.5, 0.0], abs=1e-12)
@@ -122,7 +122,7 @@ def test_inverse_powers_of_the_time(exponent: float, expected: list[float]) -> N
 
 
 def test_inverse_powers_in_steps_and_in_epochs() -> None:
-    """A quarter of an epoch a step: in epochs the time passes four times as slowly."""
+    """A step is a quarter of an epoch, so the time in epochs is a quarter of the time in steps."""
     in_steps, in_epochs = (
         InversePower(decay=0.5, exponent=1, warmup=0, unit=unit) for unit in ("step", "epoch")
     )

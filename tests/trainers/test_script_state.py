@@ -1,4 +1,4 @@
-"""The hook in a script: state, GradScaler, dtypes, clipping, metrics; as the laboratory's step."""
+"""The DDP hook in a script, compared with a run: state, GradScaler, dtypes, clipping, metrics."""
 
 import pickle
 from pathlib import Path
@@ -38,7 +38,7 @@ def one_thread() -> Any:
 
 
 def state_of(model: nn.Module, workers: int = 1, rank: int = 0, **more: Any) -> CompressionState:
-    """A state of one process that stands for all workers' processes, one after another."""
+    """The state of process ``rank`` of ``workers``; it does not communicate with the others."""
     size = sum(p.numel() for p in model.parameters())
     method = total_error.method("top_k", **TOP_K)
     reducer = total_error.build_reducer(method, size, total_error.feedback("ef"))
@@ -111,7 +111,7 @@ def test_a_pickled_state_goes_on_after_attach() -> None:
     model = network()
     state = state_of(model, scaler=scaler)
     reduce_ones(state)
-    copy = pickle.loads(pickle.dumps(state))  # noqa: S301  # its own
+    copy = pickle.loads(pickle.dumps(state))  # noqa: S301  # written by this test
     with pytest.raises(RuntimeError, match=r"call attach\(module\) first"):
         copy.reduce({}, last=True)
     with pytest.raises(ValueError, match=r"^attach\(scaler\) must be given"):

@@ -16,7 +16,7 @@ RANKS = ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
     [
         (OF_SLURM | {"WORLD_SIZE": "8"}, ("5", "1", "4", "8")),
         (OF_SLURM, (None, None, None, None)),  # a job of one process
-        (OF_SLURM | {"WORLD_SIZE": "8", "RANK": "2"}, ("2", None, None, "8")),  # torchrun below SLURM
+        (OF_SLURM | {"WORLD_SIZE": "8", "RANK": "2"}, ("2", None, None, "8")),  # torchrun in a SLURM job
     ],
 )
 def test_ranks_are_taken_where_a_batch_script_asks(

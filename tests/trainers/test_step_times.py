@@ -22,7 +22,7 @@ def test_a_dense_step_takes_what_its_ring_takes() -> None:
 
 
 def test_a_gather_reaches_every_other_worker() -> None:
-    """4 workers: 30 kB at 1 MB/s and a round; three further workers take 3 ms to add."""
+    """4 workers: 30 kB at 1 MB/s and a round of 1 ms; compression of 4 ms, and 1 ms for each of 3 others."""
     found = predict(SPARSE, 0.1, 4, SLOW)
     assert found.communication == pytest.approx(0.031) and found.compression == pytest.approx(0.007)
 
@@ -64,14 +64,14 @@ def test_rates_are_read() -> None:
             bits_per_second(text)
 
 
-HANDED = {  # bytes of a worker on the page of measurements: to all-reduces, to gathers
+HANDED = {  # bytes of a worker in benchmarks/results/network.md: all-reduced, gathered
     "DDP": (44_691_240, 0),
     "DDP, fp16_compress_hook": (22_345_620, 0),
     "DDP, powerSGD_hook, rank 2": (333_696, 0),
     "top_k": (0, 89_544),
     "hard_threshold": (0, 138_724),
 }
-GLOO = 5e9  # bits per second that two of its processes reach on that machine
+GLOO = 5e9  # bits per second between two gloo processes on the machine of the measurements
 
 
 def measured_steps() -> dict[tuple[str, str], list[float]]:

@@ -75,7 +75,7 @@ if __name__ == "__main__":
 
 
 def test_a_warm_python_with_a_closed_output_starts_processes(tmp_path: Path) -> None:
-    """The socket for its requests must not take the number of a stream that is closed."""
+    """The socket for requests must not get the file descriptor of a closed stream."""
     script, errors = tmp_path / "spawning.py", tmp_path / "errors"
     script.write_text(SPAWNING)
     errors.touch()

@@ -141,8 +141,11 @@ def test_wandb_starts_offline_with_the_first_record(tmp_path: Path, monkeypatch:
 def test_wandb_that_cannot_go_online_is_refused_before_training(
     mode: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Online mode by the setting or the environment; W&B fails here like without a key."""
-    monkeypatch.setenv("WANDB_MODE", "online")
+    """Online mode by the setting or the environment; ``refuse`` acts as W&B without an API key."""
+    if mode is None:
+        monkeypatch.setenv("WANDB_MODE", "online")
+    else:
+        monkeypatch.delenv("WANDB_MODE", raising=False)
 
     def refuse(self: WeightsAndBiases) -> None:
         raise RuntimeError("api_key not configured")
@@ -175,7 +178,7 @@ def test_a_run_that_goes_on_keeps_its_wandb_run(tmp_path: Path) -> None:
 def test_wandb_of_a_folder_that_is_removed_as_it_starts_adds_no_warning(
     tmp_path: Path, capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The failing writer reports the error; the recorded commit is this project's."""
+    """W&B's git root is this project, so W&B prints no warning about the removed folder."""
     folder = tmp_path / "run"
     folder.mkdir()
     tracker = open_offline(folder, continues=False)
@@ -197,7 +200,7 @@ def test_wandb_that_was_not_there_before_gets_an_id_of_its_own(tmp_path: Path) -
 def test_wandb_that_fails_is_said_once(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    """For all its errors: the training continues, and W&B works in later runs."""
+    """The training continues with one message for all errors, and later runs use W&B again."""
     tracker = open_offline(tmp_path, continues=False)
 
     def fail(*_: object, **more: object) -> None:

@@ -1,4 +1,4 @@
-"""The real client of Weights & Biases against a server that keeps what it sends."""
+"""The real client of Weights & Biases, with a local server that stores the requests."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def server() -> Iterator[WandbServer]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
-    """A run in online mode: its folder, and what the server has of it."""
+    """A run in online mode: its folder, and the server that has stored it."""
     server, output = WandbServer(), tmp_path_factory.mktemp("online")
     words = (*QUICK, "tracker.mode=online", "checkpoint.at_end=true", "tracker.checkpoints=true")
     result = command(*words, f"output={output}", HOME=str(output), **server.environment)
@@ -42,7 +42,7 @@ def records(folder: Path) -> list[dict]:
 
 
 def by_step(rows: list[dict]) -> dict[int, dict]:
-    """Rows of one step as one, as W&B stores them."""
+    """Rows merged by step, as W&B stores them."""
     found: dict[int, dict] = {}
     for row in rows:
         found.setdefault(int(row["step"]), {}).update(row)
@@ -50,7 +50,7 @@ def by_step(rows: list[dict]) -> dict[int, dict]:
 
 
 def logged(run: object) -> dict[int, dict]:
-    """The rows of a stored run without what W&B adds."""
+    """The rows of a stored run without W&B's own keys and the tables of layers."""
     rows = [{k: v for k, v in row.items() if not k.startswith(("_", "layers"))} for row in run.rows()]
     return by_step(rows)
 
@@ -77,7 +77,7 @@ def test_a_run_says_what_it_is(finished: SimpleNamespace) -> None:
 
 
 def test_metrics_have_axes_and_goals(finished: SimpleNamespace) -> None:
-    """The numbers are those of the fields of W&B's MetricRecord."""
+    """The keys "1" and "5" are field numbers of W&B's MetricRecord: name and axis."""
     metrics = {metric["1"]: metric for metric in finished.run.metrics}
     names = [metric["1"] for metric in finished.run.metrics]
     axis = {name: names[metric["5"] - 1] for name, metric in metrics.items() if "5" in metric}

@@ -1,4 +1,4 @@
-"""Density schedules: their values, and that a step sends what they say."""
+"""Density schedules: values per epoch, refused settings, and the number of elements sent in a step."""
 
 import pytest
 import torch
@@ -99,7 +99,7 @@ def test_a_chain_follows_the_schedules_of_its_parts() -> None:
 @pytest.mark.parametrize("kernels", ["auto", "reference"])
 @pytest.mark.parametrize("codec", [TopK, RandomK, RandomBlock])
 def test_a_step_sends_what_the_schedule_says(codec: type, kernels: str) -> None:
-    """Also in the middle of an epoch; the step that a sum of fractions places just before one is in it."""
+    """k follows the epoch, also at fractions of an epoch; rounding (1 - 1e-12) counts as the next epoch."""
     size, workers = 1000, 2
     method = codec(density=0.01, schedule={"kind": "exponential", "start": 0.16, "epochs": 2})
     reducer = build_reducer(method, size, ErrorFeedback)

@@ -1,4 +1,4 @@
-"""Tests of payload declarations: missing ones are refused, and bytes are counted by the declared kind."""
+"""Payload declarations: missing ones are refused, and bytes are counted by the declared kind."""
 
 import re
 from pathlib import Path
@@ -111,7 +111,7 @@ def test_fields_of_different_lengths_are_refused_where_none_are_declared() -> No
 
 
 def test_the_largest_number_sent_is_of_elements_whatever_their_fields_hold() -> None:
-    """Of indices and of bits in bytes, from two segments: the elements of the worker that sends most."""
+    """Elements of two segments, for the worker that sends most; a byte of the signs holds 8 elements."""
     rows = torch.zeros(2, 100)
     rows[0, :62] = rows[1, :47] = 1
     segments = [segment(rows.clone(), "a"), segment(rows.clone(), "b")]
@@ -130,7 +130,7 @@ def test_methods_that_need_one_value_an_element_say_so() -> None:
     with pytest.raises(ValueError, match=rule):
         Chain(first=ScaledSign(), second=TopK(density=0.5))
     rule = r"Chain\.second after RandomBlock must be a sparsifier, got 'ScaledSign'"
-    with pytest.raises(ValueError, match=rule):  # whose block's length does not travel
+    with pytest.raises(ValueError, match=rule):  # the length of RandomBlock's block is not sent
         Chain(first=RandomBlock(density=0.5, shared_coordinates=False), second=ScaledSign())
 
     class Summed(ScaledSign):
@@ -142,7 +142,7 @@ def test_methods_that_need_one_value_an_element_say_so() -> None:
 
 @pytest.mark.parametrize("scope", ["layer", "global"])
 def test_a_sign_of_every_element_is_a_density_of_1_and_a_bit_each(scope: str) -> None:
-    """Through a gather and the ledger, by hand: bits in bytes per segment, and a scale of 4."""
+    """Mean, total error and bytes against a computation by hand: ceil(d / 8) + 4 bytes per segment."""
     model = torch.nn.Linear(50, 9)
     layout, communicator = Layout(dict(model.named_parameters()), scope), Communicator(W)
     reducer = build_reducer(ScaledSign(), layout.num_parameters, ErrorFeedback)
@@ -176,7 +176,7 @@ def test_a_sign_of_every_element_is_a_density_of_1_and_a_bit_each(scope: str) ->
     assert all(layer["density_mean"] == 1 for layer in ledger.layers().values())
 
 
-BUFFERS = ("running_scale", "norm.running_mean", "norm.running_var")  # worker 0's, on its process
+BUFFERS = ("running_scale", "norm.running_mean", "norm.running_var")  # differ between processes
 MEANINGLESS = ("entropy_bound_bytes", "entropy_bound_bytes_total", "paper_bits_total")
 
 
@@ -249,7 +249,7 @@ def test_a_total_that_has_no_meaning_is_absent(method: Codec) -> None:
 
 @pytest.mark.parametrize("values", ["fp32", "bf16", "int8"])
 def test_the_paper_counts_no_rounded_values(values: str) -> None:
-    """32 bits each is what exact values take there; one value an element, whatever its bits, has a bound."""
+    """The paper counts 32 bits per value, so its total needs fp32; the entropy bound exists for all codes."""
     layout, communicator = Layout(dict(torch.nn.Linear(40, 1).named_parameters()), "global"), Communicator(2)
     reducer = build_reducer(TopK(density=0.5), 41, encoding=Encoding(indices="auto", values=values))
     ledger = Ledger(layout, communicator, reducer)

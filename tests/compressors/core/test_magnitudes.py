@@ -1,4 +1,4 @@
-"""The histogram of magnitudes against NumPy's, and its kernel against its definition."""
+"""The histogram of magnitudes: against NumPy's histogram, and the compiled kernel against the reference."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SIZES = (1, 7, 300, 2000)
 
 
 def inputs(rows: Tensor, gradient: Tensor | None, scope: str, scale: float = 1.0) -> list[Input]:
-    """``rows`` [W, D], or ``rows`` + ``scale`` ``gradient``, as layers or whole."""
+    """Inputs of ``rows`` [W, D], or of ``rows`` + ``scale`` ``gradient``, with a segment per layer or one."""
     if scope == "global":
         parts = [(rows, gradient)]
     elif gradient is None:
@@ -31,7 +31,7 @@ def inputs(rows: Tensor, gradient: Tensor | None, scope: str, scale: float = 1.0
 
 
 def drawn(seed: int, dtype: torch.dtype) -> Tensor:
-    """[3, D] of many sizes, with zeros and with what no bin has."""
+    """[3, D] with magnitudes of many octaves, zeros, and entries outside the range of the bins."""
     random = torch.Generator().manual_seed(seed)
     shape = (3, sum(SIZES))
     x = torch.randn(shape, generator=random) * 2.0 ** torch.randint(-30, 10, shape, generator=random)
@@ -66,7 +66,7 @@ def test_kernels_and_reference_count_the_same_bits(
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_words_are_emptied_before_they_are_full(threads: int) -> None:
-    """More entries of one bin than a word can count, in pieces and in steps."""
+    """One bin gets more entries than a word can count, in four steps of several pieces."""
     rows = torch.full((2, FULL // 2 + 5), 1.99999)
     given = [Input(Segment("model", rows, ((3,), (rows.shape[1] - 3,))))]
     before = torch.get_num_threads()

@@ -1,4 +1,4 @@
-"""Random bits of quantisers: every bit is fair, and places, steps and workers are independent."""
+"""Random bits of quantisers: every bit is fair; positions and streams of different seeds are independent."""
 
 import itertools
 import math
@@ -15,14 +15,14 @@ SIZE = 20_000
 def test_every_bit_is_fair_and_independent_of_the_next_place() -> None:
     words = random_bits(derive_seed("a"), SIZE)
     digits = (words[:, None] >> np.arange(32, dtype=np.uint32)) & 1
-    assert (np.abs(digits.sum(0) - SIZE / 2) < 1.2 * hoeffding(SIZE)).all()  # of 32 bits at once
+    assert (np.abs(digits.sum(0) - SIZE / 2) < 1.2 * hoeffding(SIZE)).all()  # 1.2 allows for 32 comparisons
     for distance in (1, 2, 8, 512):
         same = (digits[distance:] == digits[:-distance]).sum(0)
         assert (np.abs(same - (SIZE - distance) / 2) < 1.2 * hoeffding(SIZE)).all()
 
 
 def test_streams_are_independent() -> None:
-    """Of seeds that differ in one bit, too: each pair of streams agrees in half of its leading bits."""
+    """Each pair of streams agrees in half of its leading bits, also if their seeds differ in one bit."""
     seeds = [0, 1, 2**31, 2**32, 2**62, *(derive_seed("own", 0, step, "a", 0) for step in range(6))]
     signs = [random_bits(seed, SIZE) >= 2**31 for seed in seeds]
     pairs = list(itertools.combinations(signs, 2))
@@ -40,4 +40,4 @@ def test_uniform_numbers() -> None:
         assert torch.equal((drawn / step).round() * step, drawn)
         counts = torch.histc(drawn.double(), 50, 0, 1)
         sigma = math.sqrt(SIZE / 50)
-        assert (counts - SIZE / 50).abs().max() < 6 * sigma  # of 50 bins
+        assert (counts - SIZE / 50).abs().max() < 6 * sigma

@@ -1,4 +1,4 @@
-"""Positions as bytes and back, by the definition and by the kernels, byte for byte the same."""
+"""Codes of positions (Rice, bitmap): round trips, sizes, refused bytes; kernels equal the reference."""
 
 import math
 
@@ -16,7 +16,7 @@ both = pytest.mark.parametrize("codes", BOTH, ids=["reference", "kernels"])
 
 
 def chosen(size: int, k: int, seed: int) -> np.ndarray:
-    """k ascending positions in ``range(size)``, some of them in a row."""
+    """At most about 1.5 k ascending positions in ``range(size)``, some of them consecutive."""
     stream = np.random.default_rng(seed)
     scattered = np.unique(stream.integers(0, size, k))
     start = int(stream.integers(0, size))
@@ -84,7 +84,7 @@ def test_rice_is_near_the_entropy(codes: IndexCodes, density: float) -> None:
 
 @both
 def test_layers_of_other_densities_take_what_they_take_alone(codes: IndexCodes) -> None:
-    """A width for every block: next to a dense layer a sparse one costs no more."""
+    """Every block has its own width, so a dense layer beside a sparse one adds at most 8 bytes."""
     stream = np.random.default_rng(0)
     dense = np.sort(stream.choice(10**6, 20 * BLOCK, replace=False))
     sparse = np.sort(stream.choice(10**9, 20 * BLOCK, replace=False))
@@ -130,7 +130,7 @@ def test_bits_that_stand_for_nothing_are_refused(codes: IndexCodes) -> None:
 )
 @settings(deadline=None, max_examples=300)
 def test_both_refuse_the_same(low: bytes, unary: bytes, widths: list[int], k: int) -> None:
-    """Random bytes of the right lengths: positions that are equal, in range and ascending, or a refusal."""
+    """For random bytes both decoders refuse, or both give the same positions, in range and ascending."""
     own = np.array((widths * 3)[: -(-k // BLOCK)], dtype=np.uint8)
     if len(own) < -(-k // BLOCK):
         own = np.zeros(-(-k // BLOCK), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""A worker's message: written and read, or refused, whatever has become of it."""
+"""Encoded messages of a worker: round trips, bytes per kind, and refusal of damaged messages."""
 
 import itertools
 
@@ -16,7 +16,7 @@ from compressors.kernels.cpu.index_codes import CompiledIndexCodes
 
 KERNELS = CompiledIndexCodes()
 EDGES = np.array([0, 700, 700, 701, 1500])
-# The parts of a message follow each other: every code of one kind beside one of the other
+# Positions and values are encoded independently: each code of one kind is tested with one code of the other
 WIRES = [Encoding(indices="auto", values=v) for v in VALUES]
 WIRES += [Encoding(indices=i, values="int8") for i in INDICES if i != "auto"]
 LOST = {"int4": 0.3, "int2": 1.7}  # half of the distance between levels, for normal draws
@@ -77,7 +77,7 @@ def test_auto_takes_the_smallest() -> None:
 
 
 def test_bytes_of_each_kind() -> None:
-    """40 entries in two of four layers; head of 2 bytes, a scale for each of the two (and no block of 64)."""
+    """40 entries in two of four layers: a head of 2 bytes and, for integers, a scale per non-empty layer."""
     positions, values = something(40)
     expected = {"fp32": 160, "bf16": 80, "fp16": 80, "int8": 40, "int4": 20, "int2": 10}
     for code, num_bytes in expected.items():
@@ -116,7 +116,7 @@ def test_positions_beyond_two_to_the_31() -> None:
 
 
 def decoded(form: Format, message: np.ndarray) -> None:
-    """A message is refused, or gives as many entries as it says, in range and in order."""
+    """Check that a message is refused or gives as many values as positions, which are in range and ascend."""
     try:
         where, what = read(form, message)
     except BadMessageError:
@@ -140,7 +140,7 @@ def test_every_truncation_is_refused(wire: Encoding) -> None:
 @given(data=st.data())
 @settings(deadline=None, max_examples=60)
 def test_changed_bytes(wire: Encoding, data: st.DataObject) -> None:
-    """Whatever bytes are changed, added or lost: a refusal or a whole answer, the same from both decoders."""
+    """After changed, added or lost bytes both decoders refuse, or both give the same valid entries."""
     k = data.draw(st.integers(0, 300))
     message = joined(write(form_of(wire), *something(k, data.draw(st.integers(0, 99))), False)[0]).copy()
     near_the_head = st.integers(0, min(len(message), 12) - 1) | st.integers(0, len(message) - 1)
@@ -209,7 +209,7 @@ def test_scales_are_checked() -> None:
 
 
 def test_spare_bits_are_checked() -> None:
-    """Three values of 4 or 2 bits leave half a byte or a quarter of one."""
+    """Three values of 4 or 2 bits leave 4 or 2 unused bits."""
     for code, spare in (("int4", 0x10), ("int2", 0x40)):
         form = form_of(Encoding(indices="plain", values=code))
         parts, _ = write(form, np.array([5, 6, 7]), torch.tensor([3.0, -2.0, 1.0]), False)
@@ -225,7 +225,7 @@ def test_spare_bits_are_checked() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_scale_that_is_any_nan_is_no_warning() -> None:
-    """Also one of those that trap: what is no good shows in the values."""
+    """Quiet and signalling NaNs as scales give values of NaN."""
     form = form_of(Encoding(indices="plain", values="int8"))
     message = joined(write(form, np.array([5]), torch.tensor([3.0]), False)[0])
     for bits in (0x7FC00000, 0x7F800001):

@@ -1,4 +1,4 @@
-"""Rounded values: to the nearest, ties to even, and what is said of what cannot be rounded."""
+"""Codes of values: rounding to nearest with ties to even, scales, error bounds, overflow, NaN, infinity."""
 
 import math
 
@@ -66,7 +66,7 @@ def test_every_64_values_of_a_layer_have_their_own_scale(code: str, limit: int) 
 @given(st.lists(finite.filter(lambda x: abs(x) < 6e4), max_size=20))
 @settings(deadline=None)
 def test_what_arrives_and_what_was_lost_are_what_was_sent(code: str, numbers: list[float]) -> None:
-    """The difference is a number of the same dtype, so that feedback loses nothing: exactly."""
+    """values - arrived is exact in the same dtype, so error feedback loses nothing."""
     values = torch.tensor(numbers, dtype=torch.float32)
     arrived = rounded(code, values)
     assert torch.equal(arrived.double() + (values - arrived).double(), values.double())
@@ -106,7 +106,7 @@ def test_too_large_a_number_is_cut() -> None:
 @pytest.mark.parametrize("code", ROUNDED)
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_what_is_not_finite_shows(code: str, bad: float) -> None:
-    """In what arrives or in what is left, so that the training is stopped."""
+    """The arrived values or the residual are not finite, so that the training is stopped."""
     values = torch.tensor([1.0, bad, 2.0])
     arrived = rounded(code, values)
     assert not (arrived.isfinite().all() and (values - arrived).isfinite().all())
@@ -115,6 +115,6 @@ def test_what_is_not_finite_shows(code: str, bad: float) -> None:
 
 
 def test_scales_too_small_to_tell() -> None:
-    """Of the smallest numbers there are, a 127th is 0: nothing arrives, and all is left."""
+    """A 127th of the smallest subnormal number is 0: zeros arrive, and the residual keeps all."""
     values = torch.tensor([1e-45, -1e-45, 0.0])
     assert rounded("int8", values).tolist() == [0, 0, 0]

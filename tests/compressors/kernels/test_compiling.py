@@ -1,4 +1,4 @@
-"""Processes that share a cache compile a loop once."""
+"""Compilation of loops: processes that share a cache compile a loop once."""
 
 import importlib
 import multiprocessing
@@ -39,7 +39,7 @@ def call(path: Path, together: Barrier, results: multiprocessing.SimpleQueue) ->
 
 @pytest.fixture
 def run_together(tmp_path: Path) -> Callable[[], list[tuple[float, int, int]]]:
-    """Call the loops in several processes at once; the value and the number of compilations of each."""
+    """Call the loops in several processes at once; value, compilations of outer and of inner per process."""
     path = tmp_path / "loops_of_a_test.py"
     path.write_text(LOOPS)
     context = multiprocessing.get_context("fork")
@@ -67,7 +67,7 @@ def test_one_process_compiles_for_all(run_together: Callable[[], list[tuple[floa
 def test_without_a_lock_each_process_compiles(
     run_together: Callable[[], list[tuple[float, int, int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file system without locks: the code is compiled more than once, and its results are the same."""
+    """On a file system without locks the code is compiled more than once, and the results are the same."""
 
     def refuse(*_: object) -> None:
         raise OSError("no locks available")

@@ -1,7 +1,7 @@
 """Triton's kernels against the reference, bit for bit: on a GPU, or in Triton's interpreter without one.
 
 The interpreter's fused multiplication and addition rounds twice. Gradients and factors here have so few
-digits that their products are exact, and both ways round alike.
+digits that their products are exact, so both ways of rounding give the same result.
 """
 
 import os
@@ -57,7 +57,7 @@ CODECS = {
 
 
 def inputs(dtype: torch.dtype, ties: bool = False) -> list[Input]:
-    """One for each of ``LAYERS``; gradients lie side by side in one tensor, as a trainer has them."""
+    """One input for each of ``LAYERS``; all gradients are views of one tensor, as in a trainer."""
     sizes = [sum(layers) for layers in LAYERS.values()]
     rest = few_digits(W, sum(sizes), seed=1, ties=ties).to(DEVICE, dtype).split(sizes, 1)
     gradients = few_digits(W, sum(sizes), seed=2, ties=ties).to(DEVICE, dtype).split(sizes, 1)
@@ -68,7 +68,7 @@ def inputs(dtype: torch.dtype, ties: bool = False) -> list[Input]:
 
 
 def positions_in_layers(payloads: list, each: Input) -> list[list[int]]:
-    """How many positions each worker sends of each layer, counted one by one."""
+    """Number of positions that each worker sends of each layer, [W][L]."""
     edges, size = each.segment.edges.tolist(), each.size
     sent = [payload.positions(size).tolist() for payload in payloads]
     return [[sum(begin <= p < end for p in own) for begin, end in pairwise(edges)] for own in sent]
@@ -79,7 +79,7 @@ ENTRIES = {  # dtype, and whether many magnitudes are equal
     "fp32, tied": (torch.float32, True),
     "fp64": (torch.float64, False),
 }
-# Each kernel once, and those that compare magnitudes with all kinds of entries; the slow tests cross them
+# Each kernel with fp32, and kernels that compare magnitudes with all entries; other pairs are slow tests
 QUICK = {
     "fp32": ("threshold 1", "top 1", "top 3 %", "random", "own block"),
     "fp32, tied": ("top 3 %",),
@@ -106,7 +106,7 @@ def test_equals_reference(codec: object, dtype: torch.dtype, ties: bool) -> None
         rows, step = segment.rows, Step(3, 7, segment=other.name)
         norms = layer_norms(rows, segment.edges)
         expected = [codec.encode(row, step._replace(worker=w)) for w, row in enumerate(rows)]
-        (payload,) = found.payloads  # one of all workers: by a kernel
+        (payload,) = found.payloads  # a kernel makes one payload for all workers
         for name, field in payload._asdict().items():
             parts = torch.cat([getattr(part, name) for part in expected])
             assert field.dtype == parts.dtype and torch.equal(field, parts), name
@@ -136,7 +136,7 @@ def test_a_nan_counts_as_larger_than_any_number(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("size", [0, 1, 257, 9000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_squared_norms(size: int, dtype: torch.dtype) -> None:
-    """Also of rows whose neighbours in memory belong to others."""
+    """Rows are views into a longer tensor: entries beside them in memory do not count."""
     whole = torch.randn(W, size + 5, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     rows = whole[:, 2 : 2 + size]
     (found,) = KERNELS.squared_norms([segment(rows)])
@@ -144,7 +144,7 @@ def test_squared_norms(size: int, dtype: torch.dtype) -> None:
 
 
 def test_totals_of_many_blocks() -> None:
-    """In more than one tile."""
+    """Sums of more than one tile equal those of the CPU kernel."""
     sizes = [20_000, 0, 1, 9, 8193]
     ends = np.cumsum(sizes)
     parts = np.stack([ends - sizes, ends], 1)
@@ -159,7 +159,7 @@ def test_totals_of_many_blocks() -> None:
 
 
 def test_long_parts_are_halved_by_many_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Parts of one sum, of as many as one program takes, of more, and of as many as take three rounds."""
+    """Parts of 1 sum, of 40 sums (the most for one program), of more, and of enough for three rounds."""
     monkeypatch.setattr(device_table, "ALONE", 40)
     monkeypatch.setattr(device_table, "TILE", 16)
     monkeypatch.setattr(gpu, "TILE", 16)
@@ -204,7 +204,7 @@ def test_ties_of_many_pieces_go_to_the_first() -> None:
 def test_what_was_sent_is_added_in_the_workers_order(
     codec: Codec, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than one tile, unlike many entries, none at all; thirds, of which the order of a sum shows."""
+    """Several tiles, different numbers of entries, and none; the bits depend on the order of the sum."""
     monkeypatch.setattr(gpu, "TILE", 256)
     rows = torch.randn(3, 1305, dtype=dtype, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     rows[:, 100:102] = 0
@@ -264,7 +264,7 @@ def test_without_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_compiles_for_gpus() -> None:
-    """To machine code, which needs no GPU; the interpreter takes more than the compiler does."""
+    """Compilation to machine code needs no GPU; the interpreter accepts code that the compiler rejects."""
     script = Path(__file__).parents[2] / "helpers" / "compile_kernels.py"
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = str(Path(__file__).parents[3])

@@ -1,4 +1,4 @@
-"""Reductions by Triton's kernels beside those by the reference, bit for bit, of every method that has them.
+"""Reductions by Triton's kernels against the reference, bit for bit, for every method with GPU kernels.
 
 On a GPU, or in Triton's interpreter without one; see ``test_gpu_kernels.py``.
 """
@@ -25,7 +25,7 @@ W = 2
 
 
 def has_a_rule(case: Case) -> bool:
-    """Whether Triton's kernels can select for a case: it states a rule of theirs, or chooses codecs."""
+    """Whether Triton's kernels support a case: its codec has one of their rules, or chooses other codecs."""
     codec = case.method()
     if not (is_exact(codec) and isinstance(codec, Codec)):
         return False
@@ -34,7 +34,7 @@ def has_a_rule(case: Case) -> bool:
 
 
 CASES = [case for case in cases() if has_a_rule(case)]
-# One of each rule of the kernels, and those that choose codecs by what a worker has
+# One method for each rule of the kernels, and methods that choose codecs from the workers' inputs
 QUICK = ("accordion", "hard_threshold", "random_block", "random_k", "redsync", "top_k")
 FIRST = {case.source: case for case in reversed(CASES) if case.name in QUICK}.values()
 
@@ -43,7 +43,7 @@ FIRST = {case.source: case for case in reversed(CASES) if case.name in QUICK}.va
     "case", [pytest.param(c, id=str(c), marks=[] if c in FIRST else pytest.mark.slow) for c in CASES]
 )
 def test_reducers(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mean, residual, error, counts and bytes of two steps with feedback."""
+    """Mean, residual, error, counts and bytes after two steps with error feedback."""
     found = []
     for kernels in ("auto", "reference"):
         with monkeypatch.context() as patch:

@@ -1,4 +1,4 @@
-"""Kernels against the reference: the same entries, residuals, counts, bytes and errors, bit for bit."""
+"""CPU kernels against the reference: means, residuals, counts, bytes and errors, bit for bit."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ from compressors.top_k import TopK
 CPU = torch.device("cpu")
 BACKEND = backend_of(CPU)
 W, STEPS = 3, 3
-RATE = 0.37  # no power of two: the sum rounds once, as a fused multiplication and addition does
+RATE = 0.37  # not a power of two, so that products are not exact and a fused multiply-add shows
 SIZES = {
     "one element": [1],
     "less than a block": [200],
@@ -51,7 +51,7 @@ def tied(step: int, size: int) -> Tensor:
 
 
 def in_blocks(step: int, size: int) -> Tensor:
-    """Nearly all large entries lie together: a sample of the vector is a bad guess."""
+    """All large entries are adjacent, so a sample of the vector gives a bad estimate of the threshold."""
     x = 1e-3 * normal(step, size)
     x[:, size // 3 : size // 3 + 30] *= 1e6
     return x
@@ -61,7 +61,7 @@ DRAWS = (normal, tied, in_blocks)
 
 
 def run(reducer, gradients: list[Tensor], sizes: list[int], scope: str) -> list[dict[str, Tensor]]:
-    """What a few reductions leave behind."""
+    """Means, residuals, errors, norms, counts and bytes of each step."""
     flat = torch.zeros_like(gradients[0])
     if scope == "global":
         segments = [Segment("model", flat, tuple((size,) for size in sizes))]
@@ -91,10 +91,10 @@ def assert_equal(one: list[dict[str, Tensor]], other: list[dict[str, Tensor]]) -
 
 
 def combinations() -> Iterator[Any]:
-    """Methods, sizes, dtypes, scopes and draws.
+    """All combinations of methods, sizes, dtypes, scopes and draws.
 
-    Quick are a quarter of them, with every pair of sizes, dtype, scope and draw; only one if the method does
-    more than to follow a rule.
+    A quarter of them are not slow tests; they contain every pair of sizes, dtype, scope and draw. For a
+    method that does more than follow a rule, only one combination is not a slow test.
     """
     dtypes = (torch.float32, torch.float64)
     for case in CASES:
@@ -124,7 +124,7 @@ def test_equals_reference(case: Case, sizes: list[int], dtype: torch.dtype, scop
 
 @pytest.mark.parametrize("case", CODECS)
 def test_threads_change_nothing(case: Case) -> None:
-    """Longer than a piece, so that threads share a layer."""
+    """The layer is longer than a piece, so that several threads work on it."""
     sizes = [2 * _PIECE + 300, 7]
     gradients = [normal(step, sum(sizes)) for step in range(2)]
     threads, found = torch.get_num_threads(), []
@@ -144,7 +144,7 @@ def test_threads_change_nothing(case: Case) -> None:
 )
 @settings(max_examples=60, deadline=None)
 def test_ties_go_to_the_lowest_index(entries: np.ndarray, density: float) -> None:
-    """On every path; by a stable sort, which none of them uses."""
+    """``encode`` and the backend select the same entries as a stable sort, which neither uses."""
     k = TopK(density=density).rule(len(entries), Step(0, 0), range(1)).number
     expected = sorted(sorted(range(len(entries)), key=lambda i: (-abs(entries[i]), i))[:k])
     rows = torch.from_numpy(entries.copy())
@@ -157,7 +157,7 @@ def test_ties_go_to_the_lowest_index(entries: np.ndarray, density: float) -> Non
 
 
 def test_a_nan_counts_as_larger_than_any_number() -> None:
-    """It is sent, where it cannot be overlooked; gradients that hold one are refused before."""
+    """It is sent before infinity, and the norm of the input is not finite."""
     x = torch.tensor([1.0, float("nan"), float("inf"), -3.0] + 300 * [0.5])
     for codec, kept in (
         (HardThreshold(threshold=2.0), [1, 2, 3]),
@@ -209,7 +209,7 @@ def test_choices() -> None:
 
 @pytest.mark.slow
 def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
-    """An installation that cannot be written to, by a user without a cache folder, still computes."""
+    """The kernels work without any writable cache folder."""
     shutil.copytree(CONF.parent / "compressors", tmp_path / "compressors", ignore=lambda *_: ["__pycache__"])
     script = (
         "import numba.core.caching as caching\n"
@@ -235,5 +235,5 @@ def test_without_a_place_to_keep_compiled_code(tmp_path: Path) -> None:
 
 
 def test_rows_of_a_segment_that_nothing_is_sent_of() -> None:
-    """As a linear method leaves a short layer out: the sum of rows without entries has none."""
+    """The sum of rows without entries is empty: a linear method may send nothing of a short layer."""
     assert backend_of(torch.device("cpu")).add_rows(torch.ones(3, 0)).shape == (0,)

@@ -36,7 +36,7 @@ every_codec = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 
 
 def outcome(backend: Backend, codec: Codec, x: torch.Tensor, step: Step) -> list[torch.Tensor]:
-    """Payload, residual and a sum, floats as integers: -0 is not 0 here."""
+    """Payload, residual and decoded sum; fp32 is viewed as int32, so that -0 and 0 differ."""
     rest, out = x.clone(), torch.randn(len(x), generator=torch.Generator().manual_seed(1))
     payload: Any = backend.encode(codec, rest, step)
     backend.decode(codec, payload, out, step)
@@ -69,7 +69,7 @@ def test_equals_reference(codec: Codec) -> None:
 
 @every_codec
 def test_the_loops_are_used(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of fp32 entries side by side; other entries are left to the definition."""
+    """The loops take contiguous fp32 entries; for other entries the codec's ``encode`` is called."""
     monkeypatch.setattr(type(codec), "encode", lambda *_: pytest.fail("the definition was asked"))
     KERNELS.encode(codec, vector(100), Step(0, 0, shapes=((100,),)))
     for x in (vector(100).double(), vector(200)[::2], vector(100).half()):
@@ -91,7 +91,7 @@ def test_what_is_not_finite_shows(codec: Codec, bad: float) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("codec", [EFSign(), OneBit(), QSGD(bucket_size=64)], ids=repr)
 def test_reductions_equal_the_reference(codec: Codec, dtype: torch.dtype) -> None:
-    """Sum, rounding, mean and norms over some steps with feedback, in layers of two segments."""
+    """Means, residuals, norms, counts and bytes over three steps with error feedback, in two segments."""
     shapes = {"a": ((300,), (1,), (40, 20)), "b": ((7,),)}
     outcomes = []
     for kernels in ("auto", "reference"):

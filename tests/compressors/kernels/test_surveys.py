@@ -1,4 +1,4 @@
-"""Surveys by compiled loops and by torch: the same counts and tails, and sums up to their order."""
+"""Surveys by compiled loops and by torch: equal counts and tails, and equal sums up to rounding."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def assert_same(own: Survey, other: Survey, squares: bool) -> None:
 @pytest.mark.parametrize("squares", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_tails_answer_for_higher_levels(dtype: torch.dtype, squares: bool, threads: int) -> None:
-    """Every level above the floors, from the tails of the first survey, and from the entries."""
+    """Levels above the floors: a survey of the tails equals a survey of all entries."""
     given, before = inputs(dtype), torch.get_num_threads()
     rows = WORKERS * len(SIZES)
     wanted = np.repeat([20_000, 200, 1], WORKERS)
@@ -66,7 +66,7 @@ def entries_of(given: list[Input]) -> list[np.ndarray]:
 
 
 def test_a_level_below_the_floors_reads_the_entries_again() -> None:
-    """Uniform entries: the tail that is asked for ends above the level."""
+    """The tail holds the 100 largest magnitudes, which are all above the second level."""
     x = torch.linspace(-1, 1, 50_001).repeat(1, 1)
     rows = Rows([Input(Segment("a", x, ((x.shape[1],),)))], [50])
     first = rows.survey(tail=np.array([100]), squares=False)

@@ -18,7 +18,7 @@ SIZE, WORKERS = sum(SIZES), 3
 
 
 def definition(e: np.ndarray, g: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """What is sent of one layer, and where (the pack function of the paper)."""
+    """Sent values of one layer, and a mask of their positions (the pack function of the paper)."""
     p, h = e + g, e + 2 * g
     bins = [p[start : start + length] for start in range(0, len(p), length)]
     largest = np.array([np.abs(own).max() for own in bins], dtype=np.float64)
@@ -59,7 +59,7 @@ def test_definition() -> None:
 
 
 def test_one_entry_of_every_bin_is_sent_if_the_residual_is_zero() -> None:
-    """With e = 0 and no weight on the gradient, only the largest of each bin is sent."""
+    """With e = 0 and scale factor 1, h = p = g: only the largest entry of each bin is sent."""
     g = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0))
     reducer = build_reducer(AdaComp(other_bin=100, scale_factor=1.0), 1000)
     segments = [Segment("a", g.clone(), ((1000,),))]

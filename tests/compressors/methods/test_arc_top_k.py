@@ -19,7 +19,7 @@ WORKERS, RANK = 3, 4
 
 
 def test_definition() -> None:
-    """Of each layer the rows that are largest in the mean of G V, with V drawn from seed and step."""
+    """Of each layer the rows with the largest norm in the mean of G V are sent; seed and step determine V."""
     drawn = torch.randn(WORKERS, sum(SIZES), generator=torch.Generator().manual_seed(0))
     p = drawn.numpy().copy()
     reducer, communicator = build_reducer(ARCTopK(density=0.34, rank=RANK), sum(SIZES)), Communicator(WORKERS)
@@ -64,8 +64,8 @@ def test_rows(shape: tuple[int, ...], columns: int) -> None:
 def test_sends_more_of_the_norm_than_random_rows() -> None:
     """Mean of ||x - C(x)||^2 over draws of V below (1 - k / n) ||x||^2, the value of random rows.
 
-    Shares are in [0, 1]: by Hoeffding's bound an expectation that is not below passes with a probability of
-    less than 1e-6.
+    Shares are in [0, 1]: if the expectation is not below this value, the test passes with a probability of
+    less than 1e-6 (Hoeffding's bound).
     """
     draws, rows, columns, k = 200, 20, 12, 4
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(0))
@@ -89,7 +89,7 @@ def test_rank_outside_its_range(rank: object) -> None:
 
 
 def test_a_vector_is_its_own_sketch() -> None:
-    """The k largest magnitudes of the mean."""
+    """Of a vector the k largest magnitudes of the mean are sent."""
     rows = torch.randn(4, 50, generator=torch.Generator().manual_seed(0))
     reduced, _, _ = reduce_once(build_reducer(ARCTopK(density=0.1), 50), rows)
     largest = np.argsort(-np.abs(rows.mean(0).numpy()))[:5]

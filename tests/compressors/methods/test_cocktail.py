@@ -17,7 +17,7 @@ D, N, BUCKET, LEVELS = 20_000, 4, 128, 7
 
 
 def test_definition() -> None:
-    """Of the tenth of coordinates drawn for all, each worker sends its largest fifth, rounded to a level."""
+    """A tenth of the coordinates is drawn for all; each worker sends the largest fifth of it, rounded."""
     p = torch.randn(N, D, generator=torch.Generator().manual_seed(0))
     reduced, _, communicator = reduce_once(build_reducer(named("cocktail", {}).method(), D), p, step=3)
     drawn = distinct_coordinates(derive_seed("shared", 0, 3, "a"), D, D // 10).numpy()
@@ -32,7 +32,7 @@ def test_definition() -> None:
             np.testing.assert_allclose(levels, np.round(levels), atol=1e-4)
             assert np.abs(rest[bucket]).max() < distance * (1 + 1e-5)
     np.testing.assert_allclose(reduced.mean["a"].numpy(), (rows - left).mean(0), atol=1e-6)
-    sent = D // 50  # a 4-byte index and half a byte for each, and 4 bytes for a bucket
+    sent = D // 50  # for each a 4-byte index and a level of half a byte; for each bucket 4 bytes
     assert reduced.compressed["a"].counts.tolist() == [sent] * N
     assert communicator.take_charges().sum(1).tolist() == [4 * sent + sent // 2 + 4 * -(-sent // BUCKET)] * N
 

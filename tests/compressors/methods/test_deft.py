@@ -1,4 +1,4 @@
-"""DEFT against its definition in NumPy: parts, numbers, packing, means and residuals over several steps."""
+"""DEFT against its definition in NumPy: parts, their k and worker, means and residuals over several steps."""
 
 import math
 
@@ -23,7 +23,7 @@ def drawn(step: int) -> torch.Tensor:
 
 
 def parts() -> list[tuple[int, int]]:
-    """Layers of more than d / n elements in n parts."""
+    """Begin and end of each part: layers of more than d / n elements are split into n parts."""
     found, begin = [], 0
     for size in SIZES:
         pieces = WORKERS if size > SIZE / WORKERS else 1

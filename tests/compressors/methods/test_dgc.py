@@ -1,4 +1,4 @@
-"""Deep gradient compression: selection, momentum correction, warm-up, and what its config chooses."""
+"""Deep gradient compression: selection, momentum correction, warm-up, and the settings of its config."""
 
 import math
 from functools import partial
@@ -59,8 +59,8 @@ def test_it_is_top_k_with_a_sample_of_everything() -> None:
 def test_the_number_of_entries_stays_near_k() -> None:
     """Of 200 draws none sends more than 1.3 k, and none less than k / 20.
 
-    r = 10 of a sample are expected above the k-th largest magnitude. The number above the sample's 10th
-    largest is about k / 10 times a gamma variable of shape 10, which is below 1/2 with probability
+    On average r = 10 entries of a sample are above the k-th largest magnitude. The number above the sample's
+    10th largest is about k / 10 times a gamma variable of shape 10, which is below 1/2 with probability
     e^-1/2 sum_{i >= 10} 2^-i / i! = 1.7e-10.
     """
     x, k = gradients(0, 100_000)[0], 100
@@ -71,7 +71,7 @@ def test_the_number_of_entries_stays_near_k() -> None:
 
 
 def test_zeros_are_not_sent() -> None:
-    """As of an embedding, most of whose rows have no gradient."""
+    """This matters for embeddings: most rows have no gradient."""
     x = torch.zeros(10_000)
     x[:5] = 1
     assert DGC(density=0.01).encode(x, step_of(0)).indices.tolist() == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""DIANA against its definition, its theory, and what it is made for: workers whose optima differ."""
+"""DIANA: definition, default rate, unbiasedness, and convergence where the workers' optima differ."""
 
 import math
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_it_is_its_definition(method: Codec, alpha: float | None) -> None:
 
 
 def test_the_rate_is_that_of_the_theory() -> None:
-    """omega = d / k - 1 of Random-k, 1 / 8 of natural compression, min(d / s^2, sqrt(d) / s) of QSGD."""
+    """1 / (1 + omega): d / k - 1 for Random-k, 1 / 8 for natural, min(d / s^2, sqrt(d) / s) for QSGD."""
     for method, omega in (
         (METHODS["random_k"], D / 18 - 1),
         (METHODS["natural"], 1 / 8),
@@ -71,11 +71,11 @@ def test_the_rate_is_that_of_the_theory() -> None:
 
 @each_method
 def test_the_direction_is_unbiased(method: Codec) -> None:
-    """Also with shifts that are not 0: over 200 draws the squared distance is the variance over their number.
+    """With shifts that are not 0, the squared error of the mean of 200 draws is about the variance over 200.
 
-    An entry's mean is nearly Gaussian. The sum over 60 entries, whose variances differ, is spread as one over
-    20 equal ones; it exceeds four times its expectation with a probability below exp(-20 / 2 (3 - log 4)),
-    1e-7.
+    An entry's mean is nearly Gaussian. The sum over 60 entries of different variances has the spread of a sum
+    over 20 equal ones; it exceeds four times its expectation with a probability below
+    exp(-20 / 2 (3 - log 4)) = 1e-7.
     """
     reducer = build_reducer(method, D, DIANA)
     _, state, _ = reduce_once(reducer, gradients(0))
@@ -102,7 +102,7 @@ def descend(reducer: Reducer, steps: int) -> float:
 
 @pytest.mark.parametrize("name", ["qsgd", "random_k"])
 def test_it_converges_where_compression_alone_does_not(name: str) -> None:
-    """Linearly to the optimum; without shifts the variance of large gradients stays."""
+    """With shifts it converges linearly to the optimum; without, the variance of large gradients remains."""
     with_shifts, without = (
         descend(build_reducer(METHODS[name], D, feedback), 200) for feedback in (DIANA, no_feedback)
     )

@@ -61,7 +61,7 @@ def test_without_momentum_it_is_ef21() -> None:
 
 
 def test_momentum_averages_the_noise_of_gradients() -> None:
-    """Of noise of variance 1 on a constant gradient EF21 passes on most, an average (1 - m) / (1 + m)."""
+    """Noise on a constant gradient: EF21 keeps most of its variance, momentum a share (1 - m) / (1 + m)."""
     steady = torch.randn(D, generator=torch.Generator().manual_seed(99))
     found = []
     for feedback in (EF21, partial(EF21SGDM, momentum=0.95)):

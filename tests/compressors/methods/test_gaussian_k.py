@@ -34,7 +34,7 @@ def drawn(power: int, seed: int = 0) -> torch.Tensor:
     return x.abs() ** power * x.sign() + 0.01
 
 
-@pytest.mark.parametrize("power", [1, 2, 5])  # one that fits, and two with a heavier tail
+@pytest.mark.parametrize("power", [1, 2, 5])  # 1: a normal distribution; 2, 5: heavier tails
 @pytest.mark.parametrize("density", [0.1, 0.01, 0.001])
 def test_definition(power: int, density: float) -> None:
     g, k = drawn(power), int(density * SIZE)
@@ -42,7 +42,7 @@ def test_definition(power: int, density: float) -> None:
     for row, rest in zip(g.numpy(), reduced.residual["a"].numpy(), strict=True):
         threshold = definition(row, k)
         magnitudes = np.abs(row)
-        clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not within rounding of it
+        clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not equal up to rounding
         np.testing.assert_array_equal((rest == 0)[clear], (magnitudes >= threshold)[clear])
 
 
@@ -61,7 +61,7 @@ def test_residual_and_gradient_are_added_first() -> None:
 
 
 def test_number_sent_of_normal_entries() -> None:
-    """Of normal entries a binomial number is sent, of mean k.
+    """The number sent of normal entries is binomial with mean k.
 
     Over both workers the number is within 6 standard deviations of 2 k, with a probability of failure below
     1e-8 (the estimates of mean and deviation add less than one standard deviation).

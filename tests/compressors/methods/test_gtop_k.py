@@ -1,4 +1,4 @@
-"""gTop-k against its definition: rounds of groups that add, keep k and put back what they drop."""
+"""gTop-k against its definition, with its volume, its communication rounds, and conservation."""
 
 import numpy as np
 import pytest
@@ -14,16 +14,16 @@ D, K = 60, 6
 
 
 def top(x: np.ndarray, k: int) -> np.ndarray:
-    """Which entries of ``x`` are the k largest magnitudes, ties to the lowest position."""
+    """Mask of the k largest magnitudes of ``x``, ties to the lowest position."""
     kept = np.zeros(len(x), dtype=bool)
     kept[np.argsort(-np.abs(x), kind="stable")[:k]] = True
     return kept
 
 
 def defined(p: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The mean [d] and the residuals [n, d] of gTop-k for p [n, d], with sets of workers for groups."""
+    """The mean [d] and the residuals [n, d] of gTop-k for p [n, d]; groups are ranges of workers."""
     n = len(p)
-    arrives = np.stack([top(row, k) for row in p])  # [n, d], which entries are still part of a sum
+    arrives = np.stack([top(row, k) for row in p])  # [n, d], mask of entries that are still part of a sum
     halves = {(0, n)}
     levels = []
     while any(b - a > 1 for a, b in halves):
@@ -94,7 +94,7 @@ def test_paper_volume(workers: int) -> None:
 
 @pytest.mark.parametrize("workers", range(1, 20))
 def test_tree(workers: int) -> None:
-    """Every worker has heard of all others after ceil(log2 n) rounds, and sends to at most two in a round."""
+    """Sums contain all workers after ceil(log2 n) rounds, and a worker sends to at most two in a round."""
     known = [{worker} for worker in range(workers)]
     rounds = rounds_of(workers)
     assert len(rounds) == int(np.ceil(np.log2(workers)))

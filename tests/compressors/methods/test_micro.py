@@ -29,7 +29,7 @@ def scaled(threshold: float, sent: int, k: int, rate: float = 0.005) -> float:
 
 
 def test_definition() -> None:
-    """One step after the other: parts, chosen positions, all-reduced mean, residuals and thresholds."""
+    """Chosen positions, means, residuals, bytes and thresholds of every step."""
     reducer, state = build_reducer(MiCRO(density=0.1), SIZE, ErrorFeedback), None
     communicator = communicator_for(reducer, WORKERS)
     k, residual = 100, np.zeros((WORKERS, SIZE), dtype=np.float32)
@@ -61,7 +61,7 @@ def test_definition() -> None:
 
 
 def test_threshold_follows_the_density() -> None:
-    """From a threshold of twice the quantile, the number sent arrives at k within 10 %, and stays there."""
+    """From a threshold of 1.5 times the quantile, the mean number sent comes within 10 % of k."""
     reducer, state = build_reducer(MiCRO(density=0.1, rate=0.05), SIZE), None
     sent = []
     for step in range(80):

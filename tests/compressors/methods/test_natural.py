@@ -22,13 +22,13 @@ def compressed(x: torch.Tensor, number: int = 0) -> np.ndarray:
 
 def neighbours(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The powers of two below and above |x|; x = 2^e m with 1 <= m < 2."""
-    mantissa, exponent = np.frexp(np.abs(x))  # of which the first is in [0.5, 1)
+    mantissa, exponent = np.frexp(np.abs(x))  # frexp's mantissa is in [0.5, 1)
     low = np.where(mantissa > 0, 2.0 ** (exponent - 1), 0)
     return low, 2 * low
 
 
 def test_definition() -> None:
-    """Up with probability (|x| - low) / low, over entries of all mantissas."""
+    """Entries of all mantissas are rounded up with probability (|x| - low) / low."""
     x = torch.randn(5000, generator=torch.Generator().manual_seed(0)) * 1e-3
     wide = x.numpy().astype(np.float64)
     low, high = neighbours(wide)
@@ -66,7 +66,7 @@ def test_the_largest_variance_is_an_eighth() -> None:
 
 
 def test_the_ends_of_the_range() -> None:
-    """Subnormal entries become 0 or 2^-126, without a bias; none becomes infinite, and what is, stays so."""
+    """Subnormal entries become 0 or 2^-126, unbiased; the largest stays finite; infinity and NaN remain."""
     tiny = torch.full((20000,), 2.0**-128)
     sent = compressed(tiny)
     assert set(sent.tolist()) == {0.0, 2.0**-126}

@@ -18,7 +18,7 @@ def kth(x: np.ndarray, k: int) -> float:
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
 def test_definition(workers: int) -> None:
-    """Algorithms 1 and 2 of the paper in NumPy: which worker adds up what does not matter for the result."""
+    """Algorithms 1 and 2 of the paper in NumPy; the result does not depend on the regions of workers."""
     size, k, period = 300, 12, 3
     reducer = ErrorFeedback(OkTopk(density=k / size, period=period, partition_period=2))
     communicator, state = Communicator(workers), None
@@ -65,14 +65,13 @@ def test_paper_volume(workers: int, crowded: bool) -> None:
         link, charged = communicator.take_link_bytes(), communicator.take_charges()
         bound = 4 * 6 * k * (workers - 1) / workers
         if number >= first:
-            metadata = 4 * (2 * workers - 1)  # counts, of which the paper speaks apart
+            metadata = 4 * (2 * workers - 1)  # counts, which the paper does not include in the volume
             assert link.max() <= bound + metadata
             assert charged[:, :2].sum(1).max() <= bound
 
 
 def test_sums_in_few_regions_are_dealt_out_before_they_are_gathered() -> None:
-    """Large sums move to the first eighth after the regions were set: without, its owner would send 8 times
-    the mean to all."""
+    """All large sums are in the region of one worker, which would otherwise send 8 times the mean to all."""
     workers, size, k = 8, 8_000, 160
     reducer, communicator = OkTopk(density=k / size, period=100, partition_period=100), Communicator(workers)
     drawn = torch.randn(workers, size, generator=torch.Generator().manual_seed(0))
@@ -112,7 +111,7 @@ def test_periods_outside_their_range(name: str, value: object) -> None:
 
 
 def test_moves_leave_every_worker_an_even_part() -> None:
-    """Segment by segment, in order, and only where one has more than twice its share."""
+    """Each segment is evened out, in order, only if a worker has more than twice its share."""
     lengths = np.array([[9, 0, 0, 0], [1, 0, 0, 0], [2, 3, 3, 1], [0, 0, 7, 4]])
     moves = moves_of(lengths)
     assert moves.sum(2).tolist() == lengths.tolist()

@@ -20,7 +20,7 @@ def drawn() -> torch.Tensor:
 
 
 def definition(x: np.ndarray, columns: list[int]) -> np.ndarray:
-    """The mean of the entries of the same half of its column, for every entry."""
+    """For every entry the mean of its half of the column: the entries >= 0, or the negative ones."""
     found = []
     for layer, count in zip(np.split(x.astype(np.float64), EDGES), columns, strict=True):
         for column in layer.reshape(count, -1):

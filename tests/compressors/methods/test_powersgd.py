@@ -17,7 +17,7 @@ D = 12 * 10 + 7
 
 
 def gradients(step: int) -> torch.Tensor:
-    """[W, D] float64: a part that stays, and noise."""
+    """[W, D] float64: a constant part plus noise."""
     steady = torch.randn(D, generator=torch.Generator().manual_seed(100))
     return (steady + torch.randn(W, D, generator=torch.Generator().manual_seed(step))).double()
 
@@ -63,8 +63,8 @@ def test_it_is_its_definition(rank: int, warm_start: bool, scope: str) -> None:
 def test_the_means_are_those_of_torchs_hook() -> None:
     """20 steps with feedback and warm start, in two processes; torch orthogonalises by Gram-Schmidt or QR.
 
-    To 12 digits in fp64, which shows that the algorithms are one. In fp32 rounding errors of a subspace grow
-    where two singular values come close, as they do with feedback.
+    They agree to 12 digits in fp64, so the algorithms are the same. In fp32 the rounding errors of a subspace
+    grow where two singular values are close, as happens with feedback.
     """
     for found in run_in_processes(means_of_both, 2):
         for name, (ours, torchs) in found.items():
@@ -104,7 +104,7 @@ def test_the_error_is_that_of_a_projection() -> None:
 
 
 def test_a_step_without_gradient_does_not_end_compression() -> None:
-    """Q is zero after it; the next step still sends something, and all is finite."""
+    """Q is zero after such a step; the mean of the next step is finite and not zero."""
     reducer, communicator = PowerSGD(rank=2), communicator_for(PowerSGD(rank=2), W)
     state = reducer.init([Segment("a", torch.zeros(W, 120), (SHAPE,))])
     for step, rows in enumerate([torch.zeros(W, 120), gradients(1)[:, :120].float()]):

@@ -90,7 +90,7 @@ def test_the_worst_bucket_reaches_the_bound_of_the_largest_magnitude() -> None:
 
 
 def omega(number: int) -> str:
-    """Elias' omega code, written out."""
+    """Elias' omega code as a string of 0 and 1."""
     code = "0"
     while number > 1:
         digits = f"{number:b}"
@@ -124,7 +124,7 @@ def test_lengths_are_those_of_elias_code() -> None:
 
 @pytest.mark.parametrize("size", [1024, 16384])
 def test_elias_bits_of_the_paper(size: int) -> None:
-    """The paper has 2.8 d + 32 bits at s = sqrt(d), and 1 + sqrt(d) nonzero entries at s = 1."""
+    """The paper's bounds: 2.8 d + 32 bits at s = sqrt(d), and 1 + sqrt(d) nonzero entries at s = 1."""
     x = torch.randn(size, generator=torch.Generator().manual_seed(0))
     codec = QSGD(bits=None, levels=math.isqrt(size), norm="l2", bucket_size=size)
     payload = codec.encode(x.clone(), STEP)
@@ -145,7 +145,7 @@ def test_feedback_is_refused_unless_the_variance_is_small() -> None:
     QSGD(bits=8).check(plan())
     with pytest.raises(ValueError, match=r"up to 22\.6 \|\|x\|\|"):
         QSGD(bits=2, norm="l2").check(plan())
-    for parts in ("chain", "two_way"):  # whose residuals are of both parts together
+    for parts in ("chain", "two_way"):  # their residuals are those of both parts together
         build_reducer(named(parts, {}).method(), 1000).check(plan())
 
 

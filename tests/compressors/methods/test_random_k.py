@@ -14,7 +14,7 @@ SIZE, K = 30, 4
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_definition(shared: bool) -> None:
-    """(d / k) x_S at the same coordinates as without; the mean over workers is that of C(x)."""
+    """C(x) = (d / k) x_S at the coordinates S of plain Random-k; the result is the mean of C(x)."""
     g = torch.randn(3, SIZE, generator=torch.Generator().manual_seed(0))
     plain, scaled = (
         RandomK(density=K / SIZE, shared_coordinates=shared, unbiased=unbiased) for unbiased in (False, True)
@@ -31,9 +31,9 @@ def test_definition(shared: bool) -> None:
 
 
 def test_variance() -> None:
-    """E ||C(x) - x||^2 = (d / k - 1) ||x||^2 for every x: each coordinate is drawn with probability k / d.
+    """E ||C(x) - x||^2 = (d / k - 1) ||x||^2: each coordinate is drawn with probability k / d.
 
-    The sum of draws of x = 1 does not vary at all, so any x does for the mean and this one for the bound.
+    For x = 1 the squared error is the same in every draw, so it equals its expectation.
     """
     codec, x = RandomK(density=K / SIZE, unbiased=True), torch.ones(SIZE)
     for number in range(5):

@@ -51,7 +51,7 @@ def test_binary_search(power: int, density: float, tolerance: float) -> None:
     reduced, _, _ = reduce_once(build_reducer(RedSync(density=density, tolerance=tolerance), SIZE), g)
     for row, rest in zip(g.numpy(), reduced.residual["a"].numpy(), strict=True):
         threshold, magnitudes = binary(row, k, tolerance), np.abs(row)
-        clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not within rounding of it
+        clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not equal up to rounding
         np.testing.assert_array_equal((rest == 0)[clear], (magnitudes >= threshold)[clear])
 
 
@@ -65,7 +65,7 @@ def test_trimmed_top_k(power: int, density: float) -> None:
 
 
 def test_equal_magnitudes_end_the_search() -> None:
-    """The mean is the largest magnitude: every threshold is reached by all."""
+    """The mean equals the largest magnitude, so every threshold equals it and all entries are sent."""
     g = torch.full((2, 100), -3.0)
     reduced, _, _ = reduce_once(build_reducer(RedSync(density=0.1), 100), g)
     assert reduced.compressed["a"].counts.tolist() == [100, 100]

@@ -1,4 +1,4 @@
-"""SIDCo against its definition in NumPy, and the density achieved against the density asked for."""
+"""SIDCo against its definition in NumPy, and the density achieved against the density that is set."""
 
 import math
 import warnings
@@ -16,7 +16,7 @@ SIZE, WORKERS = 40_000, 2
 
 
 def quantile(x: np.ndarray, share: float, kind: str) -> float:
-    """What a share of a distribution with the moments of ``x`` exceeds (corollaries 1.1 to 1.3)."""
+    """The value that a ``share`` of the distribution fitted to ``x`` exceeds (corollaries 1.1 to 1.3)."""
     mean = x.mean()
     if kind == "exponential":
         return -mean * math.log(share)
@@ -72,7 +72,7 @@ def test_definition(distribution: str, kinds: tuple[str, str], power: float) -> 
         sent = reduced.residual["a"].numpy() == 0
         for worker, row in enumerate(g.numpy()):
             threshold, magnitudes = definition(row, number, expected[worker], kinds), np.abs(row)
-            clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not within rounding of it
+            clear = np.abs(magnitudes - threshold) > 1e-5 * threshold  # not equal up to rounding
             np.testing.assert_array_equal(sent[worker][clear], (magnitudes >= threshold)[clear])
         expected = [
             adapted(stages, count, number)
@@ -82,7 +82,7 @@ def test_definition(distribution: str, kinds: tuple[str, str], power: float) -> 
 
 
 def test_one_stage_fits_double_exponential_entries() -> None:
-    """The number sent has mean k; it is within 7 standard deviations of k, with an error below 1e-10.
+    """The number sent has mean k and is within 7 standard deviations of k, except with probability 1e-10.
 
     The estimated mean adds log(d / k) sqrt(k / d) = 0.46 standard deviations of the count.
     """

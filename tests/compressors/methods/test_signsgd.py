@@ -48,7 +48,7 @@ def test_ties_are_drawn_or_positive() -> None:
 
 
 def test_one_bit_up_and_one_bit_down() -> None:
-    """Each of n workers sends n - 1 parts of a bit per element, and its part's votes to n - 1 others."""
+    """A worker sends n - 1 of n parts of its sign bits, and the votes on its own part to n - 1 workers."""
     workers = 5
     reducer = named("signsgd", {}).method()
     communicator = communicator_for(reducer, workers)

@@ -41,7 +41,7 @@ def test_it_is_its_definition() -> None:
 
 
 def test_a_large_entry_takes_several_steps() -> None:
-    """The residual keeps what is above lambda: 3.5 lambda takes three steps, and half of lambda stays."""
+    """An entry of 3.5 lambda is sent in three steps; the residual keeps half of lambda."""
     reducer = build_reducer(Strom(threshold=2.0), 1, ErrorFeedback)
     state, sent = None, []
     for step in range(5):
@@ -53,7 +53,7 @@ def test_a_large_entry_takes_several_steps() -> None:
 
 
 def test_the_selection_is_that_of_a_hard_threshold() -> None:
-    """The boundary is sent, and so are NaN and infinities, whose residual shows them."""
+    """Entries equal to lambda, NaN and infinities are sent; the residuals of the latter are not finite."""
     x = torch.tensor([THRESHOLD, -THRESHOLD, 0.0, -0.0, 0.5, math.inf, -math.inf, math.nan, -3.0])
     step = Step(0, 0)
     strom, exact = Strom(threshold=THRESHOLD), HardThreshold(threshold=THRESHOLD)

@@ -37,7 +37,7 @@ def test_definition(clip: float | None) -> None:
     codec, x = TernGrad(clip=clip), drawn()
     layers = np.split(x.numpy().astype(np.float64), EDGES)
     tops = [np.abs(layer).max() for layer in layers]
-    if clip is not None:  # the layer of one entry has no deviation to clip at
+    if clip is not None:  # the layer of one entry has a standard deviation of 0 and is not clipped
         tops[:2] = [min(top, clip * layer.std()) for top, layer in zip(tops[:2], layers[:2], strict=True)]
     scales = np.concatenate([np.full(len(layer), s) for layer, s in zip(layers, tops, strict=True)])
     wide = np.concatenate(layers)
@@ -52,7 +52,7 @@ def test_definition(clip: float | None) -> None:
         total += sent
     for begin, end in ((0, 3000), (3000, 5000)):
         own = slice(begin, end)
-        weights = np.sign(wide[own])  # sums of magnitudes: rounding that favours a side would add up
+        weights = np.sign(wide[own])  # so that a bias towards or away from zero adds up
         distance = abs((weights * (total - DRAWS * clipped)[own]).sum())
         assert (
             distance < bernstein(DRAWS * variance[own].sum(), scales[begin]) + 1e-5 * np.abs(wide[own]).sum()
@@ -62,7 +62,7 @@ def test_definition(clip: float | None) -> None:
 
 
 def test_packed_bytes() -> None:
-    """1.6 and 2 bits stand for the same entries; the paper's 32 / log2(3) = 20.2 is the limit."""
+    """4 and 5 values per byte give the same entries; the ratio's limit is the paper's 32 / log2(3) = 20.2."""
     x = drawn()
     two, less = TernGrad(values_per_byte=4), TernGrad(values_per_byte=5)
     np.testing.assert_array_equal(sent_by(two, x), sent_by(less, x))

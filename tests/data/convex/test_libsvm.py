@@ -175,7 +175,7 @@ def test_download_fetches_once(tmp_path: Path, home: str, monkeypatch: pytest.Mo
     first = libsvm(name="few", root=str(root), download=True, home=home)
     assert torch.equal(dense(first), torch.from_numpy(read(plain)[0].toarray()))
     assert [path.name for path in (root / "libsvm").iterdir()] == ["few"]
-    monkeypatch.setattr(libsvm_module, "fetch", None)  # would fail
+    monkeypatch.setattr(libsvm_module, "fetch", None)  # a second download would fail
     libsvm(name="few", root=str(root), download=True, home=home)
 
 

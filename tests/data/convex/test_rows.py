@@ -33,7 +33,7 @@ def loader(
 
 
 def table(rows: Rows) -> torch.Tensor:
-    """The features in the order of reading."""
+    """The features in the order in which a loader reads them."""
     if isinstance(rows.features, np.ndarray):
         return torch.from_numpy(rows.features[rows.indices])
     return torch.from_numpy(rows.features.toarray())

@@ -102,7 +102,7 @@ def test_input_is_left_alone_and_shape_and_dtype_stay() -> None:
 
 
 def test_the_stream_alone_decides() -> None:
-    """Draws of other workers and the process-wide state have no effect and are not changed."""
+    """Other workers' draws and torch's global random state have no effect; the latter does not change."""
     batch = images(16, 3, 8, 8)
     expected = {worker: ALL(batch, generator("augment", 0, 5, worker)) for worker in range(3)}
     before = torch.get_rng_state()

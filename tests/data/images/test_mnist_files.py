@@ -73,7 +73,7 @@ DAMAGED_IDX = {
 
 
 def test_no_more_is_unpacked_than_the_header_says(tmp_path: Path) -> None:
-    """3 MB that unpack to 3 GB, after 3 images or as 3 million images: memory is only that of the images."""
+    """A file of 3 MB unpacks to 3 GB, with 3 or 4 million images in its header; reading takes < 100 MB."""
     path = tmp_path / "images.gz"
     for start, problem in (
         (PLAIN, "2352 must follow its header, got more"),
@@ -118,7 +118,7 @@ def test_damaged_idx_file_is_named(file: str, content: bytes, tmp_path: Path) ->
 def test_as_many_labels_as_images(tmp_path: Path) -> None:
     write_idx(tmp_path, "MNIST")
     labels = tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte"
-    labels.write_bytes(idx_bytes(torch.zeros(6, dtype=torch.uint8)))  # to 7 images
+    labels.write_bytes(idx_bytes(torch.zeros(6, dtype=torch.uint8)))  # for 7 images
     with pytest.raises(ValueError, match=rf"{labels} must hold a label for each of 7 images, got \[6\]"):
         mnist(root=str(tmp_path))
 
@@ -132,7 +132,7 @@ def test_labels_are_classes(tmp_path: Path) -> None:
 
 
 def test_real_mnist() -> None:
-    """Only if DATA_DIR has the files. Label counts are published; mean and deviation are the preset's."""
+    """MNIST has its published label counts, and the preset's mean and deviation; needs files in DATA_DIR."""
     root = Path(os.environ.get("DATA_DIR", ""))
     if not list(root.glob("MNIST/raw/train-images-idx3-ubyte*")):
         pytest.skip("no MNIST in $DATA_DIR")

@@ -1,4 +1,4 @@
-"""Images decoded batch by batch: equal to those in memory, determined by the step, errors name the file."""
+"""Images decoded batch by batch: equal to those in memory, dependent on the step alone, named in errors."""
 
 import time
 from functools import partial

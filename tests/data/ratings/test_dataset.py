@@ -16,7 +16,7 @@ WORKERS = 4
 
 
 def raw(users: int = 30, items: int = 160, seed: int = 0) -> Ratings:
-    """Every item has a rating, popular ones have many; every user has 5 to 30 ratings."""
+    """Every user has 5 to 30 ratings; the i-th item is drawn with a weight of 1 / i, and may have none."""
     rng = np.random.default_rng(seed)
     weights = 1 / np.arange(1, items + 1)
     rated = [

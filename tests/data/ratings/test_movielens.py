@@ -31,13 +31,13 @@ def write(root: Path, name: str, lines: list[str], ending: str = "\n") -> Path:
 
 
 def whole(name: str) -> list[str]:
-    """A file of 6 users with 20 of 130 items each, and one user with too few."""
+    """Lines of 6 users with 20 of 130 items each, user 7 with 19 items, and user 8 with all items."""
     header = [EDITIONS[name].header] if EDITIONS[name].header else []
     rng = np.random.default_rng(0)
     pairs = [(user, item) for user in range(1, 7) for item in rng.permutation(130)[:20] + 1]
     pairs += [(7, item + 1) for item in range(19)] + [(8, item) for item in range(1, 131)]
     rows = [map(str, (user, item, 4, time)) for time, (user, item) in enumerate(pairs)]
-    return header + [EDITIONS[name].separator.join(row) for row in rows if row]
+    return header + [EDITIONS[name].separator.join(row) for row in rows]
 
 
 @pytest.mark.parametrize("name", EDITIONS)
@@ -60,7 +60,7 @@ def test_few_raters_are_dropped_and_the_last_is_held_out(tmp_path: Path, name: s
 
 
 def whole_items(name: str) -> list[str]:
-    """6 more users with 20 items each, so that there are 130 items in total."""
+    """Lines of 6 more users with 20 of 120 items each, so that every user has 100 unrated items."""
     pairs = [(20 + part, 20 * part + item + 1) for part in range(6) for item in range(20)]
     return [EDITIONS[name].separator.join(map(str, (user, item, 4, item))) for user, item in pairs]
 
@@ -179,7 +179,7 @@ def test_download_takes_the_ratings_out_and_nothing_else(tmp_path: Path, home: P
     data = movielens(name="100k", root=str(root), download=True)
     assert data.facts()["users"] == 12
     assert files(tmp_path / "deep") == ["root/ml-100k/u.data"]
-    monkeypatch.setattr(movielens_module, "fetch", None)  # would fail
+    monkeypatch.setattr(movielens_module, "fetch", None)  # a second download would fail
     movielens(name="100k", root=str(root), download=True)
 
 

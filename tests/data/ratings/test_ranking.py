@@ -10,7 +10,7 @@ from data.ratings.ranking import Candidates, Ranking, RatingsBatch, hits_and_gai
 
 
 class Scores(nn.Module):
-    """A table of scores in place of a model."""
+    """A model whose scores are a table [users, items]."""
 
     def __init__(self, table: torch.Tensor) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Scores(nn.Module):
 
 
 def by_loop(scores: list[float]) -> tuple[float, float]:
-    """Means over all ranks that the first could have among its ties."""
+    """Hit rate and gain of the first score: means over all ranks that its ties allow."""
     better = sum(other > scores[0] for other in scores[1:])
     ties = sum(other == scores[0] for other in scores[1:])
     local_workers = range(better + 1, better + ties + 2)

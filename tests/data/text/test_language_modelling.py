@@ -36,7 +36,7 @@ def test_encoding_ends_each_line_and_knows_no_new_words() -> None:
 
 def test_files_in_numbers(root: str) -> None:
     found = wikitext2(root=root, evaluation_columns=2)
-    # <unk> <eos> a b A c
+    # words 0 to 5: <unk> <eos> a b A c
     assert found.train.tolist() == [5, 3, 4, 2, 1, 1, 2, 3, 2, 0, 1]
     assert found.validation.tolist() == [3, 5, 2, 1, 2, 0, 1]
     assert found.model_arguments() == {"num_words": 6}

@@ -28,7 +28,7 @@ def build(tmp_path: Path, **settings: object) -> MaskedDataset:
 
 
 def test_blocks_hold_the_running_text(tmp_path: Path) -> None:
-    """13 units in four lines, the third with [UNK] from the corpus; 10 units per block."""
+    """Four lines have 13 units, one of them the corpus's <unk>; a block has 10 units."""
     dataset = build(tmp_path)
     assert len(dataset.train) == 60 * 13 // 10
     first = [START, "a", "dull", "film", ".", "play", "##ful", "##ly", "un", "a", UNKNOWN, END]
@@ -39,7 +39,7 @@ def test_blocks_hold_the_running_text(tmp_path: Path) -> None:
 
 
 def test_proportions(tmp_path: Path) -> None:
-    """15 % of the units of each block; 80 % become [MASK], 10 % a random unit, 10 % stay."""
+    """15 % of a block's units are chosen; 80 % of them become [MASK], 10 % a random unit, 10 % stay."""
     dataset = build(tmp_path, max_length=102)
     blocks = torch.full((2000, 102), UNITS.index("film"))
     blocks[:, 0], blocks[:, -1] = UNITS.index(START), UNITS.index(END)
@@ -83,7 +83,7 @@ def test_held_out_blocks_are_always_masked_alike(tmp_path: Path) -> None:
     whole = one.held_out_batch("test", torch.arange(26))
     parts = [other.held_out_batch("test", part) for part in torch.arange(26).split(7)]
     assert same(whole, MaskedBatch(*(torch.cat(fields) for fields in zip(*parts, strict=True))))
-    assert not torch.equal(whole.tokens[:13], one.held_out_batch("validation", torch.arange(13)).targets)
+    assert not torch.equal(whole.tokens[:13], one.held_out_batch("validation", torch.arange(13)).tokens)
 
 
 class Table(nn.Module):

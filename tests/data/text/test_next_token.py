@@ -1,4 +1,4 @@
-"""Streams, windows and the hidden state between them; perplexity, compared with a plain computation."""
+"""Streams, windows, the hidden state kept between windows; perplexity, compared with a plain computation."""
 
 import math
 from functools import partial

@@ -10,7 +10,7 @@ from glue_files import TRAIN, UNITS, VALIDATION, write_rows, write_sst2
 
 import data.text.sst2_download
 from compressors.core.randomness import generator
-from data.text.sst2 import read_rows, sst2
+from data.text.sst2 import _draw, read_rows, sst2
 
 
 def stream(*salt: object) -> torch.Generator:
@@ -73,11 +73,12 @@ def test_batch_larger_than_a_shard(root: Path) -> None:
 
 
 def test_some_rows_drawn_once_and_for_all(root: Path) -> None:
-    """In file order, so that a contiguous partition keeps its meaning."""
     whole = [f"{sentence}{number}" for number, (sentence, _) in enumerate(TRAIN)]
     write_rows(root / "glue/SST-2/train.tsv", [(row, 1) for row in whole])
     some, again = (sst2(root=str(root), train_rows=10).train for _ in range(2))
     assert len(some) == 10 and torch.equal(some.tokens, again.tokens)
+    sentences, labels = _draw(([f"{number:02}" for number in range(32)], list(range(32))), 10)
+    assert sentences == sorted(sentences) and labels == list(map(int, sentences)), "in the order of the file"
     with pytest.raises(
         ValueError, match=r"data\.train_rows must be at most the number of training rows \(32\), got 33"
     ):
@@ -142,7 +143,7 @@ HONEST = {
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The download's address, here a file with an archive of few rows."""
+    """Path of the archive in place of the download, which must have 32 training and 3 validation rows."""
     archive = tmp_path / "home" / "SST-2.zip"
     archive.parent.mkdir()
     monkeypatch.setattr(data.text.sst2_download, "_SST2", archive.as_uri())

@@ -51,7 +51,7 @@ def test_padding_and_cutting(pieces: WordPiece) -> None:
 
 
 def test_agrees_with_transformers(tmp_path: Path) -> None:
-    """On difficult text: punctuation, accents, Chinese, control characters, long words."""
+    """The texts have punctuation, accents, Chinese, control characters and long words."""
     from transformers import BertTokenizer
 
     path = write_vocabulary(tmp_path, [*UNITS, "中", "国", "$", "5", "##5", "'", "s", "-"])
@@ -94,7 +94,7 @@ def test_missing_file_and_bad_flag(tmp_path: Path) -> None:
 
 
 def test_vocabulary_of_a_text() -> None:
-    """Characters, at the start of and inside words, then the most frequent words; ties are alphabetical."""
+    """The units are characters at the start of and inside words, then words by frequency and alphabet."""
     lines = ["ab ba ab", "Ba abb ca"]
     pieces = WordPiece.of(lines, size=13, lowercase=True)
     assert list(pieces.units) == [*SPECIAL, "a", "b", "c", "##a", "##b", "##c", "ab", "ba"]

@@ -1,4 +1,4 @@
-"""Least squares: its gradients against autograd, its optimum, and a run on synthetic rows."""
+"""Least squares: gradients against autograd, the optimum, runs on synthetic rows, refusals."""
 
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ SIZES = {"rows": 60, "features": 7, "condition": 10.0, "noise": 0.5, "draw_seed"
 
 
 def signed(dataset: RowsDataset) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features and targets, in the form of a regression, also of labels."""
+    """Features and targets; labels serve as targets if there are no others."""
     targets = dataset.labels if dataset.targets is None else dataset.targets
     return torch.from_numpy(dataset.features.toarray()), targets
 
@@ -88,7 +88,7 @@ def test_the_rows_are_those_of_their_own_seed() -> None:
 def test_gd_converges_at_the_rate_of_the_condition_and_decreasing_rates_beat_a_constant_one(
     tmp_path: Path,
 ) -> None:
-    """f - f* below (1 - 1 / kappa)^t; with one row a step a constant rate stalls at the noise."""
+    """f - f* falls at least as (1 - 1 / 6)^t; with batches of one row a constant rate stalls at the noise."""
     base = (
         "experiment=topk_convergence/least_squares",
         "data.rows=400",

@@ -1,4 +1,4 @@
-"""The convex model: its gradients against autograd, its diagnostics, its memory of x*."""
+"""Logistic regression with L2: gradients against autograd, diagnostics, the cached x*, refusals."""
 
 from functools import partial
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_bits_do_not_depend_on_who_else_is_in_the_process(
 
 
 def test_texts_with_many_features_stay_sparse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RCV1's width and share of zeros, fewer rows: its optimum, shards and batches without a dense table."""
+    """Rows of RCV1's width and density: optimum and gradients of shards and batches need no dense table."""
     rng, folder = np.random.default_rng(3), tmp_path / "libsvm"
     folder.mkdir()
     lines = []
@@ -110,7 +110,7 @@ def test_texts_with_many_features_stay_sparse(tmp_path: Path, monkeypatch: pytes
         lines.append(f"{rng.choice((-1, 1))} " + " ".join(f"{i}:{v:.6f}" for i, v in pairs))
     (folder / "rcv1_train.binary").write_text("\n".join([*lines, "1 47236:1"]) + "\n")
     monkeypatch.setitem(libsvm_module.SHAPES, "rcv1_train.binary", (101, 47236))
-    monkeypatch.setattr(rows_module, "_MOST_DENSE_BYTES", 20 * 8 * 47236)  # a step's rows, not the table
+    monkeypatch.setattr(rows_module, "_MOST_DENSE_BYTES", 20 * 8 * 47236)  # 20 of 101 rows
     dataset = libsvm(name="rcv1_train.binary", root=str(tmp_path))
     model = logistic_l2(**dataset.model_arguments(), l2=0.01, offset=1e-3)
     assert issparse(model.problem.features)

@@ -1,4 +1,4 @@
-"""The minimum of logistic regression, and problems without one."""
+"""The minimum of logistic regression, refusal of problems without a unique minimum, and singular values."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_value_and_gradient_by_hand() -> None:
 @pytest.mark.parametrize("direct", [True, False])
 def test_gradient_vanishes_at_the_optimum(sparse: bool, scale: float, direct: bool, monkeypatch) -> None:
     if not direct:
-        monkeypatch.setattr("models.convex.optimum._DIRECT", 0)  # by conjugate gradients
+        monkeypatch.setattr("models.convex.optimum._DIRECT", 0)  # selects conjugate gradients
     objective = problem(scale=scale, l2=1e-3 * scale**2, sparse=sparse)
     smoothness = smoothness_of(objective)
     found = minimise(objective, smoothness)

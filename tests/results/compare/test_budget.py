@@ -1,4 +1,4 @@
-"""Matching one method's bytes by another's setting."""
+"""Search for the setting at which one method sends as many bytes as another."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ main = command_of_results("budget")
 
 
 def power_law(exponent: float, wobble: float = 0.0):
-    """A training that sends value^exponent bytes, alternately a little more and a little less."""
+    """A pilot that sends 1e6 * value**exponent bytes, by turns ``wobble`` more and less; and its calls."""
     calls: list[float] = []
 
     def pilot(value: float) -> Pilot:
@@ -48,7 +48,7 @@ def test_a_wobbling_training_is_met_within_its_wobble() -> None:
 
 
 def test_a_step_is_closed_in_on() -> None:
-    """Bytes jump over the wanted number; the trials stay between both sides of the jump."""
+    """No value sends the wanted bytes: they jump past that number at 0.5, to which the trials converge."""
     values: list[float] = []
 
     def pilot(value: float) -> Pilot:
@@ -62,7 +62,7 @@ def test_a_step_is_closed_in_on() -> None:
 
 @pytest.fixture
 def warm_pilots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pilots in processes that have imported torch; a refused one starts from nothing."""
+    """Fork pilots from a process that has imported torch, because imports take seconds."""
 
     def run(words: list[str], **_: Any) -> subprocess.CompletedProcess:
         assert words[:2] == [sys.executable, "run.py"]
@@ -85,7 +85,7 @@ def test_a_real_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.usefixtures("warm_pilots")
 def test_bytes_that_leave_a_worker_or_that_it_hands_over(tmp_path: Path) -> None:
-    """A gather sends a worker's bytes to 3 others."""
+    """An all-gather sends a worker's bytes to the 3 other workers."""
     small = ["model=mlp", "model.hidden=[8]", "workers=4", "trainer.steps=2", "trainer.batch_size=8"]
     words = [*small, f"output={tmp_path}", "tracker=none"]
     link, handed = (budget.run_pilot("top_k", 0.1, words, by) for by in ("link", "handed"))
@@ -147,7 +147,7 @@ def test_a_pilot_that_cannot_be_read_is_one_line(tmp_path: Path, content: str) -
 
 @pytest.mark.usefixtures("warm_pilots")
 def test_a_single_worker_has_no_bytes_on_a_link(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The bytes that it hands over can still be matched."""
+    """The bytes handed over can still be matched."""
     small = ["model=mlp", "model.hidden=[8]", "workers=1", "trainer.steps=2", "trainer.batch_size=8"]
     assert main([*small, f"output={tmp_path}", "--density", "0.1"]) == 1
     said = capsys.readouterr().err

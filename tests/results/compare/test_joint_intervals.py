@@ -1,4 +1,4 @@
-"""Joint intervals of several differences."""
+"""Joint confidence intervals of several differences."""
 
 import math
 import random

@@ -33,7 +33,7 @@ def test_fewer_than_three_values_have_no_interval_and_none_is_refused() -> None:
 
 def test_paired_difference_is_scipys() -> None:
     rng = np.random.default_rng(0)
-    seeds = rng.normal(size=6) * 10  # common to both, and larger than the difference of unpaired values
+    seeds = rng.normal(size=6) * 10  # common to a and b, and larger than their difference
     a, b = seeds + rng.normal(size=6), seeds + rng.normal(size=6) + 1
     interval = stats.ttest_rel(a, b).confidence_interval(0.95)
     mean, low, high, seeds = paired_difference(list(a), list(b))

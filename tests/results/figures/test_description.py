@@ -1,4 +1,4 @@
-"""Panels: matplotlib and plotly draw the numbers of one description."""
+"""Descriptions of panels, whose numbers both matplotlib and plotly draw."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_panel_says_what_both_draw(output: Path) -> None:
 
 
 def test_an_interval_ends_at_the_panel_and_is_left_out_below_three_seeds(tmp_path: Path) -> None:
-    """Of three seeds it includes 0, which no logarithmic axis shows."""
+    """The interval of three seeds includes 0, which a logarithmic axis cannot show."""
     for name, seeds in (("three", (0, 1, 2)), ("two", (0, 1))):
         for density in DENSITIES:
             for seed in seeds:

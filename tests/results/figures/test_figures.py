@@ -24,7 +24,7 @@ SEEDS = (0, 1, 2)
 
 
 def records(value: float, density: float, error: float, number: int = 20) -> list[dict[str, Any]]:
-    """Steps 10, 20, ... of a run whose loss falls from ``value``, with a compression error ``error`` each."""
+    """Records of steps 10, 20, ...: the loss falls from ``value``; every compression error is ``error``."""
     return [
         {
             "step": 10 * i,
@@ -88,7 +88,7 @@ def legend(figure: Any) -> list[str]:
 
 
 def lines(axis: Any) -> dict[str, Any]:
-    """Lines by their method."""
+    """The lines of an axis, by their method's label."""
     return {line.get_label(): line for line in axis.lines if not line.get_label().startswith("_")}
 
 
@@ -98,7 +98,7 @@ def bars(axis: Any) -> list[np.ndarray]:
 
 
 def dots(axis: Any) -> list[np.ndarray]:
-    """The seeds of each mark, [seeds, 2]."""
+    """The points of the single seeds at each mark, [seeds, 2]."""
     return [line.get_xydata() for line in axis.lines if line.get_markersize() < 3]
 
 
@@ -144,7 +144,7 @@ def test_one_line_joins_the_settings_of_a_compressor(group: Group) -> None:
     joined = [line for line in axis.lines if len(line.get_xdata()) == 2 and line.get_marker() == "None"]
     joined = [line for line in joined if line.get_label() == "_" and line.get_linewidth() == 1.2]
     assert len(joined) == 2
-    for line in joined:  # the more is sent, the smaller the error: sorted along the axis
+    for line in joined:  # sorted by bytes
         assert line.get_xdata()[0] < line.get_xdata()[1]
 
 
@@ -194,7 +194,7 @@ def test_layers_in_the_order_of_the_model(group: Group) -> None:
         "first.weight (900)",
         "first.bias (100)",
     ]
-    assert density.get_ylim()[0] > density.get_ylim()[1]  # the first on top
+    assert density.get_ylim()[0] > density.get_ylim()[1]  # the first layer is on top
     assert lines(density)["none"].get_xdata().tolist() == [1.0, 1.0]
     assert lines(error)["none"].get_xdata() == pytest.approx([54.0, 6.0])
 
@@ -345,7 +345,6 @@ def test_a_name_may_be_a_formula(tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_panels_with_a_common_axis_have_the_limits_of_all() -> None:
-    """The last panel's values are all above those of the first."""
     low, high = (
         Panel(Axis("x", Scale(False, (0.0, 1.0))), Axis("y", Scale(False, limits)), ())
         for limits in ((0.0, 2.0), (1.0, 3.0))

@@ -1,4 +1,4 @@
-"""Groups of runs for one figure."""
+"""Groups of runs, one for each figure, and their file names."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Common style of all figures."""
+"""Colours, dashes and markers of methods in all figures, and text with dollar signs."""
 
 import colorsys
 from pathlib import Path

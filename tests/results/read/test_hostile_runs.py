@@ -1,4 +1,4 @@
-"""Tables, figures and reports of valid and hostile run folders: the valid ones are shown."""
+"""Tables, figures and reports of valid and hostile run folders: they show the valid runs."""
 
 import csv
 import re
@@ -28,7 +28,7 @@ def write_good(folder: Path) -> None:
 def show_all(
     folder: Path, capsys: pytest.CaptureFixture[str], seeds: range, settings: int, only: str
 ) -> None:
-    """Make all tables, figures and reports of valid and hostile run folders."""
+    """Make and check all tables, figures and reports of valid and hostile run folders."""
     write_good(folder)
     done = [write_hostile(folder / f"hostile-{seed}", seed, 10 + seed % settings) for seed in seeds]
     runs = read_runs([folder])

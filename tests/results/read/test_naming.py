@@ -1,4 +1,4 @@
-"""Names of methods as readers see them."""
+"""Names of methods in tables and figures."""
 
 import math
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_what_the_run_recorded_comes_before_the_rule(tmp_path: Path) -> None:
 
 
 def test_two_methods_of_one_name_keep_their_settings(tmp_path: Path) -> None:
-    """A lambda by the rule and one that was typed, equal in four digits."""
+    """One lambda is computed by the rule, one is set; both are equal in the four digits shown."""
     threshold = 1 / (2 * math.sqrt(0.01 * NUM_PARAMETERS))
     write_run(tmp_path, compressor="hard_threshold", settings={"threshold": None, "density": 0.01})
     write_run(tmp_path, compressor="hard_threshold", settings={"threshold": threshold})
@@ -79,7 +79,7 @@ def test_a_part_is_called_as_on_the_command_line(target: str, name: str) -> None
 
 
 def test_settings_of_all_methods_of_a_figure_are_left_out_of_their_names(tmp_path: Path) -> None:
-    """They stand in the figure's facts; numbers and the settings of single methods stay."""
+    """The figure's facts list them. Names keep numbers, and settings of only some of the methods."""
     step = {"feedback": {"_target_": "compressors.feedback.ErrorFeedback", "scale": "step"}}
     for settings in ({"density": 0.01}, {"density": 0.1}, {"density": 0.1, "scope": "layer"}):
         write_run(tmp_path, settings=settings, **step)

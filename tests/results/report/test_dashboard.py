@@ -20,7 +20,7 @@ from trainers.run.folder import RunFolder
 
 main = command_of_results("report")
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # wandb-workspaces' own
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by wandb-workspaces
 ROOT = Path(__file__).parents[3]
 ARGUMENTS = ["--entity", "someone", "--project", "total-error", "--dry-run"]
 
@@ -31,7 +31,7 @@ def made() -> dict[str, Any]:
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects inside, at any depth."""
+    """All dicts in ``value``, at any depth."""
     if isinstance(value, dict):
         yield value
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
@@ -53,7 +53,7 @@ def metrics(part: Any) -> set[str]:
 
 
 def documented() -> set[str]:
-    """Metric names in the table of docs/reference.md; ... stands for a name after the slash."""
+    """Metric names in the table of docs/reference.md, where ``...`` stands for any name after the slash."""
     text = (ROOT / "docs" / "reference.md").read_text()
     table = text[text.index("## Metrics") :]
     return {
@@ -100,7 +100,7 @@ def test_runs_are_grouped_by_method_so_that_seeds_are_left(made: dict[str, Any],
 
 @pytest.mark.parametrize("part", ["workspace", "report"])
 def test_every_field_is_one_of_the_schema(made: dict[str, Any], part: str) -> None:
-    """Read by the models of the panels: no field is lost, and none is unknown."""
+    """W&B's panel classes accept every panel, keep all its fields and know every field of its config."""
     from wandb_workspaces.reports.v2 import internal
 
     kinds = {
@@ -134,7 +134,7 @@ BYTES, ERROR, ACCURACY = (
     for name in ("comm/link_bytes_sent_total", "compression/total_error", "test/accuracy.last")
 )
 THRESHOLD, ALPHA = "config:threshold.value", "config:data.value.alpha"
-FIGURES: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {  # heading, and panels in this section
+FIGURES: dict[str, tuple[str, list[tuple[str, dict[str, Any]]]]] = {  # section heading and panels, by figure
     "quality over link bytes": (
         "Quality against what was sent",
         [scatter(BYTES, ACCURACY), lines("test/accuracy", x="comm/link_bytes_sent_total")],
@@ -243,7 +243,7 @@ def test_every_figure_has_its_panels_in_its_section(made: dict[str, Any], part: 
             if panel["viewType"] == kind and fields.items() <= panel["config"].items()
         ]
         assert alike, f"{figure}: no {kind} of {fields}"
-        if kind in ("Run History Line Plot", "Bar Chart"):  # over the seeds of a setting
+        if kind in ("Run History Line Plot", "Bar Chart"):  # aggregated over the seeds of a setting
             assert all((one["groupAgg"], one["groupArea"]) == ("mean", "minmax") for one in alike)
 
 
@@ -256,7 +256,7 @@ def test_there_is_no_section_without_a_figure(made: dict[str, Any], part: str) -
 
 
 def test_published_values_are_level_lines(made: dict[str, Any]) -> None:
-    """Of every metric of every convex experiment; a level is a constant and 0 times the metric."""
+    """Every metric of every convex experiment has them, as expressions "constant + 0 * metric"."""
     found = {}
     for panel in in_sections(made, "report")["Values of the paper"]:
         config = panel["config"]

@@ -1,4 +1,4 @@
-"""Tests of the report's versions of the code."""
+"""Names of code versions in the report."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The report's page as text: complete, escaped, equal for equal runs."""
+"""The report's HTML page: contents, escaping, equal bytes for equal runs."""
 
 import json
 import re
@@ -102,7 +102,7 @@ def test_untrusted_text_stays_text(tmp_path: Path) -> None:
     write_run(tmp_path / "runs", name=HOSTILE, seed=1, summary={"status": HOSTILE})
     page = page_of(tmp_path / "runs", to=tmp_path / "page.html", arguments=("--question", HOSTILE))
     assert "<img" not in body_of(page) and "<script>hacked" not in page
-    assert page.count("</script>") == 3  # the figures, plotly, the page's own
+    assert page.count("</script>") == 3  # the figures' data, plotly, the page's own script
     names = [trace["name"] for figure in figures_in(page).values() for trace in figure["data"]]
     assert names and all("<" not in name and "{" not in name for name in names)
     assert any("&lt;script&gt;" in name for name in names)

@@ -1,4 +1,4 @@
-"""The report's page in Chromium: it loads without messages, hides traces, sorts tables, opens runs."""
+"""The report's page in Chromium: console messages, hiding of traces, sorting of tables, links to runs."""
 
 import shutil
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ BYTES = {"none": 120_000.0, "top_k": 9_000.0, "hard_threshold": 80_000.0}  # not
 
 @dataclass
 class Opened:
-    """The page, and the browser's messages."""
+    """The page, and the browser's messages and requests."""
 
     page: Any
     file: Path
@@ -65,7 +65,7 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
 
 
 def until(page: Any, expression: str, value: Any) -> None:
-    """Wait until ``expression`` has ``value``; the page's policy forbids what Playwright's own wait needs."""
+    """Wait until ``expression`` has ``value``; the page's CSP forbids the eval of Playwright's own wait."""
     for _ in range(100):
         if page.evaluate(expression) == value:
             return
@@ -115,7 +115,7 @@ def test_a_click_in_the_legend_hides_a_method(opened: Opened) -> None:
 def test_a_click_on_a_head_sorts_by_number(opened: Opened) -> None:
     page = opened.page
     table = page.locator("table.sortable").filter(has_text="top_k, density 0.01").last
-    head = table.locator("th", has_text="sent per worker").locator("button")
+    head = table.locator("th", has_text="MB that left a worker").locator("button")
 
     def methods() -> list[str]:
         return [text.split(",")[0] for text in table.locator("td.method").all_inner_texts()]
@@ -144,18 +144,18 @@ def test_a_row_leads_to_its_run(opened: Opened) -> None:
 
 def test_a_point_leads_to_its_run(opened: Opened) -> None:
     page = opened.page
-    figure = figure_of(page, "Test accuracy against MB sent")
+    figure = figure_of(page, "Test accuracy against MB that left a worker")
     page.mouse.click(*centre(page, f"#{figure} .scatterlayer .trace .points path"))
     dialog = page.locator("dialog[open]")
     dialog.wait_for()
     assert dialog.locator("details").count() == 1
-    assert "compressors.hard_threshold.HardThreshold" in dialog.locator(".config").inner_text()
+    assert "compressor: hard_threshold" in dialog.locator(".config").inner_text()
     page.keyboard.press("Escape")
 
 
 def test_nothing_is_wider_than_a_telephone(opened: Opened) -> None:
     page = opened.page
-    figure = figure_of(page, "Test accuracy against MB sent")
+    figure = figure_of(page, "Test accuracy against MB that left a worker")
     width = f"document.querySelector('#{figure} svg').clientWidth <= 340"
     assert not page.evaluate(width)
     before = page.viewport_size
@@ -167,7 +167,7 @@ def test_nothing_is_wider_than_a_telephone(opened: Opened) -> None:
 
 def test_a_dark_page_has_white_lines_for_the_baseline(opened: Opened) -> None:
     page = opened.page
-    figure = figure_of(page, "Test accuracy against MB sent")
+    figure = figure_of(page, "Test accuracy against MB that left a worker")
     black, white = (
         f"document.getElementById('{figure}').data.some(t => t.marker?.color === '{colour}')"
         for colour in ("#000000", "#ffffff")

@@ -1,4 +1,4 @@
-"""The page of ACCORDION, from small run folders."""
+"""The ACCORDION study's table and figure, from small run folders."""
 
 from pathlib import Path
 
@@ -71,7 +71,7 @@ def test_the_table_says_what_the_runs_say(output: Path, tmp_path: Path) -> None:
     assert threshold[0] == "density 1 %"  # of 1001 elements
     assert ours[rows["method"].index("at k_high, %")] == "50.0"
     assert threshold[rows["method"].index("at k_high, %")] == "-"
-    assert threshold[-2:] == ["-1.00", "+3.50"]  # the same in every seed
+    assert threshold[-2:] == ["-1.00", "+3.50"]  # the difference is the same in every seed
     assert ours[-2:] == ["-", "-"]
     assert {path.name for path in figures.iterdir()} == {"accordion_net.png"}
 

@@ -1,4 +1,4 @@
-"""The comparison of schedules, from small run folders."""
+"""The AutoLRS study's comparison of schedules, from small run folders."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -101,7 +101,7 @@ def test_table_says_what_was_reached_sent_and_saved(study: Path, capsys: pytest.
 
 
 def test_steps_in_which_a_schedule_is_the_constant_rate_save_nothing(tmp_path: Path) -> None:
-    """The constant rate had its final quality after 200 of 400 steps; the step schedule is the same run."""
+    """The constant rate has its final quality after 200 steps; until then the step schedule has this rate."""
     for seed in (0, 1):
         plain_run(tmp_path / "runs", "Constant", seed, accuracy=(0.5, 0.8, 0.7, 0.8))
         late = (0.5, 0.8, 0.9, 0.9) if seed else (0.5, 0.7, 0.9, 0.9)

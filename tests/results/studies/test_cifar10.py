@@ -1,4 +1,4 @@
-"""The page and figures of CIFAR-10, from run folders made here."""
+"""The CIFAR-10 study's page and figures, from small run folders."""
 
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ BYTES = {
 
 
 def records(density: float, accuracy: float) -> list[dict[str, float]]:
-    """Five epochs of ten steps: ``density`` times 4 in the first, times 2 in the last."""
+    """Records of five epochs of ten steps; the first epoch sends 4 ``density``, the last 2 ``density``."""
     sent, lines = 0.0, []
     for step in range(1, 51):
         sent += density * {0: 4, 4: 2}.get((step - 1) // 10, 1)

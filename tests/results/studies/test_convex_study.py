@@ -1,4 +1,4 @@
-"""Figures and the reproduction table, from small run folders."""
+"""The convex study's figures and reproduction table, from short runs."""
 
 import copy
 import json
@@ -23,7 +23,7 @@ from trainers.run import session
 
 main = command_of_results("study", "convex")
 
-STEP = "feedback.scale step"  # of every preset
+STEP = "feedback.scale step"  # a setting of every preset
 METHODS = (
     ["compressor=none"],
     ["compressor=top_k"],
@@ -33,7 +33,7 @@ METHODS = (
 
 @pytest.fixture(scope="module")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two settings, three methods, three seeds."""
+    """Runs of two settings, three methods and three seeds."""
     root = tmp_path_factory.mktemp("results")
     write_rows(root, "few", rows=60, features=20)
     common = [
@@ -79,7 +79,7 @@ def test_curves_are_what_the_records_say(output: Path) -> None:
 
 
 def test_a_method_that_the_paper_does_not_count_has_no_such_bits(output: Path) -> None:
-    """Its values are not exact: the panel has no line, the table a dash; everything else is unchanged."""
+    """A method with inexact values has no line in the panels of these bits and a dash in the table."""
     name = "comm/paper_bits_total"
     runs = [
         replace(
@@ -174,7 +174,7 @@ def test_values_at_equal_bytes_by_hand(output: Path) -> None:
     curve = found.curve("convex/suboptimality")
     per_step = found.summary["comm/link_bytes_sent_total"] / 40
     at = reproduction._value_at_bytes
-    assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # the tenth before it has no record
+    assert at(found, "convex/suboptimality", 20 * per_step) == curve[20]  # no other record in the last tenth
     assert at(found, "convex/suboptimality", 24.9 * per_step) == curve[20]
     assert at(found, "convex/suboptimality", 0.5 * per_step) == curve[0]  # before the first record of bytes
     assert reproduction.END_SHARE == 0.1 and curve.index[1] == 5
@@ -276,7 +276,7 @@ def test_title_says_whose_seeds_differ(output: Path, tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> None:
-    """Only the method at the end of a name is removed; a user's name may not have one."""
+    """Only a method at the end of a name is removed; a name that the user chose may have none."""
     for number, part in enumerate(("top_k", "hard_threshold")):
         name = {"name": "heterogeneity-by-hand", "data": {"partition": "by_label"}}
         copied(output, tmp_path / str(number), f"heterogeneity-{part}", **name)
@@ -287,7 +287,7 @@ def test_a_run_of_another_name_keeps_all_of_it(output: Path, tmp_path: Path) -> 
 
 
 def test_bits_of_bytes_are_those_handed_over(output: Path) -> None:
-    """8 times ``comm/bytes_sent``, which differ from the bytes that left a worker."""
+    """The labels say "handed over", because these bytes differ from those that left a worker."""
     assert convex.BITS_LABELS["ledger"].startswith("bits handed over per worker")
     table = reproduction.reproduction_table(read_runs([output]))
     assert (

@@ -1,4 +1,4 @@
-"""Tests of the kit of the studies: folders of pages and figures, refusals."""
+"""Common code of all studies: where pages are written, and missing runs."""
 
 import dataclasses
 from pathlib import Path

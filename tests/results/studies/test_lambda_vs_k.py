@@ -13,7 +13,7 @@ from results.studies.lambda_vs_k.equal_bytes import interpolated, pairs_of, prob
 
 main = command_of_results("study", "lambda_vs_k")
 
-NOISE = (0.0, 0.4, -0.4, 0.2, -0.2)  # points, by seed
+NOISE = (0.0, 0.4, -0.4, 0.2, -0.2)  # of the accuracy in points, by seed
 
 
 def network(
@@ -113,7 +113,7 @@ def test_words_go_no_further_than_intervals_for_all_comparisons(output: Path, tm
 
 
 def test_top_k_between_its_densities(output: Path) -> None:
-    """Halfway in the logarithm of bytes, between 1 and 0.25."""
+    """Bytes and errors are interpolated in logarithms: halfway between the errors 1 and 0.25 is 0.5."""
     problem = problems_of(read_runs([output]))[1]
     run = problem.thresholds["hard_threshold, threshold 0.5"][0]
     assert interpolated(problem, run, "compression/total_error") == pytest.approx(0.5)
@@ -137,7 +137,7 @@ def test_runs_that_cannot_be_compared_are_one_line(
 
 
 def test_runs_of_a_single_worker_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It sends nothing, so there is no pair of equal bytes."""
+    """A single worker sends nothing, so no pair has equal bytes."""
     for compressor in ("top_k", "hard_threshold"):
         write_run(tmp_path, compressor=compressor, workers=1, summary={"comm/link_bytes_sent_total": 0.0})
     assert main([str(tmp_path)]) == 1

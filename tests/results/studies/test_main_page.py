@@ -1,4 +1,4 @@
-"""The main job's page from small run folders, and the committed page compared with the job."""
+"""The main study's page from small run folders, and the committed page compared with new runs."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ ACCURACY = {"none": 0.98, "hard_threshold": 0.97, "top_k": 0.96, "random_block":
 ERROR = {"none": 0.0, "hard_threshold": 300.0, "top_k": 15000.0, "random_block": 4e5}
 SENT = {"none": 2e9, "hard_threshold": 44e6, "top_k": 40e6, "random_block": 20e6}
 NOISE = (0.0, 0.002, 0.001)
-EQUAL_BYTES = ("none", "top_k", "random_block")  # they do not depend on the gradients, nor on the processor
+EQUAL_BYTES = ("none", "top_k", "random_block")  # bytes depend neither on gradients nor on the processor
 
 
 def write(folder: Path, compressor: str, seed: int, **keys: object) -> None:
@@ -68,7 +68,7 @@ def test_words_follow_from_the_numbers(output: Path, tmp_path: Path) -> None:
 
 
 def test_runs_of_a_single_worker_are_refused(tmp_path: Path) -> None:
-    """It sends nothing, so bytes have no ratio."""
+    """A single worker sends nothing, so there is no ratio of bytes."""
     write(tmp_path, "top_k", 0, workers=1)
     with pytest.raises(ValueError, match=r"workers must be at least 2, got 1: nothing leaves"):
         methods_of(read_runs([tmp_path]))
@@ -121,7 +121,7 @@ def test_the_committed_page_holds_every_method_and_the_stated_spread() -> None:
 
 @pytest.mark.slow
 def test_the_committed_page_comes_out_again(tmp_path: Path) -> None:
-    """Seed 0 of every method: equal digits on the page's processor, within the deviation on another."""
+    """New runs with seed 0 have equal digits on the page's machine, and are within ``SPREAD`` on others."""
     job = [sys.executable, "run.py", "-m", f"output={tmp_path}", "tracker=none", "seed=0", "processes=1"]
     for compressor in ("compressor=none,hard_threshold", "compressor=top_k,random_block budget.density=0.01"):
         subprocess.run([*job, *compressor.split()], cwd=ROOT, check=True, timeout=3600)

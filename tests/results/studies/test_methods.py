@@ -1,4 +1,4 @@
-"""The page, rates and figure of all methods, from run folders made here."""
+"""The page, learning rates and figure of the study of all methods, from small run folders."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def write(
 
 
 def tried(folder: Path) -> list[Run]:
-    """Rates of two methods; ef21's best is an end."""
+    """Runs of two methods at three learning rates; ef21's best rate is the highest."""
     for rate, dense, ef21 in ((0.01, 0.8, 0.3), (0.03, 0.9, 0.4), (0.1, 0.9, 0.5)):
         write(folder, "none", dense, rate=rate, seed=3)
         write(folder, "ef21", ef21, rate=rate, seed=3)
@@ -130,7 +130,7 @@ def test_a_task_calls_a_method_by_its_compressor_or_feedback() -> None:
     assert (ef21["budget"]["method"], ef21["name"]) == ("ef21", "methods_madelon-ef21")
 
 
-@pytest.mark.slow  # a third of a second each; the group's test composes them with the defaults
+@pytest.mark.slow  # 0.3 s each; the config group's test composes all methods with the defaults
 @pytest.mark.parametrize("experiment", ["quick", *(f"methods/{task}" for task in TASKS)])
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_composes_and_is_valid(method: str, experiment: str) -> None:

@@ -1,4 +1,4 @@
-"""The small presets' table, from small run folders."""
+"""The table of the small presets, from short runs and small run folders."""
 
 import json
 import statistics

@@ -24,14 +24,14 @@ SCHEMES += (("top_k", None),)
 
 
 def accuracy(scheme: str, shared: bool | None, scope: str, lost: bool, density: float, seed: int) -> float:
-    """Additive effects, but feedback has a larger effect at the lower density."""
+    """Accuracy from additive effects, except that feedback has a larger effect at the lower density."""
     value = PLAIN[seed] - 0.02 - {"random_k": 0.0, "random_block": 0.01, "top_k": -0.015}[scheme]
     value -= 0.03 * (shared is False) + 0.005 * (scope == "global") * (1 + seed)
     return value - lost * (0.2 if density == 0.1 else 0.4)
 
 
 def records(reduce_seconds: float, error: float, sent: float, quality: float) -> list[dict]:
-    """Five steps, the first of which took a hundred times as long."""
+    """Records of five steps, of which the first took 100 times as long as the others."""
     lines = [
         {"step": step, "time/reduce_seconds": reduce_seconds * (100 if step == 1 else 1)}
         for step in range(1, 6)
@@ -108,7 +108,7 @@ def test_effects_by_hand(output: Path) -> None:
     assert effect(network, block, 0.1).difference.mean == pytest.approx(-0.01)
     assert effect(network, best, 0.1).difference.mean == pytest.approx(
         0.045
-    )  # 0.03 of them for own coordinates
+    )  # of which 0.03 for own coordinates
     assert effect(network, own, 0.1).difference.mean == pytest.approx(-0.03)
     by_seed = [-0.005, -0.010, -0.015]
     half = 4.302652729911275 * statistics.stdev(by_seed) / math.sqrt(3)

@@ -1,4 +1,4 @@
-"""The figures and the table of the convergence of Top-k, from small run folders."""
+"""Figures and table of the study of Top-k's convergence, from small run folders."""
 
 import statistics
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page of WikiText-2, from small run folders."""
+"""The WikiText-2 study's page and figure, from small run folders."""
 
 from pathlib import Path
 
@@ -68,7 +68,7 @@ def test_a_threshold_is_compared_with_the_top_k_of_its_bytes(output: Path, tmp_p
 
 
 def test_words_follow_the_joint_intervals(output: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three comparisons of three seeds: intervals that hold together are wide."""
+    """Joint intervals for three comparisons of three seeds are wide enough to include 0."""
     assert main([str(output)]) == 0
     flat = " ".join(capsys.readouterr().out.split())
     assert "for the 3 comparisons of this page" in flat

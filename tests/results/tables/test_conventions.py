@@ -1,4 +1,4 @@
-"""Tests of every counting convention against numbers worked out by hand."""
+"""All conventions of counting bytes, compared with hand-computed numbers."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def run_of(folder: Path, **keys: object) -> Run:
 
 
 def sent_by(workers: int, handed: float) -> dict[str, float]:
-    """Link bytes and compression ratio of a worker that hands ``handed`` bytes to a gather."""
+    """Link bytes and compression ratio of a worker that hands ``handed`` bytes to an all-gather."""
     link = (workers - 1) * handed
     ratio = 2 * (workers - 1) / workers * 4 * NUM_PARAMETERS * STEPS / link
     names = ("comm/link_bytes_sent_total", "comm/link_bytes_received_total")
@@ -59,7 +59,7 @@ def test_every_count_by_hand(tmp_path: Path, n: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 4])
 def test_indices_count_whatever_the_collective_moves(tmp_path: Path, n: int) -> None:
-    """With 2 workers a gather and an all-reduce move equally many bytes."""
+    """With 2 workers an all-gather and an all-reduce move equally many bytes."""
     summary = {**sent_by(n, 80 * STEPS), "comm/largest_sent_total": 10.0 * STEPS}
     counts = {count.convention: count for count in counts_of(run_of(tmp_path, workers=n, summary=summary))}
     assert counts["64 bits an element, of the worker that sends most"].amount == 640 * STEPS
@@ -69,7 +69,7 @@ def test_indices_count_whatever_the_collective_moves(tmp_path: Path, n: int) -> 
     ("method", "bits"),
     [
         (["compressor=top_k"], 64),
-        (["compressor=random_block", "compressor.shared_coordinates=false"], 64),  # one index for a block
+        (["compressor=random_block", "compressor.shared_coordinates=false"], 64),  # a block has one index
         (["compressor=random_block"], 32),
         (["compressor=clt_k"], 32),  # the leader broadcasts the indices
         (["compressor=deft"], 32),  # every worker sends the indices of its own part
@@ -79,7 +79,7 @@ def test_indices_count_whatever_the_collective_moves(tmp_path: Path, n: int) -> 
 def test_indices_of_two_workers_count_only_if_payloads_are_gathered(
     tmp_path: Path, method: list[str], bits: int
 ) -> None:
-    """Real runs. In an all-reduce an element counts as 32 bits, as with more workers."""
+    """In an all-reduce an element counts as 32 bits, as with more workers; runs of run.py show the counts."""
     small = ["model=mlp", "model.hidden=[8]", "workers=2", "trainer.steps=2", "trainer.batch_size=8"]
     done = command(*small, *method, "budget.density=0.1", "tracker=none", f"output={tmp_path}")
     assert done.returncode == 0, done.stderr
@@ -91,7 +91,7 @@ def test_indices_of_two_workers_count_only_if_payloads_are_gathered(
 
 @pytest.mark.parametrize("is_exact", [True, False])
 def test_sidco_counts_8_bytes_an_element_in_whatever_code(tmp_path: Path, is_exact: bool) -> None:
-    """An encoding sends fewer bytes, which SIDCo does not count; rounded values have no count."""
+    """The count ignores that an encoding sends fewer bytes; rounded values have no count."""
     summary = sent_by(4, 30 * STEPS)
     summary |= {"comm/values_bytes_total": 10 * STEPS, "comm/indices_bytes_total": 20 * STEPS}
     summary |= {} if is_exact else {"comm/paper_bits_total": None}
@@ -136,7 +136,7 @@ def test_a_run_without_link_bytes_is_left_out(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_a_single_worker_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    """It sends nothing, so its summary has no ratio."""
+    """A single worker sends nothing, so its summary has no ratio."""
     travelled = ("comm/link_bytes_sent_total", "comm/link_bytes_received_total")
     summary = {**dict.fromkeys(travelled, 0.0), "comm/compression_ratio": None}
     path = write_run(tmp_path, workers=1, summary=summary)

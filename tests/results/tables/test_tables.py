@@ -20,7 +20,7 @@ from results.tables.formats import comma_separated, latex, markdown
 main = command_of_results("table")
 
 SEEDS = (0, 1, 2)
-TABLE = ("table", "thead", "tbody", "tr", "th", "td")  # of HTML
+TABLE = ("table", "thead", "tbody", "tr", "th", "td")  # HTML tags
 ACCURACY = {"none": (0.90, 0.92, 0.97), "top_k": (0.88, 0.91, 0.95), "hard_threshold": (0.91, 0.92, 0.96)}
 SENT = {"none": 120_000.0, "top_k": 2400.0, "hard_threshold": 1200.0}
 
@@ -40,7 +40,7 @@ def output(tmp_path: Path) -> Path:
 
 
 def cells(text: str, method: str) -> dict[str, str]:
-    """A row of a Markdown table by its header."""
+    """The cells of a method's row in a Markdown table, by column."""
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()]
     head = next(line for line in lines if line[0] == "method")
     row = next(line for line in lines if line[0].startswith(f"`{method}"))
@@ -128,7 +128,7 @@ def test_settings_of_one_subject_are_told_apart_and_in_order(tmp_path: Path) -> 
 
 
 def test_runs_of_one_setting_and_several_names_are_called_by_all_of_them(output: Path) -> None:
-    """With model and data as their only name they could not be distinguished from other runs."""
+    """Model and data alone, as a title, would not distinguish these runs from others."""
     for name in ("a", "b", "c", "d", "e"):
         write_run(output, name=f"{name}-top_k", seed=ord(name), workers=16)
     titles = [section.title for section in compare(read_runs([output]))]
@@ -252,7 +252,7 @@ def test_latex_is_escaped_and_balanced(output: Path) -> None:
     assert text.isascii()
     bodies = [line for line in text.splitlines() if line.endswith(r"\\")]
     columns = {line.replace(r"\&", "").count("&") for line in bodies}
-    assert len(bodies) == 6 and len(columns) <= 2  # one table each, with and without a difference
+    assert len(bodies) == 6 and len(columns) == 2  # one table with a difference column, one without
 
 
 @pytest.mark.parametrize(

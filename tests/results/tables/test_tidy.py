@@ -1,4 +1,4 @@
-"""Tidy tables of run folders."""
+"""Wide and long tables of run folders, as csv and parquet files."""
 
 import json
 import math
