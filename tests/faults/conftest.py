@@ -1,4 +1,4 @@
-"""Undisturbed runs that all files here compare with."""
+"""Results of runs without a fault, with which the tests compare."""
 
 from typing import Any
 

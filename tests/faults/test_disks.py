@@ -1,4 +1,4 @@
-"""Full, small and read-only disks: one line, and later the same command continues."""
+"""Runs on full, small and read-only disks: one error line; with free space, the same command continues."""
 
 import os
 import re
@@ -39,7 +39,7 @@ WIDE = [*SMALL, METHODS["gathered"], "model.hidden=[512]", "checkpoint.every_ste
 
 @pytest.mark.parametrize("disk", ["size=3m"], indirect=True)
 def test_a_disk_too_small_for_checkpoints(disk: Path, tmp_path: Path) -> None:
-    """The first one fits. The others are not written, with a message, and the training continues."""
+    """The first checkpoint fits. Later ones are not written, with a message, and the training continues."""
     overrides = [*WIDE, f"output={disk / 'out'}"]
     with Running(*overrides, "trainer.steps=400", log=tmp_path / "log") as running:
         running.until(lambda: running.err.read_text().count("a checkpoint was not written") >= 2)
@@ -61,7 +61,7 @@ def test_a_disk_too_small_for_checkpoints(disk: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("disk", ["size=64m"], indirect=True)
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_disk_that_fills_up(disk: Path, processes: int, reference: dict[str, Any], tmp_path: Path) -> None:
-    """Records cannot be written: one line. With new space the same command continues."""
+    """A record cannot be written: the run ends with one line. With free space, the same command continues."""
     overrides = [*SMALL, METHODS["gathered"], *LONG, f"output={disk / 'out'}", f"processes={processes}"]
     with Running(*overrides, log=tmp_path / "log") as running:
         running.until(lambda: last_step(disk / "out") > 50)
@@ -84,7 +84,7 @@ def test_a_disk_that_fills_up(disk: Path, processes: int, reference: dict[str, A
 
 @pytest.mark.parametrize("disk", ["size=64m,nr_inodes=100"], indirect=True)
 def test_a_disk_without_room_for_the_summary(disk: Path, reference: dict[str, Any], tmp_path: Path) -> None:
-    """Only open files can be written: checkpoints and summary fail, records do not."""
+    """Without free inodes, only open files can be written: checkpoints and summary fail, records do not."""
     overrides = [*SMALL, METHODS["gathered"], *LONG, f"output={disk / 'out'}"]
     with Running(*overrides, log=tmp_path / "log") as running:
         running.until(lambda: last_step(disk / "out") > 50)
@@ -103,7 +103,7 @@ def test_a_disk_without_room_for_the_summary(disk: Path, reference: dict[str, An
 
 
 def use_inodes(folder: Path) -> Iterator[Path]:
-    """Use all free inodes of a small disk, also those that are freed in the next moments."""
+    """Use all free inodes of a small disk, also those that are freed in the next 0.5 s."""
     end = time.monotonic() + 0.5
     number = 0
     while time.monotonic() < end:

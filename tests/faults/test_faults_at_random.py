@@ -1,4 +1,4 @@
-"""500 random faults, most of them with Weights & Biases: one line each, and the same command continues."""
+"""500 runs with a random fault, most with Weights & Biases: status, messages, and continuation."""
 
 import json
 import queue
@@ -76,13 +76,13 @@ def test_faults_at_random(part: int, benches: "queue.Queue[Bench]", expected: di
 
 
 def faults_of(outcome: Outcome) -> Iterator[str]:
-    """The faults of how a run ended."""
+    """Errors in status, messages and processes at the end of a run."""
     case, lines = outcome.case, outcome.err.splitlines()
     if outcome.left_alive:
         yield f"left {len(outcome.left_alive)} processes"
     if strange := [line for line in lines if not any(re.match(known, line) for known in LINES)]:
         yield f"says {strange[0]!r}"
-    is_over = "run folder: " in outcome.out  # all is printed and written, and the interpreter is ending
+    is_over = "run folder: " in outcome.out  # output and files are complete, and the interpreter is ending
     if outcome.status not in (0, 1, 130, 143, -signal.SIGKILL, -signal.SIGTERM) and not (
         is_over and outcome.status == -signal.SIGINT
     ):
@@ -105,9 +105,9 @@ def faults_of(outcome: Outcome) -> Iterator[str]:
 
 
 def faults_afterwards(outcome: Outcome, again: Outcome, expected: dict[str, Any]) -> Iterator[str]:
-    """The faults of the files that it left, and of the result of the same command."""
+    """Errors in the files of the interrupted run, and in the results of the same command afterwards."""
     if outcome.case.kind == "removed" and "metrics.jsonl is missing; resume=never runs it again" in again.err:
-        return  # removed between its last record and its summary
+        return  # removed between the last record and the summary
     if again.status != 0 or again.err:
         yield f"again: ends with {again.status}: {again.err}"
         return
@@ -122,7 +122,7 @@ def faults_afterwards(outcome: Outcome, again: Outcome, expected: dict[str, Any]
     if (folder / "checkpoint").exists() or list(folder.glob("**/*.partial")):
         yield "again: leaves checkpoints or parts of files"
     for path in folder.glob("*.json*"):
-        if path.name != "metrics.previous.jsonl":  # of the first try; a full disk may have truncated it
+        if path.name != "metrics.previous.jsonl":  # of the interrupted run; a full disk may have truncated it
             require_json(path)
     if outcome.status != -signal.SIGKILL and list(outcome.temporary.glob("total-error-*")):
         yield "leaves a folder of its launcher"

@@ -1,4 +1,4 @@
-"""A process that stops answering: the others end."""
+"""A process that hangs: after the timeout, the other processes end with an error."""
 
 import os
 import signal

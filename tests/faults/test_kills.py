@@ -1,4 +1,4 @@
-"""Runs killed at random moments and during a write, and their continuation by the same command."""
+"""Runs killed at random moments or during a write: the same command continues them, with equal results."""
 
 import os
 import random
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 
 def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, processes: int) -> None:
-    """Send SIGKILL to a random process of the run at random moments, each time some steps after the start."""
+    """``kills`` times, kill a random process of the run at a random moment; then finish the run."""
     random_numbers = random.Random(processes)
     overrides = [*overrides, f"processes={processes}", f"output={tmp_path / 'out'}"]
     saved = 0
@@ -46,7 +46,7 @@ def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, proce
 
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_killed_at_random_moments(processes: int, reference: dict[str, Any], tmp_path: Path) -> None:
-    """A gathered method, compared with an undisturbed run in one process."""
+    """A gathered method has the results of an undisturbed run in one process."""
     kill_again_and_again(tmp_path, [*SMALL, METHODS["gathered"], *LONG], KILLS, processes)
     require_same(left_behind(tmp_path / "out"), reference)
 

@@ -1,4 +1,7 @@
-"""One run on several machines: network namespaces with throttled links and torchrun on each."""
+"""One run on several machines: equal results, also after the death of a machine.
+
+The machines are network namespaces with throttled links, each with a torchrun.
+"""
 
 import os
 import signal
@@ -31,14 +34,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 class Machines:
-    """Hosts with a torchrun each, of the same run."""
+    """Hosts that each have a torchrun of the same run."""
 
     def __init__(self, hosts: Any, log: Path, options: Callable[[int], list[str]], stack: ExitStack) -> None:
         self.hosts, self.log, self.options, self.stack = hosts, log, options, stack
         self.running: dict[int, Running] = {}
 
     def start(self, host: int, again: str = "") -> None:
-        """torchrun on a host, as its user or its scheduler starts it."""
+        """Start torchrun on a host, as a user or a scheduler does."""
         launcher = [sys.executable, "-m", "torch.distributed.run", *self.options(host), "run.py"]
         command = Running(
             *SMALL,
@@ -48,13 +51,13 @@ class Machines:
             log=self.log.with_name(f"host{host}{again}"),
             launcher=self.hosts.command(host, launcher),
             GLOO_SOCKET_IFNAME="eth0",
-            TORCH_CPP_LOG_LEVEL="ERROR",  # these addresses have no host names
-            TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",  # or no machine can come back
+            TORCH_CPP_LOG_LEVEL="ERROR",  # no warnings about addresses without host names
+            TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",  # otherwise a restarted machine cannot join
         )
         self.running[host] = self.stack.enter_context(command)
 
     def kill(self, host: int) -> None:
-        """End all processes of a host at once, as when its power fails."""
+        """Kill all processes of a host, like a power failure."""
         listed = ["ip", "netns", "pids", self.hosts.names[host]]
         for process in subprocess.run(listed, capture_output=True, text=True, check=True).stdout.split():
             os.kill(int(process), signal.SIGKILL)
@@ -77,13 +80,13 @@ def machines(
 
 
 def static(hosts: Any, host: int) -> list[str]:
-    """The rendezvous of the guide, in which nothing is unpickled."""
+    """Options of the guide's rendezvous, which unpickles nothing."""
     where = [f"--nnodes={hosts.count}", f"--node-rank={host}", f"--nproc-per-node={4 // hosts.count}"]
     return [*where, "--rdzv-backend=static", f"--rdzv-endpoint={hosts.address(0)}:29500"]
 
 
 def dynamic(hosts: Any, host: int) -> list[str]:
-    """The rendezvous that lets a machine come back."""
+    """Options of a rendezvous that a restarted machine can join."""
     where = [f"--nnodes={hosts.count}", f"--nproc-per-node={4 // hosts.count}", "--max-restarts=3"]
     first = "true" if host == 0 else "false"
     return [

@@ -1,4 +1,7 @@
-"""The batch file for SLURM, with programs in the place of SLURM's."""
+"""One run on several SLURM nodes, by the batch file and by a sweep: results of a run on one machine.
+
+Shell scripts replace SLURM's programs.
+"""
 
 import os
 import subprocess
@@ -70,7 +73,7 @@ def test_nodes_of_a_job_train_one_run(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_job_of_a_sweep_runs_on_several_nodes(tmp_path: Path) -> None:
-    """submitit's batch script, with the preset's setup, starts four processes of one run."""
+    """submitit's batch script, with the setup of ``slurm_nodes``, starts four processes of one run."""
     words = [*SMALL, METHODS["gathered"], "trainer.steps=20"]
     launcher = ["hydra/launcher=slurm_nodes", "hydra.launcher.nodes=2", "hydra.launcher.tasks_per_node=2"]
     command = [sys.executable, "run.py", "-m", *words, *launcher, f"output={tmp_path / 'out'}"]

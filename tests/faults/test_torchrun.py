@@ -1,4 +1,4 @@
-"""torchrun restarts a run after the death of a process, and ends with all its processes."""
+"""Runs under torchrun: restart after the death of a process, and the end of all processes."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_torchrun_restarts_a_run_whose_process_died_in_a_write(
     dying_rank: str, short_reference: dict[str, Any], tmp_path: Path
 ) -> None:
-    """It is killed at the fourth checkpoint of each try; torchrun's restarts finish it."""
+    """The process is killed in the write of its fourth checkpoint. The restarted run finishes."""
     overrides = [*SMALL, METHODS["gathered"], "trainer.steps=60", f"output={tmp_path}"]
     launcher = [*TORCHRUN, "--nproc-per-node=2", "--max-restarts=3", DYING, "tensors", "4"]
     result = command(*overrides, launcher=launcher, DYING_RANK=dying_rank)

@@ -1,4 +1,4 @@
-"""Weights & Biases that crashes or cannot be reached: the training continues."""
+"""Runs whose Weights & Biases process crashes or server is unreachable: the training continues."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from faults import SMALL
 from interrupting import Running, last_step, num_records
 
 pytestmark = pytest.mark.slow
-STEPS = 3000  # of a training that outlasts the look for processes
+STEPS = 3000  # so many that the training still runs when W&B's process is found
 
 
 def test_weights_and_biases_crashes(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_weights_and_biases_crashes(tmp_path: Path) -> None:
 
 
 def test_weights_and_biases_out_of_reach(tmp_path: Path) -> None:
-    """In online mode without a reachable server it records offline; without a key it is refused."""
+    """In online mode, an unreachable server leads to offline recording, and a missing API key to an error."""
     overrides = [word for word in SMALL if word != "tracker=none"]
     overrides += ["trainer.steps=20", f"output={tmp_path}", "tracker.mode=online"]
     nowhere = {"WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "3", "HOME": str(tmp_path)}

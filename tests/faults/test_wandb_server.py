@@ -1,4 +1,7 @@
-"""A W&B server that fails: the training goes on, and its records arrive later or are kept."""
+"""Runs, reports, sweeps and agents with a W&B server.
+
+If the server fails, the training continues, and its records arrive later or can be uploaded.
+"""
 
 import json
 import math
@@ -43,7 +46,7 @@ def steps(server: WandbServer) -> list[int]:
 
 
 class Broken:
-    """A fault of the first ``times`` answers, or of all."""
+    """A fault that replaces the first ``times`` answers, or all answers."""
 
     def __init__(self, answer: Answer, times: int | None = None) -> None:
         self.answer, self.left = answer, times
@@ -59,7 +62,10 @@ class Broken:
 
 @contextmanager
 def paused_in_the_middle(run: Running, server: WandbServer, output: Path) -> Iterator[None]:
-    """Hold the training, not W&B's own process, which sends every 15 s, until some records have arrived."""
+    """Pause the training during the block, which starts when some records have arrived.
+
+    W&B's own process continues, and sends records every 15 s.
+    """
     run.until(lambda: num_records(output) > 30, seconds=300)
     os.kill(run.process.pid, signal.SIGSTOP)
     try:
@@ -174,7 +180,7 @@ def test_a_resumed_run_goes_on_under_its_id(server: WandbServer, tmp_path: Path)
 
 
 def test_the_first_of_several_processes_alone_talks(server: WandbServer, tmp_path: Path) -> None:
-    """Its records, and the measurements of its system."""
+    """One client starts the run, and no client asks to resume it."""
     words = [*WORDS, "trainer.steps=10", "processes=2", f"output={tmp_path / 'o'}"]
     result = command(*words, **environment(server, tmp_path))
     assert result.returncode == 0, result.stderr
@@ -201,7 +207,7 @@ def test_an_agent_runs_what_a_search_suggests(server: WandbServer, tmp_path: Pat
 def test_an_agent_goes_on_after_runs_that_hyperband_ends(
     server: WandbServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An agent ends if its first runs fail, by default five of them; these have not failed."""
+    """An agent ends if its first runs fail. Runs that hyperband ends do not count as failed."""
     output, num_bad = tmp_path / "o", 2
     monkeypatch.setenv("WANDB_AGENT_MAX_INITIAL_FAILURES", str(num_bad))
     status, said = wandb(server, "sweep", "sweeps/wandb/search_small.yaml", home=tmp_path)

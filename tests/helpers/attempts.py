@@ -12,13 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-MEMORY_BYTES = 3 * 2**30  # bytes in addition to those of the process
-DISK_BYTES = 2**30  # bytes of one file that it writes
+MEMORY_BYTES = 3 * 2**30  # in addition to the memory of the process
+DISK_BYTES = 2**30  # largest size of a file that the call writes
 PATIENCE_SECONDS = 180  # wall time, which includes other processes' work
 
 
 class Attempt(NamedTuple):
-    """``kind``: loaded, refused (a ``ValueError`` or ``OSError``), failed (anything else) or killed."""
+    """``kind``: loaded, refused (an exception in ``refusals``), failed (any other exception) or killed."""
 
     kind: str
     said: str
@@ -27,7 +27,7 @@ class Attempt(NamedTuple):
 
 
 def attempt(call: Callable[[], object], refusals: tuple[type[Exception], ...]) -> Attempt:
-    """The outcome of ``call`` in a forked process, which shares stdout and stderr with this one."""
+    """The outcome of ``call`` in a forked process with the same stdout and stderr."""
     reader, writer = os.pipe()
     start = time.monotonic()
     child = os.fork()

@@ -1,4 +1,4 @@
-"""Invalid config files: no YAML, too large, or with content that config files must not have."""
+"""Invalid config files: invalid YAML, too large, or with forbidden content."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ ALIAS_BOMB = "\n".join(["a0: &a0 x", *TENFOLD])
 TEXT_BOMB = "\n".join(["a0: xxxxxxxxxx", *(f"a{i + 1}: " + f"${{a{i}}}" * 10 for i in range(9))])
 LIST_BOMB = "\n".join(["a0: [x, x]", *(f"a{i + 1}:" + f"\n- ${{a{i}}}" * 10 for i in range(9))])
 
-# Text that YAML or its reader refuses
+# Text that YAML or the config reader rejects
 UNREADABLE = {
     "duplicate key": GOOD + "seed: 2\n",
     "duplicate key below": GOOD + "model: {hidden: [1], hidden: [2]}\n",
@@ -56,7 +56,7 @@ UNREADABLE = {
     "header": "# @package\n" + GOOD,
     "long header": "# @package a b\n" + GOOD,
 }
-# Endless defaults lists, invalid ones, and ones with missing entries
+# Defaults lists that are endless, are invalid or have missing entries
 DEFAULTS = {
     "itself": "defaults:\n  - nice\n",
     "itself among others": "defaults:\n  - config\n  - nice\n  - _self_\nseed: 1\n",
@@ -91,7 +91,7 @@ DEFAULTS = {
     "nothing": "",
     "nothing of ours": "seed: 1\n",
 }
-# Keys that Hydra reads before the program
+# Keys of ``hydra`` that Hydra reads before it calls the program
 HYDRAS = {
     "searchpath": {"searchpath": ["pkg://json.tool"]},
     "no searchpath": {"searchpath": []},
@@ -127,7 +127,6 @@ HYDRAS = {
     "help": {"help": 5},
     "output_subdir": {"output_subdir": "x"},
 }
-# Interpolations
 INTERPOLATIONS = {
     "of itself": GOOD + "name: ${name}\n",
     "in a circle": GOOD + "name: ${output}\noutput: ${name}\n",
@@ -175,7 +174,7 @@ def hydras(section: Any) -> str:
 
 
 def named_files() -> dict[str, str]:
-    """All of the above by name, as primary configs."""
+    """All named files of this module, as primary configs."""
     found = {f"hydra: {name}": hydras(section) for name, section in HYDRAS.items()}
     for kind in (UNREADABLE, DEFAULTS, INTERPOLATIONS):
         found |= kind
@@ -225,7 +224,7 @@ def tags() -> st.SearchStrategy[str]:
 
 
 def written(bad: list[str]) -> str:
-    """The config file with the same settings as these words on the command line of a small run."""
+    """The config file with the settings of a small run and of these command-line words."""
     parser = OverridesParser.create()
     chosen, settings = dict(SMALL), json.loads(json.dumps(SETTINGS))
     for override in parser.parse_overrides(bad):

@@ -71,7 +71,7 @@ name=\${seed}
 name=${oc.decode:'"x'}
 workers=${oc.create:{a:1}}
 """.strip().splitlines()
-# Functions that a ``_target_`` could run
+# Invalid ``_target_``s
 CODE = r"""
 os.system
 subprocess.call
@@ -105,7 +105,7 @@ compressors.top_k
 compressors.top_k.TopK.encode
 """.strip().splitlines()
 NO_NAMES = ["", 1, None, [], {"_target_": "os.system"}, True]
-# Code and keys in wrong places
+# ``_target_``s and keys in wrong places
 MISPLACED = r"""
 +model.x={_target_: os.system}
 +model.x=[[{_target_: os.system}]]
@@ -129,7 +129,7 @@ hydra.job_logging={version: 1, root: {}, x: {(): os.system}}
 +tracker.folder=x
 tracker._target_=trainers.run.trackers.Trackers
 """.strip().splitlines()
-# Valid alone but not together, and models with data of another kind
+# Settings that are valid alone but not together, and models with data of another kind
 CONTRADICTIONS = r"""
 model=lstm data=digits
 model=neumf data=digits
@@ -280,12 +280,12 @@ def attacks() -> st.SearchStrategy:
 
 
 def garbage() -> st.SearchStrategy:
-    """Single words without a meaning."""
+    """One word of ``GARBAGE``."""
     return st.sampled_from([[word] for word in GARBAGE])
 
 
 def contradictions() -> st.SearchStrategy:
-    """Words that contradict each other or the data."""
+    """Words of which each is valid, but not all together or with the data."""
     return st.sampled_from([line.split() for line in CONTRADICTIONS])
 
 
@@ -297,7 +297,7 @@ def bad_command_lines() -> st.SearchStrategy[list[str]]:
 
 
 def with_small(bad: list[str]) -> list[str]:
-    """The bad words after those of a small run; a setting that occurs twice keeps its last word."""
+    """The words of a small run, except for settings in ``bad``, and then the bad words."""
     given = {word.split("=")[0] for word in bad}
     own_model = given & {"model", "data"} and "model.hidden" not in given
     dropped = given | ({"model"} if own_model and "model" in given else set())

@@ -23,7 +23,7 @@ WORDS = {  # settings with a fixed set of valid words
     "compressor=one_bit compressor.per": ("column", "layer"),
     "compressor=top_k wire.values": ("fp32", "bf16", "fp16", "int8", "int4", "int2"),
     "tracker=wandb tracker.mode": ("online", "offline"),
-    "tracker=wandb tracker.objective": (),  # hundreds of metrics: none of the words drawn is one
+    "tracker=wandb tracker.objective": (),  # hundreds of metrics are valid; no drawn word is one of them
     "compressor=top_k budget.schedule": ("constant", "exponential"),
     "compressor=random_k compressor.schedule": ("constant", "exponential"),
     "model=resnet18 model.variant": ("auto", "small", "imagenet"),
@@ -119,8 +119,8 @@ COUNTS_OR_NULL = (
     "data=image_folder data.name=x data.image_size",
     "data=sst2 model=bert data.train_rows",
 )
-POSITIVE = (
-    "timeout_seconds",  # numbers > 0, not null
+POSITIVE = (  # numbers > 0, not null
+    "timeout_seconds",
     "trainer.evaluate_every",
     "trainer.steps=null trainer.epochs",
     f"{REGRESSION} data.condition",
@@ -198,7 +198,7 @@ LARGE = (  # sizes whose product with other sizes is allocated
     "trainer.steps",
 )
 SEEDS = ("seed", f"{RATINGS} data.draw_seed", f"{REGRESSION} data.draw_seed")
-PARTS = (  # settings that are methods themselves
+PARTS = (  # settings whose value is a method
     "compressor=chain compressor.first",
     "compressor=chain compressor.second",
     "compressor=two_way compressor.up",

@@ -1,4 +1,4 @@
-"""A few steps of a tiny BERT with dropout, classifier and masked model, in any number of processes."""
+"""Training of a tiny BERT with dropout, as classifier and masked model, in any number of processes."""
 
 from functools import partial
 from pathlib import Path

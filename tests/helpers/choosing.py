@@ -40,7 +40,7 @@ def choose(
     feedback: str = "gradient",
     whole: bool = False,
 ) -> dict[str, Any]:
-    """Some epochs of a reducer without a model: means, elements sent and bytes of every step."""
+    """Means, elements sent and bytes of every step of a reducer, without a model."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     reducer = build_reducer(settings(), sum(SIZES.values()), FEEDBACKS[feedback])
     flat = torch.zeros(len(communicator.local_workers), sum(SIZES.values()))

@@ -1,4 +1,4 @@
-"""run.py by its command line."""
+"""Commands that run run.py or another script in a separate process."""
 
 import json
 import os
@@ -52,7 +52,7 @@ class Background:
         self._ended = os.pidfd_open(self.pid)
 
     def poll(self) -> int | None:
-        """Its exit status, None while it runs."""
+        """The exit status, or None while the process runs."""
         return self._wait(0)
 
     def wait(self, timeout: float = TIMEOUT_SECONDS) -> int:
@@ -62,7 +62,7 @@ class Background:
         return status
 
     def communicate(self, timeout: float = TIMEOUT_SECONDS) -> tuple[str, str]:
-        """Its output, after it has ended."""
+        """Wait for the end of the process; returns stdout and stderr."""
         self.wait(timeout)
         out, err = (Path(file.name).read_text() for file in self._streams.values())
         return out, err
@@ -88,12 +88,12 @@ def _clean(environment: dict[str, str]) -> dict[str, str]:
 
 @cache
 def shared_warm_python() -> "WarmPython":
-    """The one of this process."""
+    """The server of this process, started at the first call."""
     return WarmPython()
 
 
 class WarmPython:
-    """A server of warm_python.py, which ends with this process; it also imports ``modules``."""
+    """A server of warm_python.py that also imports ``modules``; it ends with this process."""
 
     def __init__(self, *modules: str) -> None:
         (asks_from, asks), (answers, answers_to) = os.pipe(), os.pipe()
@@ -112,13 +112,13 @@ class WarmPython:
     ) -> int:
         """Start a script in ``ROOT``; returns the process's id, which is not reused before ``wait`` returns.
 
-        ``stdout`` and ``stderr`` are paths, or None for one that is closed.
+        ``stdout`` and ``stderr`` are paths, or None for a closed stream.
         """
         request = {"arguments": arguments, "environment": environment, "folder": str(ROOT)}
         return int(self._ask(request | {"session": session} | streams))
 
     def wait(self, process: int) -> int | None:
-        """Its exit status, when it has ended; None if the server was killed."""
+        """Wait for a process; returns its exit status, or None if the server was killed."""
         with suppress(BrokenPipeError):
             answer = self._ask({"wait": process})
             return int(answer) if answer else None
@@ -130,7 +130,7 @@ class WarmPython:
         return self._answers.readline()
 
     def run(self, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess:
-        """Run a script in ``ROOT``; raises ``RuntimeError`` if it takes too long."""
+        """Run a script in ``ROOT``; raises ``RuntimeError`` after ``TIMEOUT_SECONDS``."""
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder) / "stdout", Path(folder) / "stderr"
             for path in (out, err):

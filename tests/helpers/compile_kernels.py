@@ -1,8 +1,8 @@
-"""Compile every Triton kernel for two types of GPUs, and print a line with the resources of each.
+"""Script that compiles every Triton kernel for two types of GPUs, and prints the resources of each.
 
     python tests/helpers/compile_kernels.py
 
-It needs no GPU, but TRITON_INTERPRET must not be set.
+No GPU is needed. TRITON_INTERPRET must not be set.
 """
 
 import subprocess
@@ -51,7 +51,7 @@ EVERY = [
 
 
 def kind_of(name: str, entry: str, key: str) -> str:
-    """The type of the kernels' argument with this name."""
+    """The type of the kernel argument with this name."""
     if name in NUMBERS:
         return "i32"
     if name in ("factor", "values", "out", "total"):

@@ -1,4 +1,4 @@
-"""Configs composed like on the command line."""
+"""Config composition, as on the command line."""
 
 from pathlib import Path
 from typing import Any

@@ -42,7 +42,7 @@ def idx_bytes(array: Tensor) -> bytes:
 def write_idx(
     root: Path, folder: str, zipped: bool = False, train: int = 7, test: int = 4
 ) -> dict[str, Tensor]:
-    """Write the four files of one dataset to ``root``; returns their content by the start of the names."""
+    """Write the four files of one dataset to ``root``; returns the arrays by part and kind."""
     raw = root / folder / "raw"
     raw.mkdir(parents=True, exist_ok=True)
     held = {}

@@ -1,4 +1,4 @@
-"""Whole trainings on the pretended device, with the waits of the host."""
+"""Complete trainings on the pretended device, and the host's waits in them."""
 
 import copy
 import importlib.util
@@ -34,7 +34,7 @@ from trainers.run import training
 from trainers.run.build import build_trainer
 
 ROOT = CONF.parent
-# A small network, and one epoch per step, so that schedules over epochs change
+# A small network. A step is an epoch, so that schedules over epochs change
 SETTINGS = (
     "experiment=quick",
     "model.hidden=[8]",
@@ -81,7 +81,7 @@ def options(group: str) -> list[str]:
     return [path.stem for path in sorted((CONF / group).glob("*.yaml"))]
 
 
-_composed = lru_cache(resolved)  # a tenth of a second each
+_composed = lru_cache(resolved)  # a composition takes 0.1 s
 
 
 class _Records:
@@ -93,7 +93,7 @@ class _Records:
 
 
 class Refused(Exception):
-    """A method refuses the settings before training, in all processes."""
+    """Settings that are rejected before training, in all processes."""
 
 
 def train(
@@ -157,8 +157,8 @@ def train_all(
                 except Refused as error:
                     own["error"] = f"ValueError: {error}"
                     continue
-                except Exception as error:  # any error: the other trainings of this process must still run
-                    if processes > 1:  # the other processes would wait
+                except Exception as error:  # any error, so that the other trainings still run
+                    if processes > 1:  # otherwise the other processes wait
                         raise
                     own["error"] = f"{type(error).__name__}: {error}"
                     continue
@@ -174,7 +174,7 @@ def name_of(method: str, overrides: Sequence[str]) -> str:
 
 @contextmanager
 def _steps_marked(waits: list[Wait]) -> Iterator[None]:
-    """Put a mark between the waits of consecutive steps."""
+    """Context manager that adds a mark to ``waits`` at the start of every step."""
     reduce_gradients = Advance.reduce_gradients
 
     def marking(self: Advance, *args: Any, **kwargs: Any) -> Any:
@@ -197,7 +197,7 @@ def steps_of(waits: list[Any]) -> list[list[Wait]]:
 
 
 def part_of(wait: Wait) -> str:
-    """The part of a step that waited, by its name in docs/design.md."""
+    """The name in docs/design.md of the part of a step in which the host waited."""
     if wait.what == "torch.cuda.synchronize":
         return "clock"
     if any(frame in wait.frames for frame in GRADIENTS):

@@ -71,7 +71,7 @@ def require_python(words: list[str]) -> None:
         return require_results(words[2:])
     if words[:2] == ["-m", "sweeps"]:
         return require_study(words[2:])
-    if words[0].startswith("--nproc-per-node="):  # torchrun's own
+    if words[0].startswith("--nproc-per-node="):  # torchrun's option
         words = words[1:]
     path = words[1].replace(".", "/") + ".py" if words[0] == "-m" else words[0]
     assert (ROOT / path).is_file(), f"no file {path}"
@@ -84,7 +84,7 @@ def require_study(words: list[str]) -> None:
     is_some = "/" in study and files_of(study)
     assert is_some or study in (*studies(), *SHORTENED), f"no study {study}"
     overrides = [word for word in rest if word not in (KEEP_GOING, "[OVERRIDE")]
-    for file in files_of(study)[: None if overrides else 1]:  # the tests of studies have all of them
+    for file in files_of(study)[: None if overrides else 1]:  # the tests of studies check all files
         require_overrides(command_of(file, overrides)[1][2:])
 
 
@@ -109,7 +109,7 @@ def require_results(words: list[str]) -> None:
 
 
 def require_overrides(words: list[str]) -> None:
-    """Compose and check the config; for a sweep, that of its first job."""
+    """Compose and check the config; for a sweep, the config of its first job."""
     words = [word for word in words if word not in ("-m", "--help") and word not in SHORTENED]
     typed = [word for word in words if not any(part in SHORTENED for part in re.split("[=/]", word))]
     overrides = [first_of(word) for word in typed if own_config(word)]
@@ -127,5 +127,5 @@ def first_of(word: str) -> str:
 
 
 def own_config(word: str) -> bool:
-    """Whether the word names a config of the project, not one of a reader or of an earlier command."""
+    """Whether the word names a config of the project, not a reader's config or one that a command writes."""
     return not re.match(r"compressor=(my_method|stride)|compressor\.every=|budget=matched", word)

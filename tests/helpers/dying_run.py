@@ -1,6 +1,6 @@
-"""run.py that is killed by SIGKILL at a given point: dying_run.py POINT COUNT [overrides].
+"""run.py that kills itself at a given point: dying_run.py POINT COUNT [overrides].
 
-The process dies when it reaches the point for the COUNT-th time, after half of the write there.
+When the process reaches the point for the COUNT-th time, it does part of the write and sends SIGKILL.
 """
 
 import os
@@ -23,7 +23,7 @@ def die() -> None:
 
 
 def at_count(count: int, last: Callable[..., Any], usual: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that calls ``usual``, but at its ``count``-th call ``last`` and then kills the process."""
+    """A function that calls ``usual``; its ``count``-th call calls ``last`` and kills the process."""
     calls = 0
 
     def call(*arguments: Any, **more: Any) -> Any:
@@ -62,7 +62,7 @@ def nothing(*_: Any, **more: Any) -> None:
 save_file = trainers.checkpoint.files.save_file
 POINTS = {
     "tensors": (trainers.checkpoint.files, "save_file", half_of_file),
-    "description": (trainers.checkpoint.files, "_digest_of", nothing),  # only the tensors exist
+    "description": (trainers.checkpoint.files, "_digest_of", nothing),  # tensors without description
     "old checkpoint": (trainers.checkpoint.saving.shutil, "rmtree", half_of_folder),
     "record": (trainers.run.trackers.JsonLines, "_write", half_of_line),
     "checkpoints": (trainers.checkpoint.saving.Checkpoints, "clear", nothing),  # after the summary

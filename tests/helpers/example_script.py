@@ -1,9 +1,9 @@
-"""Runs an example script where torchvision's operators may be missing; its path is the only argument."""
+"""Script that runs the example script at the given path, also without torchvision's operators."""
 
 import runpy
 import sys
 
-import data.torchvision_shim  # noqa: F401  which torchmetrics needs beside a CPU build of torch
+import data.torchvision_shim  # noqa: F401  torchmetrics needs it with a CPU build of torch
 
 if __name__ == "__main__":
     runpy.run_path(sys.argv[1], run_name="__main__")

@@ -1,4 +1,4 @@
-"""Random faults of a run; a case's number determines the fault, its time and its process."""
+"""Random faults of a run; the case number determines the fault, its time and the affected process."""
 
 import os
 import random
@@ -18,7 +18,7 @@ from interrupting import DYING, fill, is_alive, last_step, run_folder, session, 
 STEPS = 40
 RUN = ["model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "optimizer=adam"]
 RUN += ["compressor=top_k", f"trainer.steps={STEPS}", "checkpoint.every_steps=10", "kernels=reference"]
-# Modules that every case would import again
+# Modules that the server imports, so that the cases need not
 IMPORTS = (
     "wandb",
     "run",
@@ -42,7 +42,7 @@ IMPORTS += (
 )
 ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
-NETWORK = {  # in its own network and host name
+NETWORK = {  # shell commands in separate network and host-name namespaces
     "unknown host name": "hostname nowhere.invalid; ip link set lo up",
     "no free port": 'ip link set lo up; echo "40000 40000" > /proc/sys/net/ipv4/ip_local_port_range',
     "no loopback": "true",
@@ -61,8 +61,8 @@ class Case:
     processes: int
     tracker: bool  # Weights & Biases, the default
     cold: bool  # a new interpreter, without preloaded modules
-    seconds: float | None  # seconds after the start, or
-    records: int  # records before the fault
+    seconds: float | None  # seconds from the start to the fault, or None
+    records: int  # number of records before the fault, if ``seconds`` is None
     victim: int  # the rank with the fault
 
     @property
@@ -96,9 +96,9 @@ def case_of(number: int) -> Case:
     together = kind in ("signal to a rank", "halt", "network") or choose.random() < (
         0.15 if kind == "signal" else 0.05
     )
-    together = together and kind != "death"  # this ends the started process
+    together = together and kind != "death"  # dying_run.py affects only the started process
     cold = kind == "network" or choose.random() < 0.06
-    soonest = 0.5 if cold else 0.0  # while Python itself starts, it has its own messages
+    soonest = 0.5 if cold else 0.0  # while Python starts, it prints its own messages
     return Case(
         number=number,
         kind=kind,
@@ -114,7 +114,7 @@ def case_of(number: int) -> Case:
 
 @dataclass
 class Outcome:
-    """The outcome of a case: its status, its output, and its faults."""
+    """The result of a case: exit status, stdout, stderr, folders, and processes that are still alive."""
 
     case: Case
     status: int
@@ -135,7 +135,7 @@ class Bench:
 
     @contextmanager
     def happen(self, case: Case) -> Iterator[Outcome]:
-        """Run the case; a full disk has free space again when the block begins."""
+        """Context manager that runs the case; inside the block, a disk that was full has free space."""
         folder = self.folder / str(case.number)
         folder.mkdir()
         if case.kind != "full disk":
@@ -148,7 +148,7 @@ class Bench:
         shutil.rmtree(folder)
 
     def again(self, outcome: Outcome) -> Outcome:
-        """The same command without a fault and without Weights & Biases, which does not change results."""
+        """Run the command again in one process, without a fault and without Weights & Biases."""
         case = Case(outcome.case.number, "none", "again", 1, False, False, None, 0, 0)
         folder = self.folder / str(case.number)
         return self._run(case, folder, outcome.output, lambda: None)

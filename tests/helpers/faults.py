@@ -1,4 +1,4 @@
-"""The run that tests of faults disturb, and its undisturbed result."""
+"""Settings of the runs in fault tests, and results of runs without a fault."""
 
 from pathlib import Path
 from typing import Any

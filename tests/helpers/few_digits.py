@@ -1,4 +1,4 @@
-"""Vectors for tests of the GPU kernels, on the GPU if there is one; no config is needed."""
+"""Vectors of bfloat16 values or small integers, and the device, for tests of the GPU kernels."""
 
 import torch
 from torch import Tensor

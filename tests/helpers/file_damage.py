@@ -76,7 +76,7 @@ def _swap_lines(content: bytes, draw: Random) -> bytes:
 
 
 def _number(content: bytes, draw: Random) -> bytes:
-    """Replace one of the file's digits by another number."""
+    """Replace one digit by an unusual number."""
     places = [place for place, byte in enumerate(content) if 0x30 <= byte <= 0x39]
     place = draw.choice(places or [0])
     strange = [
@@ -94,7 +94,7 @@ def _number(content: bytes, draw: Random) -> bytes:
 
 
 def _sparse(path: Path, draw: Random) -> None:
-    """Make the file as large as possible without using blocks on the disk."""
+    """Extend the file to 8 GiB or 1 TiB without using blocks on the disk."""
     os.truncate(path, draw.choice([2**33, 2**40]))
 
 
@@ -142,7 +142,7 @@ DAMAGE: dict[str, Damage] = {
 
 
 def gzip_bomb(content: bytes, zeros: int = 3 * 2**30, what: bytes = b"\0") -> bytes:
-    """``content`` and about ``zeros`` more bytes, compressed a thousand times."""
+    """Gzip data of ``content`` and about ``zeros`` bytes of repeated ``what``, a thousandth of their size."""
     block = 2**25 // len(what)
     packed = gzip.compress(what * block, compresslevel=9, mtime=0)
     return gzip.compress(content, mtime=0) + packed * (zeros // (block * len(what)))

@@ -1,6 +1,7 @@
-"""Damage to a run folder, accidental or deliberate; every function takes a random generator and the folder.
+"""Accidental and deliberate damage to a run folder.
 
-Deliberate changes have recomputed checksums, so only the content of the files can reveal them.
+Functions of type ``Damage`` take a random generator and the folder. Deliberate changes have recomputed
+checksums, so that they can be detected only by the content of the files.
 """
 
 import hashlib
@@ -51,7 +52,7 @@ Damage = Callable[[random.Random, Path], None]
 
 
 def facts_of(step: int, num_workers: int, **changes: Any) -> dict[str, Any]:
-    """Facts of a checkpoint in addition to its tensors, without skipped steps and searches."""
+    """The ``facts`` in a checkpoint's description, of a run without skipped steps and without a search."""
     return {
         "step": step,
         "epoch": step / 10,
@@ -93,7 +94,7 @@ def forge_facts(folder: Path, **facts: Any) -> None:
 
 
 def rename(folder: Path, shift: int) -> None:
-    """Give every checkpoint another step, also in its name."""
+    """Add ``shift`` to the step of every checkpoint, in its description and its name."""
 
     def say(description: dict[str, Any]) -> None:
         description["step"] += shift
@@ -133,7 +134,7 @@ def forge_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], None
 
 
 def seal(path: Path) -> None:
-    """Update a part's description to its changed file."""
+    """Update the size and checksum of a changed file in its description."""
     description = described(path.with_suffix(".json"))
     content = path.read_bytes()
     description |= {"bytes": len(content), "blake2b": hashlib.blake2b(content).hexdigest()}
@@ -161,7 +162,7 @@ def places_in(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def change_place(draw: random.Random, value: Any) -> None:
-    """Change, remove or add a value inside ``value``; upper levels as often as all lower ones together."""
+    """Change, remove or add a value inside ``value``; the maximum depth is drawn first."""
     paths = places_in(value)
     depth = draw.randint(1, max(map(len, paths)))
     path = draw.choice([path for path in paths if len(path) <= depth])
@@ -193,7 +194,7 @@ def step(draw: random.Random, folder: Path) -> None:
 
 
 def record(draw: random.Random, folder: Path) -> None:
-    """An invalid value in a record, or another step or epoch; another loss could be valid."""
+    """An invalid value in a record, or another step or epoch. Another loss is not used: it could be valid."""
 
     def change(lines: list[str]) -> list[str]:
         number = draw.randrange(len(lines))
@@ -209,7 +210,7 @@ def record(draw: random.Random, folder: Path) -> None:
 
 
 def lines(draw: random.Random, folder: Path) -> None:
-    """Lines of metrics.jsonl out of order, missing, repeated, or all removed."""
+    """Lines of metrics.jsonl out of order, missing or repeated, or an additional line without a record."""
 
     def change(found: list[str]) -> list[str]:
         one, other = sorted(draw.sample(range(len(found)), 2))
@@ -220,7 +221,7 @@ def lines(draw: random.Random, folder: Path) -> None:
 
 
 def tensors(draw: random.Random, folder: Path) -> None:
-    """A tensor is missing, has another shape or type, or is repeated under another name."""
+    """A tensor is missing, or has another shape, type or name."""
     what, chance = draw.randrange(4), draw.random()
 
     def change(found: dict[str, torch.Tensor]) -> None:
@@ -279,7 +280,7 @@ def link_places(folder: Path) -> list[Path]:
 
 
 def put_link(place: Path, outside: Path) -> None:
-    """Put a link at ``place`` to a path in ``outside``, to which the content of ``place`` is moved."""
+    """Move ``place`` to a path in ``outside`` and link to it; if ``place`` is missing, create that path."""
     place.parent.mkdir(exist_ok=True)
     is_folder = place.is_dir() or place.name in ("checkpoint", "wandb") or place.name.startswith("step-")
     target = outside / ("folder" if is_folder else "file")
@@ -298,7 +299,7 @@ def link(draw: random.Random, folder: Path) -> None:
 
 
 def thing(draw: random.Random, folder: Path) -> None:
-    """A pipe or a folder in place of a file, a file in place of a folder."""
+    """A pipe or a folder in place of a file, or a file in place of a folder."""
     place = draw.choice(link_places(folder)[:-1])
     place.parent.mkdir(exist_ok=True)
     if place.is_dir():
@@ -313,12 +314,12 @@ def thing(draw: random.Random, folder: Path) -> None:
 
 
 def outside_of(folder: Path) -> Path:
-    """The folder outside the run's output, which no run may change."""
+    """A folder outside the run's output; runs must not change it."""
     return folder.parents[2] / "outside"
 
 
 def state_of(folder: Path) -> dict[str, tuple[int, str]]:
-    """Types, times and content of all entries of a folder."""
+    """Mode and content hash of all entries of a folder."""
     found = {}
     for path in sorted(folder.rglob("*")):
         about = path.lstat()

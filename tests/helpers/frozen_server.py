@@ -1,7 +1,7 @@
-"""Last module that the server of processes imports: what every forked process would otherwise do itself.
+"""Last module that the server of processes imports: creation of all methods, and freezing of all objects.
 
-A garbage collection in a forked process copies the memory of all objects that it shares with the server,
-130 MB, unless they are frozen here.
+Otherwise every forked process would create the methods, and its garbage collection would copy the memory
+that it shares with the server, 130 MB.
 """
 
 import gc

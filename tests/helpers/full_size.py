@@ -1,4 +1,4 @@
-"""Datasets of the papers' sizes that need no memory: one black image, repeated."""
+"""Datasets of the papers' sizes in little memory: one black image, repeated."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ SHAPES = {  # shape of an image, number of classes and of training images
 def black(
     *, name: str, partition: str, alpha: float | None, reshard: str, drop_last: bool, **_: Any
 ) -> ClassificationDataset:
-    """The training images and 10,000 test images of the shapes of the dataset ``name``."""
+    """Black training images and 10,000 black test images in the shape of dataset ``name``."""
     shape, classes, count = SHAPES[name]
 
     def part(count: int) -> Split:
@@ -50,7 +50,7 @@ def stub(data: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
         return black(name=name, **settings)
 
     module = data["_target_"].rpartition(".")[0]
-    factory.__module__ = module  # a config may only name functions that are defined there
+    factory.__module__ = module  # a config may name only functions that their module defines
     monkeypatch.setattr(f"{module}.{name}", factory)
 
 

@@ -1,4 +1,4 @@
-"""Trainings of a small network that measure the gap, and the residuals to compare it with."""
+"""Trainings of a small network that measure the gap, and the residuals for comparison."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from trainers.diagnostics.settings import Diagnostics
 from trainers.layout import Layout
 from trainers.loop import Trainer
 
-# Every method with every feedback, and each of both with both scopes
+# Every method with every feedback. Each method and each feedback occurs with both scopes
 SETTINGS = [
     (name, ("layer", "global")[(number + place) % 2], feedback)
     for number, name in enumerate(("top_k", "hard_threshold", "random_block", "random_block-own", "none"))
@@ -26,7 +26,7 @@ RATE = 0.1
 
 
 def watched(communicator: Communicator, name: str, scope: str, feedback: str, **changes: Any) -> Trainer:
-    """A trainer with measurements in every step; every third step is skipped for a non-finite gradient."""
+    """A trainer that measures in every step, and skips the steps with a NaN (``skipping.BAD_STEPS``)."""
     plain = trainer(communicator)
     method, _, own = name.partition("-")
     codec = named(method, {"shared_coordinates": not own}).method(threshold=0.02, density=0.2)
@@ -37,7 +37,7 @@ def watched(communicator: Communicator, name: str, scope: str, feedback: str, **
 
 
 def squared_norm_of_mean_residual(communicator: Communicator, snapshot: Snapshot) -> float:
-    """In float64, over all n workers; 0 without residuals."""
+    """Computed in float64 over all n workers; 0 without residuals."""
     rows = [
         torch.cat([t.flatten() for name, t in state.tensors.items() if name.startswith("reducer/residual")])
         for state in snapshot.workers.values()
@@ -70,14 +70,14 @@ def gaps_of_all(process: int, processes: int) -> dict[str, list[dict[str, float]
 
 
 def saved(step: int, setting: tuple[str, str, str]) -> Snapshot:
-    """The state of one process after a step."""
+    """The state after ``step`` of a training in one process."""
     snapshots = Snapshots()
     watched(Communicator(WORKERS, reduction="worker_order"), *setting).run(Records(), snapshots)
     return snapshots[step]
 
 
 def gone_on(process: int, processes: int, step: int) -> dict[str, list[dict[str, float]]]:
-    """``gaps`` of all settings of ``top_k``, resumed from the state of one process after a step."""
+    """``gaps`` of all settings of ``top_k``, each resumed from ``saved(step, setting)``."""
     return {
         "/".join(setting): gaps(process, processes, *setting, start=saved(step, setting))
         for setting in SETTINGS

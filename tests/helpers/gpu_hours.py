@@ -1,4 +1,4 @@
-"""Hours of a run on a GPU, estimated from multiply-adds and from the memory that a reduction moves."""
+"""Hours of a run on a GPU, estimated from multiply-adds and from the memory traffic of the reduction."""
 
 import json
 from functools import cache
@@ -9,17 +9,17 @@ from hydra.utils import get_method
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-OPERATIONS_PER_SECOND = 20e12  # assumed for every network; a multiply-add is two
+OPERATIONS_PER_SECOND = 20e12  # assumed for every network; a multiply-add counts as two
 BYTES_PER_SECOND = 1e12  # assumed
-BYTES_PER_ENTRY = 40  # of a worker's gradient: written, fed back, selected from, measured
+BYTES_PER_ENTRY = 40  # per entry of a worker's gradient: write, feedback, selection, measurement
 PASSES = 3  # the backward pass takes twice as many multiply-adds as the forward pass
 WORDS, UNITS, USERS, ITEMS = 28_912, 8_000, 138_493, 26_744
 IMAGES = {"cifar10": (32, 10), "cifar100": (32, 100), "imagenet": (224, 1000)}  # pixels, classes
-LENGTH, MASKED = 128, 19  # units of a block
+LENGTH, MASKED = 128, 19  # units, and masked units, of a block
 
 
 def hours_of(config: dict[str, Any], steps: int) -> float:
-    """Of ``steps`` steps, without evaluations."""
+    """Estimated hours of ``steps`` steps, without evaluations."""
     data = config["data"]["_target_"].rpartition(".")[2]
     is_text = config["data"].get("objective") == "next_token"
     multiply_adds, parameters = cost(json.dumps(config["model"]), data)
@@ -32,7 +32,7 @@ def hours_of(config: dict[str, Any], steps: int) -> float:
 
 @cache
 def cost(model: str, data: str) -> tuple[int, int]:
-    """(multiply-adds of a sample or token, parameters) of a model's settings, as JSON; without memory."""
+    """(multiply-adds of a sample or token, parameters) of a model; ``model`` is its settings as JSON."""
     settings = json.loads(model)
     factory = get_method(settings.pop("_target_"))
     sizes, inputs = _of(data, is_masked=settings.get("config") is not None)
@@ -44,7 +44,7 @@ def cost(model: str, data: str) -> tuple[int, int]:
 
 
 def _of(data: str, is_masked: bool) -> tuple[dict[str, Any], tuple[Tensor, ...]]:
-    """The arguments that a model's factory takes from a dataset, and a sample."""
+    """The arguments that a model's factory takes from a dataset, and a sample as the model's inputs."""
     one = torch.zeros(1, dtype=torch.int64)
     if is_masked:
         sizes = {"vocabulary_size": UNITS, "masked": True, "max_length": LENGTH}

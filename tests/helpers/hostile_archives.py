@@ -13,11 +13,11 @@ from hostile_files import FORMATS, Damage, Format, put
 
 from data.download import take_from_tar, take_from_zip
 
-MOST_BYTES = 2**26  # bytes of a member
+MOST_BYTES = 2**26  # largest size of a member
 
 
 def take(archive: Path) -> None:
-    """Extract the member that a dataset would read from ``archive``."""
+    """Extract two members from ``archive``, as the datasets do, and check the files."""
     root = archive.parent
     take_it = take_from_zip if archive.suffix == ".zip" else take_from_tar
     targets = {name: root / "out" / name for name in ("in/a", "in/b")}

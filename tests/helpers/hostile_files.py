@@ -1,6 +1,6 @@
-"""Every file format of the datasets: a valid file of each, and hostile changes to it.
+"""Valid files in every format of the datasets, and hostile changes to them.
 
-Each format has its own damage in addition to that of ``file_damage``.
+Each format has its own damage in addition to the damage of ``file_damage``.
 """
 
 import bz2
@@ -27,7 +27,7 @@ MLP = ("model=mlp", "model.hidden=[4]")
 class Format(NamedTuple):
     """``write`` writes a valid dataset below a root; ``files`` are its files to damage."""
 
-    words: tuple[str, ...]  # overrides of the command line that reads it
+    words: tuple[str, ...]  # command-line overrides of a run that reads the dataset
     write: Callable[[Path], Any]
     files: str  # a glob below the root
     own: dict[str, Damage]
@@ -46,7 +46,7 @@ def put(content: bytes | Callable[[bytes], bytes]) -> Damage:
 
 
 def lengths(*numbers: int, body: int | None = None) -> Damage:
-    """Damage: an idx header with these lengths, before the old data or before ``body`` zeros."""
+    """Damage: an idx header with these lengths, followed by the old data or by ``body`` zeros."""
 
     def change(content: bytes) -> bytes:
         header = bytes([0, 0, 8, len(numbers) % 256]) + b"".join(struct.pack(">I", n) for n in numbers)
@@ -180,7 +180,7 @@ def write_words(folder: str, name: str, splits: tuple[str, ...]) -> Callable[[Pa
 
 
 def write_ratings(name: str) -> Callable[[Path], None]:
-    """Users with 20 of 130 items each."""
+    """A function that writes ratings of 13 users, each of 20 of 130 items."""
     edition = EDITIONS[name]
 
     def write(root: Path) -> None:

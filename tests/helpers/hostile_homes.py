@@ -1,4 +1,4 @@
-"""A server on this machine that sends given bytes at a given speed."""
+"""Hostile HTTP responses, and a local server that sends them."""
 
 import socket
 import threading
@@ -32,7 +32,7 @@ def endless(start: bytes, again: bytes) -> Iterator[bytes]:
 OK = b"HTTP/1.1 200 OK"
 CHUNKED = b"Transfer-Encoding: chunked"
 FOUND = b"HTTP/1.1 302 Found"
-HOMES = {  # the answer of each server, created for every connection
+HOMES = {  # functions that create the response of a server
     "garbage for a status line": lambda: [b"\x00\xff garbage\r\n\r\n"],
     "a status of no number": lambda: answer(b"HTTP/1.1 abc OK"),
     "a status of 999999": lambda: answer(b"HTTP/1.1 999999 OK"),
@@ -77,7 +77,7 @@ HOMES = {  # the answer of each server, created for every connection
     "silence": lambda: slowly(b"", b"x", pause_seconds=30),
 }
 
-HARMLESS = {"a header that is no header"}  # the rest after them is complete
+HARMLESS = {"a header that is no header"}  # the body is complete
 
 
 def slowly(start: bytes, rest: bytes, pause_seconds: float = 0.02) -> Iterator[bytes]:
@@ -86,7 +86,7 @@ def slowly(start: bytes, rest: bytes, pause_seconds: float = 0.02) -> Iterator[b
 
 
 def damaged_answers(count: int) -> Iterator[bytes]:
-    """A valid answer and a chunked one, each with random damage."""
+    """``count`` valid responses, plain or chunked, each with random damage."""
     chunked = OK + b"\r\n" + CHUNKED + b"\r\n\r\n898\r\n" + BODY + b"\r\n0\r\n\r\n"
     for number in range(count):
         draw = Random(number)

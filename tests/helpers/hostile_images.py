@@ -13,7 +13,7 @@ from PIL import Image
 
 
 def png(width: int, height: int, bits: int = 1, colour: int = 0, rows: int | None = None) -> bytes:
-    """A PNG of zeros with only the first ``rows`` of its rows."""
+    """A PNG of zeros; with ``rows``, the later rows are missing."""
 
     def chunk(kind: bytes, content: bytes) -> bytes:
         return (
@@ -30,7 +30,7 @@ def png(width: int, height: int, bits: int = 1, colour: int = 0, rows: int | Non
 
 
 def saved(kind: str, mode: str = "RGB", size: tuple[int, int] = (8, 6), **settings: object) -> Damage:
-    """Damage that writes an image in Pillow's format ``kind`` under the old name."""
+    """Damage that replaces a file by an image in Pillow's format ``kind``, with the same name."""
 
     def damage(path: Path, draw: Random) -> None:
         with path.open("wb") as file:
@@ -61,7 +61,7 @@ def _ladder(path: Path, draw: Random) -> None:
 
 
 def _beside(name: str, damage: Damage) -> Damage:
-    """``damage`` to an additional file with this name."""
+    """``damage`` to a copy of the file with this name in the same folder."""
 
     def damaged(path: Path, draw: Random) -> None:
         other = path.parent / name

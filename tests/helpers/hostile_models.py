@@ -14,7 +14,7 @@ import data.torchvision_shim  # noqa: F401  must precede the first import of tra
 
 
 def write_pretrained(root: Path) -> None:
-    """Write SST-2, and a BERT in the hub's format."""
+    """Write SST-2 files, and a BERT in the format of Hugging Face's hub."""
     import torch
     from transformers import BertConfig, BertForMaskedLM
 
@@ -86,7 +86,7 @@ CONFIG: dict[str, Damage] = {
 
 
 def header(change: Callable[[dict], Any]) -> Damage:
-    """Damage: another header before the same tensors."""
+    """Damage: a changed header before the same tensors."""
 
     def changed(content: bytes) -> bytes:
         (length,) = struct.unpack("<Q", content[:8])
@@ -104,7 +104,7 @@ def of_all(**fields: Any) -> Callable[[dict], dict]:
 
 
 def numbers(value: bytes) -> Damage:
-    """Damage: every number of every tensor has these bytes."""
+    """Damage: ``value`` in place of every number of every tensor."""
 
     def changed(content: bytes) -> bytes:
         (length,) = struct.unpack("<Q", content[:8])

@@ -1,4 +1,4 @@
-"""Hostile run folders: a valid one with one random change."""
+"""Hostile run folders: valid run folders with one random change."""
 
 import json
 import os
@@ -66,9 +66,9 @@ FILES = ("summary.json", "config.yaml", "metrics.jsonl", "environment.json")
 
 
 def write_hostile(folder: Path, seed: int, workers: int) -> str:
-    """Write a run folder below ``folder`` with one change that no run makes; returns the change in words.
+    """Write a run folder with one hostile change below ``folder``; returns a description of the change.
 
-    Runs with other ``workers`` have another setting.
+    ``workers`` is a setting of the run.
     """
     draw = random.Random(seed)
     compressor = draw.choice(sorted(TARGETS))
@@ -85,7 +85,7 @@ def _replace_file(path: Path, draw: random.Random) -> str:
 
 
 def _link(path: Path, draw: random.Random) -> str:
-    """Replace a file by nothing, a folder, a pipe, or a link to the outside, to itself or to a device."""
+    """Remove a file, or replace it by a folder, a pipe, or a link to another file, itself or a device."""
     name, kind = draw.choice(FILES), draw.choice(("nothing", "folder", "pipe", "out", "loop", "device"))
     file = path / name
     content = file.read_bytes()
@@ -122,13 +122,13 @@ def _remove(path: Path, draw: random.Random) -> str:
 
 
 def _grow(path: Path, draw: random.Random) -> str:
-    """Add very many keys."""
+    """Add 100 or 3000 keys."""
     many = {f"k{i}": i for i in range(draw.choice((100, 3000)))}
     return _edit(path, draw, lambda inside, key: inside.update(many), f"and {len(many)} others")
 
 
 def _edit(path: Path, draw: random.Random, change: Any, said: str) -> str:
-    """Change one key of one file at any depth; in metrics.jsonl, in one line or in all."""
+    """Change one key of one file, at any depth; in metrics.jsonl, in the last line or in all lines."""
     name = draw.choice(("summary.json", "config.yaml", "config.yaml", "metrics.jsonl", "environment.json"))
     file = path / name
     text = file.read_text()
@@ -151,5 +151,5 @@ def _edit(path: Path, draw: random.Random, change: Any, said: str) -> str:
 
 
 def _as_yaml(config: Any) -> str:
-    """YAML text; a lone surrogate cannot be written to a file, but its escape can."""
+    """YAML text in ASCII, because a lone surrogate can be written only as an escape."""
     return yaml.safe_dump(config, allow_unicode=False)

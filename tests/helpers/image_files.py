@@ -20,7 +20,7 @@ def write_image(path: Path, seed: int, *, mode: str = "RGB", size: tuple[int, in
 def write_tree(
     folder: Path, counts: dict[str, int], *, mode: str = "RGB", size: tuple[int, int] = (8, 6)
 ) -> list[np.ndarray]:
-    """Write ``counts`` images of every class to FOLDER/CLASS/N.png; returns pixels by class and number."""
+    """Write ``counts`` images of every class to FOLDER/CLASS/N.png; returns the pixels of all."""
     return [
         write_image(folder / name / f"{number}.png", 1000 * label + number, mode=mode, size=size)
         for label, name in enumerate(sorted(counts))

@@ -1,4 +1,4 @@
-"""run.py in the background, to be killed, stopped or left without disk space, and its results."""
+"""run.py in the background, for tests that kill it, stop it or fill its disk; results of runs."""
 
 import json
 import os
@@ -24,7 +24,7 @@ DYING = str(Path(__file__).with_name("dying_run.py"))
 
 
 class Running:
-    """A command in the background; it and its child processes end with the ``with`` block."""
+    """A command in the background; the end of the ``with`` block kills it and its child processes."""
 
     def __init__(self, *words: str, log: Path, launcher: Sequence[str] = (), **environment: str) -> None:
         self.out, self.err = log.with_suffix(".out"), log.with_suffix(".err")
@@ -52,7 +52,7 @@ class Running:
         return self.process.poll() is None
 
     def session(self, *words: str) -> list[int]:
-        """Living processes of this command, only those with one of ``words`` in their command line."""
+        """Living processes of this command; ``words`` select those with one of them in the command line."""
         return session(self.process.pid, *words)
 
     def ranks(self) -> list[int]:
@@ -64,7 +64,7 @@ class Running:
         return self.process.wait(seconds)
 
     def until(self, condition: Any, seconds: float = 120) -> None:
-        """Wait for ``condition()``; the command must not end before that."""
+        """Wait until ``condition()`` is true; fails if the command ends first."""
         end = time.monotonic() + seconds
         while not condition():
             assert self.is_running and time.monotonic() < end, self.said()
@@ -92,13 +92,13 @@ def is_alive(pid: int) -> bool:
 
 
 def session(leader: int, *words: str) -> list[int]:
-    """Living processes in the session or below ``leader``, only those with one of ``words``."""
+    """Living processes in the session of ``leader``, and its children; filtered like ``Running.session``."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             state, parent, _, session = (entry / "stat").read_text().rsplit(")", 1)[1].split()[:4]
             command = (entry / "cmdline").read_text() + (entry / "comm").read_text()
-        except OSError:  # it has just ended
+        except OSError:  # the process has ended
             continue
         own = leader in (int(parent), int(session))  # W&B's service has its own session
         if own and state != "Z" and (not words or any(word in command for word in words)):
@@ -135,7 +135,7 @@ def saved_step(output: Path) -> int:
 
 
 def left_behind(output: Path) -> dict[str, Any]:
-    """Results of a finished run: records and summary without times, all tensors of the last checkpoint."""
+    """Results of a finished run: records and summary without times, tensors of the last checkpoint."""
     folder = run_folder(output)
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["status"] == "finished"

@@ -1,4 +1,4 @@
-"""Entry points of processes for the tests of the launcher; ``run`` calls one by name."""
+"""Entry point of processes for the tests of the launcher: its argument names the way to end."""
 
 import os
 import signal

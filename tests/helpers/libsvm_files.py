@@ -1,4 +1,4 @@
-"""Small problems in LIBSVM's format."""
+"""Small files in LIBSVM's format."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def write_rows(
     labels: tuple = (-1, 1),
     seed: int = 0,
 ) -> Path:
-    """Write random rows whose labels depend partly on a hidden x; returns the file's path."""
+    """Write random rows, with labels from a random linear model and noise; returns the file's path."""
     rng = np.random.default_rng(seed)
     table = rng.standard_normal((rows, features)).round(3)
     table[rng.random(table.shape) > density] = 0

@@ -1,7 +1,7 @@
-"""Test files that take longest, the longest first: processes that share all files start with these.
+"""The slowest test files, the slowest first; they run before all others.
 
-The first one compiles most kernels for the CPU. The next three need none of them: processes that need the
-same kernel at the same time wait until one of them has compiled it.
+The first file compiles most kernels for the CPU. The next three files do not need these kernels, because a
+process that needs a kernel waits while another process compiles it.
 """
 
 LONGEST = (

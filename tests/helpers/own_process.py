@@ -1,4 +1,4 @@
-"""run.py in a test's process, without training."""
+"""run.py in the process of the test, without training."""
 
 import sys
 
@@ -9,7 +9,7 @@ from trainers.loop import Trainer
 
 
 def say(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture, *words: str) -> tuple[int, str]:
-    """Exit status and errors of run.py in this process; the training is replaced by nothing."""
+    """Exit status and stderr of run.py in this process, without training and summary."""
     monkeypatch.setattr(Trainer, "run", lambda *_: {"compression/total_error": 0.0})
     monkeypatch.setattr("trainers.run.report.print_summary", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["run.py", *words])

@@ -20,9 +20,7 @@ from trainers.step import ExplicitStep
 
 STEPS = 5
 WIDTH = 32
-BUCKET_MEGABYTES = (
-    0.005  # the network has several buckets; DistributedDataParallel regroups them after the first step
-)
+BUCKET_MEGABYTES = 0.005  # several buckets; DistributedDataParallel regroups them after the first step
 
 
 def network() -> nn.Module:
@@ -48,7 +46,7 @@ def weights(model: nn.Module) -> Tensor:
 
 
 def with_hook(process: int, processes: int) -> dict[str, Any]:
-    """The README's script with buckets of 5 kB, so that the model has several."""
+    """Weights and bucket numbers of a script with DistributedDataParallel and buckets of 5 kB."""
     model = network()
     ddp_model = DistributedDataParallel(model, bucket_cap_mb=BUCKET_MEGABYTES)
     buckets: list[int] = []
@@ -67,7 +65,7 @@ def with_hook(process: int, processes: int) -> dict[str, Any]:
 
 
 def by_hand(workers: int, steps: int = STEPS) -> Tensor:
-    """The same training in one process, with compression after the backward pass."""
+    """Weights of the same training in one process, with compression after the backward pass."""
     model = network()
     layout = Layout(dict(model.named_parameters()), "layer")
     communicator = Communicator(workers)
@@ -85,7 +83,7 @@ def by_hand(workers: int, steps: int = STEPS) -> Tensor:
 
 
 def failing_hook(process: int, processes: int) -> str:
-    """The error of the backward pass when the reducer fails in its thread."""
+    """The error message of the backward pass when the hook's thread fails."""
     model = network()
     ddp_model = DistributedDataParallel(model)
     state = CompressionState(build_reducer(HardThreshold(threshold=1.0), 10), model)

@@ -1,4 +1,4 @@
-"""Installed packages: a folder of metadata beside the code."""
+"""Simulated installation of packages: code and a folder of metadata."""
 
 import tomllib
 from pathlib import Path
@@ -7,7 +7,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "my_compressor"
 
 
 def write_metadata(folder: Path, name: str, entry_points: str, version: str = "1.0") -> None:
-    """Write an installer's metadata of a distribution to ``folder``."""
+    """Write the metadata of an installed distribution to ``folder``."""
     place = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     place.mkdir(parents=True)
     (place / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
@@ -26,7 +26,7 @@ def install_example(folder: Path) -> None:
 
 
 def install(folder: Path, module: str, files: dict[str, str], group: str = "compressors") -> None:
-    """Install a distribution with these files below ``module``, with an entry point of this project."""
+    """Install a distribution with these files in ``module``, and an entry point for this project."""
     for name, text in {"__init__.py": "", **files}.items():
         path = folder / module / name
         path.parent.mkdir(parents=True, exist_ok=True)

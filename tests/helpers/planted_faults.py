@@ -126,7 +126,7 @@ WAITED_FOR = (
 
 
 def allowed(x: Tensor) -> None:
-    """Operations that a GPU allows without a wait."""
+    """Operations that a GPU allows, and for which the host does not wait."""
     x.add_(torch.tensor(1.0)).mul_(2)
     torch.ones(3).to(x.device, non_blocking=True)
     x[x > 5] = 0.0
@@ -137,7 +137,7 @@ def allowed(x: Tensor) -> None:
 
 
 def try_all(process: int, processes: int) -> dict[str, list[str]]:
-    """The fault or wait of each function, and its place."""
+    """The fault or the waits of each function, with their lines."""
     found = {}
     for function in (*REFUSED, *WAITED_FOR, allowed):
         with pretended_device() as waits:
@@ -197,7 +197,7 @@ HANDED_OVER = (_hand_over_cpu, _hand_over_columns, _hand_over_short_numbers, _ga
 
 
 def hand_over_all(process: int, processes: int, folder: str) -> dict[str, str]:
-    """The error of NCCL's rules for each function."""
+    """The error message of each function that violates NCCL's rules."""
     found = {}
     with pretended_device(), pretended_nccl(f"{folder}/meeting", process, processes):
         x = torch.arange(6.0).view(2, 3).to("cuda")

@@ -17,7 +17,7 @@ def listening(pids: Iterable[int]) -> set[str]:
         for link in Path(f"/proc/{pid}/fd").glob("*"):
             try:
                 own.add(os.readlink(link))  # noqa: PTH115 (not a path)
-            except OSError:  # it has just been closed
+            except OSError:  # the file has been closed
                 continue
     found = set()
     for table in ("tcp", "tcp6"):

@@ -1,7 +1,7 @@
-"""A pretended GPU: tensors that torch treats as on a GPU, in CPU memory.
+"""A pretended GPU: tensors in CPU memory that torch treats as tensors on a GPU.
 
-``pretended_operators`` makes the device. Here Python code sees it as ``cuda``, so that the project runs its
-code for GPUs. A registered device cannot be removed, so use it in a separate process.
+``pretended_operators`` registers the device. This module shows it to Python code as ``cuda``, so that the
+project runs its code for GPUs. A registered device cannot be removed, so use it in a separate process.
 """
 
 import os
@@ -48,7 +48,7 @@ class _Disguise(TorchFunctionMode):
             return is_pretended(args[0])
         if func in (Tensor.numpy, Tensor.__array__) and is_pretended(args[0]):
             raise fault("numpy() of a tensor on the device")
-        if func is Tensor.__deepcopy__ and is_pretended(args[0]):  # torch would require an allocator for it
+        if func is Tensor.__deepcopy__ and is_pretended(args[0]):  # torch's function requires an allocator
             return args[1].setdefault(id(args[0]), args[0].detach().clone())
         if func is Tensor.pin_memory:
             return args[0].clone()
@@ -56,7 +56,7 @@ class _Disguise(TorchFunctionMode):
             return func(args[0], disguised(args[1]))
         try:
             return func(*changed(args, _disguised), **{k: changed(v, _disguised) for k, v in kwargs.items()})
-        except RuntimeError as error:  # torch checks it before it calls the operator
+        except RuntimeError as error:  # torch checks devices before it calls the operator
             if func is Tensor.to and kwargs.get("non_blocking") and is_pretended(args[0]):
                 raise fault("copy to the CPU that nobody waits for") from None  # torch asks for pinned memory
             if not re.search(r"(on|in) the same device", str(error)):
@@ -65,7 +65,7 @@ class _Disguise(TorchFunctionMode):
 
 
 def disguised(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A hook of a backward pass with the active modes, without which torch would call it."""
+    """A hook that runs with the disguise; torch calls hooks of a backward pass without the active modes."""
 
     @wraps(function)
     def called(*args: Any) -> Any:
@@ -111,11 +111,11 @@ _begin_future = torch.futures.Future.__init__
 
 
 def _begin_future_here(future: torch.futures.Future, *, devices: object = None) -> None:
-    """A future without devices, whose streams it would synchronise."""
+    """Create a future without devices; otherwise it would synchronise their streams."""
     _begin_future(future)
 
 
-# Triton's interpreter computes for the device, directly on its memory.
+# Triton's interpreter computes directly on the memory of the device's tensors.
 _INTERPRETER = {
     "_init_args_hst": lambda self, args, kwargs: (
         [to_host(own) for own in args],
@@ -127,11 +127,11 @@ _INTERPRETER = {
 
 @contextmanager
 def pretended_device() -> Iterator[list[Wait]]:
-    """Context manager with a ``cuda`` device; the host's waits in it are appended to the list."""
+    """Context manager that provides a ``cuda`` device; the host's waits are appended to the list."""
     install(SimpleNamespace(**_CUDA, _is_in_bad_fork=lambda: False))
     is_interpreted = find_spec("triton") is not None and os.environ.get("TRITON_INTERPRET") == "1"
     if is_interpreted:
-        interpreter.install()  # before there is a device, beside which it would leave Triton alone
+        interpreter.install()  # before the device exists: with a GPU, it has no effect
     with ExitStack() as stack:
         waits = stack.enter_context(noting())
         for name, value in _CUDA.items():

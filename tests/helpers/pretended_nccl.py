@@ -1,8 +1,8 @@
 """NCCL's rules over gloo: a process group for tensors of the pretended device.
 
-It refuses everything that NCCL refuses or that makes it wait for ever: CPU tensors, non-contiguous tensors,
-unknown types, empty messages. It records the calls of every process in order. ``require_met`` simulates them:
-a call ends when all processes that it needs have reached their matching calls.
+The group refuses everything that NCCL refuses or that makes NCCL wait for ever: CPU tensors, non-contiguous
+tensors, unknown types, empty messages. It records the calls of every process in order. ``require_met``
+simulates these calls: a call ends when all processes that it needs have reached their matching calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,10 +35,10 @@ class Call(NamedTuple):
     name: str
     dtype: str
     shape: tuple[int, ...]
-    peer: int = -1  # the other process of a message, the first one of a broadcast
+    peer: int = -1  # the other process of a message, or the source of a broadcast
 
 
-Group = list[Call]  # calls that start together: the messages of a batch, or one collective
+Group = list[Call]  # calls that start together: all messages of a batch, or one collective
 Plain = list[list[list[Any]]]  # the same in lists, for transfer between processes
 _calls: list[Group] = []
 
@@ -124,7 +124,7 @@ def _create(store: dist.Store, rank: int, size: int, timeout: Any) -> PretendedN
 
 @contextmanager
 def pretended_nccl(meeting: str, rank: int, size: int) -> Iterator[list[Group]]:
-    """Replace gloo's process group, on a new one; this process's calls are appended to the list.
+    """Context manager that replaces gloo's process group; this process's calls are appended to the list.
 
     ``meeting`` is the prefix of the names of two files by which the ``size`` processes connect.
     """

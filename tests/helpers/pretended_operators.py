@@ -18,7 +18,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "pretended"
-PLAYERS = ("pretended_device.py", "pretended_operators.py", "pretended_nccl.py")  # not reported
+PLAYERS = ("pretended_device.py", "pretended_operators.py", "pretended_nccl.py")  # not reported as callers
 _CPU, _EXTENSION = 1, 12  # DLPack's device types; torch reads the second one as PrivateUse1
 _KEY = torch._C.DispatchKey.PrivateUse1
 
@@ -78,7 +78,7 @@ def note_wait(what: str) -> None:
 
 @contextmanager
 def noting() -> Iterator[list[Wait]]:
-    """Context manager; the host's waits in it are appended to the list."""
+    """Context manager that records the host's waits in the list."""
     waits: list[Wait] = []
     _listening.append(waits)
     try:
@@ -99,7 +99,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def changed(value: Any, change: Callable[[Any], Any]) -> Any:
-    if type(value) in (list, tuple):  # others, of numbers, stay
+    if type(value) in (list, tuple):  # subclasses such as torch.Size contain no tensors
         return type(value)(changed(part, change) for part in value)
     return change(value)
 
@@ -151,7 +151,7 @@ def _check(op: Any, given: dict[str, Any]) -> None:
 
 
 def _check_indices(name: str, given: dict[str, Any]) -> None:
-    # torch calls aten::nonzero before aten::index; filling with one number needs no positions
+    # aten::index calls aten::nonzero first, which records a wait. Filling with one number needs no positions
     looks = name != "aten::index" and given["values"].numel() > 1
     for own in _tensors([index for index in given["indices"] if index is not None]):
         if not is_pretended(given["self"]) and is_pretended(own):
@@ -161,7 +161,7 @@ def _check_indices(name: str, given: dict[str, Any]) -> None:
 
 
 def _with_tensors(schema: Any, args: tuple) -> tuple:
-    """Arguments with numbers as tensors, where torch has unwrapped tensors of numbers."""
+    """The arguments; numbers that torch has unwrapped from tensors are tensors again."""
     others = [value for value in args if isinstance(value, Tensor)]
     numbers = [
         isinstance(value, (bool, int, float, complex)) and str(own.type) == "Tensor"
@@ -174,7 +174,7 @@ def _with_tensors(schema: Any, args: tuple) -> tuple:
 
 
 def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The operator on the CPU; tensors that it writes or returns unchanged are the given ones."""
+    """Compute the operator on the CPU; returns the given tensors if the operator writes to them."""
     schema = op._schema
     args = _with_tensors(schema, args)
     given = {own.name: value for own, value in zip(schema.arguments, args, strict=False)} | kwargs
@@ -202,7 +202,7 @@ def _compute(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _on_host_kernel(op: Any) -> Callable[..., Any]:
-    """The CPU's kernel, for views, which do not read memory."""
+    """The CPU's kernel, for operators that create views and do not read memory."""
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return lambda *args, **kwargs: op.redispatch(keys, *args, **kwargs)
 
@@ -285,6 +285,7 @@ def install(module: object) -> None:
     aten.impl("copy_", _copy, "PrivateUse1")
     aten.impl("resize_", _resize, "PrivateUse1")
     aten.impl("_local_scalar_dense", _scalar, "PrivateUse1")
-    for name in ("convolution", "convolution_backward"):  # else torch looks for the device's own
+    # Otherwise torch looks for the device's own convolution
+    for name in ("convolution", "convolution_backward"):
         op = getattr(torch.ops.aten, name).default
         aten.impl(op, lambda *args, op=op, **kwargs: _compute(op, *args, **kwargs), "PrivateUse1")

@@ -43,9 +43,10 @@ def run_in_processes(entry: Callable[..., Any], processes: int, *arguments: Any)
 
 @cache
 def start_server() -> None:
-    """Start the process that forks all others, with the module path of this process.
+    """Start the server that forks the other processes, with the module path of this process.
 
-    There is one server per process. It imports all modules at its start, so it must be started here.
+    A process has one server, which imports modules only when it starts. Start it before other code starts a
+    server with fewer modules.
     """
     with socket.socket(socket.AF_UNIX) as listener:
         address = connection.arbitrary_address("AF_UNIX")
@@ -57,7 +58,8 @@ def start_server() -> None:
     resource_tracker.ensure_running()
     server = forkserver._forkserver
     server._forkserver_address, server._forkserver_alive_fd = address, keeps
-    server.ensure_running = resource_tracker.ensure_running  # it would start another, or wait for this one
+    # The original would start a second server, or wait for the end of this one
+    server.ensure_running = resource_tracker.ensure_running
 
 
 def _child(process: int, processes: int, folder: str, entry: Callable[..., Any], arguments: tuple) -> None:

@@ -1,4 +1,4 @@
-"""A short training of NeuMF in this process's share of the workers."""
+"""Short trainings of NeuMF with several compressors, in any number of processes."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Records(list):
 
 
 def train_neumf(process: int = 0, processes: int = 1) -> dict[str, Any]:
-    """Weights and records of every compressor, over two passes and two evaluations."""
+    """Weights and records of a training with each compressor, over two epochs and two evaluations."""
     found = {}
     for compressor in ("none", "top_k", "hard_threshold"):
         config = resolved("experiment=small/neumf", f"compressor={compressor}", *SMALL, *LENGTH)

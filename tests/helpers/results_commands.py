@@ -6,5 +6,5 @@ from results.__main__ import main
 
 
 def command_of_results(*words: str) -> Callable[[Sequence[str]], int]:
-    """Run ``python -m results WORDS``; returns its exit status."""
+    """A function that runs ``python -m results WORDS ARGUMENTS`` and returns the exit status."""
     return lambda arguments: main([*words, *arguments])

@@ -30,7 +30,7 @@ def config_of(output: Path, *overrides: str) -> dict[str, Any]:
 
 @contextmanager
 def crash_after(step: int) -> Iterator[None]:
-    """Interrupt every training after that step, when current writes are on disk."""
+    """Context manager that interrupts the training after ``step``, when pending writes are complete."""
     after_step = Checkpoints.after_step
 
     def crashing(self: Checkpoints, state: Any, snapshot: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Small run folders for tests of their readers."""
+"""Small run folders, for tests of the code that reads run folders."""
 
 import hashlib
 import json
@@ -44,9 +44,9 @@ def write_run(
 ) -> Path:
     """Write a finished run to ``folder``/NAME/ID, with NAME mlp-digits-METHOD; returns its folder.
 
-    ``settings`` are the compressor's. ``config`` has other settings by top-level key; a dictionary is merged
-    into the default one. ``records`` default to three steps. ``summary`` is added to the totals of the last
-    record; a value of None removes a key.
+    ``settings`` are the compressor's. ``config`` has other settings by top-level key; dictionaries are merged
+    into the defaults. ``records`` are three steps by default. ``summary`` updates the summary, which has the
+    last value of every metric; a value of None removes a key.
     """
     name = name or f"mlp-digits-{compressor}"
     lines = [_record(step) for step in (10, 20, 30)] if records is None else list(records)

@@ -1,6 +1,7 @@
-"""The code of a notebook, cell by cell in one namespace: run_notebook.py NOTEBOOK FOLDER.
+"""Script that runs the code cells of a notebook in one namespace: run_notebook.py NOTEBOOK FOLDER.
 
-It runs in FOLDER, like a notebook in its own folder, and prints the number of open figures at the end.
+The working directory is FOLDER. The last line of output has the label and the number of points of every line
+in the open figures.
 """
 
 import json

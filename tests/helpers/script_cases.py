@@ -1,4 +1,4 @@
-"""Training scripts with ``total_error.compress``: interrupted, scaled, of several dtypes, clipped."""
+"""Training scripts with ``total_error.compress``: resumed, with a GradScaler, several dtypes or clipping."""
 
 import io
 import runpy
@@ -28,7 +28,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "scripts" / "checkpointed.py"
 
 
 class Script:
-    """A user's script: model, optimizer, state of the compression."""
+    """A user's script: model, optimizer and compression state."""
 
     def __init__(self, model: nn.Module | None = None, method: str = "top_k", **more: Any) -> None:
         self.model = model or network()
@@ -58,14 +58,14 @@ class Script:
 
 
 def all_cases(process: int, processes: int, folder: str) -> dict[str, Any]:
-    """What each case below finds, in this process. The checkpoint of the first one is left in ``folder``."""
+    """The results of all cases below in this process. ``folder`` keeps the checkpoint of the first case."""
     found = {"resumed": {m: resumed(m, Path(folder)) for m in ("top_k", "random_k", "powersgd")}}
     found |= {"scaled": scaled(), "overflow": overflowed(process), "dtypes": several_dtypes()}
     return found | {"clipped": clipped(), "accumulated": accumulated(), "metrics": measured()}
 
 
 def resumed(method: str, folder: Path) -> dict[str, Any]:
-    """Weights of a script that was interrupted, and of one that was not."""
+    """Comparison of a script that was saved and loaded in the middle with an uninterrupted script."""
     whole = Script(method=method)
     expected = whole.run(0, STEPS)
     first = Script(method=method)
@@ -89,7 +89,7 @@ def resumed(method: str, folder: Path) -> dict[str, Any]:
 
 
 def scaled() -> dict[str, Any]:
-    """A threshold under a GradScaler, in comparison with none."""
+    """The hard threshold with a GradScaler, compared with a training without one."""
     plain = Script(method="hard_threshold")
     expected = plain.run(0, HALF)
     scaler = torch.amp.GradScaler("cpu", init_scale=65536.0)
@@ -100,7 +100,7 @@ def scaled() -> dict[str, Any]:
 
 
 def overflowed(process: int) -> dict[str, Any]:
-    """A step in which the last worker's loss is infinite; then a step as if it had not been."""
+    """A step with an infinite loss on the last worker; then the same step with a finite loss."""
     script = Script(scaler=torch.amp.GradScaler("cpu", init_scale=1024.0))
     expected = Script(scaler=torch.amp.GradScaler("cpu", init_scale=1024.0)).run(0, 2)
     script.step(0)
@@ -154,7 +154,7 @@ def clipped() -> Tensor:
 
 
 def accumulated() -> Tensor:
-    """Two batches per step, the first of them under no_sync."""
+    """Weights after steps of two batches each, the first batch under ``no_sync``."""
     script = Script(clip_norm=0.5)
     for number in range(HALF):
         script.optimizer.zero_grad()
@@ -172,7 +172,7 @@ def measured() -> dict[str, float]:
 
 
 def by_hand(workers: int, *, clip_norm: float | None = None, batches: int = 1) -> tuple[Tensor, dict]:
-    """The laboratory's step with the same training: weights, and the ledger's metrics."""
+    """Weights and the ledger's metrics of the same training with ``ExplicitStep``, in one process."""
     model = network()
     layout, communicator = Layout(dict(model.named_parameters()), "layer"), Communicator(workers)
     size = sum(p.numel() for p in model.parameters())
@@ -195,7 +195,7 @@ def by_hand(workers: int, *, clip_norm: float | None = None, batches: int = 1) -
 
 
 def example(process: int, processes: int, *calls: list[str]) -> list[str]:
-    """What examples/scripts/checkpointed.py prints when it is called with each of these arguments in turn."""
+    """The output of examples/scripts/checkpointed.py for each of these argument lists, in order."""
     said = []
     for words in calls:
         with (

@@ -1,8 +1,9 @@
-"""Small searches for a learning rate.
+"""Small searches for a learning rate with AutoLRS.
 
     PYTHONPATH=. python tests/helpers/searching.py
 
-prints the table of quadratics in docs/papers/autolrs.md: the found rate divided by the best constant one.
+This command prints the table of quadratics in docs/papers/autolrs.md: the found rate over the best constant
+rate.
 """
 
 import math
@@ -39,7 +40,7 @@ class Records(list):
 
 
 class Nothing(NamedTuple):
-    """A batch of a problem without data."""
+    """The batch of a problem without data."""
 
     unused: Tensor = torch.zeros(1)
 
@@ -63,7 +64,7 @@ def settings(**changes: Any) -> AutoLRS:
 
 
 def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
-    """The rate that a search finds for a quadratic's first stage of ``steps`` steps, and the summary."""
+    """The rate that AutoLRS finds for a quadratic's first stage of ``steps`` steps, and the summary."""
     model, communicator = Quadratic(curvature), Communicator(2)
     layout = Layout(dict(model.named_parameters()), "layer")
     task = SimpleNamespace(loss=lambda model, batch, memory: (model(), None))
@@ -96,7 +97,7 @@ def find_rate(curvature: Tensor, steps: int) -> tuple[float, dict[str, Any]]:
 
 
 def train_small(process: int, processes: int) -> dict[str, Any]:
-    """Records without times, and weights, of a training with a search for its rates."""
+    """Records without times, and the first layer's weights, of a training with AutoLRS."""
     torch.set_num_threads(1)
     config = resolved(
         *("model=mlp", "data=digits", "compressor=top_k", "workers=4", "trainer.batch_size=8"),

@@ -1,4 +1,4 @@
-"""Training of a small network under FSDP2, 2 replicas of 2 shards, and the same without shards."""
+"""Training of a small network under FSDP2, with 2 replicas of 2 shards, and without shards."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ REPLICAS, SHARDS, STEPS, BATCH = 2, 2, 6, 8
 
 
 class Network(nn.Module):
-    """Layers of odd sizes, whose shards are padded, and a bias of one element, which one shard lacks."""
+    """Layers of odd sizes, whose shards are padded, and a bias of one element, which only one shard has."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ def loss_of(model: nn.Module, step: int, *processes: int) -> Tensor:
 
 
 def sharded(model: nn.Module, policy: MixedPrecisionPolicy | None = None) -> Any:
-    """``model`` in shards, its second part by a call of its own; returns the mesh."""
+    """Shard ``model``, with ``model.second`` as a separate FSDP group; returns the mesh."""
     mesh = init_device_mesh("cpu", (REPLICAS, SHARDS), mesh_dim_names=("replicate", "shard"))
     options: dict[str, Any] = {"mesh": mesh["shard"]} | ({"mp_policy": policy} if policy else {})
     fully_shard(model.second, **options)
@@ -76,7 +76,7 @@ def sharded(model: nn.Module, policy: MixedPrecisionPolicy | None = None) -> Any
 
 
 def with_shards(process: int, method: str) -> dict[str, Any]:
-    """Weights, bytes and the number of steps of a training under FSDP2."""
+    """Weights, bytes, step count, residual shapes and parameter order of a training under FSDP2."""
     model = network()
     size = sum(p.numel() for p in model.parameters())
     mesh = sharded(model)
@@ -100,7 +100,7 @@ def all_with_shards(process: int, processes: int, *methods: str) -> dict[str, di
 
 
 def without_shards(method: str) -> tuple[Tensor, list[float]]:
-    """Weights, and bytes per worker and kind, of the same training with a worker for each replica."""
+    """Weights, and mean bytes per worker by kind, of the same training with one worker per replica."""
     model = network()
     layout = Layout(dict(model.named_parameters()), "layer")
     reducer, communicator = reducer_of(method, layout.num_parameters), Communicator(REPLICAS)
@@ -123,7 +123,7 @@ def without_shards(method: str) -> tuple[Tensor, list[float]]:
 
 
 def refusals(process: int, processes: int) -> list[str]:
-    """What is said to models that cannot be compressed between replicas."""
+    """The error messages for models that cannot be compressed between replicas."""
     said = []
     reducer = build_reducer(TopK(density=0.2), 100, ErrorFeedback)
     mesh = init_device_mesh("cpu", (REPLICAS, SHARDS), mesh_dim_names=("replicate", "shard"))

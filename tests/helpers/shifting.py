@@ -32,7 +32,7 @@ def gradients(step: int) -> Tensor:
 
 
 def results(process: int, processes: int) -> dict[str, Any]:
-    """By feedback: means, charges of the local workers, and the state after the last step."""
+    """By feedback: means, bytes of the local workers, and the state after the last step."""
     found: dict[str, Any] = {}
     for name, make in FEEDBACKS.items():
         reducer = make()

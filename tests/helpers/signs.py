@@ -1,4 +1,4 @@
-"""Codecs whose payloads are not values and indices: signs, in one bit each."""
+"""Codecs whose payloads have signs of one bit instead of values, and their trainings."""
 
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
@@ -65,7 +65,7 @@ class SignsAt(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SignAbove(Codec):
-    """The threshold with the sign of each entry of at least the threshold, like Strom."""
+    """The threshold times the sign of each entry of magnitude at least the threshold, like Strom."""
 
     threshold: float
 
@@ -85,7 +85,7 @@ class SignAbove(Codec):
 
 
 def packed(x: Tensor) -> Tensor:
-    """Signs of ``x`` [k], 1 where not negative, as [ceil(k / 8)] uint8."""
+    """Sign bits of ``x`` [k], 1 for entries >= 0, as [ceil(k / 8)] uint8."""
     return torch.from_numpy(np.packbits((x >= 0).numpy()))
 
 
@@ -98,7 +98,7 @@ CODECS = {"scaled": ScaledSign(), "above": SignAbove(threshold=0.05)}
 
 
 def train(process: int, processes: int) -> dict[str, dict[str, Any]]:
-    """Per codec records, summary and last state of a training."""
+    """Records, summary and last state of a training with each codec."""
     found = {}
     for name, codec in CODECS.items():
         communicator = Communicator(WORKERS, rank=process, world_size=processes)

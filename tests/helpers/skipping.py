@@ -1,4 +1,4 @@
-"""A training in which one worker's images have a NaN in some steps."""
+"""Trainings in which one worker's images contain a NaN in some steps."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +19,7 @@ from trainers.loop import Trainer
 from trainers.schedules.schedules import ConstantRate
 from trainers.settings import TrainerSettings
 
-BAD_STEPS = {3: 2, 4: 0, 7: 3}  # step, counted from 1: worker with NaN
+BAD_STEPS = {3: 2, 4: 0, 7: 3}  # step, counted from 1: worker whose batch has a NaN
 STEPS = 8
 
 
@@ -41,7 +41,7 @@ class Loader:
 
 
 class Snapshots(dict[int, Snapshot]):
-    """Keeps the state after every step, in place of checkpoints."""
+    """The state after every step, in memory; replaces checkpoints."""
 
     def __init__(self, start: Snapshot | None = None) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ def train(process: int, processes: int) -> dict[str, Any]:
 
 
 def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
-    """The same, resumed by another trainer from the state after this step."""
+    """Records and last state of a training that a second trainer resumes from the state after ``step``."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     records, snapshots = Records(), Snapshots()
     trainer(communicator).run(records, snapshots)
@@ -134,7 +134,7 @@ def train_in_two(process: int, processes: int, step: int) -> dict[str, Any]:
 
 
 def stop(process: int, processes: int, overlap: bool, dense: bool) -> dict[str, Any]:
-    """The message of a training that stops at the first NaN, and its weights."""
+    """The error of a training that stops at the first NaN, and its weights after and before that step."""
     communicator, snapshots = Communicator(WORKERS, rank=process, world_size=processes), Snapshots()
     training = trainer(communicator, nonfinite="stop", overlap=overlap, dense=dense)
     try:

@@ -1,4 +1,4 @@
-"""A small language model on a text written here, trained in any number of processes."""
+"""Trainings of a small language model on generated text, in any number of processes."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def write_text(root: Path) -> str:
 
 
 def trainer(root: str, *overrides: str, process: int = 0, processes: int = 1) -> Trainer:
-    """4 workers with 2 columns each, windows of 12 tokens, 5 of them in a pass, dropout everywhere."""
+    """A trainer of 4 workers with 2 columns each; windows of 12 tokens, 5 windows per epoch, with dropout."""
     config = resolved(
         "experiment=small/lstm_wikitext2",
         f"data.root={root}",

@@ -5,22 +5,22 @@ from pathlib import Path
 import yaml
 from command_line import ROOT
 
-NO_SWEEPS = ("chosen", "wandb")  # folders of what sweeps read, and of what W&B's agents do
+NO_SWEEPS = ("chosen", "wandb")  # folders with inputs of sweeps, and with sweeps for W&B's agents
 SWEEPS = [path for path in sorted((ROOT / "sweeps").glob("**/*.yaml")) if path.parent.name not in NO_SWEEPS]
 
 
 def name_of(path: Path) -> str:
-    """The name on the command line."""
+    """The sweep's name on the command line."""
     return path.relative_to(ROOT / "sweeps").with_suffix("").as_posix()
 
 
 def is_every_method(values: object) -> bool:
-    """Whether a sweep goes over all methods there are, or all but some."""
+    """Whether a sweep has all methods, or all except some."""
     return str(values).startswith("glob(*")
 
 
 def params_of(path: Path) -> dict[str, str]:
-    """The swept parameters, including those of the sweep that a file includes."""
+    """The swept parameters of a file, including those of the sweeps in its defaults list."""
     sweep = yaml.safe_load(path.read_text())
     below = [ROOT / f"sweeps/{name}.yaml" for name in sweep.get("defaults", ()) if isinstance(name, str)]
     found = {key: value for file in below if file.exists() for key, value in params_of(file).items()}

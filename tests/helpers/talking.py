@@ -1,4 +1,4 @@
-"""One call of every method of a communicator, by 4 workers in any number of processes."""
+"""Calls of every method of a communicator, by 4 workers in any number of processes."""
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ def add_up(rows: Tensor) -> Tensor:
 
 
 def talk(process: int, processes: int) -> dict[str, Tensor | list]:
-    """The results that this process received."""
+    """The results of one-round methods in this process."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes, reduction="worker_order")
     reduced = Communicator(WORKERS, rank=process, world_size=processes)
     local_workers = communicator.local_workers
@@ -74,13 +74,13 @@ def talk(process: int, processes: int) -> dict[str, Tensor | list]:
     sent = 1000 + 2 * LENGTHS.sum(0)
     assert charges[:, 0].tolist() == [bytes_per_element * int(sent[worker]) for worker in local_workers]
     for row, worker in zip(charges, local_workers, strict=True):
-        row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # of the messages
+        row[1:] -= [max(0, 3 * worker - 1), 0, min(1, worker)]  # bytes of all_gather_messages
     heard["charges"] = charges[:, 1:].tolist()
     return heard
 
 
 def talk_in_rounds(process: int, processes: int) -> dict[str, list]:
-    """Results, sent bytes and charges of each local worker, for the calls of multi-round methods."""
+    """Results, charged bytes and link bytes of each local worker, for the calls of multi-round methods."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     local_workers, heard = communicator.local_workers, {}
 

@@ -32,7 +32,7 @@ def gradients(step: int, worker: int) -> dict[str, Tensor]:
 
 
 class Bucket:
-    """The part of DistributedDataParallel's bucket that the hook uses: all gradients, concatenated."""
+    """The part of DistributedDataParallel's bucket that the hook uses, with all gradients concatenated."""
 
     def __init__(self, tensors: dict[str, Tensor]) -> None:
         self.flat = torch.cat([tensor.flatten() for tensor in tensors.values()])
@@ -52,7 +52,7 @@ class Bucket:
 
 
 def means_of_both(process: int, processes: int) -> dict[str, Any]:
-    """By rank and dtype the means of all steps, [steps, D], of this project and of torch's hook."""
+    """By rank and dtype: the means of all steps, [steps, D], of this project and of torch's hook."""
     return {
         f"{rank} {dtype}": _means(process, processes, rank, dtype)
         for rank in (1, 2, 4)
@@ -61,12 +61,12 @@ def means_of_both(process: int, processes: int) -> dict[str, Any]:
 
 
 def _means(process: int, processes: int, rank: int, dtype: torch.dtype) -> list[Tensor]:
-    """With feedback and warm start, from the same Q."""
+    """The means of both, with error feedback and warm start from the same Q."""
     communicator = Communicator(processes, rank=process, world_size=processes, reduction="all_reduce")
     reducer = ErrorFeedback(PowerSGD(rank=rank))
     state = reducer.init(_segments({name: torch.zeros(shape, dtype=dtype) for name, shape in SHAPES.items()}))
     hook = PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=2, min_compression_rate=1)
-    hook.iter = 2  # earlier steps are not compressed
+    hook.iter = 2  # the hook does not compress earlier iterations
     factors = state.inner.state  # by segment and layer
     rows = [SHAPES[name.split("/")[0]][0] for name in factors]
     hook.q_memory_dict[0] = torch.cat([factor.T.flatten() for factor in factors.values()])

@@ -1,4 +1,4 @@
-"""A few training steps of a small network with everything that could depend on the process."""
+"""A few training steps of a small network with BatchNorm, dropout and buffers, in any number of processes."""
 
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from trainers.overlapped_step import OverlappedStep
 from trainers.step import ExplicitStep, GradientStep
 
 WORKERS, BATCH, STEPS = 4, 8, 4
-MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, so that one training covers both
+MICRO_BATCH = {"none": None, "gradient": None, "step": 4}  # by feedback, to cover both cases
 
 
 class Images(NamedTuple):
@@ -48,7 +48,7 @@ class SmallNet(nn.Module):
 
 
 def settings() -> list[tuple[str, str, str]]:
-    """(compressor, scope, feedback) of all methods whose results must not depend on the layout."""
+    """All combinations of compressor, scope and feedback."""
     return [
         (str(case), scope, feedback)
         for case in cases()
@@ -63,7 +63,7 @@ def flat_of(workers: WorkerGradients) -> Tensor:
 
 
 def loss_of(model: nn.Module, batch: Images, memory: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Cross entropy plus a term towards the worker's outputs in its last batch."""
+    """Cross entropy, plus the squared distance to the mean outputs of the worker's previous batch."""
     outputs = model(batch.images)
     pull = 0.0 if memory is None else 0.1 * (outputs.mean(0) - memory).square().sum()
     return F.cross_entropy(outputs, batch.labels) + pull, outputs.detach().mean(0)
@@ -99,7 +99,7 @@ def train(
     pieces = {"seed": 7, "micro_batch_size": MICRO_BATCH[feedback]}
     step: GradientStep
     if overlap:
-        several = {"bucket_megabytes": 1e-3}  # bucket size; the network's parameters have 3 kB
+        several = {"bucket_megabytes": 1e-3}  # several buckets; the network's parameters have 3 kB
         step = OverlappedStep(model, loss_of, reducer, communicator, ledger, **pieces, **several)
     else:
         gradients = WorkerGradients(model, loss_of, layout, communicator, **pieces)
@@ -129,17 +129,17 @@ def train_all(
     overlap: bool = False,
     reduction: str = "worker_order",
 ) -> dict[str, dict[str, Any]]:
-    """``train`` for the settings of these names."""
+    """``train`` for the settings with these names."""
     return {name: train(*name.split("/"), process, processes, overlap, reduction=reduction) for name in names}
 
 
 def is_reduced(name: str) -> bool:
-    """Whether the mean of a case is an all-reduce."""
+    """Whether the mean of a case is computed by an all-reduce."""
     return _traits_of(name).linear
 
 
 def ignores_values(name: str) -> bool:
-    """Whether a case selects entries that do not depend on their values, so that rounding changes none."""
+    """Whether the selection of entries does not depend on values, so that rounding cannot change it."""
     return _traits_of(name).drawn or _traits_of(name).lossless
 
 
@@ -156,7 +156,7 @@ WIRES = {
 
 
 def coded_settings() -> list[tuple[str, str, str, str, str]]:
-    """(compressor, scope, feedback, indices, values) of all encodings."""
+    """(compressor, scope, feedback, indices, values) of all tested encodings."""
     return [
         (name, scope, feedback, *wire)
         for name, wires in WIRES.items()
@@ -167,7 +167,7 @@ def coded_settings() -> list[tuple[str, str, str, str, str]]:
 
 
 def quick_coded_settings() -> list[tuple[str, str, str, str, str]]:
-    """Half of them: every encoding in both scopes and with both feedbacks, which do not interact."""
+    """Half of ``coded_settings``: every encoding in both scopes, with alternating feedback."""
     return [
         (name, scope, ("gradient", "none")[(number + (scope == "global")) % 2], *wire)
         for name, wires in WIRES.items()
@@ -179,7 +179,7 @@ def quick_coded_settings() -> list[tuple[str, str, str, str, str]]:
 def train_coded(
     process: int, processes: int, names: list[str], overlap: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """``train`` for the settings with encodings of these names."""
+    """``train`` for the coded settings with these names."""
     return {
         name: train(
             method, scope, feedback, process, processes, overlap, Encoding(indices=indices, values=values)

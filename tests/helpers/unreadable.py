@@ -1,4 +1,4 @@
-"""Processes, the last of which cannot read its batch."""
+"""Reading of batches in several processes, of which the last fails."""
 
 from types import SimpleNamespace
 
@@ -7,7 +7,7 @@ from trainers.reading import UnreadableDataError, read_together
 
 
 def read_where_the_last_process_fails(process: int, processes: int) -> str:
-    """The message of each process."""
+    """The error message in this process, or "nothing"."""
 
     def read() -> None:
         if process == processes - 1:

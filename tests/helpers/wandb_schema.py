@@ -1,9 +1,9 @@
 """The documented format of a W&B grid sweep and of a search, as JSON schemas.
 
-Written from https://docs.wandb.ai/guides/sweeps/sweep-config-keys. It has the top-level keys, of which
-program, method and parameters are required; a metric's name and goal; and value or values of a grid's
-parameter. W&B's own schema is in its package ``sweeps``, which requires numpy below 2 and so cannot be
-installed beside this project. A search is a Bayesian one with bounds instead of values, and hyperband.
+Source: https://docs.wandb.ai/guides/sweeps/sweep-config-keys. A grid sweep has the top-level keys, of which
+program, method and parameters are required; a metric's name and goal; and value or values of each parameter.
+A search is Bayesian, with bounds instead of values, and with hyperband. W&B's own schema is in its package
+``sweeps``, which requires numpy below 2 and so cannot be installed with this project.
 """
 
 GRID_SWEEP = {

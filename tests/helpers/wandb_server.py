@@ -1,7 +1,7 @@
-"""A server that speaks W&B's protocol: GraphQL, the stream of a run's files, and storage of files.
+"""A server with W&B's protocol: GraphQL, the stream of a run's files, and storage of files.
 
-It keeps what the real client sends, and can be made to fail. Start it by ``WandbServer()`` and let clients
-use it by ``environment``.
+The server keeps the data that the real client sends, and can return failures. ``WandbServer()`` starts it.
+Clients with the variables of ``environment`` use it.
 """
 
 import json
@@ -32,10 +32,10 @@ Fields = dict[str, Any]
 
 @dataclass
 class StoredRun:
-    """What a server keeps of one run."""
+    """The data of one run on the server."""
 
     name: str
-    fields: Fields = field(default_factory=dict)  # of the last upsert, without those that are null
+    fields: Fields = field(default_factory=dict)  # of all upserts, without null values
     config: Fields = field(default_factory=dict)
     lines: dict[str, dict[int, str]] = field(default_factory=dict)  # of streamed files, by line number
     files: dict[str, bytes] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class StoredRun:
 
     @property
     def metrics(self) -> list[Fields]:
-        """The definitions of metrics, with the numbers of their fields as names."""
+        """The definitions of metrics, whose keys are numbers of fields."""
         return self.config["_wandb"]["value"].get("m", [])
 
 
@@ -75,16 +75,16 @@ class StoredArtifact:
 
 @dataclass
 class Answer:
-    """A response; ``hang_seconds`` before it is sent."""
+    """A response, sent after ``hang_seconds``."""
 
     status: int = 200
     body: bytes = b"{}"
     headers: Mapping[str, str] = field(default_factory=dict)
     hang_seconds: float = 0.0
-    closes: bool = False  # the connection, without any response
+    closes: bool = False  # whether to close the connection without a response
 
 
-Fault = Callable[[str, str], Answer | None]  # by method and path; None for the usual answer
+Fault = Callable[[str, str], Answer | None]  # of method, and path or operation; None: no fault
 
 
 class WandbServer:
@@ -95,13 +95,13 @@ class WandbServer:
         self.artifacts: dict[str, StoredArtifact] = {}
         self.alerts: list[Fields] = []
         self.views: list[Fields] = []  # specifications of workspaces and reports, as sent
-        self.sweeps: dict[str, Fields] = {}  # configs
-        self.jobs: dict[str, list[Fields]] = {}  # of sweeps: settings of the runs to come
-        self.agents: dict[str, str] = {}  # sweeps of agents
-        self.ends_early: Callable[[StoredRun], bool] = lambda run: False  # as hyperband does
+        self.sweeps: dict[str, Fields] = {}  # by name: config
+        self.jobs: dict[str, list[Fields]] = {}  # by sweep: settings of the runs that have not started
+        self.agents: dict[str, str] = {}  # by agent: its sweep
+        self.ends_early: Callable[[StoredRun], bool] = lambda run: False  # whether hyperband stops the run
         self.requests: list[tuple[str, str]] = []  # method, and path or GraphQL operation
         self.connections: set[socket.socket] = set()
-        self.unknown: list[str] = []  # queries without an answer here
+        self.unknown: list[str] = []  # queries that this server does not support
         self.fault: Fault | None = None
         self._lock = threading.Lock()
         self._numbers = count(1)
@@ -110,7 +110,7 @@ class WandbServer:
         self.open()
 
     def open(self) -> None:
-        """Listen; again on the same port after ``close``."""
+        """Start listening; after ``close``, on the same port as before."""
         server = self
 
         class Handler(_Handler):
@@ -121,12 +121,12 @@ class WandbServer:
         threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
 
     def close(self) -> None:
-        """Stop to listen and end all connections, so that clients find nobody."""
+        """Stop listening and close all connections."""
         if self._http is not None:
             self._http.shutdown()
             self._http.server_close()
             for connection in self.connections:
-                with suppress(OSError):  # it has been closed
+                with suppress(OSError):  # the connection is closed
                     connection.shutdown(socket.SHUT_RDWR)
             self.connections.clear()
             self._http = None
@@ -137,7 +137,7 @@ class WandbServer:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables with which W&B's client talks to this server."""
+        """Environment variables with which W&B's client uses this server."""
         return {
             "WANDB_BASE_URL": self.url,
             "WANDB_API_KEY": "0" * 40,
@@ -362,7 +362,7 @@ class WandbServer:
         return {"createAgent": {"agent": {"id": name}}}
 
     def _on_Heartbeat(self, variables: Fields) -> Fields:
-        """A run for an agent without one, or its end; and the end of a run."""
+        """Commands for an agent: stop runs that end early; without runs, start the next run or exit."""
         agent, sweep = variables["id"], self.agents[variables["id"]]
         running = [name for name, runs in json.loads(variables["runState"]).items() if runs]
         bad = [name for name in running if name in self.runs and self.ends_early(self.runs[name])]
@@ -388,7 +388,7 @@ class _Quiet(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
-        """A client that is killed resets its connections."""
+        """Print nothing: a killed client resets its connections."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -414,7 +414,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(answer.body)))
             self.end_headers()
             self.wfile.write(answer.body)
-        except OSError:  # the client has gone
+        except OSError:  # the client has closed the connection
             self.close_connection = True
 
     do_GET = do_POST = do_PUT = _serve
@@ -424,7 +424,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _grid(sweep: Fields) -> Iterator[Fields]:
-    """The runs of a grid. Of a search, which needs results, none: a test gives its ``jobs``."""
+    """Settings of all runs of a grid. A search has none: the test sets its ``jobs``."""
     if sweep["method"] == "grid":
         names = list(sweep["parameters"])
         for values in product(*(sweep["parameters"][name]["values"] for name in names)):
@@ -432,14 +432,14 @@ def _grid(sweep: Fields) -> Iterator[Fields]:
 
 
 def _operation(query: str) -> str:
-    """The name of a query; of one without a name its first field."""
+    """The name of a query or, without a name, its first field."""
     found = _OPERATION.search(query) or _FIRST_FIELD.search(query)
     assert found is not None
     return found[1]
 
 
 def start_wandb(server: WandbServer, *words: str, home: Path) -> subprocess.Popen:
-    """W&B's own command, with ``home`` for all that it writes."""
+    """Start W&B's command ``wandb``, with ``home`` as the folder of its files."""
     variables = os.environ | server.environment | {"HOME": str(home), "WANDB_DIR": str(home)}
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.Popen(
@@ -453,7 +453,7 @@ def start_wandb(server: WandbServer, *words: str, home: Path) -> subprocess.Pope
 
 
 def wandb(server: WandbServer, *words: str, home: Path) -> tuple[int, str]:
-    """The exit status and the output of W&B's own command."""
+    """Run W&B's command ``wandb``; returns exit status and output."""
     process = start_wandb(server, *words, home=home)
     said, _ = process.communicate(timeout=300)
     return process.returncode, said

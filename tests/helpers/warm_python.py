@@ -1,8 +1,8 @@
-"""A server that forks a process for every requested script, with the modules that it has imported.
+"""A server that forks a process for every requested script, so that the process need not import modules.
 
 Each process has the arguments, environment, folder and open files of a new interpreter, and ends like one. A
-request is a line of JSON on stdin. The answer is a line on stdout: the id of the process that runs a script
-or, for ``{"wait": ID}``, its exit status when it has ended.
+request is a line of JSON on stdin. The answer is a line on stdout: the id of the process with the script. The
+answer to ``{"wait": ID}`` is the exit status of that process, sent when the process has ended.
 """
 
 import atexit
@@ -43,7 +43,7 @@ def become(request: dict) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    tempfile.tempdir = None  # it was read from the server's environment
+    tempfile.tempdir = None  # its value came from the server's environment
     modes = ((os.devnull, os.O_RDONLY), *((request[name], os.O_WRONLY) for name in ("stdout", "stderr")))
     for number, (path, mode) in enumerate(modes):
         if path is None:
@@ -75,13 +75,13 @@ def run_to_the_end(main: Callable[[], object]) -> None:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
-    except OSError:  # the interpreter handles it with a message and a status
+    except OSError:  # the interpreter then prints a message and chooses the status
         sys.exit(status)
     os._exit(status or 0)
 
 
 def serve_scripts(modules: Iterable[str]) -> None:
-    """Import further modules and serve; also a forked process ends here."""
+    """Import further modules and answer requests; a forked process runs its script at the end."""
     for name in modules:
         importlib.import_module(name)
     gc.freeze()  # otherwise a garbage collection copies memory shared with the server

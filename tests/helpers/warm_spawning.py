@@ -1,8 +1,8 @@
-"""multiprocessing's spawned processes, forked from a copy of this process to save their imports.
+"""Processes of multiprocessing's ``spawn``, forked from a copy of this process to avoid imports.
 
-The copy is made by ``fork_template`` and forks twice for every request: the intermediate process ends, and
-the new one becomes a child of the requesting process. It has the arguments, environment, folder, open files
-and signals of a new interpreter.
+``fork_template`` makes the copy, which forks twice for every request: the intermediate process ends, and the
+new process becomes a child of the requesting process. The new process has the arguments, environment, folder,
+open files and signals of a new interpreter.
 """
 
 import ctypes
@@ -21,22 +21,25 @@ from functools import partial
 from multiprocessing.spawn import spawn_main
 from typing import Any
 
-SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # option of prctl
+SET_NAME, SET_CHILD_SUBREAPER = 15, 36  # options of prctl
 NAME = "spawn_main"  # name of the new processes in /proc/PID/comm
 _ASKED = (signal.SIGINT, signal.SIGTERM)
-_MOST_BYTES, _MOST_FILES = 2**20, 64  # largest number of bytes of a request
+_MOST_BYTES, _MOST_FILES = 2**20, 64  # limits of a request
 _prctl = ctypes.CDLL(None).prctl
 
 
 def fork_template() -> Callable[[], Any] | None:
-    """Make multiprocessing's ``spawn`` fork a copy of this process; returns what a new process calls."""
+    """Make multiprocessing's ``spawn`` fork a copy of this process.
+
+    Returns None in this process, and the main function in a new process.
+    """
     ours, theirs = map(_above_streams, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET))
     if os.fork():
         theirs.close()
         _ask_for_processes(ours)
         return None
     ours.close()
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)  # a terminal sends its signals also to the copy
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ASKED)  # a terminal sends these signals to the copy too
     while True:
         text, files, _, _ = socket.recv_fds(theirs, _MOST_BYTES, _MOST_FILES)
         if not text:
@@ -58,7 +61,7 @@ def fork_template() -> Callable[[], Any] | None:
 
 
 def _above_streams(end: socket.socket) -> socket.socket:
-    """The socket under a number that no standard stream has: one may be closed, and its number free."""
+    """Move the socket to a descriptor above 2, because a closed standard stream leaves its number free."""
     with end:
         return socket.socket(fileno=fcntl.fcntl(end.fileno(), fcntl.F_DUPFD_CLOEXEC, 3))
 
@@ -99,7 +102,7 @@ def _is_open(number: int) -> bool:
 
 
 def _become(request: dict[str, Any], files: list[int]) -> Callable[[], Any]:
-    """Imitate the requested interpreter up to its main function."""
+    """Imitate the requested interpreter; returns its main function."""
     free = max(*files, *request["files"]) + 1
     aside = [fcntl.fcntl(number, fcntl.F_DUPFD, free) for number in files]
     for number in {0, 1, 2, *files}:
@@ -111,7 +114,7 @@ def _become(request: dict[str, Any], files: list[int]) -> Callable[[], Any]:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
-    tempfile.tempdir = None  # it was read from the server's environment
+    tempfile.tempdir = None  # its value came from the server's environment
     sys.argv = ["-c", "--multiprocessing-fork"]
     _prctl(SET_NAME, NAME.encode(), 0, 0, 0)
     for signal_number in request["ignored"]:

@@ -1,7 +1,7 @@
-"""A Python with slow modules imported, from which the servers of all test processes are forked.
+"""The template: a Python process with slow modules, from which the servers of all test processes are forked.
 
-The process that started pytest starts it, and it ends with that process. A request is a message in JSON over
-a socket, with open files. The answer is the id of the forked server.
+The process that started pytest starts the template, which ends with that process. A request is a JSON message
+with open files, over a socket. The answer is the id of the forked server.
 """
 
 import gc
@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-VARIABLE = "TOTAL_ERROR_TEST_TEMPLATE"  # name of its socket, for child processes of the one that started it
-# Those of the project read nothing of a command when they are imported. Not run.py, which changes Hydra then,
-# and not wandb, which reads the environment.
+VARIABLE = "TOTAL_ERROR_TEST_TEMPLATE"  # environment variable with the name of the template's socket
+# On import, the project's modules here do not depend on arguments or environment of a command. run.py is
+# missing, because its import changes Hydra, and wandb, because its import reads the environment.
 IMPORTS = (
     *("compressors.kernels.cpu.backend", "trainers.run.session", "trainers.run.training"),
     *(
@@ -34,12 +34,12 @@ IMPORTS = (
     ),
     *("safetensors.torch", "scipy.sparse", "scipy.special", "torch", "torch._dynamo", "torch.distributed"),
 )
-_MOST_BYTES, _MOST_FILES = 2**20, 8  # largest number of bytes of a request
+_MOST_BYTES, _MOST_FILES = 2**20, 8  # limits of a request
 _kept: list[subprocess.Popen] = []  # the template ends when its stdin is closed
 
 
 def start() -> None:
-    """Start the template, unless this process or its parent has; it imports while this process goes on."""
+    """Start the template, unless this process or its parent has done so; does not wait for its imports."""
     if VARIABLE in os.environ:
         return
     name = f"total-error-{os.getpid()}"
@@ -53,7 +53,7 @@ def start() -> None:
 
 
 def fork_server(kind: str, files: list[int], **request: Any) -> int:
-    """Fork a server of a kind in ``SERVERS``, with copies of open files; returns its id."""
+    """Fork a server of a kind in ``SERVERS``, with copies of open files; returns its process id."""
     start()
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(f"\0{os.environ[VARIABLE]}")
@@ -62,7 +62,7 @@ def fork_server(kind: str, files: list[int], **request: Any) -> int:
 
 
 def wait_for_request(listener: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """In a forked process, returns the request and its files; None when the first process has ended."""
+    """Fork a process per request; returns request and files in it, and None here when pytest has ended."""
     while listener in select.select([sys.stdin, listener], [], [])[0]:
         connection, _ = listener.accept()
         with connection:
@@ -101,7 +101,7 @@ if __name__ == "__main__":
         importlib.import_module(module)
     gc.freeze()  # otherwise a garbage collection copies memory shared with the template
     os.fsync = os.fstat  # as in tests/conftest.py
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended servers are not waited for
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # so that ended servers do not stay as zombies
     with socket.socket(fileno=int(sys.argv[1])) as listening:
         asked = wait_for_request(listening)
     if asked is not None:

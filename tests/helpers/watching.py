@@ -34,7 +34,7 @@ def learning_rate(step: int) -> float:
 
 
 def gradient(step: int, worker: int) -> Tensor:
-    """[D], with a scale that differs between layers and workers, and a part that all workers share."""
+    """[D]: a common part and a worker's own part, with a scale for each layer and worker."""
     common, own = (
         torch.randn(sum(SIZES), generator=torch.Generator().manual_seed(seed))
         for seed in (step, 1000 + 100 * step + worker)
@@ -71,7 +71,7 @@ def reducer_of(method: str, feedback: str) -> Any:
 def watched(
     method: str, scope: str, feedback: str, process: int = 0, processes: int = 1, every: int = 1
 ) -> list[dict[str, Any]]:
-    """For each step metrics, charged bytes, and e, g and p - C(p) of the local workers, [W, D] each."""
+    """By step: metrics, charged bytes, and [W, D] each: old residual, gradient and p - C(p)."""
     communicator = Communicator(WORKERS, rank=process, world_size=processes)
     probe = Probe(reducer_of(method, feedback), diagnostics(feedback, every))
     flat = torch.empty(len(communicator.local_workers), sum(SIZES))
