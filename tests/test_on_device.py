@@ -64,7 +64,7 @@ WIRES = ([], ["wire.indices=auto"], ["wire.indices=rice", "wire.values=int8"], [
 # In two processes: all kinds of collectives, in one reduction and during the backward pass
 TOGETHER = [
     (method, [REFERENCE, "trainer.steps=2", "trainer.batch_size=64", *layout])
-    for method in ("none", "hard_threshold")
+    for method in ("none", "hard_threshold", "ok_topk")  # the last one gathers entries that are on the host
     for layout in (["workers=4"], ["workers=2", "trainer.overlap=true", "trainer.bucket_megabytes=1e-4"])
 ]
 # Waits allowed outside of steps: copies of data and model to the device, and of metrics from it

@@ -115,10 +115,11 @@ class Transfers:
         """Per field and segment all workers' entries from this process's; ``lengths`` is [S, n]."""
         per_process = lengths.reshape(len(lengths), self.world_size, -1).sum(2).T  # [P, S]
         of_each, total = per_process.sum(1).tolist(), int(per_process.sum())
-        own = [torch.cat(tensors) for tensors in fields]
+        own = [self.here(torch.cat(tensors)) for tensors in fields]
         received = [tensor.new_empty(total) for tensor in own]
         with self.clock.collective(1):
             self._swap(own, [list(tensor.split(of_each)) for tensor in received])
+        received = [of.to(tensors[0].device) for of, tensors in zip(received, fields, strict=True)]
         pieces = [tensor.split(per_process.flatten().tolist()) for tensor in received]
         of_segments = per_process.sum(0).tolist()
         by_segment = np.arange(per_process.size).reshape(per_process.shape).T.flatten().tolist()
