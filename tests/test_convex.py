@@ -181,10 +181,9 @@ def test_star_converges_linearly_to_the_optimum(root: Path, compressor: list[str
     distances = [r["convex/distance_squared"] for r in result["records"] if "convex/distance_squared" in r]
     assert distances[0] == pytest.approx(30 * 1e-8)
     assert distances[-1] < 1e-15
-    gradient_descent = train(root, *[t for t in typed if "shift" not in t], *compressor)
-    without = gradient_descent["records"][-1]["convex/distance_squared"]
-    if "compressor=top_k" in compressor:
-        assert without > 1e3 * distances[-1]  # gradients of workers at x* that differ keep the error above 0
+    if "compressor=top_k" in compressor:  # gradients of workers at x* that differ keep the error above 0
+        gradient_descent = train(root, *[t for t in typed if "shift" not in t], *compressor)
+        assert gradient_descent["records"][-1]["convex/distance_squared"] > 1e3 * distances[-1]
 
 
 def test_records_before_the_first_step_and_after(root: Path) -> None:

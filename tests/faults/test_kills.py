@@ -31,7 +31,9 @@ def kill_again_and_again(tmp_path: Path, overrides: list[str], kills: int, proce
             target = saved + steps
             running.until(lambda target=target: last_step(tmp_path / "out") >= target)
             time.sleep(rest)
-            candidates = [running.process.pid, *running.ranks()]
+            ranks = running.ranks()
+            assert len(ranks) == (processes if processes > 1 else 0)
+            candidates = [running.process.pid, *ranks]
             os.kill(random_numbers.choice(candidates), signal.SIGKILL)
             assert running.wait() not in (0, None)
             running.until_gone()

@@ -174,6 +174,7 @@ def test_a_resumed_run_goes_on_under_its_id(server: WandbServer, tmp_path: Path)
     assert before.exit_code is None
     result = command(*words, **environment(server, tmp_path))
     assert result.returncode == 0 and "continuing after step" in result.stdout, result.stderr
+    assert "RunResumeStatus" in [name for _, name in server.requests]
     after = server.run()  # the only one
     assert after is before and after.exit_code == 0
     assert steps(server) == list(range(1, STEPS + 1))

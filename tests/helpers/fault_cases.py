@@ -40,8 +40,6 @@ IMPORTS += (
     "models.mlp",
     "rich.progress",
 )
-ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143}
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 NETWORK = {  # shell commands in separate network and host-name namespaces
     "unknown host name": "hostname nowhere.invalid; ip link set lo up",
     "no free port": 'ip link set lo up; echo "40000 40000" > /proc/sys/net/ipv4/ip_local_port_range',
@@ -117,6 +115,7 @@ class Outcome:
     """The result of a case: exit status, stdout, stderr, folders, and processes that are still alive."""
 
     case: Case
+    struck: bool  # whether what the fault concerns still existed
     status: int
     out: str
     err: str
@@ -178,7 +177,7 @@ class Bench:
         try:
             self._wait_for_moment(case, leader, output)
             fault()
-            self._strike(case, leader, output)
+            struck = self._strike(case, leader, output)
             if reader is not None:
                 os.close(reader)
                 reader = None
@@ -198,7 +197,7 @@ class Bench:
                 os.close(reader)
         (folder / "disk" / "filler").unlink(missing_ok=True)
         said = (path.read_text() for path in (out, err))
-        return Outcome(case, status, *said, output, folder / "temporary", left)
+        return Outcome(case, struck, status, *said, output, folder / "temporary", left)
 
     @staticmethod
     def _streams(case: Case, out: Path, err: Path) -> dict[str, str | None]:
@@ -242,11 +241,12 @@ class Bench:
             time.sleep(0.005)
 
     @staticmethod
-    def _strike(case: Case, leader: int, output: Path) -> None:
+    def _strike(case: Case, leader: int, output: Path) -> bool:
+        """Remove a folder or send a signal; false if there was none, or no process."""
         if case.kind == "removed":
             folder = run_folder(output) if output.exists() else None
             if folder is None:
-                return
+                return False
             if case.what == "moved":
                 output.rename(output.with_name("moved"))
             elif case.what == "metrics.jsonl":
@@ -254,9 +254,11 @@ class Bench:
             else:
                 place = {"output": output, "run folder": folder, "wandb": folder / "wandb"}[case.what]
                 shutil.rmtree(place, ignore_errors=True)
-            return
+            return True
         if not case.what.startswith("SIG"):
-            return
+            return True
+        if not is_alive(leader):
+            return False
         name, _, everybody = case.what.partition(" ")
         number = signal.Signals[name]
         targets = [leader]
@@ -270,3 +272,5 @@ class Bench:
                 os.killpg(leader, number)
             for pid in targets if not everybody else []:
                 os.kill(pid, number)
+            return everybody != "" or bool(targets)
+        return False

@@ -1,6 +1,5 @@
 """Run folders: their files from open to close, failed runs, and runs that another process finished."""
 
-import copy
 import json
 from pathlib import Path
 
@@ -28,17 +27,8 @@ CONFIG = {
 }
 
 
-def changed(*path: str, to: object) -> dict:
-    config = copy.deepcopy(CONFIG)
-    inner = config
-    for key in path[:-1]:
-        inner = inner.setdefault(key, {})
-    inner[path[-1]] = to
-    return config
-
-
 def test_what_another_process_finished_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
-    config = changed("output", to=str(tmp_path))
+    config = CONFIG | {"output": str(tmp_path)}
     early, late = RunFolder(config), RunFolder(config)
     assert early.summary() is None and late.summary() is None
     early.open()
@@ -51,7 +41,7 @@ def test_what_another_process_finished_meanwhile_is_not_overwritten(tmp_path: Pa
 
 
 def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
-    folder = RunFolder(changed("output", to=str(tmp_path)))
+    folder = RunFolder(CONFIG | {"output": str(tmp_path)})
     assert folder.path == tmp_path / "a-b-c" / folder.id
     assert folder.summary() is None
     assert folder.open().checkpoint is None
@@ -69,7 +59,7 @@ def test_a_folder_from_open_to_close(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_not_finished(tmp_path: Path) -> None:
-    folder = RunFolder(changed("output", to=str(tmp_path)))
+    folder = RunFolder(CONFIG | {"output": str(tmp_path)})
     folder.open()
     folder.metrics.write_text('{"step": 1}\n')
     folder.close({"error": "why"}, 1.0, "failed")

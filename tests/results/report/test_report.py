@@ -239,11 +239,15 @@ def test_curves_are_thin_and_keep_their_ends(tmp_path: Path) -> None:
     assert bars["legendgroup"] == dots["legendgroup"] == mean["legendgroup"]
 
 
-def test_gaps_of_a_metric_stay_gaps(tmp_path: Path) -> None:
+def test_a_step_without_a_metric_has_no_point(tmp_path: Path) -> None:
     records = [{"step": step} | ({"train/loss": 1.0} if step != 2 else {}) for step in (1, 2, 3)]
-    write_run(tmp_path / "runs", records=records)
+    for seed in (0, 1):
+        write_run(tmp_path / "runs", seed=seed, records=records)
+    (series,) = series_of(pages_of(read_runs([tmp_path / "runs"]), [tmp_path / "runs"])).values()
+    (loss,) = (figure for figure in figures_of(series) if figure.title == "Training loss against steps")
+    assert [line["x"] for line in loss.data if line["mode"] == "lines"] == [[1, 3]]
     page = page_of(tmp_path / "runs", to=tmp_path / "page.html")
-    assert "NaN" not in str(figures_in(page)) and 'data-sort="nan"' not in page
+    assert "NaN" not in json.dumps(figures_in(page)) and 'data-sort="nan"' not in page
 
 
 def test_a_run_that_cannot_be_shown_is_named_on_the_page(tmp_path: Path) -> None:
