@@ -5,7 +5,7 @@ import sys
 
 COMMANDS = {  # name: module of this package with a function ``main``, one line of help
     "table": (".tables.command", "methods side by side; or tidy files, or one run's traffic"),
-    "figures": (".figures.command", "figures of any set of runs, as PNG and PDF"),
+    "figures": (".figures.command", "figures of any set of runs, as PNG or also PDF"),
     "report": (".report.command", "one HTML page about a sweep; or a report at Weights & Biases"),
     "budget": (".compare.budget", "the threshold that sends as many bytes as Top-k, or the reverse"),
     "breakeven": (".breakeven", "predicted steps of methods over a network, and the fastest"),
