@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from command_line import ROOT, command
 
+from trainers.records.files import read_config
+from trainers.records.identity import identify
+
 SMALL = ["model=mlp", "model.hidden=[16]", "workers=4", "trainer.steps=5", "trainer.batch_size=8"]
 AS_TORCHRUN = "tests/helpers/as_torchrun.py"
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "run.py"]
@@ -214,5 +217,6 @@ def test_all_methods_in_one_sweep(tmp_path: Path) -> None:
     ended = command(*words)
     assert ended.returncode == 0, ended.stderr
     methods = {path.stem for path in (ROOT / "conf" / "compressor").glob("*.yaml")}
-    finished = {json.loads(path.read_text())["compressor_name"] for path in tmp_path.glob("*/*/summary.json")}
-    assert finished == methods
+    folders = [path.parent for path in tmp_path.glob("*/*/summary.json")]
+    assert {summary_of(folder)["status"] for folder in folders} == {"finished"}
+    assert sorted(identify(read_config(folder)).method.compressor for folder in folders) == sorted(methods)
