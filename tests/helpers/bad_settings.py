@@ -169,6 +169,7 @@ NOT_NEGATIVE_OR_NULL = (
     "compressor=hard_threshold budget.threshold",
 )
 POSITIVE_OR_NULL = (
+    "tracker=wandb tracker.objective=test/accuracy tracker.byte_budget",
     "feedback=diana compressor=qsgd feedback.alpha",
     "compressor=terngrad compressor.clip",
     "compressor=strom compressor.threshold",
@@ -239,15 +240,6 @@ LISTS = {  # settings with invalid values of their own
         {"a": "required"},
         {"wandb": "a"},
         {"wandb": [1]},
-    ),
-    "tracker=wandb tracker.objective=test/accuracy tracker.byte_budget": (
-        0,
-        -1,
-        True,
-        "a",
-        [1],
-        NAN,
-        INFINITE,
     ),
     f"{RATINGS} model.hidden": ([], [0], ["a"], [1.5], [None], [99_999_999_998]),
 }

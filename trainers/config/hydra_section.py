@@ -52,7 +52,15 @@ def check_files(section: dict[str, Any], chosen: set[str]) -> None:
 
 
 def check_named_code(section: dict[str, Any]) -> None:
-    """Raise for a callback, launcher or sweeper, also from the command line, that is not ours or Hydra's."""
+    """Raise for a callback, launcher or sweeper, also from the command line, that is not ours or Hydra's.
+
+    Raise also for a missing launcher or sweeper, with which a sweep would start no job.
+    """
+    for name in PLUGINS:
+        if name in section and section[name] is None:
+            raise ConfigCompositionException(
+                f"hydra.{name} must not be null: choose hydra/{name}=NAME or leave it out"
+            )
     for name in (*PLUGINS, "callbacks"):
         for target in _targets(section.get(name)):
             plugin = isinstance(target, str) and CODE_OF_PLUGINS.fullmatch(target) is not None
