@@ -1,7 +1,7 @@
 """Command that draws figures of any set of run folders.
 
-There is a PNG and a PDF for each figure, subject and setting. A method's line is the mean over its seeds.
-Dots are single seeds. With three seeds or more, pale bars show the 95 % interval of the mean.
+There is a PNG for each figure, subject and setting; with --pdf also a PDF. A method's line is the mean over
+its seeds. Dots are single seeds. With three seeds or more, pale bars show the 95 % interval of the mean.
 """
 
 import argparse
