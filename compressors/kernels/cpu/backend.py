@@ -27,7 +27,7 @@ from compressors.kernels.cpu import (
     sums,
     surveying,
 )
-from compressors.kernels.cpu.table import SIZE, Table, Tables
+from compressors.kernels.cpu.table import SIZE, PieceTable, PieceTables
 from compressors.kernels.cpu.taking import MAGNITUDE, TAKE_BY_RULE, guess_thresholds, search, take_drawn
 from compressors.kernels.cpu.threads import parallel_for
 
@@ -45,7 +45,7 @@ class CpuKernels(Backend):
     collects_tails = True
 
     def __init__(self) -> None:
-        self._tables = Tables()
+        self._tables = PieceTables()
 
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range
@@ -330,7 +330,7 @@ def _is_plain(rows: Tensor) -> bool:
     return rows.dtype in _DTYPES and (rows.stride(1) == 1 or rows.shape[1] == 1)
 
 
-def _norms(table: Table, of_blocks: np.ndarray) -> list[list[Tensor]]:
+def _norms(table: PieceTable, of_blocks: np.ndarray) -> list[list[Tensor]]:
     """Sums ``of_blocks`` (consumed) added per layer, [W, L] for each segment."""
     totals = np.empty((len(of_blocks), len(table.parts)))
     sums.total_up(table.parts, of_blocks, totals)

@@ -15,7 +15,7 @@ _BLOCK = 256
 ENTRIES, GRADIENT, SIZE, FIRST_BLOCK, ROW, BASE = range(6)
 
 
-class Table:
+class PieceTable:
     """Rows, pieces and parts of S segments of W workers with L layers each; addresses are updated per step.
 
     Row s W + w is that of worker w in segment s. Its pieces have at most ``longest`` entries, in whole
@@ -137,10 +137,10 @@ def _address(x: Input) -> tuple[int, ...]:
     return rest + ((0, 0) if x.memory is None else (gradient.data_ptr(), gradient.stride(0)))
 
 
-class Tables:
+class PieceTables:
     """Cache of the tables of a process, one per group of segments."""
 
-    def __init__(self, make: Callable[[list[Input]], Any] = Table) -> None:
+    def __init__(self, make: Callable[[list[Input]], Any] = PieceTable) -> None:
         self._make = make
         self._known: dict[Any, Any] = {}
 

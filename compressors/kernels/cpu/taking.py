@@ -10,7 +10,7 @@ from torch import Tensor
 from compressors.core.payloads import Sparse
 from compressors.core.rules import AtLeast, AtLeastSampled, Drawn, Largest, SignsAtLeast
 from compressors.kernels.cpu import guessing, native, packing, searching, sums
-from compressors.kernels.cpu.table import Table
+from compressors.kernels.cpu.table import PieceTable
 from compressors.kernels.cpu.threads import parallel_for
 
 _INT64 = np.dtype(np.int64)
@@ -22,7 +22,7 @@ MAGNITUDE: dict[np.dtype[Any], np.ndarray] = {
 Payloads = list[tuple[Tensor, ...]]  # of each segment, joined over the workers
 
 
-def take_marked(table: Table, rules: Sequence[AtLeast], factor: np.floating) -> Payloads:
+def take_marked(table: PieceTable, rules: Sequence[AtLeast], factor: np.floating) -> Payloads:
     thresholds = table.per_row([rule.threshold for rule in rules], factor.dtype)
     _mark(table, factor, thresholds)
     values, indices, offsets = _outputs(table, thresholds.dtype)
@@ -35,7 +35,7 @@ def take_marked(table: Table, rules: Sequence[AtLeast], factor: np.floating) -> 
     return _sparse(table, values, indices, offsets)
 
 
-def take_signs(table: Table, rules: Sequence[SignsAtLeast], factor: np.floating) -> Payloads:
+def take_signs(table: PieceTable, rules: Sequence[SignsAtLeast], factor: np.floating) -> Payloads:
     thresholds = table.per_row([rule.threshold for rule in rules], factor.dtype)
     _mark(table, factor, thresholds)
     _, words, offsets = _outputs(table, thresholds.dtype)
@@ -50,14 +50,14 @@ def take_signs(table: Table, rules: Sequence[SignsAtLeast], factor: np.floating)
     return [rule.payload(own) for rule, own in zip(rules, parts, strict=True)]
 
 
-def take_largest(table: Table, rules: Sequence[Largest], factor: np.floating) -> Payloads:
+def take_largest(table: PieceTable, rules: Sequence[Largest], factor: np.floating) -> Payloads:
     wanted = table.per_row([rule.number for rule in rules], _INT64)
     thresholds = guess_thresholds(table, wanted, factor)
     _mark(table, factor, thresholds)
     return _take_number(table, wanted, thresholds)
 
 
-def take_sampled(table: Table, rules: Sequence[AtLeastSampled], factor: np.floating) -> Payloads:
+def take_sampled(table: PieceTable, rules: Sequence[AtLeastSampled], factor: np.floating) -> Payloads:
     pieces, row_pieces = table.pieces, table.row_pieces
     places = [rule.places for rule in rules]
     starts = np.cumsum([0] + [len(row) for own in places for row in own])
@@ -81,7 +81,7 @@ def take_sampled(table: Table, rules: Sequence[AtLeastSampled], factor: np.float
     return _take_number(table, np.where(found > most, number, found), thresholds)
 
 
-def take_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Payloads:
+def take_drawn(table: PieceTable, rules: Sequence[Drawn], factor: np.floating) -> Payloads:
     draws, rotations, sizes = table.draws([rule.positions.shape for rule in rules])
     for rule, own in zip(rules, rotations, strict=True):
         own[:] = rule.rotations
@@ -101,7 +101,7 @@ def take_drawn(table: Table, rules: Sequence[Drawn], factor: np.floating) -> Pay
     return [rule.payload(own, workers) for rule, own in zip(rules, parts, strict=True)]
 
 
-TAKE_BY_RULE: dict[type, Callable[[Table, Any, np.floating], Payloads]] = {
+TAKE_BY_RULE: dict[type, Callable[[PieceTable, Any, np.floating], Payloads]] = {
     AtLeast: take_marked,
     AtLeastSampled: take_sampled,
     SignsAtLeast: take_signs,
@@ -110,7 +110,7 @@ TAKE_BY_RULE: dict[type, Callable[[Table, Any, np.floating], Payloads]] = {
 }
 
 
-def guess_thresholds(table: Table, wanted: np.ndarray, factor: np.floating) -> np.ndarray:
+def guess_thresholds(table: PieceTable, wanted: np.ndarray, factor: np.floating) -> np.ndarray:
     """Per row a threshold that at least ``wanted`` [R] entries of p most likely reach."""
     pieces, row_pieces, magnitude = table.pieces, table.row_pieces, MAGNITUDE[factor.dtype]
     thresholds = np.empty(len(wanted), dtype=factor.dtype)
@@ -122,7 +122,7 @@ def guess_thresholds(table: Table, wanted: np.ndarray, factor: np.floating) -> n
     return thresholds
 
 
-def search(table: Table, thresholds: np.ndarray, factor: np.floating) -> list[Tensor]:
+def search(table: PieceTable, thresholds: np.ndarray, factor: np.floating) -> list[Tensor]:
     """Per row the ascending positions of |p| >= ``thresholds`` [R]; p is not computed in place."""
     pieces, masks, counts = table.pieces, table.masks, table.counts
     offsets = np.empty(len(pieces) + 1, dtype=np.int64)
@@ -139,7 +139,7 @@ def search(table: Table, thresholds: np.ndarray, factor: np.floating) -> list[Te
     return list(torch.from_numpy(found).split(np.diff(offsets[table.row_pieces]).tolist()))
 
 
-def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
+def _mark(table: PieceTable, factor: np.floating, thresholds: np.ndarray) -> None:
     pieces, masks, squares = table.pieces, table.masks, table.sums
     counts, sums_of_all, workers = table.counts, table.sums_of_all, table.num_workers
 
@@ -149,7 +149,7 @@ def _mark(table: Table, factor: np.floating, thresholds: np.ndarray) -> None:
     parallel_for(work, len(pieces))
 
 
-def _take_number(table: Table, wanted: np.ndarray, thresholds: np.ndarray) -> Payloads:
+def _take_number(table: PieceTable, wanted: np.ndarray, thresholds: np.ndarray) -> Payloads:
     """Take the ``wanted`` [R] largest magnitudes, which are most likely marked."""
     pieces, row_pieces = table.pieces, table.row_pieces
     masks, squares, counts, sums_of_all = table.masks, table.sums, table.counts, table.sums_of_all
@@ -171,20 +171,20 @@ def _take_number(table: Table, wanted: np.ndarray, thresholds: np.ndarray) -> Pa
     return _sparse(table, values, indices, offsets)
 
 
-def _outputs(table: Table, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _outputs(table: PieceTable, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Output memory for marked entries, and the start of each piece's part of it, [P + 1]."""
     offsets = np.empty(len(table.counts) + 1, dtype=np.int64)
     total = sums.running_total(table.counts, offsets)
     return np.empty(total, dtype=dtype), np.empty(total, dtype=np.int32), offsets
 
 
-def _sparse(table: Table, values: np.ndarray, indices: np.ndarray, offsets: np.ndarray) -> Payloads:
+def _sparse(table: PieceTable, values: np.ndarray, indices: np.ndarray, offsets: np.ndarray) -> Payloads:
     sizes = _sizes(table, offsets)
     fields = [_split(torch.from_numpy(field), sizes) for field in (values, indices)]
     return [Sparse(*own) for own in zip(*fields, strict=True)]
 
 
-def _sizes(table: Table, offsets: np.ndarray) -> list[int]:
+def _sizes(table: PieceTable, offsets: np.ndarray) -> list[int]:
     """Number of selected entries of each segment."""
     ends = offsets[table.row_pieces[:: table.num_workers]]
     return (ends[1:] - ends[:-1]).tolist()

@@ -14,7 +14,7 @@ from compressors.core.codec import Codec, Compressed
 from compressors.core.payloads import Sparse, divide
 from compressors.core.rules import AtLeast, Drawn, Largest
 from compressors.core.segments import Input, Segment, Step
-from compressors.kernels.cpu.table import Tables
+from compressors.kernels.cpu.table import PieceTables
 from compressors.kernels.gpu import blocks as blocks
 from compressors.kernels.gpu import drawn as drawn
 from compressors.kernels.gpu import largest as largest
@@ -54,7 +54,7 @@ class GpuKernels(Backend):
     name = f"triton {triton.__version__}"
 
     def __init__(self) -> None:
-        self._tables = Tables(DeviceTable)
+        self._tables = PieceTables(DeviceTable)
 
     def compress(
         self, codecs: Sequence[Codec], inputs: list[Input], step: Step, workers: range

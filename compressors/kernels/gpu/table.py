@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from compressors.core.segments import Input
-from compressors.kernels.cpu.table import ENTRIES, Table
+from compressors.kernels.cpu.table import ENTRIES, PieceTable
 
 PIECE = 2**12  # entries that one program works on: 16 blocks, 32 entries for each of 128 threads
 TILE = 2**10  # sums that a program works on at a time
@@ -31,11 +31,11 @@ class Adding:
 
 
 class DeviceTable:
-    """A ``Table`` of short pieces; constant arrays are copied to the device once."""
+    """A ``PieceTable`` of short pieces; constant arrays are copied to the device once."""
 
     def __init__(self, inputs: list[Input]) -> None:
         self.device = inputs[0].rows.device
-        self.host = host = Table(inputs, PIECE)
+        self.host = host = PieceTable(inputs, PIECE)
         num_pieces, num_blocks = len(host.pieces), len(host.sums)
         ends = np.append(host.part_pieces[1:], num_pieces) - 1
         self.row_pieces = upload(host.row_pieces, self.device)  # [S W + 1]
