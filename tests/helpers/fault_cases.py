@@ -272,5 +272,5 @@ class Bench:
                 os.killpg(leader, number)
             for pid in targets if not everybody else []:
                 os.kill(pid, number)
-            return everybody != "" or bool(targets)
+            return bool(everybody or targets)
         return False
