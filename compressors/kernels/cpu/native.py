@@ -194,6 +194,27 @@ def square_marked(pieces, first, last, masks, like, sums):
             sums[to] = sum_block(x, whole, size, block, like, lanes)
 
 
+@njit(inline="always")
+def mark_zeros(size, at, most, masks):
+    """Mark the first unmarked entries of a piece of ``size`` entries, up to ``most``; returns their number.
+
+    ``at`` is the position of the piece's first mask.
+    """
+    count = 0
+    for position in range((size + 63) // 64):
+        if count == most:
+            break
+        inside = size - 64 * position
+        unmarked = ~masks[at + position]
+        if inside < 64:
+            unmarked &= (uint64(1) << uint64(inside)) - uint64(1)
+        while unmarked != uint64(0) and count < most:
+            masks[at + position] |= uint64(1) << uint64(lowest_bit(unmarked))
+            unmarked &= unmarked - uint64(1)
+            count += 1
+    return count
+
+
 @compiled
 def refine_thresholds(
     pieces,
@@ -213,13 +234,15 @@ def refine_thresholds(
     """Per row the ``wanted``-th largest magnitude, and per piece the number of its ties that are taken.
 
     Ties go to the lowest index. Rows whose guessed threshold was too high are marked again. ``counts`` become
-    the numbers of entries taken.
+    the numbers of entries taken. No threshold is 0: zeros are marked only here, and no more than are taken,
+    because most entries of an embedding's gradient are zeros.
     """
     histogram = np.empty(256, np.int64)
+    bits_of_thresholds = thresholds.view(magnitude.dtype)
     for row in range(first, last):
         begin, end = row_pieces[row], row_pieces[row + 1]
         total = counts[begin:end].sum()
-        if total < wanted[row]:
+        if total < wanted[row] and bits_of_thresholds[row] > 1:
             bins = np.zeros(_BINS, np.int64)  # by the leading 16 bits of the magnitudes
             shift = uint64(8 * magnitude.itemsize - 17)
             for piece in range(begin, end):
@@ -230,9 +253,7 @@ def refine_thresholds(
             while above < wanted[row]:
                 leading -= 1
                 above += bins[leading]
-            limit = np.empty(1, magnitude.dtype)
-            limit[0] = uint64(leading) << shift
-            thresholds[row] = limit.view(thresholds.dtype)[0]
+            bits_of_thresholds[row] = max(uint64(1), uint64(leading) << shift)
             added = pieces[begin:end].copy()
             added[:, GRADIENT] = 0
             own = counts[begin:end]
@@ -249,6 +270,13 @@ def refine_thresholds(
                 sums_of_all,
             )
             total = own.sum()
+        if total < wanted[row]:
+            keys[row], left = 0, wanted[row] - total
+            for piece in range(begin, end):
+                ties[piece] = mark_zeros(pieces[piece, SIZE], MASKS * pieces[piece, FIRST_BLOCK], left, masks)
+                counts[piece] += ties[piece]
+                left -= ties[piece]
+            continue
         if total == wanted[row]:
             keys[row] = 0
             ties[begin:end] = counts[begin:end]

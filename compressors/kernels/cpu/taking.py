@@ -53,6 +53,7 @@ def take_signs(table: PieceTable, rules: Sequence[SignsAtLeast], factor: np.floa
 def take_largest(table: PieceTable, rules: Sequence[Largest], factor: np.floating) -> Payloads:
     wanted = table.per_row([rule.number for rule in rules], _INT64)
     thresholds = guess_thresholds(table, wanted, factor)
+    np.maximum(thresholds, np.finfo(factor.dtype).smallest_subnormal, out=thresholds)
     _mark(table, factor, thresholds)
     return _take_number(table, wanted, thresholds)
 
@@ -150,7 +151,7 @@ def _mark(table: PieceTable, factor: np.floating, thresholds: np.ndarray) -> Non
 
 
 def _take_number(table: PieceTable, wanted: np.ndarray, thresholds: np.ndarray) -> Payloads:
-    """Take the ``wanted`` [R] largest magnitudes, which are most likely marked."""
+    """Take the ``wanted`` [R] largest magnitudes, which are most likely marked, apart from zeros."""
     pieces, row_pieces = table.pieces, table.row_pieces
     masks, squares, counts, sums_of_all = table.masks, table.sums, table.counts, table.sums_of_all
     magnitude = MAGNITUDE[thresholds.dtype]

@@ -122,6 +122,29 @@ def test_equals_reference(case: Case, sizes: list[int], dtype: torch.dtype, scop
         assert_equal(*found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scope", ["layer", "global"])
+@pytest.mark.parametrize("few", [0, 1, 40, 100, 101])
+def test_zeros_are_sent_if_there_is_nothing_else(few: int, scope: str, dtype: torch.dtype) -> None:
+    """As in an embedding's gradient; 100 entries of the whole are sent. Zeros of both signs, subnormals."""
+    sizes, gradients = [300, 9_000, 700, 10_000], []
+    for step in range(STEPS):
+        generator = torch.Generator().manual_seed(step)
+        x = torch.zeros(W, sum(sizes), dtype=dtype)
+        x[torch.rand(x.shape, generator=generator) < 0.5] = -0.0
+        for row in x:
+            places = torch.randperm(len(row), generator=generator)[:few]
+            row[places] = torch.randn(few, generator=generator, dtype=dtype)
+            row[places[::3]] = torch.finfo(dtype).smallest_normal * 2**-20
+        gradients.append(x)
+    found = []
+    for kernels in ("auto", "reference"):
+        with chosen(kernels):
+            reducer = build_reducer(TopK(density=0.005), sum(sizes), partial(ErrorFeedback, scale="step"))
+            found.append(run(reducer, gradients, sizes, scope))
+    assert_equal(*found)
+
+
 @pytest.mark.parametrize("case", CODECS)
 def test_threads_change_nothing(case: Case) -> None:
     """The layer is longer than a piece, so that several threads work on it."""
