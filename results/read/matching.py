@@ -12,6 +12,7 @@ from results.read.settings import differences
 from trainers.records.identity import Settings
 
 Key = TypeVar("Key", bound=Hashable)
+_MOST_NAMED = 5  # methods that a warning names
 
 
 def by_setting(runs: Iterable[Run]) -> list[list[Run]]:
@@ -80,7 +81,8 @@ def warnings(runs: Iterable[Run]) -> list[str]:
         called = names(methods)
         alone = [called[method] for method, seeds in methods.items() if len(seeds) == 1]
         if alone:
-            found.append(f"{group[0].subject}: one seed only of {'; '.join(alone)}")
+            rest = f"; and {len(alone) - _MOST_NAMED} more" if len(alone) > _MOST_NAMED else ""
+            found.append(f"{group[0].subject}: one seed only of {'; '.join(alone[:_MOST_NAMED])}{rest}")
     return list(dict.fromkeys(found))
 
 

@@ -15,15 +15,18 @@ from results.studies.league.trials import Outcome, TrainingError, Trainings, Tri
 def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, jobs: int) -> None:
     """Train the baseline and then the methods ``names`` on ``tasks``, ``jobs`` methods at a time.
 
-    Finished trainings are not repeated. Raises ``ValueError`` for a method that run.py refuses, after the
-    trainings that have begun.
+    Finished trainings are not repeated. Methods that a task excludes are not trained on it. Raises
+    ``ValueError`` for another method that run.py refuses, after the trainings that have begun.
     """
     entries = [entry_of(name) for name in names]
     with ThreadPoolExecutor(jobs) as pool:
         dense = dict(zip(tasks, pool.map(lambda task: _baseline(task, train), tasks), strict=True))
         others = [entry for entry in entries if entry.name != BASELINE]
         trainings = {
-            pool.submit(train_method, task, entry, dense[task], train) for task in tasks for entry in others
+            pool.submit(train_method, task, entry, dense[task], train)
+            for task in tasks
+            for entry in others
+            if entry.name not in TASKS[task].excluded
         }
         try:
             done, _ = wait(trainings, return_when=FIRST_EXCEPTION)

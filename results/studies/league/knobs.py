@@ -69,11 +69,13 @@ class Knob:
         return max(fitting, key=lambda value: (tried[value], -value))
 
     def _is_minimum(self, tried: dict[float, float], value: float) -> bool:
-        """Whether the bytes no longer fall: a value that should send more sent about as much as ``value``."""
+        """Whether the bytes no longer fall: a value that should send twice as much sent as much as ``value``.
+
+        Values that should send less than twice as much may take the same number of entries of a small layer.
+        """
         return any(
-            (value - other) * self.slope < 0 and found < 1.01 * tried[value]
+            (other / value) ** self.slope >= 2 and found < 1.01 * tried[value]
             for other, found in tried.items()
-            if other != value
         )
 
     def _search_whole_values(self, pilot: Callable[[float], Pilot], wanted: float) -> None:

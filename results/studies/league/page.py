@@ -168,9 +168,8 @@ def _empty_cells(found: Sequence[TaskRuns], runs: Sequence[Run]) -> str:
                     for trial, outcome in tried.items()
                     if (trial.task, trial.method) == (one.task, name)
                 }
-                rows.setdefault((name, one.task, reason_for_no_run(own, dense_bytes, share)), []).append(
-                    share
-                )
+                reason = TASKS[one.task].excluded.get(name) or reason_for_no_run(own, dense_bytes, share)
+                rows.setdefault((name, one.task, reason), []).append(share)
     title = "## Empty cells\n\n"
     if not rows:
         return title + "Every method meets every budget on every task.\n"

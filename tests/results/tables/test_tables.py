@@ -15,6 +15,7 @@ from run_folders import NUM_PARAMETERS, write_run
 
 from results.compare.comparison import compare
 from results.read.folders import read_runs
+from results.read.matching import warnings
 from results.tables.formats import comma_separated, latex, markdown
 
 main = command_of_results("table")
@@ -85,6 +86,13 @@ def test_only_common_seeds_are_compared(tmp_path: Path) -> None:
     assert cells(text, "top_k")["seeds"] == "0 (one seed)"
     assert cells(text, "hard_threshold")[name] == "no common seed"
     assert "one seed only of hard_threshold, lambda 0.01; top_k, density 0.01" in text
+
+
+def test_a_warning_names_a_few_methods_with_one_seed(tmp_path: Path) -> None:
+    for number in range(7):
+        write_run(tmp_path, compressor="hard_threshold", settings={"threshold": number + 1.0})
+    (said,) = [one for one in warnings(read_runs([tmp_path])) if "one seed only" in one]
+    assert said.endswith("hard_threshold, lambda 5; and 2 more")
 
 
 def test_a_difference_over_fewer_seeds_names_them(tmp_path: Path) -> None:
