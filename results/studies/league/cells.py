@@ -18,6 +18,7 @@ def train_methods(tasks: Sequence[str], names: Sequence[str], train: Trainings, 
     Finished trainings are not repeated. Methods that a task excludes are not trained on it. Raises
     ``ValueError`` for another method that run.py refuses, after the trainings that have begun.
     """
+    tasks, names = dict.fromkeys(tasks), dict.fromkeys(names)
     entries = [entry_of(name) for name in names]
     with ThreadPoolExecutor(jobs) as pool:
         dense = dict(zip(tasks, pool.map(lambda task: _baseline(task, train), tasks), strict=True))
@@ -114,7 +115,7 @@ def train_at_budget(
             needs_match = knob.depends_on_gradients and rate != matched_rate and is_off
             try:
                 value = match(rate, value) if needs_match else value
-            except UnreachableError:  # at this rate only: ``matched_rate`` meets the budget
+            except (UnreachableError, TrainingError):  # at this rate only: ``matched_rate`` meets the budget
                 continue
             train_compared(
                 Trial(task, entry.name, share, knob.overrides(value), rate, TUNING_SEED), entry, train

@@ -22,10 +22,12 @@ INTRODUCTION = """Written by `python -m results study league` from the runs of `
     budget at each byte budget: pilots with seed {tuned} set its own setting (density, threshold, rank, bits),
     then {rates} learning rates are tried with seed {tuned}, a third, once and three times the task's, and the
     best is trained with seeds {seeds}. The task's learning rate is the same for all methods except `signsgd`,
-    whose steps do not depend on the gradient's size. A rate with * is the lowest or the highest tried, so a
-    better one may exist. A method without such a setting is compared at the budgets that its bytes do not
-    exceed. `dgc` has no warm-up of its density, because the tasks are shorter than its warm-up; `ef21` and
-    `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
+    whose steps do not depend on the gradient's size, and `dgc` and `ef21_sgdm`, which have a momentum of
+    their own: with their rates a constant gradient moves the parameters as far. A rate with * is the lowest
+    or the highest tried, so a better one may exist. A method without such a setting is compared at the
+    budgets that its bytes do not exceed. Bytes may exceed a budget by {pilots:.0%} in pilots, and by
+    {compared:.0%} as the mean of the compared seeds. `dgc` has no warm-up of its density, because the tasks
+    are shorter than its warm-up; `ef21` and `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
 READING = """Rank is 1 for the best of the methods in a table: the mean over seeds, with the lowest and the
     highest of them. Seeds, data and initial weights are common to all methods, so differences are by seed.
     ± is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer
@@ -49,6 +51,8 @@ def page(runs: Sequence[Run], tried: Sequence[Run]) -> str:
         "tuned": TUNING_SEED,
         "rates": len(RATE_FACTORS),
         "seeds": ", ".join(map(str, SEEDS)),
+        "pilots": scores.TOLERANCE,
+        "compared": 2 * scores.TOLERANCE,
     }
     parts = ["# The league: methods at equal bytes\n", paragraph(INTRODUCTION.format(**facts))]
     parts += [paragraph(READING), paragraph(SMALL), _all_tasks(found)]
@@ -121,7 +125,7 @@ def _by_mean_quality(task: str, methods: Mapping[str, Seeds]) -> list[str]:
 
 
 def _row(
-    one: TaskRuns, name: str, own: Seeds, ranks: Sequence[int], quality: Measure, target: float
+    one: TaskRuns, name: str, own: Seeds, ranks: Sequence[float], quality: Measure, target: float
 ) -> list[object]:
     runs, trial = list(own.values()), trial_of(first_of(own).config)
     difference = None if own is one.dense else paired(quality, own, one.dense)
@@ -141,11 +145,11 @@ def short_overrides(knob: str) -> str:
     return " ".join(f"{key.rpartition('.')[2]}={value}" for key, _, value in pairs)
 
 
-def _rank(values: Sequence[int]) -> str:
+def _rank(values: Sequence[float]) -> str:
     if not values:
         return "-"
-    mean = sum(values) / len(values)
-    return f"{mean:.1f} ({min(values)} to {max(values)})" if len(values) > 1 else str(values[0])
+    shown = f"{min(values):g} to {max(values):g}"
+    return f"{fmean(values):.1f} ({shown})" if len(values) > 1 else f"{values[0]:g}"
 
 
 def _seconds(found: float | None) -> str:

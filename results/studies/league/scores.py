@@ -60,14 +60,16 @@ def mean_bytes_sent(of_seed: Seeds) -> float:
     return statistics.fmean(run.summary[LINK_BYTES] for run in of_seed.values())
 
 
-def ranks(task: str, methods: Methods) -> dict[str, list[int]]:
-    """By method, its rank in each seed that all methods have; rank 1 is the best."""
+def ranks(task: str, methods: Methods) -> dict[str, list[float]]:
+    """By method, its rank in each seed that all methods have; rank 1 is the best, equal runs share a rank."""
     common = set.intersection(*(set(of_seed) for of_seed in methods.values())) if methods else set()
-    found: dict[str, list[int]] = {name: [] for name in methods}
+    found: dict[str, list[float]] = {name: [] for name in methods}
     for seed in sorted(common):
-        ordered = sorted(methods, key=lambda name: rank_key(task, methods[name][seed]))
-        for name in methods:
-            found[name].append(1 + ordered.index(name))
+        keys = {name: rank_key(task, methods[name][seed]) for name in methods}
+        for name, own in found.items():
+            better = sum(key < keys[name] for key in keys.values())
+            equal = sum(key == keys[name] for key in keys.values())
+            own.append(1 + better + (equal - 1) / 2)
     return found
 
 
@@ -100,7 +102,8 @@ def seconds_to_quality(target: float, of_task: TaskRuns, own: Seeds) -> list[flo
     is_dense = own is of_task.dense
     costs = [cost_of_run(run, workers)[0] for run in own.values()]
     seconds, gathered = (statistics.median(column) for column in zip(*costs, strict=True))
-    cost = Cost("", 0.0, gathered, Line(0.0 if is_dense else seconds), Line(1.0))
+    rounds = Line(0.0, 2.0) if is_dense else Line(1.0)  # as ``results breakeven`` counts them
+    cost = Cost("", 0.0, gathered, Line(0.0 if is_dense else seconds), rounds)
     step = [
         predict(cost, compute, workers, Network(bits_per_second(rate), LATENCY_SECONDS)).step
         for rate in LINK_RATES

@@ -7,6 +7,7 @@ BASELINE = "none"
 SHARES = (20, 100, 500)  # a budget is the bytes of dense training divided by one of these
 TUNING_SEED = 100  # seed of pilots and of the rates tried
 SEEDS = (0, 1, 2)  # seeds of the compared runs
+STEPS = {"dgc": 10.0, "ef21_sgdm": 1.0}  # step over lr g, by these methods' own momentum of 0.9
 RATE_FACTORS = (1 / 3, 1.0, 3.0)  # the rates tried, as multiples of the task's rate
 
 
@@ -19,6 +20,7 @@ class Task:
     higher_is_better: bool
     rate: float  # learning rate of the experiment
     sign_rate: float  # the rate for signSGD, whose steps do not depend on the gradient's size
+    momentum: float = 0.0  # of the experiment's optimizer
     excluded: Mapping[str, str] = field(default_factory=dict)  # methods that run.py refuses, with the reason
 
     @property
@@ -27,12 +29,18 @@ class Task:
         return not self.quality.startswith("convex/")
 
     def rates(self, method: str) -> list[float]:
-        """The learning rates tried for ``method``, the lowest first."""
+        """The learning rates tried for ``method``, the lowest first.
+
+        A constant gradient g moves the parameters by lr g / (1 - m) a step with momentum m. A method that has
+        a momentum of its own, with an optimizer without, gets rates at which it moves them as far.
+        """
         own = self.sign_rate if method == "signsgd" else self.rate
+        own *= STEPS.get(method, 1 / (1 - self.momentum)) ** -1 / (1 - self.momentum)
         return [float(f"{own * factor:.4g}") for factor in RATE_FACTORS]
 
 
 _TOO_SHORT = "chooses its densities after 10 epochs, and the task has less than one"
+_NEEDS_SGD = "has its own momentum, which needs SGD instead of AdamW"
 TASKS = {
     "madelon": Task(
         description=(
@@ -57,7 +65,7 @@ TASKS = {
         higher_is_better=True,
         rate=6e-4,
         sign_rate=6e-4,
-        excluded={"accordion": _TOO_SHORT, "dgc": "has its own momentum, which needs SGD instead of AdamW"},
+        excluded={"accordion": _TOO_SHORT, "dgc": _NEEDS_SGD, "ef21_sgdm": _NEEDS_SGD},
     ),
     "cifar10": Task(
         description="ResNet-20 on 10,000 images of CIFAR-10, 8 workers of 16 images, 79 steps",
@@ -65,6 +73,7 @@ TASKS = {
         higher_is_better=True,
         rate=0.01,
         sign_rate=3e-4,
+        momentum=0.9,
         excluded={"accordion": _TOO_SHORT},
     ),
 }

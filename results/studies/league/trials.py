@@ -145,6 +145,9 @@ class Trainings:
         )
         if done.returncode < 0 or done.returncode >= 128 or self.stopping.is_set():
             raise KeyboardInterrupt
+        if done.returncode and (outcome := self._failed(trial)):
+            self.report(f"{trial}: {outcome.error}")
+            return outcome
         found = re.findall(r"^(?:run folder: (.+)|(.+?) is finished already.*)$", done.stdout, re.M)
         if not found:
             silent = f"run.py printed nothing for {trial}, exit status {done.returncode}"
@@ -154,6 +157,12 @@ class Trainings:
         outcome = outcome_of(trial.task, run_files.read_summary(folder))
         self.report(f"{trial}: {outcome.error or _described(outcome)}")
         return outcome
+
+    def _failed(self, trial: Trial) -> Outcome | None:
+        """The outcome of ``trial`` if it began to train and failed, as by a gradient that is not finite."""
+        kind = TUNING if trial.seed == TUNING_SEED else COMPARED
+        outcome = ended_trials(self.root / kind / f"{PREFIX}{trial.task}-{trial.method}").get(trial)
+        return outcome if outcome is not None and outcome.error else None
 
 
 def _described(outcome: Outcome) -> str:

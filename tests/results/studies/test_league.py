@@ -12,7 +12,7 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
-from results.studies.league import cells
+from results.studies.league import cells, scores, trials
 from results.studies.league.knobs import (
     DENSITY,
     KNOBS,
@@ -24,7 +24,7 @@ from results.studies.league.knobs import (
 )
 from results.studies.league.page import reason_for_no_run
 from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
-from results.studies.league.trials import Outcome, TrainingError, Trial, trial_of
+from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
 from trainers.config.checks import check
 
 main = command_of_results("study", "league")
@@ -191,6 +191,45 @@ def test_a_rate_of_signsgd_is_its_own() -> None:
     assert {trial.rate for trial in train.found} == {3.333e-07, 1e-06, 3e-06}
 
 
+def test_a_momentum_of_a_methods_own_changes_its_rates() -> None:
+    """A constant gradient moves the parameters by lr / (1 - m) at every step."""
+    assert TASKS["madelon"].rates("dgc") == [3.333e-10, 1e-9, 3e-9]  # 0.9 instead of no momentum
+    assert TASKS["cifar10"].rates("dgc") == TASKS["cifar10"].rates("top_k")  # both have 0.9
+    assert TASKS["madelon"].rates("ef21_sgdm") == TASKS["madelon"].rates("top_k")  # (1 - m) g is added
+    assert TASKS["cifar10"].rates("ef21_sgdm") == [0.03333, 0.1, 0.3]
+
+
+def test_equal_qualities_share_a_rank() -> None:
+    def of(quality: float) -> Any:
+        return {0: SimpleNamespace(summary={"validation/accuracy": quality})}
+
+    methods = {"a": of(0.5), "b": of(0.7), "c": of(0.5), "d": of(0.1)}
+    assert scores.ranks("sst2", methods) == {"a": [2.5], "b": [1.0], "c": [2.5], "d": [4.0]}
+
+
+def test_a_divergence_after_pilots_gives_way_to_the_next_rate() -> None:
+    """The lowest rate is the best, but training diverges there with another density."""
+
+    class AtRates(Trained):
+        def __call__(self, entry: Entry, trial: Trial) -> Outcome:
+            outcome = super().__call__(entry, trial)
+            if trial.rate == 3.333e-9:
+                outcome = outcome._replace(sent=2 * outcome.sent, quality=-1.0)
+            return outcome
+
+    first: list[str] = []
+
+    def fails(trial: Trial) -> bool:
+        if trial.rate == 3.333e-9:
+            first.append(trial.knob)
+            return trial.knob != first[0]
+        return False
+
+    train = AtRates(lambda threshold: 1e2 / threshold**2, fails)
+    cells.train_method("madelon", entry_of("hard_threshold"), DENSE, train)
+    assert {trial.share for trial in train.found if trial.seed == 0} == set(SHARES)
+
+
 def test_the_baseline_comes_first() -> None:
     train = Trained(lambda density: 3e8 * density if density else 1e8)
     cells.train_methods(["madelon"], ["top_k"], train, 1)
@@ -310,3 +349,29 @@ def test_a_refusal_of_run_py_is_one_line(tmp_path: Path, capsys: pytest.CaptureF
     assert main([*options, "--root", str(tmp_path), "--jobs", "1"]) == 1
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert line.startswith("error: ") and "/nothing" in line
+
+
+def test_a_training_that_diverges_fails_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """run.py writes a failed summary and prints no run folder."""
+
+    def run(command: list[str], **_: Any) -> SimpleNamespace:
+        if f"seed={TUNING_SEED}" in command:
+            write_run(
+                tmp_path / "league_tuning",
+                name="league_madelon-top_k",
+                seed=TUNING_SEED,
+                budget={"method": "top_k", "share": 20, "knob": "budget.density=0.01"},
+                optimizer={"lr": 1e-8},
+                summary={"status": "failed", "error": "the gradient is not finite"},
+            )
+        return SimpleNamespace(returncode=1, stdout="", stderr="error: the gradient is not finite")
+
+    monkeypatch.setattr(trials.subprocess, "run", run)
+    lines: list[str] = []
+    train = Trainings(tmp_path, report=lines.append)
+    trial = Trial("madelon", "top_k", 20, "budget.density=0.01", 1e-8, TUNING_SEED)
+    with pytest.raises(TrainingError, match="the gradient is not finite"):
+        train(entry_of("top_k"), trial)
+    with pytest.raises(ValueError, match="the gradient is not finite"):  # refused before it began
+        train(entry_of("top_k"), replace(trial, seed=0))
+    assert len(lines) == 1 and "not finite" in lines[0]
