@@ -212,6 +212,10 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if not (math.isfinite(value) and value > 0):
             raise PilotError(f"--{'density' if is_density else 'threshold'} must be > 0, got {value}")
+        if options.runs < 1:
+            raise PilotError(f"--runs must be at least 1, got {options.runs}")
+        if not (math.isfinite(options.tolerance) and options.tolerance > 0):
+            raise PilotError(f"--tolerance must be > 0, got {options.tolerance}")
         if options.start is not None and not (math.isfinite(options.start) and options.start > 0):
             raise PilotError(f"--start must be > 0, got {options.start}")
         if options.to is not None and not (options.to.suffix == ".yaml" and options.to.parent.is_dir()):

@@ -34,11 +34,12 @@ READING = """Rank is 1 for the best of the methods in a table: the mean over see
     has not been given at the end, regret how much larger the total error is than the least for the same
     number of entries. Compression is processor time of a worker and step, without messages, on the machine
     of the header, with other work beside it. The last three columns are predicted seconds until the method
-    has the quality of dense training after half of its steps, over links of 100 Mbit/s, 1 Gbit/s and
-    10 Gbit/s with a latency of 50 µs, each worker on a machine of its own. The fixed time of collectives is
-    not in them: steps of madelon, whose predicted time is below a millisecond, take 4 to 17 times as long as
-    predicted over a throttled link ([measured](../../../benchmarks/results/league.md)). The error for larger
-    models is in [compression on your network](../../../docs/guides/your_network.md)."""
+    has the quality of dense training at its last evaluation in the first half of its steps, over links of
+    100 Mbit/s, 1 Gbit/s and 10 Gbit/s with a latency of 50 µs, each worker on a machine of its own. The fixed
+    time of collectives is not in them: steps of madelon, whose predicted time is below a millisecond, take
+    4 to 17 times as long as predicted over a throttled link
+    ([measured](../../../benchmarks/results/league.md)). The error for larger models is in [compression on
+    your network](../../../docs/guides/your_network.md)."""
 SMALL = """The tasks are small and short, so that two cores can run all of them. They rank the methods here
     and at this length, and reproduce no published number."""
 

@@ -17,7 +17,7 @@ from trainers.records.step_times import Cost, Line, Network, predict
 
 LINK_RATES = {"100mbit": "100 Mbit/s", "1gbit": "1 Gbit/s", "10gbit": "10 Gbit/s"}  # of the predictions
 LATENCY_SECONDS = 5e-5
-TARGET_AT = 0.5  # the target is the quality of dense training after this share of its steps
+TARGET_AT = 0.5  # the target is dense training's quality, last evaluated up to this share of its steps
 
 Methods = dict[str, Seeds]
 
@@ -80,7 +80,7 @@ def rank_key(task: str, run: Run) -> float:
 
 
 def target_quality(of_task: TaskRuns) -> float:
-    """The quality of dense training after ``TARGET_AT`` of its steps, mean over seeds."""
+    """Dense training's quality, last evaluated up to ``TARGET_AT`` of its steps; mean over seeds."""
     values = []
     for run in of_task.dense.values():
         curve = run.curve(TASKS[of_task.task].quality)

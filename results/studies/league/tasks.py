@@ -7,7 +7,7 @@ BASELINE = "none"
 SHARES = (20, 100, 500)  # a budget is the bytes of dense training divided by one of these
 TUNING_SEED = 100  # seed of pilots and of the rates tried
 SEEDS = (0, 1, 2)  # seeds of the compared runs
-STEPS = {"dgc": 10.0, "ef21_sgdm": 1.0}  # step over lr g, by these methods' own momentum of 0.9
+OWN_STEPS = {"dgc": 10.0, "ef21_sgdm": 1.0}  # methods with their own momentum of 0.9: step over lr g
 RATE_FACTORS = (1 / 3, 1.0, 3.0)  # the rates tried, as multiples of the task's rate
 
 
@@ -31,12 +31,13 @@ class Task:
     def rates(self, method: str) -> list[float]:
         """The learning rates tried for ``method``, the lowest first.
 
-        A constant gradient g moves the parameters by lr g / (1 - m) a step with momentum m. A method that has
-        a momentum of its own, with an optimizer without, gets rates at which it moves them as far.
+        With the optimizer's momentum m, a constant gradient g moves the parameters by lr g / (1 - m) a step.
+        A method that replaces this momentum by its own gets the rates at which g moves them as far.
         """
-        own = self.sign_rate if method == "signsgd" else self.rate
-        own *= STEPS.get(method, 1 / (1 - self.momentum)) ** -1 / (1 - self.momentum)
-        return [float(f"{own * factor:.4g}") for factor in RATE_FACTORS]
+        rate = self.sign_rate if method == "signsgd" else self.rate
+        usual_step = 1 / (1 - self.momentum)
+        rate *= usual_step / OWN_STEPS.get(method, usual_step)
+        return [float(f"{rate * factor:.4g}") for factor in RATE_FACTORS]
 
 
 _TOO_SHORT = "chooses its densities after 10 epochs, and the task has less than one"

@@ -120,6 +120,8 @@ def test_a_refused_pilot_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixtu
         ["--threshold", "-1"],
         ["--density", "1", "--to", "no/x.yaml"],
         ["--density", "0.1", "--start", "0"],
+        ["--density", "0.1", "--runs", "0"],
+        ["--density", "0.1", "--tolerance", "nan"],
     ],
 )
 def test_bad_input_is_one_line_before_any_pilot(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
