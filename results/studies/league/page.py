@@ -205,11 +205,15 @@ def reason_for_no_run(own: Mapping[Trial, Outcome], dense_bytes: float, share: i
     if fewest.sent > (1 + scores.TOLERANCE) * dense_bytes / share:
         setting = f" with {short_overrides(trial.knob)}" if trial.knob else ""
         return f"sends dense/{dense_bytes / fewest.sent:.3g} at least{setting}"
-    compared = [
-        each.sent for trial, each in trained.items() if trial.share in (share, None) and trial.seed in SEEDS
-    ]
-    if compared:
-        return f"sends dense/{dense_bytes * len(compared) / sum(compared):.3g} with the compared seeds"
+    ended = {trial: each for trial, each in own.items() if trial.share in (share, None)}
+    compared = [each for trial, each in ended.items() if trial.seed in SEEDS]
+    errors = [each.error for each in compared if each.error]
+    if errors:
+        return f"fails with {len(errors)} of the {len(SEEDS)} compared seeds: {errors[0]}"
+    if len(compared) == len(SEEDS):
+        return (
+            f"sends dense/{dense_bytes / fmean(each.sent for each in compared):.3g} with the compared seeds"
+        )
     pilots = [each.sent for trial, each in trained.items() if trial.share == share]
     if pilots and min(pilots) > (1 + scores.TOLERANCE) * dense_bytes / share:
         return f"sends dense/{dense_bytes / min(pilots):.3g} at least in its pilots"

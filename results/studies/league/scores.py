@@ -10,8 +10,8 @@ from results.read.matching import by_key
 from results.read.run import Run
 from results.studies.kit import Seeds, first_of
 from results.studies.league.knobs import TOLERANCE
-from results.studies.league.tasks import BASELINE, SHARES, TASKS
-from results.studies.league.trials import trial_of
+from results.studies.league.tasks import BASELINE, SEEDS, SHARES, TASKS
+from results.studies.league.trials import outcome_of, trial_of
 from trainers.records.rates import bits_per_second
 from trainers.records.step_times import Cost, Line, Network, predict
 
@@ -34,12 +34,17 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
     """``runs`` by task, for each task that has dense training.
 
     A method meets a budget if its bytes, mean over the compared seeds, exceed it by at most 2 ``TOLERANCE``.
+    A method whose runs do not end with a finite quality in every seed is left out.
     Raises ``ValueError`` for two runs of one method, budget and seed that differ in another setting.
     """
     found = []
     for task in TASKS:
         own = by_key(
-            [run for run in runs if trial_of(run.config).task == task],
+            [
+                run
+                for run in runs
+                if trial_of(run.config).task == task and not outcome_of(task, run.summary).error
+            ],
             lambda run: (trial_of(run.config).method, trial_of(run.config).share),
         )
         dense = own.pop((BASELINE, None), None)
@@ -48,6 +53,8 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
         dense_bytes = mean_bytes_sent(dense)
         by_share: dict[int, Methods] = {share: {} for share in SHARES}
         for (method, share), of_seed in own.items():
+            if set(of_seed) != set(SEEDS):
+                continue
             for each in SHARES if share is None else (share,):
                 if mean_bytes_sent(of_seed) <= (1 + 2 * TOLERANCE) * dense_bytes / each:
                     by_share[each][method] = of_seed

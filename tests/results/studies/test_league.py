@@ -1,6 +1,8 @@
 """The league: knobs that meet budgets, the order of trainings, and the page of small run folders."""
 
+import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -245,7 +247,7 @@ def test_a_method_that_a_task_excludes_is_not_trained_on_it(task: str) -> None:
 
 
 def write(folder: Path, method: str, share: int | None, seed: int, sent: float, gap: float) -> Path:
-    stand_in = {"ef_sign": "random_block", "powersgd": "random_k"}.get(method, method)
+    stand_in = {"ef_sign": "random_block", "powersgd": "random_k", "qsgd": "accordion"}.get(method, method)
     knob = None
     if share:
         knob = "compressor.rank=2" if method == "powersgd" else "budget.density=0.01"
@@ -323,8 +325,33 @@ def test_a_method_that_fails_says_why() -> None:
     assert reason_for_no_run(
         {trial: Outcome(9e6, 0.1, 9, 1.0), other: Outcome(1e5, 0.1, 9, 1.0)}, 1e8, 20
     ) == ("sends dense/11.1 at least in its pilots")
-    more = {trial: Outcome(5e6, 0.1, 9, 1.0), replace(trial, seed=0): Outcome(8e6, 0.1, 9, 1.0)}
+    more = {replace(trial, seed=seed): Outcome(8e6, 0.1, 9, 1.0) for seed in SEEDS}
+    more[trial] = Outcome(5e6, 0.1, 9, 1.0)
     assert reason_for_no_run(more, 1e8, 20) == "sends dense/12.5 with the compared seeds"
+    more[replace(trial, seed=1)] = failed
+    assert reason_for_no_run(more, 1e8, 20) == "fails with 1 of the 3 compared seeds: the loss is nan"
+    del more[replace(trial, seed=1)]
+    assert reason_for_no_run(more, 1e8, 20) == "not finished"
+
+
+@pytest.mark.parametrize("missing", ["run", "quality"])
+def test_a_method_without_all_seeds_is_left_out(
+    missing: str, root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The other methods keep their ranks in every seed."""
+    folder = [write(root, "qsgd", 20, seed, 4e6, 0.001) for seed in (*SEEDS, TUNING_SEED)][1]
+    if missing == "run":
+        shutil.rmtree(folder)
+    else:
+        summary = json.loads((folder / "summary.json").read_text())
+        del summary["convex/suboptimality"]
+        (folder / "summary.json").write_text(json.dumps(summary))
+    assert main(["--root", str(root), "--table", str(root / "page.md"), "--figures", str(root)]) == 0
+    text = (root / "page.md").read_text()
+    why = {"run": "not finished", "quality": "fails with 1 of the 3 compared seeds: "}[missing]
+    first = rows(text, "qsgd")[0]
+    assert first[:3] == ["`qsgd`", "madelon", "dense/20"] and first[3].startswith(why)  # an empty cell
+    assert rows(text, "top_k")[1][2].startswith("2.0 (2 to 2)")
 
 
 @pytest.mark.parametrize(
