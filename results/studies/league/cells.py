@@ -68,10 +68,7 @@ def train_method(task: str, entry: Entry, dense: Outcome, train: Trainings) -> N
 
 
 def train_without_knob(task: str, entry: Entry, dense: Outcome, train: Trainings) -> None:
-    """Train a method without a setting for its bytes, if they do not exceed the largest budget.
-
-    The page compares it at every budget that its bytes do not exceed.
-    """
+    """Train a method without a setting for its bytes, if they do not exceed the largest budget."""
     for rate in TASKS[task].rates(entry.name)[1::-1]:
         try:
             pilot = train(entry, Trial(task, entry.name, None, "", rate, TUNING_SEED))

@@ -24,10 +24,11 @@ INTRODUCTION = """Written by `python -m results study league` from the runs of `
     best is trained with seeds {seeds}. The task's learning rate is the same for all methods except `signsgd`,
     whose steps do not depend on the gradient's size, and `dgc` and `ef21_sgdm`, which have a momentum of
     their own: with their rates a constant gradient moves the parameters as far. A rate with * is the lowest
-    or the highest tried, so a better one may exist. A method without such a setting is compared at the
-    budgets that its bytes do not exceed. Bytes may exceed a budget by {pilots:.0%} in pilots, and by
-    {compared:.0%} as the mean of the compared seeds. `dgc` has no warm-up of its density, because the tasks
-    are shorter than its warm-up; `ef21` and `ef21_sgdm` are used with Top-k, `diana` with QSGD."""
+    or the highest tried, so a better one may exist. At each budget the page has, of a method's settings whose
+    bytes meet the budget, the one that sends the most, also if it was set for another budget. Bytes may
+    exceed a budget by {pilots:.0%} in pilots, and by {compared:.0%} as the mean of the compared seeds. `dgc`
+    has no warm-up of its density, because the tasks are shorter than its warm-up; `ef21` and `ef21_sgdm` are
+    used with Top-k, `diana` with QSGD."""
 READING = """Rank is 1 for the best of the methods in a table: the mean over seeds, with the lowest and the
     highest of them. Seeds, data and initial weights are common to all methods, so differences are by seed.
     ± is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer

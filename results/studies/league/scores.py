@@ -34,32 +34,34 @@ def task_runs(runs: Sequence[Run]) -> list[TaskRuns]:
     """``runs`` by task, for each task that has dense training.
 
     A method meets a budget if its bytes, mean over the compared seeds, exceed it by at most 2 ``TOLERANCE``.
-    A method whose runs do not end with a finite quality in every seed is left out.
+    Of its settings that meet a budget, also those set for another one, it is compared with the one that sends
+    the most bytes. A setting without a finite quality in every seed is left out.
     Raises ``ValueError`` for two runs of one method, budget and seed that differ in another setting.
     """
     found = []
     for task in TASKS:
         own = by_key(
-            [
-                run
-                for run in runs
-                if trial_of(run.config).task == task and not outcome_of(task, run.summary).error
-            ],
+            [run for run in runs if _has_quality(task, run)],
             lambda run: (trial_of(run.config).method, trial_of(run.config).share),
         )
         dense = own.pop((BASELINE, None), None)
         if dense is None:
             continue
+        complete = [of_seed for of_seed in own.values() if set(of_seed) == set(SEEDS)]
+        complete.sort(key=mean_bytes_sent, reverse=True)
         dense_bytes = mean_bytes_sent(dense)
         by_share: dict[int, Methods] = {share: {} for share in SHARES}
-        for (method, share), of_seed in own.items():
-            if set(of_seed) != set(SEEDS):
-                continue
-            for each in SHARES if share is None else (share,):
-                if mean_bytes_sent(of_seed) <= (1 + 2 * TOLERANCE) * dense_bytes / each:
-                    by_share[each][method] = of_seed
+        for share, methods in by_share.items():
+            for of_seed in complete:
+                if mean_bytes_sent(of_seed) <= (1 + 2 * TOLERANCE) * dense_bytes / share:
+                    methods.setdefault(trial_of(first_of(of_seed).config).method, of_seed)
         found.append(TaskRuns(task, dense, by_share))
     return found
+
+
+def _has_quality(task: str, run: Run) -> bool:
+    """Whether ``run`` is of ``task`` and ended with a finite quality."""
+    return trial_of(run.config).task == task and not outcome_of(task, run.summary).error
 
 
 def mean_bytes_sent(of_seed: Seeds) -> float:

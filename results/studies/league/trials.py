@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from results.studies.kit import ROOT
 from results.studies.league.knobs import Entry
 from results.studies.league.tasks import TASKS, TUNING_SEED
 from trainers.records import files as run_files
+from trainers.records.effects import without_effect
 
 PREFIX = "league_"  # a run is named league_TASK-METHOD
 COMPARED, TUNING = "league", "league_tuning"  # folders below the root of outputs
@@ -54,13 +55,14 @@ class Trial:
 
 
 class Outcome(NamedTuple):
-    """The result of a trial; ``error`` is empty unless it failed."""
+    """The result of a trial; ``error`` is empty unless it failed, ``folder`` None unless it was read."""
 
     sent: float  # bytes that left a worker
     quality: float
     size: int  # D, the number of parameters
     seconds: float  # wall time
     error: str = ""
+    folder: Path | None = None  # of the run
 
 
 class TrainingError(Exception):
@@ -90,15 +92,17 @@ def outcome_of(task: str, summary: dict[str, Any]) -> Outcome:
 
 
 def ended_trials(folder: Path) -> dict[Trial, Outcome]:
-    """Outcomes of the trials below ``folder`` that have finished or failed; interrupted ones are left out."""
+    """Outcomes of the trials below ``folder`` that have finished or failed.
+
+    Interrupted runs and those of other studies are left out.
+    """
     found = {}
     for path in run_folders(folder) if folder.is_dir() else ():
         try:
-            summary, config = run_files.read_summary(path), run_files.read_config(path)
-        except run_files.UnreadableFileError:
+            summary, trial = run_files.read_summary(path), trial_of(run_files.read_config(path))
+        except (run_files.UnreadableFileError, ValueError):
             continue
-        trial = trial_of(config)
-        found[trial] = outcome_of(trial.task, summary)
+        found[trial] = outcome_of(trial.task, summary)._replace(folder=path)
     return found
 
 
@@ -121,15 +125,36 @@ class Trainings:
     def __call__(self, entry: Entry, trial: Trial) -> Outcome:
         """The outcome of ``trial``.
 
-        Raises ``TrainingError`` if it failed, now or before, ``ValueError`` if run.py refused it, and
-        ``KeyboardInterrupt`` if it was interrupted, or ``stopping`` is set.
+        Raises ``TrainingError`` if it failed, now or before, ``ValueError`` if run.py refused it or if it was
+        trained before with other ``overrides``, and ``KeyboardInterrupt`` if it was interrupted, or
+        ``stopping`` is set.
         """
         if trial not in self.outcomes:
             self.outcomes[trial] = self._train(entry, trial)
         outcome = self.outcomes[trial]
+        if outcome.folder is not None:
+            self._require_overrides(outcome.folder, trial.overrides(entry, self.root))
         if outcome.error:
             raise TrainingError(f"{trial}: {outcome.error}")
         return outcome
+
+    def _require_overrides(self, folder: Path, own: Sequence[str]) -> None:
+        """Raise ``ValueError`` if the run in ``folder`` had others than ``own`` and ``overrides``.
+
+        Overrides that do not change a training are not compared.
+        """
+        config, keys = run_files.read_config(folder), {_key(word) for word in own}
+
+        def further(words: Iterable[str]) -> str:
+            changing = (word for word in words if not without_effect(config, _key(word)))
+            return " ".join(sorted({word for word in changing if _key(word) not in keys}))
+
+        before, now = further(_recorded_overrides(folder)), further(self.overrides)
+        if before != now:
+            raise ValueError(
+                f"{folder} was trained with --set {before or 'nothing'}, not {now or 'nothing'}: "
+                "use another --root"
+            )
 
     def _train(self, entry: Entry, trial: Trial) -> Outcome:
         if self.stopping.is_set():
@@ -165,5 +190,15 @@ class Trainings:
         return outcome if outcome is not None and outcome.error else None
 
 
+def _key(override: str) -> str:
+    """KEY of KEY=VALUE or +KEY=VALUE."""
+    return override.lstrip("+").partition("=")[0]
+
+
 def _described(outcome: Outcome) -> str:
     return f"{outcome.sent:,.0f} bytes, quality {outcome.quality:.4g}, {outcome.seconds:.0f} s"
+
+
+def _recorded_overrides(folder: Path) -> list[str]:
+    """The overrides that a run was started with; empty if they were not recorded."""
+    return run_files.read_environment(folder).get("overrides") or []

@@ -14,6 +14,7 @@ from results_commands import command_of_results
 from run_folders import write_run
 
 from results.compare.measures import LINK_BYTES
+from results.read.folders import finished_runs
 from results.studies.league import cells, scores, trials
 from results.studies.league.knobs import (
     DENSITY,
@@ -28,6 +29,7 @@ from results.studies.league.page import reason_for_no_run
 from results.studies.league.tasks import SEEDS, SHARES, TASKS, TUNING_SEED
 from results.studies.league.trials import Outcome, TrainingError, Trainings, Trial, trial_of
 from trainers.config.checks import check
+from trainers.records import files as run_files
 
 main = command_of_results("study", "league")
 DENSE = Outcome(1e8, 0.9, 1000, 1.0)
@@ -246,7 +248,9 @@ def test_a_method_that_a_task_excludes_is_not_trained_on_it(task: str) -> None:
     assert {trial.method for trial in train.found} == {"none", "top_k"}
 
 
-def write(folder: Path, method: str, share: int | None, seed: int, sent: float, gap: float) -> Path:
+def write(
+    folder: Path, method: str, share: int | None, seed: int, sent: float, gap: float, lr: float = 3e-8
+) -> Path:
     stand_in = {"ef_sign": "random_block", "powersgd": "random_k", "qsgd": "accordion"}.get(method, method)
     knob = None
     if share:
@@ -270,7 +274,7 @@ def write(folder: Path, method: str, share: int | None, seed: int, sent: float, 
         compressor=stand_in,
         seed=seed,
         budget=budget,
-        optimizer={"lr": 3e-8},
+        optimizer={"lr": lr},
         workers=4,
         records=records,
         summary={LINK_BYTES: sent, "convex/suboptimality": gap, "step": 100},
@@ -332,6 +336,35 @@ def test_a_method_that_fails_says_why() -> None:
     assert reason_for_no_run(more, 1e8, 20) == "fails with 1 of the 3 compared seeds: the loss is nan"
     del more[replace(trial, seed=1)]
     assert reason_for_no_run(more, 1e8, 20) == "not finished"
+
+
+@pytest.mark.parametrize("of_20", [4e5, 12e6])
+def test_a_setting_for_another_budget_is_shown_if_it_sends_the_most_bytes(of_20: float, root: Path) -> None:
+    """The setting for dense/20 sends less than dense/100, or more than dense/20."""
+    for seed in SEEDS:
+        write(root, "random_k", 20, seed, of_20, 0.01)
+        write(root, "random_k", 100, seed, 1e6, 0.01, lr=1e-8)
+    by_share = scores.task_runs(finished_runs([root / "league"]))[0].by_share
+    shares = {share: by_share[share]["random_k"][0].config["budget"]["share"] for share in (20, 100)}
+    assert shares == {20: 100, 100: 100}
+
+
+def test_a_run_of_another_study_is_no_trial(root: Path) -> None:
+    before = trials.ended_trials(root / "league")
+    write_run(root / "league", name="league_other-top_k", seed=7)
+    assert trials.ended_trials(root / "league") == before
+
+
+def test_other_overrides_than_those_of_the_finished_run_are_refused(root: Path) -> None:
+    folder = write(root, "top_k", 500, 0, 1e5, 0.1)
+    trial = trial_of(run_files.read_config(folder))
+    entry = entry_of("top_k")
+    words = [*trial.overrides(entry, root), "trainer.precision=bf16", "device=cpu"]
+    environment = json.loads((folder / "environment.json").read_text())
+    (folder / "environment.json").write_text(json.dumps(environment | {"overrides": words}))
+    assert Trainings(root, ["trainer.precision=bf16"])(entry, trial).sent == 1e5
+    with pytest.raises(ValueError, match=r"--set trainer\.precision=bf16, not nothing"):
+        Trainings(root, ["checkpoint.every=5"])(entry, trial)
 
 
 @pytest.mark.parametrize("missing", ["run", "quality"])
