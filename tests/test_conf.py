@@ -26,7 +26,9 @@ CHOICES = [
 ]
 NEEDS_FILES = {"mnist", "fashion_mnist", "cifar10", "cifar100", "imagenet", "wikitext2", "penn_treebank"}
 NEEDS_FILES |= {"movielens", "paper/neumf_ml20m", "sst2", "bert_sst2", "small/bert_sst2", "league/sst2"}
-NEEDS_FILES |= {"autolrs/resnet50_imagenet", "autolrs/bert_wikitext2"}
+NEEDS_FILES |= {
+    f"autolrs/{name}" for name in ("resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2")
+}
 
 
 # Of the experiments only quick and those in small/; test_paper_sweeps composes the paper's
@@ -53,6 +55,8 @@ def test_every_yaml_builds(group: str, option: str, tmp_path: Path, monkeypatch:
         overrides = ["model=least_squares", "data=least_squares"]
     elif option in ("lstm", "python_docs"):
         overrides = ["model=lstm", "data=python_docs"]
+    elif option == "transformer":
+        overrides = ["model=transformer", "data=python_docs"]
     elif option == "bert":
         overrides = ["model=bert", "data=python_docs", "data.objective=masked"]
     elif option in ("neumf", "movielens", "synthetic_ratings"):

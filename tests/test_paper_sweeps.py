@@ -112,7 +112,7 @@ def test_the_guide_states_the_estimate_of_the_hours() -> None:
         assert row == f"| `{preset}` | {multiply_adds / 1e6:,.1f} | {steps_of(config):,} | {found:.2g} |"
 
 
-@pytest.mark.parametrize("name", ["resnet50_imagenet", "bert_wikitext2"])
+@pytest.mark.parametrize("name", ["resnet50_imagenet", "bert_wikitext2", "transformer_wikitext2"])
 def test_the_presets_of_autolrs_state_their_steps_and_hours(name: str) -> None:
     config = resolved(f"experiment=autolrs/{name}", "compressor=top_k")
     check(config)

@@ -25,6 +25,7 @@ def falls_to_a_third(summary: dict[str, Any], first: dict[str, float]) -> bool:
 PROMISES = {
     "lstm": falls_to_a_third,
     "lstm_wikitext2": falls_to_a_third,
+    "transformer": falls_to_a_third,
     "bert_sst2": lambda summary, first: summary["validation/accuracy"] > 0.70,
     "bert_masked": lambda summary, first: summary["test/perplexity"] < 80,  # 89 from word frequencies alone
     "resnet20_mnist": lambda summary, first: summary["test/accuracy"] > 0.97,

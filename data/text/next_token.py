@@ -20,7 +20,7 @@ class WordArguments(TypedDict):
     num_words: int  # V, size of the vocabulary
 
 
-Hidden = tuple[Tensor, ...]  # state of a recurrent model, two tensors [layers, B, width]
+Hidden = tuple[Tensor, ...]  # state of an LSTM, two tensors [layers, B, width]; empty without state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class NextToken:
     """Mean cross entropy per token, and perplexity, its exponential; infinite if that overflows.
 
     A model is called with tokens [B, T] and the hidden state, None for zeros. It returns logits
-    [B, T, V] and the new state. Training and evaluation carry the state, detached from the graph, to the
-    next window (truncated backpropagation through time).
+    [B, T, V] and the new state, an empty tuple if it has none. Training and evaluation carry the state,
+    detached from the graph, to the next window (truncated backpropagation through time).
     """
 
     bptt: int  # tokens per window

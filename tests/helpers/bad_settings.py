@@ -65,6 +65,7 @@ FLAGS = (
 )
 RATINGS = "data=synthetic_ratings model=neumf"
 SPEECH = "data=python_docs model=lstm"
+TRANSFORMER = "data=python_docs model=transformer"
 REGRESSION = "data=least_squares model=least_squares"
 COUNTS = (  # integers >= 1, not null
     "workers",
@@ -81,6 +82,7 @@ COUNTS = (  # integers >= 1, not null
     f"{RATINGS} model.factors",
     f"{SPEECH} model.width",
     f"{SPEECH} model.layers",
+    *(f"{TRANSFORMER} model.{name}" for name in ("width", "layers", "heads")),
     "data=movielens model=neumf data.min_ratings",
     f"{REGRESSION} data.rows",
     f"{REGRESSION} data.features",
@@ -196,6 +198,7 @@ LARGE = (  # sizes whose product with other sizes is allocated
     f"{RATINGS} model.factors",
     f"{SPEECH} model.width",
     f"{SPEECH} model.layers",
+    *(f"{TRANSFORMER} model.{name}" for name in ("width", "layers", "heads")),
     "trainer.steps",
 )
 SEEDS = ("seed", f"{RATINGS} data.draw_seed", f"{REGRESSION} data.draw_seed")
@@ -212,6 +215,7 @@ SHARES = (  # in [0, 1), not null
     "model.dropout",
     "schedule=linear schedule.warmup_share",
     f"{SPEECH} model.dropout",
+    f"{TRANSFORMER} model.dropout",
     f"{RATINGS} model.dropout",
 )
 NAN, INFINITE = float("nan"), float("inf")

@@ -14,6 +14,7 @@ SETTINGS = {
     "none": ["compressor=none"],
     "top_k": ["compressor=top_k", "trainer.micro_batch_size=1"],
     "hard_threshold": ["compressor=hard_threshold", "trainer.clip_norm=0.05"],
+    "transformer": ["compressor=top_k", "model=transformer", "model.heads=2", "optimizer.lr=0.1"],
 }
 
 

@@ -58,6 +58,10 @@ CASES = {
         *("model=lstm", "model.width=16", "model.layers=2", "model.dropout=0.2"),
         *("data=python_docs", "data.vocabulary_size=300", "data.evaluation_columns=64", *FEW_EVALUATIONS),
     ),
+    "causal_attention": (
+        *("model=transformer", "model.width=16", "model.layers=2", "model.heads=2", "model.dropout=0.2"),
+        *("data=python_docs", "data.vocabulary_size=300", "data.evaluation_columns=64", *FEW_EVALUATIONS),
+    ),
     "attention": (
         *("experiment=small/bert_masked", "model.dropout=0.1", "data.max_length=32", "trainer.log_every=1"),
         *FEW_EVALUATIONS,
@@ -87,6 +91,7 @@ CASES |= METHODS
 SLOW = (
     *METHODS,
     "attention",
+    "causal_attention",
     "momentum",
     "step_units",
     "no_feedback",

@@ -72,7 +72,7 @@ def test_the_page_says_which_presets_it_holds_and_that_budgets_are_not_matched(t
     write_run(tmp_path, name="small_lstm-hard_threshold", records=matched, **keys)
     text = page(read_runs([tmp_path]))
     assert (
-        "2 of the 9 presets in `conf/experiment/small`: lstm, neumf. Missing: bert_masked, bert_sst2, "
+        "2 of the 10 presets in `conf/experiment/small`: lstm, neumf. Missing: bert_masked, bert_sst2, "
         in text
     )
     assert "In 1 of 3 pairs the bytes differ by more than 5 %." in text
