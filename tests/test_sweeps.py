@@ -4,14 +4,21 @@ import json
 import math
 import os
 import re
+import shlex
 import signal
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from command_line import Background, command
+from hydra._internal.utils import create_config_search_path
+from hydra.core.utils import setup_globals
+from hydra.errors import ConfigCompositionException
+from hydra.types import RunMode
 from sweep_files import SWEEPS, is_every_method, name_of, params_of
 
+from trainers.config import guard, yaml_loader
 from trainers.config.old_names import SWEEPS as OLD_NAMES
 
 JOBS = ["-m", "model=mlp", "model.hidden=[16]", "workers=2", "trainer.batch_size=8", "tracker=none"]
@@ -35,6 +42,54 @@ def test_a_sweep_says_its_command_and_its_number_of_runs(path: Path) -> None:
     runs = math.prod(len(str(each).split(",")) for each in values if not is_every_method(each))
     words = "runs a method" if any(map(is_every_method, values)) else "runs"
     assert comment[1].startswith(f"# {runs} {words}, ")
+
+
+@pytest.fixture
+def load() -> Iterator[Callable[[Sequence[str]], object]]:
+    """Compose the words of a whole sweep, as Hydra does before the jobs."""
+    guard.install()
+    setup_globals()
+    loader = guard.GuardedLoader(create_config_search_path(str(guard.CONF)))
+    yield lambda words: loader.load_configuration("config", list(words), RunMode.MULTIRUN, from_shell=False)
+    yaml_loader.end()
+
+
+OF_FILES = [path for path in SWEEPS if "run.py -m" in path.read_text() and " data." in path.read_text()]
+
+
+@pytest.mark.parametrize("path", OF_FILES, ids=map(name_of, OF_FILES))
+def test_a_sweep_over_experiments_takes_settings_of_their_data(path: Path, load: Callable) -> None:
+    """run.py's default dataset has no files, and so neither ``data.root`` nor ``data.download``."""
+    line = path.read_text().splitlines()[1]
+    load(shlex.split(line.partition(" -m ")[2]))
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (["data=mnist,cifar10", "data.root=DIR"], None),
+        (["experiment=convex/madelon_sgd,convex/madelon_gd", "data.root=DIR"], None),
+        (["model=resnet20,lstm", "data.root=DIR"], "data.root"),
+        (["seed=0,1", "data.root=DIR"], "data.root"),
+        (["data=mnist,cifar10", "model.rot=DIR"], "model.rot"),
+    ],
+)
+def test_a_sweep_over_a_group_takes_settings_of_its_choices(
+    words: list[str], refused: str | None, load: Callable
+) -> None:
+    if refused is None:
+        load(words)
+    else:
+        with pytest.raises(ConfigCompositionException, match=f"Could not override '{refused}'"):
+            load(words)
+
+
+def test_a_setting_that_a_job_lacks_is_refused_before_the_first_job(tmp_path: Path) -> None:
+    words = ["-m", "data=digits,mnist", "data.rot=DIR", "tracker=none", f"output={tmp_path}"]
+    done = command(*words)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: Could not override 'data.rot': there is no such setting")
+    assert done.stderr.count("\n") == 1
 
 
 def test_old_names_are_answered_with_the_new_ones() -> None:

@@ -9,6 +9,7 @@ import copy
 import os
 import re
 import warnings
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,17 @@ MOST_VALUES = 10_000  # in all files of a config; a file that is named twice cou
 FOR_AGENTS = "sweeps/wandb"  # folder of files for W&B agents, which Hydra must not read
 _hydras_apply_overrides = ConfigLoaderImpl._apply_overrides_to_config
 _hydras_mode = Hydra.get_mode
-_composed: dict[str, bool] = {}  # of this composition; over_compressors: an override sweeps over compressors
+
+
+@dataclass
+class _Composition:
+    """The composition in progress."""
+
+    is_sweep: bool = False  # of a whole sweep, not of one of its jobs
+    swept: set[str] = field(default_factory=set)  # keys of its sweep overrides
+
+
+_current = _Composition()
 
 
 class GuardedRepository(CachingConfigRepository):
@@ -118,7 +129,8 @@ class GuardedLoader(ConfigLoaderImpl):
         self, config_name: str | None, overrides: list[str], run_mode: RunMode, *rest: Any, **named: Any
     ) -> DictConfig:
         config_yaml.begin()
-        _composed.update(is_sweep=run_mode == RunMode.MULTIRUN, over_compressors=False)
+        _current.is_sweep = run_mode == RunMode.MULTIRUN
+        _current.swept.clear()
         try:
             with warnings.catch_warnings(record=True) as warned:  # shown below, unless the config is refused
                 config = super().load_configuration(config_name, overrides, run_mode, *rest, **named)
@@ -143,8 +155,8 @@ class GuardedLoader(ConfigLoaderImpl):
         repository = GuardedRepository(self.repository)
         for override in typed:
             _check_choice(override, repository)
-            if override.is_sweep_override() and override.key_or_group == "compressor":
-                _composed["over_compressors"] = True
+            if override.is_sweep_override():
+                _current.swept.add(override.key_or_group)
         self._process_config_searchpath(config_name, typed, repository)
         return typed, repository
 
@@ -169,18 +181,19 @@ class GuardedLoader(ConfigLoaderImpl):
 def apply_overrides(overrides: list[Override], config: DictConfig) -> None:
     """Hydra's function that applies overrides, with a refusal that names the nearest setting.
 
-    In a sweep over compressors, a setting that one of them lacks is not refused: ``sweep_jobs`` gives it to
-    the compressors that have it.
+    In a sweep over a group, this config has the group's default choice, which may lack a setting that the
+    choices of the jobs have. The setting is not refused then: Hydra composes each job before the first one
+    starts, and ``sweep_jobs`` gives settings of compressors to those that have them.
     """
     params = OmegaConf.select(config, "hydra.sweeper.params") or {}
-    is_over_compressors = _composed["is_sweep"] and (_composed["over_compressors"] or "compressor" in params)
+    swept = _current.swept | params.keys() if _current.is_sweep else set()
     for override in overrides:
         try:
             _hydras_apply_overrides([override], config)
         except ConfigCompositionException as error:
             if not isinstance(error.__cause__, (ConfigAttributeError, ConfigKeyError)):
                 raise
-            if is_over_compressors and override.key_or_group.startswith("compressor."):
+            if {"experiment", override.key_or_group.partition(".")[0]} & swept:
                 continue
             plain = OmegaConf.to_container(config, resolve=False)
             word = override.input_line or override.key_or_group
