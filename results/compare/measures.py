@@ -30,7 +30,7 @@ class Measure:
     label: str
     value: Callable[[Run], float | None]  # None if a run does not have it
     factor: float = 1
-    digits: int | None = None  # digits after the point; None: three significant digits
+    digits: int | None = None  # digits after the point, up to 10^7; None: three significant digits
     words: Callable[[Sequence[float]], str] | None = None  # form of values that have no mean
 
     def values(self, runs: Sequence[Run]) -> list[float]:
@@ -64,9 +64,11 @@ class Measure:
 
     def _digits(self, size: float, deviation: float) -> int | None:
         """Digits after the point for values of this size; None if a power of ten is clearer."""
-        if self.digits is not None or not size or not math.isfinite(size):
+        if not size or not math.isfinite(size):
             return self.digits or 0
         order = math.floor(math.log10(float(f"{abs(size):.2e}")))  # 0.9999 is shown as 1.00
+        if self.digits is not None and order <= 6:
+            return self.digits
         if not -4 <= order <= 6:
             return None
         needed = max(2 - order, 0)

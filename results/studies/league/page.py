@@ -91,7 +91,8 @@ def _relative_rank(values: Sequence[float] | None) -> str:
 def _task(one: TaskRuns) -> str:
     """A table for every budget of a task."""
     dense = list(one.dense.values())
-    quality, target = qualities(dense)[0], scores.target_quality(one)
+    (quality,) = (measure for measure in qualities(dense) if measure.name == TASKS[one.task].quality)
+    target = scores.target_quality(one)
     head = [
         "method",
         "setting",

@@ -221,6 +221,19 @@ def test_numbers_are_shown_with_the_digits_that_count(
     assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["total error"] == shown
 
 
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ((9e6, 9.5e6, 10e6), "9500000.00 ± 500000.00"),
+        ((1e9, 2e9, 3e9), "2.00e+09 ± 1.00e+09"),  # of trainings that diverged
+    ],
+)
+def test_large_numbers_with_fixed_digits(tmp_path: Path, values: tuple[float, ...], shown: str) -> None:
+    for seed, value in enumerate(values):
+        write_run(tmp_path, seed=seed, summary={"test/perplexity": value})
+    assert cells(markdown(compare(read_runs([tmp_path]))), "top_k")["test perplexity"] == shown
+
+
 def test_command_writes_all_formats_and_the_same_bytes_twice(output: Path, tmp_path: Path) -> None:
     made = []
     for name in ("a", "b"):
