@@ -30,17 +30,18 @@ INTRODUCTION = """Written by `python -m results study league` from the runs of `
     has no warm-up of its density, because the tasks are shorter than its warm-up; `ef21` and `ef21_sgdm` are
     used with Top-k, `diana` with QSGD."""
 READING = """Rank is 1 for the best of the methods in a table: the mean over seeds, with the lowest and the
-    highest of them. Seeds, data and initial weights are common to all methods, so differences are by seed.
-    ± is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer
+    highest of them. Seeds, data and initial weights are common to all methods, so differences are by seed. ±
+    is the standard deviation over seeds, [ ] a 95 % interval. Gap is the squared norm of what the optimizer
     has not been given at the end, regret how much larger the total error is than the least for the same
-    number of entries. Compression is processor time of a worker and step, without messages, on the machine
-    of the header, with other work beside it. The last three columns are predicted seconds until the method
-    has the quality of dense training at its last evaluation in the first half of its steps, over links of
-    100 Mbit/s, 1 Gbit/s and 10 Gbit/s with a latency of 50 µs, each worker on a machine of its own. The fixed
-    time of collectives is not in them: steps of madelon, whose predicted time is below a millisecond, take
-    4 to 17 times as long as predicted over a throttled link
-    ([measured](../../../benchmarks/results/league.md)). The error for larger models is in [compression on
-    your network](../../../docs/guides/your_network.md)."""
+    number of entries. Compression is processor time of a worker and step, without messages, on the machine of
+    the header, with other work beside it. The last three columns are predicted seconds until the method has
+    the quality of dense training at its last evaluation in the first half of its steps, over links of 100
+    Mbit/s, 1 Gbit/s and 10 Gbit/s with a latency of 50 µs, each worker on a machine of its own. The fixed
+    time of collectives is not in them. Over throttled links, steps of madelon, whose predicted time is below
+    a millisecond, take 4 to 17 times as long as predicted
+    ([measured](../../../benchmarks/results/league.md)), and steps of wikitext2 0.5 to 1.7 times
+    ([measured](../../../benchmarks/results/league_wikitext2.md)), each with dense training and three methods.
+    The error for larger models is in [compression on your network](../../../docs/guides/your_network.md)."""
 SMALL = """The tasks are small and short, so that two cores can run all of them. They rank the methods here
     and at this length, and reproduce no published number."""
 
